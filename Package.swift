@@ -1,0 +1,51 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+  .enableUpcomingFeature("ExistentialAny"),
+  .enableUpcomingFeature("InternalImportsByDefault"),
+  .enableUpcomingFeature("MemberImportVisibility"),
+  .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+  .enableUpcomingFeature("InferIsolatedConformances"),
+  .strictMemorySafety(),
+]
+
+let package = Package(
+  name: "Steadfast",
+  platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
+  products: [
+    .library(name: "SteadfastRetry", targets: ["SteadfastRetry"]),
+    .library(name: "SteadfastQueue", targets: ["SteadfastQueue"]),
+    .library(name: "SteadfastTesting", targets: ["SteadfastTesting"]),
+  ],
+  targets: [
+    .target(name: "SteadfastRetry", swiftSettings: settings),
+    .target(
+      name: "SteadfastQueue",
+      dependencies: ["SteadfastRetry"],
+      swiftSettings: settings
+    ),
+    .target(
+      name: "SteadfastTesting",
+      dependencies: ["SteadfastQueue"],
+      swiftSettings: settings
+    ),
+    .target(name: "TestSupport", path: "Tests/Support", swiftSettings: settings),
+    .testTarget(
+      name: "SteadfastRetryTests",
+      dependencies: ["SteadfastRetry", "SteadfastTesting", "TestSupport"],
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "SteadfastQueueTests",
+      dependencies: ["SteadfastQueue", "SteadfastTesting", "TestSupport"],
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "SteadfastTestingTests",
+      dependencies: ["SteadfastTesting", "TestSupport"],
+      swiftSettings: settings
+    ),
+  ],
+  swiftLanguageModes: [.v6]
+)

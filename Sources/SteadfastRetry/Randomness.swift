@@ -1,0 +1,34 @@
+/// Where random numbers come from: the system, or a seed that makes them the same each time.
+public enum Randomness: Sendable, Hashable {
+  /// Different numbers each time.
+  case system
+  /// The same numbers for the same seed, for tests and reproductions.
+  case seeded(UInt64)
+
+  /// A cheap generator, statistically good and not for cryptography.
+  package func makeGenerator() -> SplitMix64 {
+    switch self {
+    case .system:
+      var system = SystemRandomNumberGenerator()
+      return SplitMix64(seed: system.next())
+    case .seeded(let seed):
+      return SplitMix64(seed: seed)
+    }
+  }
+}
+
+/// The generator of Steele, Lea and Flood, "Fast splittable pseudorandom number generators"
+/// (OOPSLA 2014): one addition and a mix for each number.
+package struct SplitMix64: RandomNumberGenerator, Sendable {
+  private var state: UInt64
+
+  package init(seed: UInt64) { state = seed }
+
+  package mutating func next() -> UInt64 {
+    state &+= 0x9E37_79B9_7F4A_7C15
+    var mixed = state
+    mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
+    mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+    return mixed ^ (mixed >> 31)
+  }
+}

@@ -1,0 +1,24 @@
+/// What to do about a failed attempt.
+public enum RetryDecision: Sendable, Hashable {
+  /// Try again after the delay that the policy's backoff gives.
+  case retry
+  /// Try again after exactly this delay, in place of the backoff's and beyond its cap.
+  ///
+  /// Write it as ``retry(after:)``. The attempt counts like any other, and the policy's limits
+  /// hold. A negative delay means none.
+  case retryAfter(Duration)
+  /// Give up: throw the error at once.
+  case stop
+
+  /// Try again after exactly this delay, as a server asks for with `Retry-After`.
+  public static func retry(after delay: Duration) -> RetryDecision { .retryAfter(delay) }
+
+  /// What is done about an error unless the caller decides.
+  ///
+  /// A ``RetryAwareError`` decides by itself, `CancellationError` stops, and any other error is
+  /// worth a retry.
+  public static func `default`(for error: some Error) -> RetryDecision {
+    if let aware = error as? any RetryAwareError { return aware.retryDecision }
+    return error is CancellationError ? .stop : .retry
+  }
+}

@@ -1,0 +1,53 @@
+/// Where a series of attempts stands, and what follows a failure.
+@usableFromInline struct RetryMachine {
+  /// What to do after a failed attempt.
+  @frozen @usableFromInline enum Step: Equatable {
+    /// Wait this long, then try again.
+    case retry(after: Duration)
+    /// Make no further attempt.
+    case stop
+  }
+
+  /// The attempt that is under way, or that has just failed.
+  @usableFromInline private(set) var attempt = RetryAttempt(number: 1)
+  private let policy: RetryPolicy
+  private var generator: LazyGenerator
+
+  @usableFromInline init(_ policy: RetryPolicy) {
+    self.policy = policy
+    generator = LazyGenerator(policy.randomness)
+  }
+
+  /// The attempt has failed, this long after the series began.
+  @usableFromInline mutating func fail(elapsed: Duration) { attempt = attempt.after(elapsed) }
+
+  /// What is to be done after the failure.
+  @usableFromInline mutating func step(after decision: RetryDecision) -> Step {
+    if let maxAttempts = policy.maxAttempts, attempt.number >= max(maxAttempts, 1) { return .stop }
+    let delay: Duration
+    switch decision {
+    case .stop: return .stop
+    case .retry: delay = policy.backoff.delay(after: attempt, using: &generator)
+    case .retryAfter(let wanted): delay = max(wanted, .zero)
+    }
+    guard let maxElapsedTime = policy.maxElapsedTime else { return .retry(after: delay) }
+    // Subtracting cannot overflow: `elapsed` is not negative, and less than the limit.
+    guard attempt.elapsed < maxElapsedTime, delay <= maxElapsedTime - attempt.elapsed else {
+      return .stop
+    }
+    return .retry(after: delay)
+  }
+
+  /// The next attempt begins, `delay` after the last one failed.
+  @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) {
+    attempt = attempt.next(delay: delay, elapsed: elapsed)
+  }
+
+  /// The next attempt begins without a delay, and so at the same time.
+  @usableFromInline mutating func beginAtOnce() {
+    begin(delay: .zero, elapsed: attempt.elapsed)
+  }
+
+  /// Starts over with a first attempt; random numbers go on.
+  mutating func reset() { attempt = RetryAttempt(number: 1) }
+}

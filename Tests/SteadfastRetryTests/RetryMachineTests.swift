@@ -1,0 +1,115 @@
+import Testing
+
+@testable import SteadfastRetry
+
+@Suite struct RetryMachineTests {
+  private func machine(_ policy: RetryPolicy, failedAfter elapsed: Duration = .zero)
+    -> RetryMachine
+  {
+    var machine = RetryMachine(policy)
+    machine.fail(elapsed: elapsed)
+    return machine
+  }
+
+  @Test func `attempts are numbered, with their delays and times`() {
+    var machine = RetryMachine(.attempts(3, backoff: .constant(.seconds(2))))
+    #expect(machine.attempt == RetryAttempt(number: 1))
+    machine.fail(elapsed: .seconds(1))
+    #expect(machine.attempt == RetryAttempt(number: 1, delay: .zero, elapsed: .seconds(1)))
+    #expect(machine.step(after: .retry) == .retry(after: .seconds(2)))
+    machine.begin(delay: .seconds(2), elapsed: .seconds(3))
+    #expect(machine.attempt == RetryAttempt(number: 2, delay: .seconds(2), elapsed: .seconds(3)))
+  }
+
+  @Test(arguments: [Int.min, -1, 0, 1])
+  func `fewer than one attempt means one`(maxAttempts: Int) {
+    var machine = machine(.attempts(maxAttempts, backoff: .immediate))
+    #expect(machine.step(after: .retry) == .stop)
+  }
+
+  @Test(arguments: [
+    // elapsed, delay, whether there is another attempt; the limit is 10 s
+    (Duration.zero, Duration.seconds(10), true),
+    (.zero, .seconds(10) + .nanoseconds(1), false),
+    (.seconds(4), .seconds(6), true),
+    (.seconds(4), .seconds(6) + .nanoseconds(1), false),
+    (.seconds(10) - .nanoseconds(1), .zero, true),
+    (.seconds(10), .zero, false),
+    (.seconds(-1), .seconds(10), true),
+    (Duration(attoseconds: .max), .zero, false),
+    (.zero, Duration(attoseconds: .max), false),
+    (.zero, Duration(attoseconds: .min), true),
+  ])
+  func `a delay that would end past the time limit is not given`(
+    elapsed: Duration,
+    delay: Duration,
+    goesOn: Bool
+  ) {
+    let policy = RetryPolicy.within(.seconds(10), backoff: .constant(delay))
+    var backedOff = machine(policy, failedAfter: elapsed)
+    var asked = machine(policy, failedAfter: elapsed)
+    let decision = RetryDecision.retry(after: delay)
+    #expect(asked.step(after: decision) == (goesOn ? .retry(after: max(delay, .zero)) : .stop))
+    #expect((backedOff.step(after: .retry) != .stop) == goesOn)
+  }
+
+  @Test(arguments: [Duration.zero, .seconds(-1), Duration(attoseconds: .min)])
+  func `a limit of no time means one attempt`(limit: Duration) {
+    var machine = machine(.within(limit, backoff: .immediate))
+    #expect(machine.step(after: .retry) == .stop)
+  }
+
+  @Test func `the limit that is reached first holds`() {
+    let policy = RetryPolicy(
+      maxAttempts: 2,
+      maxElapsedTime: .seconds(10),
+      backoff: .constant(.seconds(1))
+    )
+    var early = machine(policy)
+    #expect(early.step(after: .retry) == .retry(after: .seconds(1)))
+    early.begin(delay: .seconds(1), elapsed: .seconds(1))
+    #expect(early.step(after: .retry) == .stop)
+    var late = machine(policy, failedAfter: .seconds(10))
+    #expect(late.step(after: .retry) == .stop)
+  }
+
+  @Test func `without limits it goes on for ever`() {
+    var machine = machine(RetryPolicy(backoff: .immediate))
+    for _ in 0..<10_000 {
+      #expect(machine.step(after: .retry) == .retry(after: .zero))
+      machine.begin(delay: .zero, elapsed: .zero)
+    }
+    #expect(machine.attempt.number == 10_001)
+  }
+
+  @Test func `asked to stop, it stops`() {
+    var machine = machine(RetryPolicy(backoff: .immediate))
+    #expect(machine.step(after: .stop) == .stop)
+  }
+
+  @Test func `an asked-for delay counts, is exact, and goes beyond the cap`() {
+    let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
+    var machine = machine(policy)
+    #expect(machine.step(after: .retry(after: .seconds(7))) == .retry(after: .seconds(7)))
+    machine.begin(delay: .seconds(7), elapsed: .seconds(7))
+    #expect(machine.step(after: .retry(after: .seconds(7))) == .stop)
+  }
+
+  @Test func `the number of attempts saturates`() {
+    let last = RetryAttempt(number: .max).next(delay: .zero, elapsed: .zero)
+    #expect(last.number == .max)
+  }
+
+  @Test func `starting over begins with the first attempt and other random numbers`() {
+    let policy = RetryPolicy(
+      backoff: .constant(.seconds(1)).jittered(.full),
+      randomness: .seeded(1)
+    )
+    var machine = machine(policy)
+    let before = machine.step(after: .retry)
+    machine.begin(delay: .seconds(1), elapsed: .seconds(1))
+    machine.reset()
+    #expect(machine.attempt == RetryAttempt(number: 1))
+    #expect(machine.step(after: .retry) != before)
+  }
+}

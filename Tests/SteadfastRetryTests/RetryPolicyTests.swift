@@ -1,0 +1,36 @@
+import SteadfastRetry
+import Testing
+
+@Suite struct RetryPolicyTests {
+  @Test func `the default is five attempts without a time limit`() {
+    #expect(RetryPolicy.default.maxAttempts == 5)
+    #expect(RetryPolicy.default.maxElapsedTime == nil)
+  }
+
+  @Test func `the older class's policy is fifteen minutes of any number of attempts`() {
+    #expect(RetryPolicy.exponentialBackOff.maxAttempts == nil)
+    #expect(RetryPolicy.exponentialBackOff.maxElapsedTime == .seconds(900))
+  }
+
+  @Test func `a policy without arguments has no limits and the default backoff`() {
+    let policy = RetryPolicy()
+    #expect(policy.maxAttempts == nil)
+    #expect(policy.maxElapsedTime == nil)
+    #expect(policy.backoff.description == Backoff.default.description)
+    #expect(policy.randomness == .system)
+  }
+
+  @Test(arguments: [
+    (RetryPolicy.attempts(5, backoff: .immediate), "at most 5 attempts; immediate"),
+    (.attempts(-1, backoff: .immediate), "at most 1 attempt; immediate"),
+    (.within(.seconds(30), backoff: .immediate), "within 30.0 seconds; immediate"),
+    (RetryPolicy(backoff: .immediate), "without end; immediate"),
+    (
+      RetryPolicy(maxAttempts: 2, maxElapsedTime: .seconds(1), backoff: .constant(.seconds(3))),
+      "at most 2 attempts, within 1.0 seconds; constant 3.0 seconds"
+    ),
+  ])
+  func `a policy describes itself`(policy: RetryPolicy, description: String) {
+    #expect(policy.description == description)
+  }
+}

@@ -1,0 +1,41 @@
+import SteadfastTesting
+import Synchronization
+
+/// A clock on which every sleep is over at once, the time having moved to its end; it keeps count
+/// of what it is asked for, and does not notice cancellation.
+final class InstantClock: Clock {
+  private struct State {
+    var now = VirtualClock.Instant()
+    var readings = 0
+    var sleeps: [Duration] = []
+  }
+
+  private let state = Mutex(State())
+
+  var now: VirtualClock.Instant {
+    state.withLock { state in
+      state.readings += 1
+      return state.now
+    }
+  }
+
+  var minimumResolution: Duration { .nanoseconds(1) }
+
+  /// How often the time was read.
+  var readings: Int { state.withLock { $0.readings } }
+
+  /// What was slept, each from the time then.
+  var sleeps: [Duration] { state.withLock { $0.sleeps } }
+
+  /// Moves the time, as a slow operation does.
+  func advance(by duration: Duration) {
+    state.withLock { $0.now = $0.now.advanced(by: duration) }
+  }
+
+  func sleep(until deadline: VirtualClock.Instant, tolerance: Duration?) {
+    state.withLock { state in
+      state.sleeps.append(state.now.duration(to: deadline))
+      state.now = max(state.now, deadline)
+    }
+  }
+}
