@@ -1,0 +1,64 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// What a queue's file could not do, why, and what to do about it.
+///
+/// The message names the file, and the line and byte where there is one. It never shows a payload.
+public struct JSONFileError: Error, CustomStringConvertible {
+  /// The kind of an error.
+  ///
+  /// More kinds may be added.
+  public struct Code: Hashable, Sendable {
+    private let name: String
+
+    private init(_ name: String) { self.name = name }
+
+    /// Another queue, in this process or another one, has the file open.
+    public static let inUse = Code("inUse")
+    /// The file is of another format.
+    ///
+    /// It was not changed.
+    public static let notAQueueFile = Code("notAQueueFile")
+    /// The file was written by a newer version of this library.
+    ///
+    /// It was not changed.
+    public static let newerVersion = Code("newerVersion")
+    /// The file was changed or damaged after it was written.
+    ///
+    /// It was not changed.
+    public static let damaged = Code("damaged")
+    /// The path is not that of a plain file that belongs to this user alone.
+    public static let unsafeFile = Code("unsafeFile")
+    /// The operating system refused an operation.
+    ///
+    /// Nothing was stored.
+    public static let systemCall = Code("systemCall")
+    /// The disk failed in a way that leaves open whether the last changes are stored.
+    ///
+    /// The store takes no further calls; opening the file anew shows what is there.
+    public static let outcomeUnknown = Code("outcomeUnknown")
+    /// A task is larger than the format allows.
+    public static let taskTooLarge = Code("taskTooLarge")
+    /// The store was closed.
+    public static let closed = Code("closed")
+  }
+
+  /// The kind of the error.
+  public let code: Code
+  /// The file.
+  public let url: URL
+  /// What is wrong and what to do, for a person to read.
+  public let message: String
+
+  init(_ code: Code, _ url: URL, _ message: String) {
+    self.code = code
+    self.url = url
+    self.message = message
+  }
+
+  /// The message.
+  public var description: String { message }
+}

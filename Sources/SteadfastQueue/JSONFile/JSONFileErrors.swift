@@ -1,0 +1,156 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The errors of one file, worded for people.
+struct JSONFileErrors: Sendable {
+  let url: URL
+
+  private var path: String { url.path }
+
+  var closed: JSONFileError {
+    JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
+  }
+
+  func taskTooLarge(_ line: JournalBody) -> JSONFileError {
+    JSONFileError(
+      .taskTooLarge,
+      url,
+      "a task of \(line.bytes.count) bytes is too large for \(path): the limit is "
+        + "\(JournalBody.maxLength); keep large data in a file and its path in the task"
+    )
+  }
+
+  func writing(_ failure: Journal.Failure) -> JSONFileError {
+    switch failure {
+    case .refused(let error):
+      JSONFileError(
+        .systemCall,
+        url,
+        "\(path) can't be written: \(error). Nothing of this call was stored"
+      )
+    case .poisoned(let error):
+      JSONFileError(
+        .outcomeUnknown,
+        url,
+        "\(path) can't be written: \(error). Whether the last changes are stored is unknown; "
+          + "close the store and open the file anew to see"
+      )
+    }
+  }
+
+  /// Turns what an operation throws into an error of this file.
+  func translating<Result>(_ body: () throws -> Result) throws -> Result {
+    do {
+      return try body()
+    } catch let error as FileLock.Failure {
+      throw locking(error)
+    } catch let error as JournalProblem {
+      throw reading(error)
+    } catch let error as Journal.Failure {
+      throw writing(error)
+    } catch let error as SystemCallError {
+      throw systemCall(error)
+    }
+  }
+
+  private func locking(_ failure: FileLock.Failure) -> JSONFileError {
+    switch failure {
+    case .heldByThisProcess:
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another queue of this process; share that queue, or close its store"
+      )
+    case .held(by: let process?):
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by process \(process); wait until it ends, or choose another file"
+      )
+    case .held(by: nil):
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another process; wait until it ends, or choose another file"
+      )
+    case .systemCall(let error):
+      systemCall(error)
+    }
+  }
+
+  private func reading(_ problem: JournalProblem) -> JSONFileError {
+    switch problem {
+    case .notAJournal:
+      JSONFileError(
+        .notAQueueFile,
+        url,
+        "\(path) is not a queue file of Steadfast: its first line is not the header of one. It was "
+          + "not changed; choose another file"
+      )
+    case .newerVersion(let version):
+      JSONFileError(
+        .newerVersion,
+        url,
+        "\(path) was written by a newer version of Steadfast: its format has version \(version), "
+          + "and this one reads up to \(JournalEntry.formatVersion). It was not changed"
+      )
+    case .unknownKind(let kind, let line):
+      JSONFileError(
+        .newerVersion,
+        url,
+        "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
+          + "'\(kind)', which this one does not know. It was not changed"
+      )
+    case .damaged(let line, let byte, let reason):
+      JSONFileError(
+        .damaged,
+        url,
+        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; mend a "
+          + "copy of it, or choose another file"
+      )
+    }
+  }
+
+  private func systemCall(_ error: SystemCallError) -> JSONFileError {
+    switch error.number {
+    case ELOOP:
+      JSONFileError(
+        .unsafeFile,
+        url,
+        "\(path) is a symbolic link; give the path of the file itself"
+      )
+    case EINVAL, EMLINK, EPERM:
+      JSONFileError(
+        .unsafeFile,
+        url,
+        "\(path) can't be used as a queue file: \(error.call); choose another file"
+      )
+    case ENOENT, ENOTDIR:
+      JSONFileError(
+        .systemCall,
+        url,
+        "the folder of \(path) does not exist; make it, or choose another file"
+      )
+    case EACCES, EROFS:
+      JSONFileError(
+        .systemCall,
+        url,
+        "\(path) and its folder can't be written by this user: \(error); change their "
+          + "permissions, or choose another file"
+      )
+    default:
+      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)")
+    }
+  }
+}

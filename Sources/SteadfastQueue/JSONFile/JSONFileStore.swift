@@ -1,0 +1,124 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A store in one file that people can read: JSON Lines, appended to.
+///
+/// ```swift
+/// let queue = TaskQueue(persistence: .jsonFile(at: url))
+/// ```
+///
+/// What was acknowledged survives a power cut: a change is written and flushed to the disk before
+/// the call that made it returns. Concurrent callers share one write and one flush. Beside the file
+/// lies a lock file, `.lock`, which keeps a second queue, in this process or another, from using
+/// the same file; it stays when the store is closed.
+///
+/// ## Opening
+///
+/// The file is opened at the first call, or with ``open()``, on a thread of its own. An end that a
+/// crash has torn, which nobody was promised, is cut off. A file that was damaged otherwise, or is
+/// of another format, is refused and left as it is. The folder must exist.
+///
+/// ## Size
+///
+/// Every change is a line, and the file only grows: what it says of tasks that have gone stays in
+/// it. To begin anew, close the store when the queue is empty and delete the file.
+///
+/// ## Failures
+///
+/// When the disk is full, the call throws and nothing of it is stored. When a flush fails, it is
+/// open whether the last changes are stored: calls throw
+/// ``JSONFileError/Code/outcomeUnknown`` from then on, until the file is opened anew.
+///
+/// ## Privacy
+///
+/// The payloads stand in the file as plain text, which only the user who runs the process may
+/// read. A checksum is not a signature: who can write the file chooses the tasks.
+///
+/// ## In an app group
+///
+/// iOS ends an app that holds a file lock in a shared container when it is suspended: call
+/// ``close()`` before.
+public final class JSONFileStore: Persistence, CustomStringConvertible {
+  /// The file.
+  public let url: URL
+  private let core: JSONFileCore
+
+  /// Makes a store in a file that is there, or will be.
+  ///
+  /// Nothing is opened yet.
+  public init(at url: URL) {
+    self.url = url
+    core = JSONFileCore(url)
+  }
+
+  deinit { core.abandon() }
+
+  /// The path of the file.
+  public var description: String { url.path }
+
+  /// Opens the file, or makes it.
+  ///
+  /// It does nothing if that is done.
+  ///
+  /// - Throws: a ``JSONFileError``; the next call tries again.
+  public func open() async throws { try await core.open() }
+
+  /// Stores a batch of changes and returns an outcome for each, when they are durable.
+  ///
+  /// - Throws: a ``JSONFileError``; what a payload's encoding throws.
+  public func apply(
+    _ batch: [TaskChange],
+    durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    try await core.open()
+    return try await core.apply(batch, durability)
+  }
+
+  /// Leases the first available tasks.
+  ///
+  /// That they have begun is written, and not flushed.
+  ///
+  /// - Throws: a ``JSONFileError``.
+  public func claim(_ request: ClaimRequest) async throws -> Claim {
+    try await core.open()
+    return try await core.claim(request)
+  }
+
+  /// The tasks that a filter lets through.
+  ///
+  /// - Throws: a ``JSONFileError``.
+  public func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await core.open()
+    return core.read { $0.tasks(matching: filter, after: id, limit: limit) }
+  }
+
+  /// How many tasks a filter lets through.
+  ///
+  /// - Throws: a ``JSONFileError``.
+  public func count(matching filter: TaskFilter) async throws -> Int {
+    try await core.open()
+    return core.read { $0.count(matching: filter) }
+  }
+
+  /// Makes all that was written durable, says so in a last line, and gives the file and its lock
+  /// up.
+  ///
+  /// Calls after that throw.
+  ///
+  /// A store whose last reference goes does the same by itself, a little later.
+  ///
+  /// - Throws: a ``JSONFileError``; the file is given up all the same.
+  public func close() async throws { try await core.close() }
+}
+
+extension Persistence where Self == JSONFileStore {
+  /// A store in one file that people can read.
+  public static func jsonFile(at url: URL) -> JSONFileStore { JSONFileStore(at: url) }
+}

@@ -1,0 +1,149 @@
+/// Reads JSON from a range of bytes without copying them, as far as the file's own fields need it.
+///
+/// Every method returns `nil` or `false` at the first byte that does not fit, and reads nothing
+/// beyond the range.
+struct JSONScanner {
+  /// How deep values may be nested.
+  static var maxDepth: Int { 64 }
+
+  private let bytes: [UInt8]
+  private let end: Int
+  private(set) var position: Int
+
+  init(_ bytes: [UInt8], _ range: Range<Int>) {
+    self.bytes = bytes
+    position = range.lowerBound
+    end = range.upperBound
+  }
+
+  var isAtEnd: Bool { position == end }
+
+  mutating func skip(_ text: String) -> Bool {
+    var index = position
+    for byte in text.utf8 {
+      guard index < end, bytes[index] == byte else { return false }
+      index += 1
+    }
+    position = index
+    return true
+  }
+
+  /// A number without sign, point or leading zeros.
+  mutating func sequenceNumber() -> UInt64? {
+    let start = position
+    var value: UInt64 = 0
+    while position < end, let digit = decimalDigit(bytes[position]) {
+      let (tens, overflowed) = value.multipliedReportingOverflow(by: 10)
+      let (sum, overflowedToo) = tens.addingReportingOverflow(UInt64(digit))
+      guard !overflowed, !overflowedToo else { return nil }
+      value = sum
+      position += 1
+    }
+    let length = position - start
+    guard length > 0, length == 1 || bytes[start] != UInt8(ascii: "0") else { return nil }
+    return value
+  }
+
+  /// The text of a string, without its escapes.
+  mutating func string() -> String? {
+    guard let range = stringRange() else { return nil }
+    let contents = bytes[range]
+    guard contents.contains(UInt8(ascii: "\\")) else {
+      return String(validating: contents, as: UTF8.self)
+    }
+    return Self.unescape(contents)
+  }
+
+  /// The bytes between the quotation marks of a string, escapes and all.
+  private mutating func stringRange() -> Range<Int>? {
+    guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
+    var index = position + 1
+    while index < end {
+      switch bytes[index] {
+      case UInt8(ascii: "\""):
+        defer { position = index + 1 }
+        return position + 1..<index
+      case UInt8(ascii: "\\"): index += 2
+      case 0..<0x20: return nil
+      default: index += 1
+      }
+    }
+    return nil
+  }
+
+  /// Passes over any value, and says where it is.
+  mutating func value() -> Range<Int>? {
+    let start = position
+    var depth = 0
+    repeat {
+      guard position < end else { return nil }
+      switch bytes[position] {
+      case UInt8(ascii: "{"), UInt8(ascii: "["):
+        depth += 1
+        guard depth <= Self.maxDepth else { return nil }
+        position += 1
+      case UInt8(ascii: "}"), UInt8(ascii: "]"):
+        depth -= 1
+        guard depth >= 0 else { return nil }
+        position += 1
+      case UInt8(ascii: "\""):
+        guard stringRange() != nil else { return nil }
+      case UInt8(ascii: ","), UInt8(ascii: ":"), UInt8(ascii: " "):
+        guard depth > 0 else { return nil }
+        position += 1
+      default:
+        guard skipScalar() else { return nil }
+      }
+    } while depth > 0
+    return start..<position
+  }
+
+  /// Passes over a number, `true`, `false` or `null`.
+  private mutating func skipScalar() -> Bool {
+    let start = position
+    scan: while position < end {
+      switch bytes[position] {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
+        UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "E"):
+        position += 1
+      default:
+        break scan
+      }
+    }
+    return position > start
+  }
+
+  private func decimalDigit(_ byte: UInt8) -> UInt8? {
+    byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9") ? byte - UInt8(ascii: "0") : nil
+  }
+
+  /// Understands the escapes that are written here, and no others.
+  private static func unescape(_ contents: ArraySlice<UInt8>) -> String? {
+    var text: [UInt8] = []
+    var index = contents.startIndex
+    while index < contents.endIndex {
+      guard contents[index] == UInt8(ascii: "\\") else {
+        text.append(contents[index])
+        index += 1
+        continue
+      }
+      guard index + 1 < contents.endIndex else { return nil }
+      switch contents[index + 1] {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+        text.append(contents[index + 1])
+        index += 2
+      case UInt8(ascii: "u"):
+        guard index + 6 <= contents.endIndex,
+          contents[index + 2] == UInt8(ascii: "0"), contents[index + 3] == UInt8(ascii: "0"),
+          let high = Hexadecimal.value(of: contents[index + 4]),
+          let low = Hexadecimal.value(of: contents[index + 5]), high < 8
+        else { return nil }
+        text.append(high << 4 | low)
+        index += 6
+      default:
+        return nil
+      }
+    }
+    return String(validating: text, as: UTF8.self)
+  }
+}

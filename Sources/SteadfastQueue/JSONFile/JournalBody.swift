@@ -1,0 +1,178 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The text of an entry, from its kind to the closing brace: what is made of it before its place
+/// in the file is known.
+struct JournalBody: Sendable {
+  private(set) var bytes: [UInt8] = []
+
+  /// Longer bodies are not written: the line with its envelope would be too long to be read.
+  static var maxLength: Int { JournalLine.maxLength - 128 }
+
+  init(beginningOf id: TaskID) {
+    begin("begin", id)
+    bytes.append(UInt8(ascii: "}"))
+  }
+
+  /// - Throws: what a payload's encoding throws.
+  init(_ entry: JournalEntry) throws {
+    switch entry {
+    case .header(let version, let generation):
+      begin("header")
+      add("format", JournalEntry.formatName)
+      add("version", version)
+      add("generation", generation)
+    case .change(let change): try add(change)
+    case .begin(let id): begin("begin", id)
+    case .interruption: begin("interruption")
+    case .seal: begin("seal")
+    }
+    bytes.append(UInt8(ascii: "}"))
+  }
+
+  // MARK: Changes
+
+  private mutating func add(_ change: TaskChange) throws {
+    switch change {
+    case .insert(let record, let replacesTwin): try add(record, replacesTwin)
+    case .succeed(let lease, let date, let keeps):
+      begin("succeed", lease.id)
+      add("at", date)
+      addIfTrue("keep", keeps)
+    case .retry(let lease, let date, let retryCount, let failure):
+      begin("retry", lease.id)
+      add("available", date)
+      add("retries", retryCount)
+      if let failure { add(failure) }
+    case .abandon(let lease, let failure, let keeps):
+      begin("abandon", lease.id)
+      add(failure)
+      addIfTrue("keep", keeps)
+    case .release(let lease): begin("release", lease.id)
+    case .park(let lease, let failure):
+      begin("park", lease.id)
+      add(failure)
+    case .unpark(let name):
+      begin("unpark")
+      add("name", name)
+    case .prune(let state, let date, let count):
+      begin("prune")
+      add("state", state.rawValue)
+      if let date { add("before", date) }
+      if let count { add("latest", count) }
+    case .rebase(let date):
+      begin("rebase")
+      add("at", date)
+    }
+  }
+
+  private mutating func add(_ record: TaskRecord, _ replacesTwin: Bool) throws {
+    let payload = try record.payload.bytes()
+    bytes.reserveCapacity(payload.count + 256)
+    begin("insert", record.id)
+    add("name", record.name)
+    add("priority", record.priority.rawValue)
+    add("created", record.createdDate)
+    add("available", record.availableDate)
+    switch record.maxRetries {
+    case .atMost(let limit): add("maxRetries", limit)
+    case .alwaysRetry: add("maxRetries", "always")
+    }
+    if !record.usesBackoff { add("backoff", raw: "false".utf8) }
+    if let key = record.uniqueKey { add("key", key) }
+    addIfTrue("replace", replacesTwin)
+    if record.state != .waiting { add("state", record.state.rawValue) }
+    if record.retryCount != 0 { add("retries", record.retryCount) }
+    if record.interruptionCount != 0 { add("interruptions", record.interruptionCount) }
+    if let error = record.lastError { add("error", error) }
+    if let date = record.failedDate { add("failed", date) }
+    if let date = record.finishedDate { add("ended", date) }
+    if record.payload.format == .json, Self.canBeReadBack(payload) {
+      add("payload", raw: payload)
+    } else {
+      add("data", Data(payload).base64EncodedString())
+    }
+  }
+
+  /// Whether a reader finds the end of a payload that stands in the line as it is.
+  private static func canBeReadBack(_ payload: [UInt8]) -> Bool {
+    var scanner = JSONScanner(payload, payload.indices)
+    return !payload.contains(0x0A) && scanner.value() == payload.indices
+  }
+
+  private mutating func add(_ failure: TaskFailure) {
+    add("error", failure.reason)
+    add("failed", failure.date)
+  }
+
+  // MARK: Fields
+
+  private mutating func begin(_ kind: StaticString) {
+    bytes.reserveCapacity(128)
+    add(ascii: "\"k\":\"")
+    add(ascii: kind)
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private mutating func begin(_ kind: StaticString, _ id: TaskID) {
+    begin(kind)
+    add("id", id)
+  }
+
+  private mutating func add(_ key: StaticString, _ value: Int) {
+    add(key, raw: String(value).utf8)
+  }
+
+  private mutating func add(_ key: StaticString, _ value: Date) {
+    add(key, raw: value.timeIntervalSince1970.description.utf8)
+  }
+
+  private mutating func addIfTrue(_ key: StaticString, _ value: Bool) {
+    if value { add(key, raw: "true".utf8) }
+  }
+
+  private mutating func add(_ key: StaticString, _ id: TaskID) {
+    addKey(key)
+    bytes.append(UInt8(ascii: "\""))
+    id.forEachTextByte { bytes.append($0) }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private mutating func add(_ key: StaticString, _ text: String) {
+    addKey(key)
+    bytes.append(UInt8(ascii: "\""))
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+        bytes.append(UInt8(ascii: "\\"))
+        bytes.append(byte)
+      case 0..<0x20:
+        add(ascii: "\\u00")
+        bytes.append(Hexadecimal.digit(UInt64(byte >> 4)))
+        bytes.append(Hexadecimal.digit(UInt64(byte)))
+      default:
+        bytes.append(byte)
+      }
+    }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private mutating func add(_ key: StaticString, raw value: some Sequence<UInt8>) {
+    addKey(key)
+    bytes.append(contentsOf: value)
+  }
+
+  private mutating func addKey(_ key: StaticString) {
+    add(ascii: ",\"")
+    add(ascii: key)
+    add(ascii: "\":")
+  }
+
+  private mutating func add(ascii text: StaticString) {
+    // The text is a literal: its bytes live for ever.
+    text.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
+  }
+}

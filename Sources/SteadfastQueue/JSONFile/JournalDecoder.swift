@@ -1,0 +1,204 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Why a line whose checksum is right can't be understood.
+enum JournalDecodingError: Error, Equatable {
+  case unknownKind(String)
+  case malformed(String)
+}
+
+/// Reads the body of a line.
+struct JournalDecoder {
+  private let bytes: [UInt8]
+  private let kind: String
+  private var fields: [(key: String, value: Range<Int>)] = []
+
+  static func entry(
+    of line: JournalLine,
+    in bytes: [UInt8]
+  ) throws(JournalDecodingError) -> JournalEntry {
+    try JournalDecoder(bytes, line.body).entry()
+  }
+
+  private init(_ bytes: [UInt8], _ body: Range<Int>) throws(JournalDecodingError) {
+    self.bytes = bytes
+    var scanner = JSONScanner(bytes, body)
+    guard scanner.skip("\"k\":"), let kind = scanner.string() else {
+      throw .malformed("it has no kind")
+    }
+    self.kind = kind
+    while scanner.skip(",") {
+      guard let key = scanner.string(), scanner.skip(":"), let value = scanner.value() else {
+        throw .malformed("its fields can't be read")
+      }
+      guard !fields.contains(where: { $0.key == key }) else {
+        throw .malformed("it has the field '\(key)' twice")
+      }
+      fields.append((key, value))
+    }
+    guard scanner.skip("}"), scanner.isAtEnd else {
+      throw .malformed("it does not end where it should")
+    }
+  }
+
+  private func entry() throws(JournalDecodingError) -> JournalEntry {
+    switch kind {
+    case "header":
+      guard try text("format") == JournalEntry.formatName else {
+        throw .malformed("it names another format")
+      }
+      return .header(version: try integer("version"), generation: try integer("generation"))
+    case "insert":
+      return .change(.insert(try record(), replacesTwin: try flag("replace")))
+    case "begin": return .begin(try id())
+    case "succeed":
+      return .change(.succeed(try lease(), at: try date("at"), keeps: try flag("keep")))
+    case "retry": return .change(try retry())
+    case "abandon":
+      return .change(.abandon(try lease(), failure: try failure(), keeps: try flag("keep")))
+    case "release": return .change(.release(try lease()))
+    case "park": return .change(.park(try lease(), failure: try failure()))
+    case "unpark": return .change(.unpark(name: try text("name")))
+    case "prune": return .change(try prune())
+    case "rebase": return .change(.rebase(try date("at")))
+    case "interruption": return .interruption
+    case "seal": return .seal
+    default: throw .unknownKind(kind)
+    }
+  }
+
+  // MARK: Changes
+
+  private func retry() throws(JournalDecodingError) -> TaskChange {
+    let count = try integer("retries")
+    guard count >= 0 else { throw .malformed("its number of retries is negative") }
+    return .retry(
+      try lease(),
+      availableDate: try date("available"),
+      retryCount: count,
+      failure: has("error") ? try failure() : nil
+    )
+  }
+
+  private func prune() throws(JournalDecodingError) -> TaskChange {
+    let count = has("latest") ? try integer("latest") : nil
+    guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its count is negative") }
+    return .prune(
+      try state(),
+      endedBefore: has("before") ? try date("before") : nil,
+      keepingLatest: count
+    )
+  }
+
+  private func record() throws(JournalDecodingError) -> TaskRecord {
+    let state = has("state") ? try state() : .waiting
+    guard state != .running else { throw .malformed("it adds a task that runs already") }
+    let retryCount = has("retries") ? try integer("retries") : 0
+    let interruptionCount = has("interruptions") ? try integer("interruptions") : 0
+    guard retryCount >= 0, interruptionCount >= 0 else {
+      throw .malformed("a count is negative")
+    }
+    return TaskRecord(
+      id: try id(),
+      name: try text("name"),
+      payload: try payload(),
+      priority: TaskQueue.Priority(rawValue: try integer("priority")),
+      createdDate: try date("created"),
+      maxRetries: try maxRetries(),
+      usesBackoff: !has("backoff"),
+      uniqueKey: has("key") ? try text("key") : nil,
+      state: state,
+      availableDate: try date("available"),
+      retryCount: retryCount,
+      interruptionCount: interruptionCount,
+      lastError: has("error") ? try text("error") : nil,
+      failedDate: has("failed") ? try date("failed") : nil,
+      finishedDate: has("ended") ? try date("ended") : nil
+    )
+  }
+
+  private func maxRetries() throws(JournalDecodingError) -> RetryLimit {
+    let range = try range("maxRetries")
+    if bytes[range.lowerBound] == UInt8(ascii: "\"") {
+      guard try text("maxRetries") == "always" else {
+        throw .malformed("its number of retries can't be read")
+      }
+      return .alwaysRetry
+    }
+    let limit = try integer("maxRetries")
+    guard limit >= 0 else { throw .malformed("its number of retries is negative") }
+    return .atMost(limit)
+  }
+
+  private func payload() throws(JournalDecodingError) -> StoredPayload {
+    if has("payload") { return StoredPayload(Array(bytes[try range("payload")]), format: .json) }
+    guard let data = Data(base64Encoded: try text("data")) else {
+      throw .malformed("its data is not base64")
+    }
+    return StoredPayload(Array(data), format: .binary)
+  }
+
+  private func lease() throws(JournalDecodingError) -> Lease { Lease(id: try id(), token: 0) }
+
+  private func failure() throws(JournalDecodingError) -> TaskFailure {
+    TaskFailure(reason: try text("error"), date: try date("failed"))
+  }
+
+  private func state() throws(JournalDecodingError) -> TaskState {
+    guard let state = TaskState(rawValue: try text("state")) else {
+      throw .malformed("its state is unknown")
+    }
+    return state
+  }
+
+  // MARK: Fields
+
+  private func has(_ key: String) -> Bool { fields.contains { $0.key == key } }
+
+  private func range(_ key: String) throws(JournalDecodingError) -> Range<Int> {
+    guard let field = fields.first(where: { $0.key == key }) else {
+      throw .malformed("it has no field '\(key)'")
+    }
+    return field.value
+  }
+
+  private func text(_ key: String) throws(JournalDecodingError) -> String {
+    var scanner = JSONScanner(bytes, try range(key))
+    guard let text = scanner.string() else {
+      throw .malformed("its field '\(key)' is not a string")
+    }
+    return text
+  }
+
+  private func id() throws(JournalDecodingError) -> TaskID {
+    guard let id = TaskID(text: bytes[try range("id")].dropFirst().dropLast()) else {
+      throw .malformed("its identity can't be read")
+    }
+    return id
+  }
+
+  private func integer(_ key: String) throws(JournalDecodingError) -> Int {
+    guard let value = Int(String(decoding: bytes[try range(key)], as: UTF8.self)) else {
+      throw .malformed("its field '\(key)' is not an integer")
+    }
+    return value
+  }
+
+  private func date(_ key: String) throws(JournalDecodingError) -> Date {
+    guard let seconds = Double(String(decoding: bytes[try range(key)], as: UTF8.self)),
+      seconds.isFinite
+    else { throw .malformed("its field '\(key)' is not a date") }
+    return Date(timeIntervalSince1970: seconds)
+  }
+
+  private func flag(_ key: String) throws(JournalDecodingError) -> Bool {
+    guard has(key) else { return false }
+    guard bytes[try range(key)].elementsEqual("true".utf8) else {
+      throw .malformed("its field '\(key)' is not true")
+    }
+    return true
+  }
+}

@@ -1,0 +1,19 @@
+/// What one line of the file says.
+enum JournalEntry: Sendable {
+  /// The first line: what the file is.
+  case header(version: Int, generation: Int)
+  /// A change to a task. The tokens of its leases mean nothing.
+  case change(TaskChange)
+  /// An attempt has begun.
+  case begin(TaskID)
+  /// The file was opened, and tasks that had begun were made available again, each with one
+  /// interruption more.
+  case interruption
+  /// The file was closed in good order: all before it is durable.
+  case seal
+
+  /// The name of the format, in the header.
+  static var formatName: String { "steadfast-queue" }
+  /// The version of the format that this code writes, and the greatest that it reads.
+  static var formatVersion: Int { 1 }
+}

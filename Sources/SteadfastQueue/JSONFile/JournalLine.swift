@@ -1,0 +1,66 @@
+/// The envelope of a line: `{"c":"<checksum>","b":<n>,"s":<n>,` and the entry's body.
+///
+/// The checksum stands first, at a fixed offset, and covers every byte after it. `s` is the line's
+/// sequence number; `b` is the first that was not known to be durable when the line was written.
+struct JournalLine {
+  /// Longer lines are neither written nor read.
+  static var maxLength: Int { 16 << 20 }
+
+  /// The first sequence number that was not known to be durable.
+  let firstUnsynced: UInt64
+  let sequence: UInt64
+  /// Where the body is.
+  let body: Range<Int>
+
+  private static let prefix = Array(#"{"c":""#.utf8)
+  private static let checksumEnd = prefix.count + 8
+
+  // MARK: Writing
+
+  static func append(
+    _ body: JournalBody,
+    sequence: UInt64,
+    firstUnsynced: UInt64,
+    to bytes: inout [UInt8]
+  ) {
+    let start = bytes.count
+    bytes.append(contentsOf: prefix)
+    bytes.append(contentsOf: repeatElement(UInt8(ascii: "0"), count: 8))
+    bytes.append(contentsOf: #"","b":"#.utf8)
+    bytes.append(contentsOf: String(firstUnsynced).utf8)
+    bytes.append(contentsOf: #","s":"#.utf8)
+    bytes.append(contentsOf: String(sequence).utf8)
+    bytes.append(UInt8(ascii: ","))
+    bytes.append(contentsOf: body.bytes)
+    let digits = checksum(of: bytes[(start + checksumEnd)...])
+    bytes.replaceSubrange(start + prefix.count..<start + checksumEnd, with: digits)
+    bytes.append(0x0A)
+  }
+
+  // MARK: Reading
+
+  /// Reads the envelope of the line in this range; `nil` if it is not what was written.
+  init?(_ bytes: [UInt8], _ range: Range<Int>) {
+    let start = range.lowerBound
+    let covered = start + Self.checksumEnd
+    guard range.count <= Self.maxLength, covered < range.upperBound,
+      bytes[start..<start + Self.prefix.count].elementsEqual(Self.prefix),
+      bytes[start + Self.prefix.count..<covered].elementsEqual(
+        Self.checksum(of: bytes[covered..<range.upperBound])
+      )
+    else { return nil }
+    var scanner = JSONScanner(bytes, covered..<range.upperBound)
+    guard scanner.skip(#"","b":"#), let firstUnsynced = scanner.sequenceNumber(),
+      scanner.skip(#","s":"#), let sequence = scanner.sequenceNumber(), scanner.skip(",")
+    else { return nil }
+    self.firstUnsynced = firstUnsynced
+    self.sequence = sequence
+    body = scanner.position..<range.upperBound
+  }
+
+  /// The digits of the checksum of these bytes, in lower case.
+  private static func checksum(of bytes: ArraySlice<UInt8>) -> some Collection<UInt8> {
+    let sum = CRC32C.checksum(bytes)
+    return (0..<8).lazy.map { Hexadecimal.digit(UInt64(sum >> (28 - 4 * UInt32($0)))) }
+  }
+}

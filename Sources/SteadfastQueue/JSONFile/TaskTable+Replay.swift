@@ -1,0 +1,77 @@
+extension TaskTable {
+  /// Does again what an entry of the file says.
+  ///
+  /// Whether it was possible.
+  mutating func replay(_ entry: JournalEntry) -> Bool {
+    switch entry {
+    case .header, .seal: return true
+    case .begin(let id): return replayBeginning(of: id)
+    case .interruption:
+      interruptLeased()
+      return true
+    case .change(.insert(let record, _)) where slots[record.id] != nil: return false
+    case .change(let change):
+      guard let change = withPresentLease(change) else { return false }
+      let staged = stage(change)
+      commit(staged)
+      return staged.isKept
+    }
+  }
+
+  /// Makes tasks that were being performed when the file was last used available again, each with
+  /// one interruption more.
+  @discardableResult
+  mutating func interruptLeased() -> Int {
+    var count = 0
+    for slot in slots.values {
+      guard case .leased = entries[slot].place else { continue }
+      count += 1
+      entries[slot].record.interruptionCount += 1
+      setState(.waiting, of: slot)
+      lineUp(slot)
+    }
+    return count
+  }
+
+  private mutating func replayBeginning(of id: TaskID) -> Bool {
+    guard let slot = slots[id] else { return false }
+    switch entries[slot].place {
+    case .leased:
+      // The process that had begun the task ended before the attempt did.
+      entries[slot].record.interruptionCount += 1
+      _ = lease(slot)
+      return true
+    case .waiting, .ready:
+      _ = lease(slot)
+      return true
+    case .staged, .parked, .finished:
+      return false
+    }
+  }
+
+  /// The change with the token of the lease that its task has now; `nil` if it has none.
+  private func withPresentLease(_ change: TaskChange) -> TaskChange? {
+    func present(_ lease: Lease) -> Lease? {
+      guard let slot = slots[lease.id], case .leased(let token) = entries[slot].place else {
+        return nil
+      }
+      return Lease(id: lease.id, token: token)
+    }
+    switch change {
+    case .insert, .unpark, .prune, .rebase:
+      return change
+    case .succeed(let lease, let date, let keeps):
+      return present(lease).map { .succeed($0, at: date, keeps: keeps) }
+    case .retry(let lease, let date, let count, let failure):
+      return present(lease).map {
+        .retry($0, availableDate: date, retryCount: count, failure: failure)
+      }
+    case .abandon(let lease, let failure, let keeps):
+      return present(lease).map { .abandon($0, failure: failure, keeps: keeps) }
+    case .release(let lease):
+      return present(lease).map { .release($0) }
+    case .park(let lease, let failure):
+      return present(lease).map { .park($0, failure: failure) }
+    }
+  }
+}

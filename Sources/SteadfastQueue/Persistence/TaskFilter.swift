@@ -1,0 +1,44 @@
+/// Which tasks to look up.
+///
+/// Every criterion that is given must hold.
+public struct TaskFilter: Sendable, Hashable {
+  /// Only these identities.
+  public var ids: Set<TaskID>?
+  /// Only these names.
+  public var names: Set<String>?
+  /// All but these names.
+  public var excludedNames: Set<String>
+  /// Only these states.
+  public var states: Set<TaskState>?
+  /// Only these unique keys.
+  public var uniqueKeys: Set<String>?
+
+  /// Makes a filter; without criteria it lets every task through.
+  public init(
+    ids: Set<TaskID>? = nil,
+    names: Set<String>? = nil,
+    excludedNames: Set<String> = [],
+    states: Set<TaskState>? = nil,
+    uniqueKeys: Set<String>? = nil
+  ) {
+    self.ids = ids
+    self.names = names
+    self.excludedNames = excludedNames
+    self.states = states
+    self.uniqueKeys = uniqueKeys
+  }
+
+  /// Tasks that have not ended.
+  public static let unfinished = TaskFilter(states: [.waiting, .running, .parked])
+  /// Tasks that were given up and kept.
+  public static let deadLetters = TaskFilter(states: [.abandoned])
+
+  /// Whether a task is let through.
+  public func matches(_ task: TaskRecord) -> Bool {
+    (ids?.contains(task.id) ?? true)
+      && (names?.contains(task.name) ?? true)
+      && !excludedNames.contains(task.name)
+      && (states?.contains(task.state) ?? true)
+      && (uniqueKeys.map { keys in task.uniqueKey.map(keys.contains) ?? false } ?? true)
+  }
+}

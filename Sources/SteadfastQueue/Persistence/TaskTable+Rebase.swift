@@ -1,0 +1,35 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskTable {
+  /// The clock went back to this date.
+  ///
+  /// O(n), and O(k log k) for the k tasks that are moved or wait again.
+  mutating func rebase(to now: Date) {
+    horizon = min(horizon, now)
+    let affected = slots.values
+      .filter { isAffected($0, byRebasingTo: now) }
+      .sorted { entries[$0].position < entries[$1].position }
+    for slot in affected {
+      let wasMoved = entries[slot].record.rebase(to: now)
+      // A reserved one is lined up anew if the change that holds it is rolled back.
+      guard !entries[slot].isReserved else { continue }
+      switch entries[slot].place {
+      case .waiting where wasMoved, .ready where wasMoved: lineUpAnew(slot)
+      case .ready: lineUp(slot)
+      case .waiting, .staged, .leased, .parked, .finished: break
+      }
+    }
+  }
+
+  /// Whether a task is to be moved, or is ready by a date that has not come now.
+  private func isAffected(_ slot: Int, byRebasingTo now: Date) -> Bool {
+    let entry = entries[slot]
+    guard entry.place != .staged, !entry.record.state.isFinished else { return false }
+    var record = entry.record
+    return record.rebase(to: now) || (entry.place == .ready && record.availableDate > now)
+  }
+}

@@ -1,0 +1,73 @@
+import Synchronization
+
+/// Tells every observer what happens.
+///
+/// Those who enqueue and those who perform race; the hub sees to it that a task's beginning is not
+/// told before its being enqueued.
+final class EventHub: Sendable {
+  private struct WeakSubscription { weak var value: EventSubscription? }
+
+  private let subscriptions = Mutex<[WeakSubscription]>([])
+  /// Tasks that are being enqueued, and whose being enqueued is still to be told.
+  private let announcements = Mutex<Set<TaskID>>([])
+  private let hasObservers = Atomic(false)
+  private let capacity: Int
+
+  init(capacity: Int) { self.capacity = capacity }
+
+  deinit {
+    for subscription in subscriptions.withLock({ $0.compactMap(\.value) }) { subscription.end() }
+  }
+
+  func subscribe() -> TaskEvents {
+    let subscription = EventSubscription(capacity: capacity)
+    subscriptions.withLock { subscriptions in
+      subscriptions.removeAll { $0.value == nil }
+      subscriptions.append(WeakSubscription(value: subscription))
+      hasObservers.store(true, ordering: .releasing)
+    }
+    return TaskEvents(subscription)
+  }
+
+  /// How many tasks are still to be told of.
+  var announcementCount: Int { announcements.withLock { $0.count } }
+
+  var isObserved: Bool { hasObservers.load(ordering: .acquiring) }
+
+  /// Costs one atomic read while nobody observes.
+  func post(_ event: @autoclosure () -> TaskEvent) {
+    guard isObserved else { return }
+    let observers = subscriptions.withLock { subscriptions in
+      let observers = subscriptions.compactMap(\.value)
+      if observers.isEmpty { hasObservers.store(false, ordering: .releasing) }
+      return observers
+    }
+    guard !observers.isEmpty else {
+      // Nobody is left to be told, and nobody asks for them any more.
+      return announcements.withLock { $0.removeAll() }
+    }
+    let event = event()
+    for observer in observers { observer.post(event) }
+  }
+
+  func willEnqueue(_ record: TaskRecord) {
+    guard isObserved else { return }
+    announcements.withLock { _ = $0.insert(record.id) }
+  }
+
+  func didEnqueue(_ record: TaskRecord) {
+    if takeAnnouncement(record.id) { post(.enqueued(record)) }
+  }
+
+  func didNotEnqueue(_ record: TaskRecord) { _ = takeAnnouncement(record.id) }
+
+  func willStart(_ record: TaskRecord) {
+    if takeAnnouncement(record.id) { post(.enqueued(record)) }
+    post(.started(record))
+  }
+
+  private func takeAnnouncement(_ id: TaskID) -> Bool {
+    guard isObserved else { return false }
+    return announcements.withLock { $0.remove(id) != nil }
+  }
+}

@@ -1,0 +1,49 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// When ended tasks that were kept leave: at the beginning of a run, and each time so many have
+/// ended since.
+struct PruningSchedule: Sendable {
+  private static let interval = 256
+
+  private let retentions: [(state: TaskState, retention: Retention)]
+  private var endedCount = 0
+
+  init(_ configuration: TaskQueueConfiguration) {
+    retentions = [
+      (.succeeded, configuration.succeededRetention),
+      (.abandoned, configuration.abandonedRetention),
+    ].filter { $0.1.maxCount != nil || $0.1.maxAge != nil }
+  }
+
+  /// What to prune at the beginning of a run.
+  func changes(now: Date) -> [TaskChange] {
+    retentions.map { state, retention in
+      .prune(
+        state,
+        endedBefore: retention.maxAge.map { now - max(0, $0 / .seconds(1)) },
+        keepingLatest: retention.maxCount
+      )
+    }
+  }
+
+  /// What to prune now that these tasks have ended too.
+  mutating func changes(after settlements: [Settlement], now: Date) -> [TaskChange] {
+    endedCount += settlements.count { $0.isKeptEnd }
+    guard endedCount >= Self.interval else { return [] }
+    endedCount = 0
+    return changes(now: now)
+  }
+}
+
+extension Settlement {
+  fileprivate var isKeptEnd: Bool {
+    switch change {
+    case .succeed(_, _, let keeps), .abandon(_, _, let keeps): keeps
+    case .retry, .release, .park, .insert, .unpark, .prune, .rebase: false
+    }
+  }
+}

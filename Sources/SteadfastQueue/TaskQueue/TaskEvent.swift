@@ -1,0 +1,33 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// Something that happened in a queue.
+///
+/// What ended a task is told once it is stored. More kinds of events may be added.
+@nonexhaustive
+public enum TaskEvent: Sendable {
+  /// A task was added.
+  case enqueued(TaskRecord)
+  /// An attempt begins.
+  case started(TaskRecord)
+  /// An attempt failed, and the task is tried again at this date.
+  case failed(TaskRecord, reason: String, retryDate: Date)
+  /// A handler put its task off until this date; that counts as no attempt.
+  case snoozed(TaskRecord, until: Date)
+  /// A handler returned.
+  case succeeded(TaskRecord)
+  /// A task was given up.
+  case abandoned(TaskRecord, reason: String)
+  /// A task was taken out before it ended.
+  case cancelled(TaskID)
+  /// An attempt was cut short because the queue's run was cancelled; the task waits as before.
+  case released(TaskRecord)
+  /// A task is there that the queue can't perform: no handler is registered for its name, or its
+  /// payload can't be decoded. It stays, and is performed when that has changed.
+  case unhandled(TaskRecord, reason: String)
+  /// This observer fell behind, and this many events were not kept for it.
+  case missed(count: Int)
+}

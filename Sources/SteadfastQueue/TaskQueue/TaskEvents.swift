@@ -1,0 +1,37 @@
+/// What happens in a queue from now on: an asynchronous sequence for one observer.
+///
+/// It begins when ``TaskQueue/events`` is read, not when the loop does. It ends when the observing
+/// task is cancelled or the queue is freed. Up to
+/// ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer; then the oldest are
+/// dropped, and ``TaskEvent/missed(count:)`` says how many.
+public struct TaskEvents: AsyncSequence, Sendable {
+  /// What the sequence delivers.
+  public typealias Element = TaskEvent
+  /// The sequence does not fail.
+  public typealias Failure = Never
+
+  private let subscription: EventSubscription
+
+  init(_ subscription: EventSubscription) { self.subscription = subscription }
+
+  /// Makes the iterator.
+  ///
+  /// The events are shared among all iterators of one sequence.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+
+  /// Delivers the events.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    fileprivate let subscription: EventSubscription
+
+    /// The next event; `nil` when the task is cancelled or the queue is freed.
+    public mutating func next() async -> TaskEvent? { await subscription.next() }
+
+    /// The next event; `nil` when the task is cancelled or the queue is freed.
+    public mutating func next(isolation actor: isolated (any Actor)?) async -> TaskEvent? {
+      await subscription.next()
+    }
+  }
+}
+
+@available(*, unavailable)
+extension TaskEvents.AsyncIterator: Sendable {}

@@ -1,0 +1,240 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskQueue {
+  /// Performs tasks until it is cancelled or the queue is shut down.
+  ///
+  /// The tasks it performs are its children. When it is cancelled they are cancelled too; those
+  /// that then throw are put back unharmed, with no retry counted, and it throws
+  /// `CancellationError` when they have ended. It returns after ``shutDown()``.
+  ///
+  /// - Throws: `CancellationError`; what keeps the store from being opened; a ``TaskQueueError``
+  ///   if the queue runs already, was shut down, or its store has failed. After a failure of the
+  ///   store, nothing acknowledged is lost, and the queue can be run again.
+  public nonisolated func run() async throws { try await run(.untilStopped) }
+
+  /// Performs what is available now, and returns when it is done.
+  ///
+  /// A task that fails is not tried again in the same pass, even if its retry is due at once. What
+  /// handlers enqueue is performed too if it is available at the date of the call.
+  ///
+  /// - Returns: the number of attempts; 0 if the queue is paused.
+  /// - Throws: as ``run()``.
+  @discardableResult
+  public nonisolated func runAvailable() async throws -> Int {
+    let horizon = machine.withLock { $0.nextHorizon(now: now) }
+    try await run(.pass(horizon: horizon))
+    return machine.withLock { $0.attemptCount }
+  }
+
+  private nonisolated func run(_ mode: WorkMachine.Mode) async throws {
+    try await open()
+    let names = handlers.names.keys
+    try machine.withLock { machine in try machine.begin(mode, names: names) }
+    await beginRun()
+    await work(mode)
+    let (failure, wasCancelled, hasEnded) = machine.withLock { machine in
+      machine.end()
+      return (machine.failure, machine.wasCancelled, machine.hasEnded)
+    }
+    runEnd.resumeAll(with: .success(()))
+    if hasEnded { outcomes.failWaiters(Self.shutDownError) }
+    if let failure { throw failure }
+    if wasCancelled { throw CancellationError() }
+  }
+
+  /// Keeps what a failed run left over, drops what is kept no longer, says what can't be performed.
+  private nonisolated func beginRun() async {
+    await settleAll()
+    do {
+      for change in pruning.withLock({ $0.changes(now: now) }) {
+        guard case .prune(let state, _, _) = change,
+          try await store.count(matching: TaskFilter(states: [state])) > 0
+        else { continue }
+        _ = try await store.apply([change], durability: .relaxed)
+      }
+      guard hub.isObserved else { return }
+      let unhandled = try await store.tasks(
+        matching: TaskFilter(excludedNames: Set(handlers.names.keys), states: [.waiting]),
+        after: nil,
+        limit: 100
+      )
+      for record in unhandled { postUnhandled(record) }
+    } catch {
+      fail(error, to: "look after the tasks it keeps")
+    }
+  }
+
+  private nonisolated func work(_ mode: WorkMachine.Mode) async {
+    await withDiscardingTaskGroup { services in
+      if mode == .untilStopped {
+        services.addTask { await self.alarm.run(on: self.clock) { self.wake.fire() } }
+      }
+      if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
+      // No worker throws: a child that throws would cancel its siblings' handlers.
+      await withDiscardingTaskGroup { workers in
+        for _ in 0..<max(1, configuration.maxConcurrentTasks) {
+          workers.addTask { await self.workLoop() }
+        }
+      }
+      await settleAll()
+      await putBack(machine.withLock { $0.takeUnbegun() })
+      services.cancelAll()
+    }
+  }
+
+  // MARK: Workers
+
+  private nonisolated func workLoop() async {
+    while true {
+      if Task.isCancelled { machine.withLock { $0.cancel() } }
+      switch machine.withLock({ $0.next() }) {
+      case .stop:
+        return wake.fireAll()
+      case .wait:
+        await wake.wait()
+      case .claim(let limit, let names):
+        if await !claim(limit, unparking: names) { await wake.wait() }
+      case .perform(let task, let wakesAnother):
+        if wakesAnother { wake.fire() }
+        await perform(task)
+      }
+    }
+  }
+
+  /// Whether there is a next step at once.
+  private nonisolated func claim(_ limit: Int, unparking names: Set<String>) async -> Bool {
+    let now = horizon ?? self.now
+    do {
+      try await rebaseIfDateWentBack()
+      try await unpark(names)
+      let claim = try await store.claim(
+        ClaimRequest(limit: limit, names: handlers.names, now: now)
+      )
+      if let date = claim.nextDate, date > now { alarm.set(date) }
+      return machine.withLock { $0.claimed(claim, now: now) }
+    } catch {
+      fail(error, to: "hand out tasks")
+      return true
+    }
+  }
+
+  /// Keeps retries from waiting for a date that the system's clock has left behind.
+  private nonisolated func rebaseIfDateWentBack() async throws {
+    let now = self.now
+    guard dates.withLock({ $0.wentBack(to: now) }),
+      try await store.count(matching: .unfinished) > 0
+    else { return }
+    _ = try await store.apply([.rebase(now)], durability: .relaxed)
+  }
+
+  private nonisolated func unpark(_ names: Set<String>) async throws {
+    guard !names.isEmpty,
+      try await store.count(matching: TaskFilter(states: [.parked])) > 0
+    else { return }
+    _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
+  }
+
+  private nonisolated func perform(_ task: ClaimedTask) async {
+    if let settlement = judge.withLock({
+      $0.settlementInsteadOfAttempt(task, now: now)
+    }) {
+      return await finish(settlement, isAttempt: false)
+    }
+    guard let handler = handlers[task.record.name] else {
+      preconditionFailure("a task was claimed whose name '\(task.record.name)' has no handler")
+    }
+    hub.willStart(task.record)
+    let end = await handler(task.record)
+    let settlement = judge.withLock { judge in
+      judge.settlement(of: task, after: end, now: now, horizon: horizon)
+    }
+    await finish(settlement, isAttempt: true)
+  }
+
+  /// In a pass, the date that decides what is available.
+  private nonisolated var horizon: Date? {
+    guard case .pass(let horizon) = machine.withLock({ $0.mode }) else { return nil }
+    return horizon
+  }
+
+  // MARK: What attempts end in
+
+  private nonisolated func finish(_ settlement: Settlement, isAttempt: Bool) async {
+    if store.appliesAtOnce {
+      await apply([settlement])
+      machine.withLock { $0.finished(isAttempt) }
+    } else if machine.withLock({ $0.finished(isAttempt, with: settlement) }) {
+      // The finisher of a cancelled run has gone, and other handlers may take long to end.
+      if Task.isCancelled { await settleAll() } else { settle.fire() }
+    }
+  }
+
+  private nonisolated func finishLoop() async {
+    while !Task.isCancelled {
+      await settleAll()
+      await settle.wait()
+    }
+    await settleAll()
+  }
+
+  private nonisolated func settleAll() async {
+    while let settlements = machine.withLock({ $0.takeOutbox() }) {
+      await apply(settlements)
+      if machine.withLock({ $0.settled() }) { wake.fireAll() }
+    }
+  }
+
+  private nonisolated func apply(_ settlements: [Settlement]) async {
+    let pruning = pruning.withLock { $0.changes(after: settlements, now: now) }
+    do {
+      let outcomes = try await store.apply(
+        settlements.map(\.change) + pruning,
+        durability: .durable
+      )
+      report(settlements, outcomes)
+    } catch {
+      machine.withLock { $0.putBack(settlements) }
+      fail(error, to: "keep how tasks ended")
+    }
+  }
+
+  private nonisolated func putBack(_ tasks: [ClaimedTask]) async {
+    guard !tasks.isEmpty else { return }
+    await apply(tasks.map { Settlement(change: .release($0.lease), record: $0.record) })
+  }
+
+  private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
+    for (settlement, result) in zip(settlements, results) where result == .done {
+      if let outcome = settlement.outcome { outcomes.resolve(settlement.record.id, outcome) }
+      if let event = settlement.event { hub.post(event) }
+      if case .retry(_, let date, _, _) = settlement.change { becomesAvailable(at: date) }
+    }
+  }
+
+  /// Sees to it that a worker looks when a task becomes available.
+  nonisolated func becomesAvailable(at date: Date) {
+    if date <= now {
+      machine.withLock { $0.workArrived() }
+      wake.fire()
+    } else {
+      alarm.set(date)
+    }
+  }
+
+  private nonisolated func fail(_ error: any Error, to operation: String) {
+    let error = TaskQueueError(
+      .storeFailed,
+      "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
+        + "\(error). Nothing acknowledged is lost; run it again when the fault is gone, with a new store if this one says so",
+      underlying: error
+    )
+    machine.withLock { $0.fail(error) }
+    wake.fireAll()
+  }
+}

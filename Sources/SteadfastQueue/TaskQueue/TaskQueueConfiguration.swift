@@ -1,0 +1,87 @@
+public import SteadfastRetry
+
+/// How a queue performs its tasks.
+public struct TaskQueueConfiguration: Sendable {
+  /// How many tasks are performed at the same time; at least 1.
+  ///
+  /// By default 1: in order, one at a time.
+  public var maxConcurrentTasks: Int
+  /// The delay before a retry, for tasks that use backoff.
+  ///
+  /// By default 10 s × 2 to the number of retries so far, up to 6 hours, ± 10 %.
+  public var backoff: Backoff
+  /// How often a task may interrupt its process (by crashing it, or being performed when it is
+  /// killed) and still be tried again.
+  ///
+  /// By default 5 times in a row; then it is abandoned, so that it can't crash the process for
+  /// ever.
+  public var maxInterruptions: RetryLimit
+  /// How long succeeded tasks are kept.
+  ///
+  /// By default not at all.
+  public var succeededRetention: Retention
+  /// How long abandoned tasks are kept.
+  ///
+  /// By default the last 1,000, up to 30 days.
+  public var abandonedRetention: Retention
+  /// How many events an observer may fall behind before it misses some; at least 1.
+  ///
+  /// By default 1,024.
+  public var eventBufferSize: Int
+  /// Where jitter and identifiers come from.
+  ///
+  /// By default the system; a seed makes them repeatable.
+  public var randomness: Randomness
+
+  /// Makes a configuration; every argument has a default.
+  public init(
+    maxConcurrentTasks: Int = 1,
+    backoff: Backoff = TaskQueueConfiguration.defaultBackoff,
+    maxInterruptions: RetryLimit = 5,
+    succeededRetention: Retention = .none,
+    abandonedRetention: Retention = Retention(maxCount: 1000, maxAge: .seconds(30 * 86_400)),
+    eventBufferSize: Int = 1024,
+    randomness: Randomness = .system
+  ) {
+    self.maxConcurrentTasks = maxConcurrentTasks
+    self.backoff = backoff
+    self.maxInterruptions = maxInterruptions
+    self.succeededRetention = succeededRetention
+    self.abandonedRetention = abandonedRetention
+    self.eventBufferSize = eventBufferSize
+    self.randomness = randomness
+  }
+
+  /// 10 s × 2 to the number of retries so far, up to 6 hours, ± 10 %.
+  public static let defaultBackoff = Backoff.exponential(from: .seconds(10), multiplier: 2)
+    .jittered(.proportional(0.1)).capped(at: .seconds(6 * 3600))
+
+  /// What is wrong with the numbers, if anything.
+  func validate() throws(TaskQueueError) {
+    guard maxConcurrentTasks >= 1 else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "maxConcurrentTasks is \(maxConcurrentTasks); give at least 1"
+      )
+    }
+    for (name, count) in [
+      ("succeededRetention", succeededRetention.maxCount),
+      ("abandonedRetention", abandonedRetention.maxCount),
+    ] {
+      guard let count, count < 0 else { continue }
+      throw TaskQueueError(.invalidArgument, "\(name) has a maxCount of \(count); give 0 or more")
+    }
+    if case .atMost(let count) = maxInterruptions, count < 0 {
+      throw TaskQueueError(
+        .invalidArgument,
+        "maxInterruptions is \(count); give 0 or more, or .alwaysRetry for no limit"
+      )
+    }
+    guard eventBufferSize >= 1 else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "eventBufferSize is \(eventBufferSize); give at least 1"
+      )
+    }
+  }
+}

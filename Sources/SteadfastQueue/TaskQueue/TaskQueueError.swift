@@ -1,0 +1,40 @@
+/// What a queue could not do, why, and what to do about it.
+public struct TaskQueueError: Error, CustomStringConvertible {
+  /// The kind of an error.
+  ///
+  /// More kinds may be added.
+  public struct Code: Hashable, Sendable {
+    private let name: String
+
+    private init(_ name: String) { self.name = name }
+
+    /// An argument makes no sense, such as a negative number of retries.
+    public static let invalidArgument = Code("invalidArgument")
+    /// A task with the same unique key is there, and the policy is ``UniquePolicy/reject``.
+    public static let duplicate = Code("duplicate")
+    /// `run()` or `runAvailable()` was called while the queue runs.
+    public static let alreadyRunning = Code("alreadyRunning")
+    /// The queue was shut down: it performs nothing any more.
+    public static let shutDown = Code("shutDown")
+    /// The queue's store failed; ``TaskQueueError/underlying`` says how.
+    public static let storeFailed = Code("storeFailed")
+    /// The store knows no task with this identity.
+    public static let unknownTask = Code("unknownTask")
+  }
+
+  /// The kind of the error.
+  public let code: Code
+  /// What is wrong and what to do, for a person to read.
+  public let message: String
+  /// The store's error, where the code is ``Code/storeFailed``.
+  public let underlying: (any Error)?
+
+  init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {
+    self.code = code
+    self.message = message
+    self.underlying = underlying
+  }
+
+  /// The message.
+  public var description: String { message }
+}

@@ -1,0 +1,56 @@
+import Synchronization
+
+/// Tasks that wait for a value, each resumed exactly once: with a value, with an error, or by
+/// being cancelled.
+///
+/// What they wait for lives elsewhere, behind a lock of its own. Whoever changes it resumes
+/// waiters after the change; whoever waits has it checked at the last moment, so that no change
+/// falls between.
+final class Waiters<Value: Sendable>: Sendable {
+  private struct State {
+    var list: [(key: UInt64, continuation: CheckedContinuation<Value, any Error>)] = []
+    var lastKey: UInt64 = 0
+  }
+
+  private let state = Mutex(State())
+
+  /// Waits to be resumed, unless the check has a result already.
+  ///
+  /// - Throws: `CancellationError` when cancelled.
+  func wait(unless check: () -> Result<Value, any Error>?) async throws -> Value {
+    let key = state.withLock { state in
+      state.lastKey += 1
+      return state.lastKey
+    }
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        let result = state.withLock { state -> Result<Value, any Error>? in
+          if let result = check() { return result }
+          if Task.isCancelled { return .failure(CancellationError()) }
+          state.list.append((key, continuation))
+          return nil
+        }
+        if let result { continuation.resume(with: result) }
+      }
+    } onCancel: {
+      let waiter = state.withLock { state in
+        state.list.firstIndex { $0.key == key }.map { state.list.remove(at: $0) }
+      }
+      waiter?.continuation.resume(throwing: CancellationError())
+    }
+  }
+
+  /// Resumes the one that came last, if any waits.
+  func resumeLast(returning value: Value) {
+    state.withLock { $0.list.popLast() }?.continuation.resume(returning: value)
+  }
+
+  /// Resumes all that wait.
+  func resumeAll(with result: Result<Value, any Error>) {
+    let all = state.withLock { state in
+      defer { state.list = [] }
+      return state.list
+    }
+    for waiter in all { waiter.continuation.resume(with: result) }
+  }
+}

@@ -1,0 +1,215 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a running queue does next: a value without clock, lock or suspension.
+///
+/// Workers ask it for steps. At most one claim is in flight; it asks for as many tasks as there
+/// are idle workers, so that claims gather by themselves while a store is slow and are single
+/// while it is fast. What ends an attempt waits in the outbox until it is kept.
+struct WorkMachine: Sendable {
+  enum Mode: Sendable, Equatable {
+    /// Until told to stop.
+    case untilStopped
+    /// Until nothing is left that was available at the horizon.
+    case pass(horizon: Date)
+  }
+
+  enum Step: Sendable {
+    case perform(ClaimedTask, wakesAnother: Bool)
+    case claim(limit: Int, unparking: Set<String>)
+    case wait
+    case stop
+  }
+
+  private(set) var mode: Mode?
+  private(set) var isPaused = false
+  private(set) var isShutDown = false
+  private(set) var attemptCount = 0
+  private(set) var performing = 0
+  private(set) var failure: TaskQueueError?
+  private(set) var wasCancelled = false
+
+  private var lastHorizon = Date.distantPast
+  private var isStopping = false
+  private var ready: [ClaimedTask] = []  // the next one last
+  private var outbox: [Settlement] = []
+  private var isSettling = false
+  private var isClaiming = false
+  /// A wake-up came too late for the claim in flight.
+  private var wasAskedWhileClaiming = false
+  private var storeHasMore = false
+  /// The last claim of a pass found nothing, and nothing has changed since.
+  private var isExhausted = false
+  /// Names whose parked tasks may be performed now.
+  private var toUnpark: Set<String> = []
+  /// A worker waits until the outbox has room.
+  private var isHeldBack = false
+  private var idle: Int
+  private let maxUnsettled: Int
+
+  init(workers: Int, maxUnsettled: Int = 1024) {
+    self.maxUnsettled = maxUnsettled
+    idle = workers
+  }
+
+  // MARK: Life cycle
+
+  /// A run begins, with handlers registered for these names.
+  mutating func begin(_ mode: Mode, names: some Sequence<String>) throws(TaskQueueError) {
+    guard !isShutDown else {
+      throw TaskQueueError(
+        .shutDown,
+        "the queue was shut down and performs nothing any more; make a new one"
+      )
+    }
+    guard self.mode == nil else {
+      throw TaskQueueError(
+        .alreadyRunning,
+        "the queue runs already; wait for that run to end, or cancel it"
+      )
+    }
+    self.mode = mode
+    failure = nil
+    isStopping = false
+    wasCancelled = false
+    isExhausted = false
+    toUnpark.formUnion(names)
+    attemptCount = 0
+  }
+
+  /// The run has ended, and all its workers with it.
+  mutating func end() { mode = nil }
+
+  /// Whether no task will be performed any more.
+  var hasEnded: Bool { isShutDown && mode == nil }
+
+  /// The horizon of a pass that begins now: later than the last one's even if the clock stands
+  /// still, so that what was to be tried again at once is; unless the clock was set back.
+  mutating func nextHorizon(now: Date) -> Date {
+    let horizon = now < lastHorizon - 1 ? now : max(now, lastHorizon.nextStorable)
+    lastHorizon = horizon
+    return horizon
+  }
+
+  mutating func cancel() {
+    isStopping = true
+    wasCancelled = true
+  }
+
+  mutating func shutDown() {
+    isShutDown = true
+    isStopping = true
+  }
+
+  mutating func setPaused(_ isPaused: Bool) { self.isPaused = isPaused }
+
+  /// The store failed: no further steps.
+  ///
+  /// What ended meanwhile stays in the outbox for a later run.
+  mutating func fail(_ error: TaskQueueError) {
+    isClaiming = false
+    isStopping = true
+    failure = failure ?? error
+  }
+
+  // MARK: Steps of a worker
+
+  /// A worker asks what to do.
+  mutating func next() -> Step {
+    if isStopping { return .stop }
+    if isPaused { return mode == .untilStopped ? .wait : .stop }
+    if outbox.count >= maxUnsettled {
+      isHeldBack = true
+      return .wait
+    }
+    if let task = ready.popLast() {
+      idle -= 1
+      performing += 1
+      return .perform(task, wakesAnother: idle > 0 && (storeHasMore || !ready.isEmpty))
+    }
+    if isClaiming {
+      wasAskedWhileClaiming = true
+      return .wait
+    }
+    if isExhausted {
+      guard performing == 0 else { return .wait }
+      isStopping = true
+      return .stop
+    }
+    isClaiming = true
+    defer { toUnpark = [] }
+    return .claim(limit: idle, unparking: toUnpark)
+  }
+
+  /// A claim has returned.
+  ///
+  /// Whether there is a next step at once.
+  mutating func claimed(_ claim: Claim, now: Date) -> Bool {
+    storeHasMore = wasAskedWhileClaiming || claim.nextDate.map { $0 <= now } ?? false
+    isClaiming = false
+    wasAskedWhileClaiming = false
+    ready = claim.tasks.reversed()
+    if case .pass = mode, ready.isEmpty, !storeHasMore {
+      isExhausted = true
+      return true
+    }
+    return storeHasMore || !ready.isEmpty
+  }
+
+  /// A handler was registered: tasks of these names may be performed now.
+  mutating func unpark(_ name: String, _ formerNames: [String]) {
+    toUnpark.insert(name)
+    toUnpark.formUnion(formerNames)
+    isExhausted = false
+  }
+
+  /// Something may have become available.
+  mutating func workArrived() { isExhausted = false }
+
+  /// An attempt has ended, and what ended it is kept already.
+  mutating func finished(_ isAttempt: Bool) {
+    attemptCount += isAttempt ? 1 : 0
+    idle += 1
+    performing -= 1
+    isExhausted = false
+  }
+
+  // MARK: Steps of the finisher
+
+  /// An attempt has ended; what ended it is still to be kept.
+  ///
+  /// Whether to wake the finisher.
+  mutating func finished(_ isAttempt: Bool, with settlement: Settlement) -> Bool {
+    finished(isAttempt)
+    outbox.append(settlement)
+    return !isSettling
+  }
+
+  /// The finisher takes what has gathered; `nil` if nothing has, or the store has failed.
+  mutating func takeOutbox() -> [Settlement]? {
+    isSettling = !outbox.isEmpty && failure == nil
+    guard isSettling else { return nil }
+    defer { outbox.removeAll(keepingCapacity: true) }
+    return outbox
+  }
+
+  /// What was taken is kept.
+  ///
+  /// Whether a worker waited for that.
+  mutating func settled() -> Bool {
+    defer { isHeldBack = false }
+    return isHeldBack
+  }
+
+  /// What was taken could not be kept, and goes back.
+  mutating func putBack(_ settlements: [Settlement]) { outbox = settlements + outbox }
+
+  /// Takes what was claimed but not begun.
+  mutating func takeUnbegun() -> [ClaimedTask] {
+    defer { ready = [] }
+    return ready.reversed()
+  }
+}

@@ -1,0 +1,14 @@
+/// A payload that performs itself.
+///
+/// ```swift
+/// struct Sync: PerformableTask {
+///   func perform(in context: TaskContext) async throws { try await syncEverything() }
+/// }
+/// await queue.register(Sync.self)
+/// ```
+public protocol PerformableTask: TaskPayload {
+  /// Does the work: returning is success, throwing is failure.
+  ///
+  /// The same rules hold as for a handler given to ``TaskQueue/register(_:perform:)``.
+  func perform(in context: TaskContext) async throws
+}

@@ -1,0 +1,64 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The payload of a task as a store keeps it: opaque bytes, made when a store asks for them.
+///
+/// While the process lives, the value itself is kept and handed to the handler without being
+/// encoded and decoded; a store that keeps bytes asks for ``bytes()``.
+public struct StoredPayload: Sendable {
+  /// What the bytes are.
+  public enum Format: String, Sendable, Hashable {
+    /// The text of a JSON value, in UTF-8, without line feeds.
+    case json
+    /// Anything else.
+    case binary
+  }
+
+  private enum Form: Sendable {
+    case bytes([UInt8])
+    case value(any Sendable, bytes: @Sendable () throws -> [UInt8])
+  }
+
+  /// What ``bytes()`` returns.
+  public let format: Format
+  private let form: Form
+
+  /// Makes a payload of bytes that a store has kept.
+  public init(_ bytes: [UInt8], format: Format) {
+    self.format = format
+    form = .bytes(bytes)
+  }
+
+  /// Makes a payload of a value that is encoded as JSON when a store asks.
+  init<Payload: TaskPayload>(_ payload: Payload) {
+    format = .json
+    form = .value(payload) { Array(try Self.encoder.encode(payload)) }
+  }
+
+  private static let encoder: JSONEncoder = {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = .withoutEscapingSlashes
+    return encoder
+  }()
+
+  /// The bytes to keep.
+  ///
+  /// - Throws: what the payload's `encode(to:)` throws.
+  public func bytes() throws -> [UInt8] {
+    switch form {
+    case .bytes(let bytes): bytes
+    case .value(_, let bytes): try bytes()
+    }
+  }
+
+  /// The value itself, if this process made it.
+  func value<Value>(as type: Value.Type) -> Value? {
+    switch form {
+    case .bytes: nil
+    case .value(let value, _): value as? Value
+    }
+  }
+}

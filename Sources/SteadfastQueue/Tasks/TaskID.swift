@@ -1,0 +1,97 @@
+/// The identity of a task: 128 bits that sort by the time of enqueueing.
+///
+/// The bits are those of a version 7 UUID (RFC 9562), so that a database may keep them in a `uuid`
+/// column; ``description`` is the UUID's text. Inside a handler the identifier is the idempotency
+/// key to hand to whoever must not do the work twice.
+public struct TaskID: Hashable, Comparable, Sendable {
+  /// The more significant half: milliseconds since 1970, the version, and a counter.
+  public let high: UInt64
+  /// The less significant half: the variant and random bits.
+  public let low: UInt64
+
+  /// Makes an identifier of two halves that a store has kept.
+  public init(high: UInt64, low: UInt64) {
+    self.high = high
+    self.low = low
+  }
+
+  /// Whether the left task was enqueued before the right one, to the millisecond.
+  public static func < (left: TaskID, right: TaskID) -> Bool {
+    (left.high, left.low) < (right.high, right.low)
+  }
+
+  /// Feeds the random half to the hasher, which tells identifiers apart by itself.
+  public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+}
+
+extension TaskID: LosslessStringConvertible {
+  /// The text of a UUID, in lower case: 36 characters.
+  public var description: String {
+    var text: [UInt8] = []
+    text.reserveCapacity(Self.textLength)
+    forEachTextByte { text.append($0) }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// Reads the text of a UUID, in either case; `nil` if it is anything else.
+  public init?(_ description: String) {
+    self.init(text: Array(description.utf8)[...])
+  }
+
+  /// The number of bytes in the text of an identifier.
+  static var textLength: Int { 36 }
+
+  init?(text: ArraySlice<UInt8>) {
+    guard text.count == Self.textLength else { return nil }
+    var halves: (high: UInt64, low: UInt64) = (0, 0)
+    var digits = 0
+    for (offset, byte) in text.enumerated() {
+      if Self.isHyphen(at: offset) {
+        guard byte == UInt8(ascii: "-") else { return nil }
+        continue
+      }
+      guard let digit = Hexadecimal.value(of: byte) else { return nil }
+      if digits < 16 {
+        halves.high = halves.high << 4 | UInt64(digit)
+      } else {
+        halves.low = halves.low << 4 | UInt64(digit)
+      }
+      digits += 1
+    }
+    self.init(high: halves.high, low: halves.low)
+  }
+
+  /// Calls the body with each byte of the text in order, without making a string.
+  func forEachTextByte(_ body: (UInt8) -> Void) {
+    for digit in 0..<32 {
+      if digit == 8 || digit == 12 || digit == 16 || digit == 20 { body(UInt8(ascii: "-")) }
+      let half = digit < 16 ? high : low
+      body(Hexadecimal.digit(half >> (60 - 4 * UInt64(digit & 15))))
+    }
+  }
+
+  private static func isHyphen(at offset: Int) -> Bool {
+    offset == 8 || offset == 13 || offset == 18 || offset == 23
+  }
+}
+
+extension TaskID: Codable {
+  /// Reads the text of a UUID.
+  public init(from decoder: any Decoder) throws {
+    let container = try decoder.singleValueContainer()
+    let text = try container.decode(String.self)
+    guard let id = TaskID(text) else {
+      throw DecodingError.dataCorruptedError(
+        in: container,
+        debugDescription: "'\(text)' is not the identifier of a task"
+      )
+    }
+    self = id
+  }
+
+  /// Writes the text of a UUID.
+  public func encode(to encoder: any Encoder) throws {
+    var container = encoder.singleValueContainer()
+    try container.encode(description)
+  }
+}

@@ -1,0 +1,43 @@
+import SteadfastRetry
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Makes identifiers that sort in the order of making, even within a millisecond and when the
+/// clock steps back.
+///
+/// The layout is RFC 9562's version 7 with its "fixed bit-length dedicated counter" (section 6.2,
+/// method 1): 48 bits of milliseconds, 12 of counter, 62 random. A counter that is full borrows the
+/// next millisecond.
+struct TaskIDGenerator: Sendable {
+  private var random: SplitMix64
+  private var milliseconds: UInt64 = 0
+  private var counter: UInt64 = 0
+
+  init(_ randomness: Randomness) { random = randomness.makeGenerator() }
+
+  mutating func next(at date: Date) -> TaskID {
+    let now = Self.milliseconds(of: date)
+    if now > milliseconds {
+      milliseconds = now
+      counter = 0
+    } else {
+      counter += 1
+      if counter > 0xFFF {
+        milliseconds += 1
+        counter = 0
+      }
+    }
+    let high = (milliseconds & 0xFFFF_FFFF_FFFF) << 16 | 0x7000 | counter
+    let low = 0x8000_0000_0000_0000 | random.next() >> 2
+    return TaskID(high: high, low: low)
+  }
+
+  private static func milliseconds(of date: Date) -> UInt64 {
+    let value = date.timeIntervalSince1970 * 1000
+    return value > 0 ? UInt64(min(value, 281_474_976_710_655)) : 0
+  }
+}

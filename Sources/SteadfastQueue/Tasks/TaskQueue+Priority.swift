@@ -1,0 +1,30 @@
+extension TaskQueue {
+  /// The rank of a task among those that are ready: a higher one goes first, always.
+  ///
+  /// Priority is strict: a task of low priority waits for as long as tasks of higher priority are
+  /// ready. Any integer is a priority.
+  public struct Priority: RawRepresentable, Hashable, Comparable, Sendable,
+    ExpressibleByIntegerLiteral
+  {
+    /// The rank; the higher goes first.
+    public let rawValue: Int
+
+    /// Makes a priority of any rank.
+    public init(rawValue: Int) { self.rawValue = rawValue }
+
+    /// Makes a priority of any rank.
+    public init(integerLiteral value: Int) { self.init(rawValue: value) }
+
+    /// After everything else: rank −10.
+    public static let low = Priority(rawValue: -10)
+    /// The default: rank 0.
+    public static let normal = Priority(rawValue: 0)
+    /// Before everything else: rank 10.
+    public static let high = Priority(rawValue: 10)
+
+    /// Whether the left one goes after the right one.
+    public static func < (left: Priority, right: Priority) -> Bool {
+      left.rawValue < right.rawValue
+    }
+  }
+}

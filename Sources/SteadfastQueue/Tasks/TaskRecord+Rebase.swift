@@ -1,0 +1,26 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+extension TaskRecord {
+  /// Moves what the queue dated by a clock that has gone back since; for stores, on
+  /// TaskChange/rebase(_:).
+  ///
+  /// A failure that is later than `now` is taken to have happened now, and the retry comes after the
+  /// delay that it had. A task that was to be performed at once, and has not failed, is available
+  /// now. A date that was chosen for a task is kept.
+  /// - Returns: whether anything was moved.
+  public mutating func rebase(to now: Date) -> Bool {
+    if let failedDate {
+      guard failedDate > now else { return false }
+      availableDate = (now + availableDate.timeIntervalSince(failedDate)).storable
+      self.failedDate = now
+      return true
+    }
+    guard availableDate > now, availableDate <= createdDate else { return false }
+    availableDate = now
+    return true
+  }
+}

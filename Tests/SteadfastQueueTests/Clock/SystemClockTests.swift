@@ -1,0 +1,17 @@
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+@Suite struct SystemClockTests {
+  @Test func `the system clock tells the system's date`() {
+    let before = Date()
+    let date = SystemClock().date
+    #expect(before <= date && date <= Date())
+  }
+}

@@ -1,0 +1,57 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct WallClockTests {
+  /// How many seconds a sleep of an hour takes when the date is stepped after 100 seconds.
+  private func secondsSlept(steppingBy seconds: Double) async throws -> Double {
+    try await withVirtualTime { time in
+      let clock = time.clock
+      let start = clock.now
+      async let slept: Double = {
+        try await clock.sleep(untilDate: clock.date + 3600)
+        return start.duration(to: clock.now) / .seconds(1)
+      }()
+      try await clock.sleep(for: .seconds(100))
+      clock.setDate(clock.date + seconds)
+      return try await slept
+    }
+  }
+
+  @Test(arguments: [
+    (0.0, 3600.0), (3600, 120), (86_400, 120), (1000, 2600), (-1000, 4600),
+  ])
+  func `sleeping until a date notices a clock that was set within a minute`(
+    step: Double,
+    seconds: Double
+  ) async throws {
+    #expect(try await secondsSlept(steppingBy: step) == seconds)
+  }
+
+  @Test(arguments: [0.0, -1, -1e9])
+  func `a date that is there is not slept until`(seconds: Double) async throws {
+    let clock = VirtualClock()
+    try await clock.sleep(untilDate: clock.date + seconds)
+    #expect(clock.now == VirtualClock.Instant(offset: .zero))
+  }
+
+  @Test func `cancelling ends the sleep, and a cancelled task does not begin it`() async throws {
+    let clock = VirtualClock()
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await clock.sleep(untilDate: clock.date + 60) }
+      try await clock.waitForSleepers(count: 1)
+      group.cancelAll()
+      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
+    }
+    await withTaskGroup(of: Void.self) { group in
+      group.cancelAll()
+      group.addTask {
+        await #expect(throws: CancellationError.self) {
+          try await clock.sleep(untilDate: clock.date - 1)
+        }
+      }
+    }
+  }
+}

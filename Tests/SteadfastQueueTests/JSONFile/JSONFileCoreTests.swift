@@ -1,0 +1,149 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct JSONFileCoreTests {
+  private let storage = MemoryStorage()
+  private let core: JSONFileCore
+
+  init() {
+    let storage = storage
+    core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
+  }
+
+  private func claim(_ limit: Int) async throws -> [ClaimedTask] {
+    try await core.claim(ClaimRequest(limit: limit, names: ["Note": .max], now: .seconds(0))).tasks
+  }
+
+  private func insert(_ numbers: Int...) async throws {
+    _ = try await core.apply(
+      numbers.map { .insert(.make($0, key: "key \($0)"), replacesTwin: false) },
+      .durable
+    )
+  }
+
+  private func count(_ filter: TaskFilter = TaskFilter()) -> Int {
+    core.read { $0.count(matching: filter) }
+  }
+
+  @Test func `an opening that fails is tried again by the next call`() async throws {
+    storage.fail(.read, EACCES)
+    await #expect(throws: JSONFileError.self) { try await core.open() }
+    try await core.open()
+    try await insert(1)
+    #expect(count() == 1)
+  }
+
+  @Test func `a durable change is flushed before the call returns, a claim is not`() async throws {
+    try await core.open()
+    try await insert(1)
+    #expect(storage.calls.suffix(2) == [.append, .synchronize])
+    _ = try await claim(1)
+    #expect(storage.calls.last == .append)
+  }
+
+  @Test func `an empty claim touches no file`() async throws {
+    try await core.open()
+    let before = storage.calls
+    #expect(try await claim(1).isEmpty)
+    #expect(storage.calls == before)
+  }
+
+  @Test func `when the disk is full nothing of the call is stored, and memory agrees`() async throws
+  {
+    try await core.open()
+    try await insert(1)
+    storage.fail(.append, ENOSPC)
+    let error = await #expect(throws: JSONFileError.self) { try await insert(2, 3) }
+    #expect(error?.code == .systemCall)
+    #expect(error?.message.contains("No space left on device") == true)
+    #expect(count() == 1)
+    try await insert(2)
+    #expect(try await claim(9).numbers == [1, 2])
+  }
+
+  @Test func `a claim that can't be written is taken back`() async throws {
+    try await core.open()
+    try await insert(1, 2)
+    storage.fail(.append, EIO)
+    await #expect(throws: JSONFileError.self) { _ = try await claim(2) }
+    #expect(try await claim(2).numbers == [1, 2])
+  }
+
+  @Test func `an end that can't be written leaves the task claimed`() async throws {
+    try await core.open()
+    try await insert(1)
+    let lease = try await claim(1)[0].lease
+    storage.fail(.append, EIO)
+    await #expect(throws: JSONFileError.self) {
+      _ = try await core.apply([.succeed(lease, at: .seconds(1), keeps: false)], .durable)
+    }
+    #expect(count(TaskFilter(states: [.running])) == 1)
+    let outcome = try await core.apply([.succeed(lease, at: .seconds(1), keeps: false)], .durable)
+    #expect(outcome == [.done])
+    #expect(count() == 0)
+  }
+
+  @Test func `after a flush that failed, every call says that the outcome is unknown`() async throws
+  {
+    try await core.open()
+    storage.fail(.synchronize, EIO)
+    for _ in 0..<2 {
+      let error = await #expect(throws: JSONFileError.self) { try await insert(1) }
+      #expect(error?.code == .outcomeUnknown)
+    }
+    let error = await #expect(throws: JSONFileError.self) { try await core.open() }
+    #expect(error?.code == .outcomeUnknown)
+    await #expect(throws: JSONFileError.self) { try await core.close() }
+    #expect(storage.calls.last == .close)
+  }
+
+  @Test func `a task that is too large is refused before anything is written`() async throws {
+    try await core.open()
+    let before = storage.calls
+    let large = TaskRecord(
+      id: .numbered(1),
+      name: "Note",
+      payload: StoredPayload(Array(repeating: 0x31, count: 17 << 20), format: .json),
+      createdDate: .seconds(0),
+      availableDate: .seconds(0)
+    )
+    let error = await #expect(throws: JSONFileError.self) {
+      _ = try await core.apply([.insert(large, replacesTwin: false)], .durable)
+    }
+    #expect(error?.code == .taskTooLarge)
+    #expect(storage.calls == before)
+  }
+
+  @Test func `concurrent callers share flushes, and each gets its own answer`() async throws {
+    try await core.open()
+    try await withThrowingTaskGroup { group in
+      for number in 1...200 {
+        group.addTask {
+          let outcomes = try await core.apply(
+            [.insert(.make(number, key: "key \(number / 2)"), replacesTwin: false)],
+            .durable
+          )
+          return outcomes[0]
+        }
+      }
+      var outcomes: [ChangeOutcome] = []
+      for try await outcome in group { outcomes.append(outcome) }
+      #expect(outcomes.count { $0 == .done } == 101)
+      #expect(outcomes.count { $0 != .done } == 99)
+    }
+    let stored = try JournalReader.read(storage.bytes).table
+    #expect(stored.count(matching: TaskFilter()) == 101)
+  }
+
+  @Test func `closing twice is closing once, and later calls say so`() async throws {
+    try await core.open()
+    try await insert(1)
+    try await core.close()
+    try await core.close()
+    #expect(storage.calls.count { $0 == .close } == 1)
+    let error = await #expect(throws: JSONFileError.self) { try await insert(2) }
+    #expect(error?.code == .closed)
+  }
+}

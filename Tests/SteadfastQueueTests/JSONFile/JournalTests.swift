@@ -1,0 +1,126 @@
+import Foundation
+import Synchronization
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct JournalTests {
+  private func line(_ number: Int) throws -> JournalBody {
+    try JournalBody(.change(.insert(.make(number), replacesTwin: false)))
+  }
+
+  private func numbers(_ storage: MemoryStorage) throws -> [Int] {
+    let contents = try JournalReader.read(storage.bytes)
+    return contents.table.tasks(matching: TaskFilter(), after: nil, limit: .max)
+      .map { Int($0.id.low) }
+  }
+
+  // MARK: Opening
+
+  @Test func `a new file is made in one step and holds a header`() throws {
+    let storage = MemoryStorage()
+    _ = try Journal.open(storage)
+    #expect(storage.calls == [.read, .replace, .open])
+    #expect(try JournalReader.read(storage.bytes).nextSequence == 1)
+  }
+
+  @Test func `opening cuts the torn end, writes what may be unsynced anew, then flushes`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1)])
+    try journal.synchronize()
+    let synced = storage.bytes.count
+    try journal.append([line(2)])
+    let good = storage.bytes.count
+    let torn = MemoryStorage(storage.bytes + Array(#"{"c":"0000"#.utf8))
+    _ = try Journal.open(torn)
+    #expect(
+      torn.calls == [
+        .read, .open, .truncate(to: good), .overwrite(at: synced), .synchronize,
+        .synchronizeFolder,
+      ]
+    )
+    #expect(torn.bytes == storage.bytes)
+  }
+
+  @Test(arguments: [
+    MemoryStorage.Call.open, .truncate(to: 0), .overwrite(at: 0), .synchronize, .synchronizeFolder,
+  ])
+  func `an opening that fails gives the file up, and another one succeeds`(
+    call: MemoryStorage.Call
+  ) throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1)])
+    let contents = try JournalReader.read(storage.bytes)
+    let torn = MemoryStorage(storage.bytes + [0x7B])
+    let failing =
+      switch call {
+      case .truncate: MemoryStorage.Call.truncate(to: contents.goodSize)
+      case .overwrite: MemoryStorage.Call.overwrite(at: contents.unsyncedOffset)
+      default: call
+      }
+    torn.fail(failing, EIO)
+    #expect(throws: SystemCallError("\(failing)", EIO)) { try Journal.open(torn) }
+    _ = try Journal.open(torn)
+    #expect(try numbers(torn) == [1])
+  }
+
+  // MARK: Writing
+
+  @Test func `short writes are continued`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    storage.state.withLock { $0.longestAppend = 7 }
+    try journal.append([line(1), line(2)])
+    #expect(try numbers(storage) == [1, 2])
+  }
+
+  @Test func `a write that fails leaves nothing, and the next one succeeds`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1)])
+    storage.fail(.append, ENOSPC)
+    #expect(throws: Journal.Failure.refused(SystemCallError("append", ENOSPC))) {
+      try journal.append([line(2)])
+    }
+    #expect(try numbers(storage) == [1])
+    try journal.append([line(3)])
+    try journal.synchronize()
+    #expect(try numbers(storage) == [1, 3])
+  }
+
+  @Test func `a write that can't be taken back poisons the journal`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    let size = storage.bytes.count
+    storage.fail(.append, ENOSPC)
+    storage.fail(.truncate(to: size), EIO)
+    let poison = Journal.Failure.poisoned(SystemCallError("truncate(to: \(size))", EIO))
+    #expect(throws: poison) { try journal.append([line(1)]) }
+    #expect(throws: poison) { try journal.append([line(2)]) }
+    #expect(throws: poison) { try journal.synchronize() }
+  }
+
+  @Test func `a flush that fails is never tried again`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1)])
+    storage.fail(.synchronize, EIO)
+    let poison = Journal.Failure.poisoned(SystemCallError("synchronize", EIO))
+    #expect(throws: poison) { try journal.synchronize() }
+    #expect(throws: poison) { try journal.synchronize() }
+    #expect(throws: poison) { try journal.append([line(2)]) }
+    #expect(storage.calls.count { $0 == .synchronize } == 1)
+  }
+
+  @Test func `closing flushes, seals, flushes, and gives the file up`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1)])
+    try journal.close()
+    #expect(storage.calls.suffix(5) == [.append, .synchronize, .append, .synchronize, .close])
+    #expect(String(decoding: storage.bytes, as: UTF8.self).hasSuffix("\"k\":\"seal\"}\n"))
+    #expect(try numbers(storage) == [1])
+  }
+}

@@ -1,0 +1,246 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct TaskTableTests {
+  var table = TaskTable()
+
+  // MARK: Order
+
+  @Test mutating func `higher priority goes first, then the earlier date, then enqueueing`() {
+    table.insert(.make(1, priority: .low))
+    table.insert(.make(2, available: -1))
+    table.insert(.make(3, available: -5))
+    table.insert(.make(4, available: -1))
+    table.insert(.make(5, priority: .high))
+    #expect(table.claim(9).numbers == [5, 3, 2, 4, 1])
+  }
+
+  @Test mutating func `a task is not handed out before its date`() {
+    table.insert(.make(1, available: 60))
+    #expect(table.claim(1, at: 59.9).numbers == [])
+    #expect(table.claim(1, at: 60).numbers == [1])
+  }
+
+  @Test mutating func `a claim tells when asking again is worth it`() {
+    table.insert(.make(1))
+    table.insert(.make(2))
+    table.insert(.make(3, available: 60))
+    func request(_ limit: Int) -> ClaimRequest {
+      ClaimRequest(limit: limit, names: ["Note": .max], now: .seconds(1))
+    }
+    #expect(table.claim(request(1)).nextDate == .seconds(1))
+    #expect(table.claim(request(1)).nextDate == .seconds(60))
+    #expect(
+      table.claim(ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(60))).nextDate == nil
+    )
+  }
+
+  @Test mutating func `a claim hands out no more of a name than there is room for`() {
+    for number in 1...4 { table.insert(.make(number, name: number < 4 ? "A" : "B")) }
+    #expect(table.claim(9, ["A": 2, "B": 5]).numbers == [1, 2, 4])
+  }
+
+  @Test mutating func `names that nobody claims stay and hold nobody up`() {
+    table.insert(.make(1, name: "Unknown", priority: .high))
+    table.insert(.make(2))
+    #expect(table.claim(9).numbers == [2])
+    #expect(table.count(matching: .unfinished) == 2)
+  }
+
+  @Test mutating func `far-future tasks of high priority hold no ready task up`() {
+    for number in 1...1000 { table.insert(.make(number, priority: .high, available: 1e9)) }
+    table.insert(.make(1001, priority: .low))
+    #expect(table.claim(1).numbers == [1001])
+  }
+
+  // MARK: Leases
+
+  @Test mutating func `a claimed task is not handed out again until it is put back`() {
+    table.insert(.make(1))
+    let claimed = table.claim(1)
+    #expect(table.claim(1).isEmpty)
+    #expect(table.apply([.release(claimed[0].lease)]) == [.done])
+    #expect(table.claim(1).numbers == [1])
+  }
+
+  @Test mutating func `a released task returns to its place in line`() {
+    for number in 1...3 { table.insert(.make(number)) }
+    let first = table.claim(1)
+    _ = table.apply([.release(first[0].lease)])
+    #expect(table.claim(3).numbers == [1, 2, 3])
+  }
+
+  @Test mutating func `a retried task goes behind its equals`() {
+    for number in 1...3 { table.insert(.make(number)) }
+    let first = table.claim(1)
+    _ = table.apply([
+      .retry(
+        first[0].lease,
+        availableDate: .seconds(0),
+        retryCount: 1,
+        failure: TaskFailure(reason: "no", date: .seconds(0))
+      )
+    ])
+    #expect(table.claim(3).numbers == [2, 3, 1])
+  }
+
+  @Test mutating func `a change with an old lease is stale`() {
+    table.insert(.make(1))
+    let old = table.claim(1)[0].lease
+    _ = table.apply([.release(old)])
+    let present = table.claim(1)[0].lease
+    #expect(table.apply([.succeed(old, at: .seconds(1), keeps: true)]) == [.stale])
+    #expect(table.apply([.succeed(present, at: .seconds(1), keeps: false)]) == [.done])
+    #expect(table.apply([.succeed(present, at: .seconds(1), keeps: false)]) == [.stale])
+  }
+
+  @Test mutating func `a failure is noted, and a retry ends a row of interruptions`() throws {
+    var record = TaskRecord.make(1)
+    record.interruptionCount = 3
+    table.insert(record)
+    let claimed = table.claim(1)
+    let failure = TaskFailure(reason: "no route", date: .seconds(5))
+    _ = table.apply([
+      .retry(claimed[0].lease, availableDate: .seconds(9), retryCount: 1, failure: failure)
+    ])
+    let found = try #require(table.record(of: .numbered(1)))
+    #expect(found.lastError == "no route")
+    #expect(found.failedDate == .seconds(5))
+    #expect(found.availableDate == .seconds(9))
+    #expect(found.retryCount == 1)
+    #expect(found.interruptionCount == 0)
+    #expect(found.state == .waiting)
+  }
+
+  // MARK: Unique keys
+
+  @Test mutating func `a second task with a unique key is a duplicate of the first`() {
+    table.insert(.make(1, key: "k"))
+    #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
+    #expect(table.count(matching: .unfinished) == 1)
+  }
+
+  @Test mutating func `a key is free when its task has gone, and borne while it is kept`() {
+    table.insert(.make(1, key: "k"))
+    _ = table.apply([.succeed(table.claim(1)[0].lease, at: .seconds(1), keeps: true)])
+    #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
+    _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 0)])
+    #expect(table.insert(.make(3, key: "k")) == .done)
+  }
+
+  @Test mutating func `a task replaces a twin that waits`() {
+    table.insert(.make(1, key: "k"))
+    #expect(table.insert(.make(2, key: "k"), replacesTwin: true) == .replaced(.numbered(1)))
+    #expect(table.claim(9).numbers == [2])
+  }
+
+  @Test mutating func `a task takes the key of a twin that is running, which goes on`() {
+    table.insert(.make(1, key: "k"))
+    let running = table.claim(1)
+    #expect(table.insert(.make(2, key: "k"), replacesTwin: true) == .done)
+    #expect(table.apply([.succeed(running[0].lease, at: .seconds(1), keeps: false)]) == [.done])
+    #expect(table.insert(.make(3, key: "k")) == .duplicate(of: .numbered(2)))
+  }
+
+  // MARK: Ended tasks
+
+  @Test mutating func `ended tasks leave by count, the oldest first`() {
+    for number in 1...5 { table.insert(.make(number)) }
+    for claimed in table.claim(5) {
+      _ = table.apply([.succeed(claimed.lease, at: .seconds(1), keeps: true)])
+    }
+    _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 2)])
+    let left = table.tasks(matching: TaskFilter(), after: nil, limit: 9)
+    #expect(left.map(\.id) == [.numbered(4), .numbered(5)])
+    #expect(left.allSatisfy { $0.state == .succeeded })
+  }
+
+  @Test mutating func `ended tasks leave by age`() {
+    for number in 1...3 { table.insert(.make(number)) }
+    for (claimed, date) in zip(table.claim(3), [10.0, 20, 30]) {
+      let failure = TaskFailure(reason: "no", date: .seconds(date))
+      _ = table.apply([.abandon(claimed.lease, failure: failure, keeps: true)])
+    }
+    _ = table.apply([.prune(.abandoned, endedBefore: .seconds(20), keepingLatest: nil)])
+    #expect(table.count(matching: .deadLetters) == 2)
+  }
+
+  @Test mutating func `a parked task is not handed out until it is unparked`() {
+    table.insert(.make(1))
+    let failure = TaskFailure(reason: "can't be read", date: .seconds(1))
+    _ = table.apply([.park(table.claim(1)[0].lease, failure: failure)])
+    #expect(table.claim(1).isEmpty)
+    #expect(table.count(matching: TaskFilter(states: [.parked])) == 1)
+    _ = table.apply([.unpark(name: "Other"), .unpark(name: "Note")])
+    #expect(table.claim(1).numbers == [1])
+  }
+
+  // MARK: Staging
+
+  @Test mutating func `an insertion is not handed out before it is committed`() {
+    let staged = table.stage(.insert(.make(1, key: "k"), replacesTwin: false))
+    #expect(table.claim(1).isEmpty)
+    #expect(table.count(matching: TaskFilter()) == 0)
+    #expect(table.record(of: .numbered(1)) == nil)
+    table.commit(staged)
+    #expect(table.claim(1).numbers == [1])
+  }
+
+  @Test mutating func `an insertion that is rolled back leaves nothing`() {
+    let staged = table.stage(.insert(.make(1, key: "k"), replacesTwin: false))
+    table.rollBack(staged)
+    #expect(table.insert(.make(2, key: "k")) == .done)
+    #expect(table.claim(9).numbers == [2])
+  }
+
+  @Test mutating func `a replacement that is rolled back leaves the twin in its place`() {
+    table.insert(.make(1, key: "k"))
+    table.insert(.make(2))
+    let staged = table.stage(.insert(.make(3, key: "k"), replacesTwin: true))
+    #expect(table.claim(9).numbers == [2])
+    table.rollBack(staged)
+    #expect(table.insert(.make(4, key: "k")) == .duplicate(of: .numbered(1)))
+    #expect(table.claim(9).numbers == [1])
+  }
+
+  @Test mutating func `a task that a staged change holds takes no second change`() {
+    table.insert(.make(1))
+    let lease = table.claim(1)[0].lease
+    let staged = table.stage(.succeed(lease, at: .seconds(1), keeps: false))
+    #expect(table.stage(.release(lease)).outcome == .stale)
+    table.rollBack(staged)
+    #expect(table.apply([.release(lease)]) == [.done])
+  }
+
+  // MARK: Look-ups
+
+  @Test mutating func `look-ups page through the tasks in the order of identities`() {
+    for number in (1...5).reversed() { table.insert(.make(number)) }
+    let first = table.tasks(matching: TaskFilter(), after: nil, limit: 2)
+    let second = table.tasks(matching: TaskFilter(), after: first.last?.id, limit: 9)
+    #expect(first.map(\.id) == [.numbered(1), .numbered(2)])
+    #expect(second.map(\.id) == [.numbered(3), .numbered(4), .numbered(5)])
+  }
+
+  @Test(arguments: [
+    (TaskFilter(ids: [.numbered(2), .numbered(9)]), [2]),
+    (TaskFilter(names: ["Note"]), [1, 2]),
+    (TaskFilter(excludedNames: ["Note"]), [3]),
+    (TaskFilter(states: [.running]), [1]),
+    (TaskFilter(uniqueKeys: ["k", "other"]), [3]),
+    (TaskFilter(names: ["Note"], states: [.waiting]), [2]),
+  ])
+  mutating func `a filter lets through what meets every criterion`(
+    filter: TaskFilter,
+    numbers: [Int]
+  ) {
+    table.insert(.make(1))
+    table.insert(.make(2))
+    table.insert(.make(3, name: "Other", key: "k"))
+    _ = table.claim(1)
+    #expect(table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) } == numbers)
+    #expect(table.count(matching: filter) == numbers.count)
+  }
+}

@@ -1,0 +1,15 @@
+@testable import SteadfastQueue
+
+/// A payload for tests.
+struct Note: TaskPayload, Equatable {
+  var text: String
+
+  init(_ text: String) { self.text = text }
+}
+
+/// What a handler throws in tests.
+struct Refusal: Error, CustomStringConvertible {
+  let description: String
+
+  init(_ description: String = "refused") { self.description = description }
+}

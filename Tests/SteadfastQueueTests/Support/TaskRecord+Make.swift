@@ -1,0 +1,53 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+extension TaskID {
+  /// Identities for tests, in order.
+  static func numbered(_ number: Int) -> TaskID {
+    TaskID(high: UInt64(number), low: UInt64(number))
+  }
+}
+
+extension TaskRecord {
+  /// A task for tests; dates are seconds since 1970.
+  static func make(
+    _ number: Int,
+    name: String = "Note",
+    priority: TaskQueue.Priority = .normal,
+    available: Double = 0,
+    key: String? = nil
+  ) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(number),
+      name: name,
+      payload: StoredPayload(Array(#"{"text":"\#(number)"}"#.utf8), format: .json),
+      priority: priority,
+      createdDate: .seconds(0),
+      uniqueKey: key,
+      availableDate: .seconds(available)
+    )
+  }
+}
+
+extension Date {
+  static func seconds(_ seconds: Double) -> Date { Date(timeIntervalSince1970: seconds) }
+}
+
+extension TaskTable {
+  @discardableResult
+  mutating func insert(_ record: TaskRecord, replacesTwin: Bool = false) -> ChangeOutcome {
+    apply([.insert(record, replacesTwin: replacesTwin)])[0]
+  }
+
+  mutating func claim(_ limit: Int, _ names: [String: Int] = ["Note": .max], at now: Double = 0)
+    -> [ClaimedTask]
+  {
+    claim(ClaimRequest(limit: limit, names: names, now: .seconds(now))).tasks
+  }
+}
+
+extension [ClaimedTask] {
+  /// The numbers of the tasks that tests made.
+  var numbers: [Int] { map { Int($0.lease.id.low) } }
+}

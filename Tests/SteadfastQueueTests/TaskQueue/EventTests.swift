@@ -1,0 +1,152 @@
+import SteadfastTesting
+import Testing
+
+@testable import SteadfastQueue
+
+extension TaskEvent {
+  /// The kind of an event and the text of its note.
+  fileprivate var summary: String {
+    func text(_ record: TaskRecord) -> String {
+      record.payload.value(as: Note.self)?.text ?? "?"
+    }
+    return switch self {
+    case .enqueued(let record): "enqueued \(text(record))"
+    case .started(let record): "started \(text(record))"
+    case .failed(let record, let reason, _): "failed \(text(record)): \(reason)"
+    case .snoozed(let record, _): "snoozed \(text(record))"
+    case .succeeded(let record): "succeeded \(text(record))"
+    case .abandoned(let record, let reason): "abandoned \(text(record)): \(reason)"
+    case .cancelled: "cancelled"
+    case .released(let record): "released \(text(record))"
+    case .unhandled(let record, _): "unhandled \(text(record))"
+    case .missed(let count): "missed \(count)"
+    }
+  }
+}
+
+@Suite struct EventTests {
+  private let clock = VirtualClock()
+
+  @Test func `every observer sees all that happens from when it subscribes`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { note, context in
+      if note.text == "b" { throw context.retryCount == 0 ? Refusal() : Refusal("again") }
+    }
+    let first = queue.events
+    try await queue.enqueue(Note("a"))
+    let second = queue.events
+    try await queue.enqueue(Note("b"), maxRetries: 1)
+    try await queue.runAvailable()
+    clock.advance(by: .seconds(60))
+    try await queue.runAvailable()
+
+    let later = [
+      "enqueued b", "started a", "succeeded a", "started b", "failed b: refused", "started b",
+      "abandoned b: again",
+    ]
+    #expect(await summaries(first, count: 8) == ["enqueued a"] + later)
+    #expect(await summaries(second, count: 7) == later)
+  }
+
+  private func summaries(_ events: TaskEvents, count: Int) async -> [String] {
+    var summaries: [String] = []
+    for await event in events {
+      summaries.append(event.summary)
+      if summaries.count == count { break }
+    }
+    return summaries
+  }
+
+  @Test func `an observer that falls behind is told how much it missed`() async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(eventBufferSize: 3),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, _ in }
+    let events = queue.events
+    for number in 1...5 { try await queue.enqueue(Note("\(number)")) }
+    #expect(
+      await summaries(events, count: 4)
+        == ["missed 2", "enqueued 3", "enqueued 4", "enqueued 5"]
+    )
+  }
+
+  @Test func `observing ends with the queue`() async throws {
+    var queue: TaskQueue? = TaskQueue(clock: clock)
+    let events = try #require(queue?.events)
+    queue = nil
+    for await event in events { Issue.record("\(event)") }
+  }
+
+  @Test func `nothing is remembered for observers that have gone`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let record = TaskRecord.make(1)
+    var events: TaskEvents? = queue.events
+    queue.hub.willEnqueue(record)
+    #expect(queue.hub.announcementCount == 1)
+    withExtendedLifetime(events) {}
+    events = nil
+    queue.hub.post(.started(record))
+    queue.hub.didEnqueue(record)
+    #expect(queue.hub.announcementCount == 0)
+  }
+
+  @Test func `observing can be cancelled`() async {
+    let queue = TaskQueue(clock: clock)
+    let events = queue.events
+    await withTaskGroup { group in
+      group.addTask { for await event in events { Issue.record("\(event)") } }
+      group.cancelAll()
+    }
+  }
+
+  @Test func `the beginning of a task is never told before its being enqueued`() async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 4, eventBufferSize: 10_000)
+    )
+    await queue.register(Note.self) { _, _ in }
+    let events = queue.events
+    let count = 400
+    try await withRunning(queue) {
+      await withThrowingTaskGroup { group in
+        for producer in 0..<4 {
+          group.addTask {
+            for number in 0..<count / 4 {
+              try await queue.enqueue(Note("\(producer)/\(number)"))
+            }
+          }
+        }
+      }
+      var enqueued: Set<TaskID> = []
+      var succeeded = 0
+      for await event in events {
+        switch event {
+        case .enqueued(let record): enqueued.insert(record.id)
+        case .started(let record):
+          let wasEnqueued = enqueued.contains(record.id)
+          #expect(wasEnqueued)
+        case .succeeded: succeeded += 1
+        case .missed(let count): Issue.record("missed \(count)")
+        default: Issue.record("\(event)")
+        }
+        if succeeded == count { break }
+      }
+    }
+  }
+}
+
+@Suite struct EventBufferTests {
+  @Test func `a buffer keeps the latest events, however long it is used`() async {
+    var buffer = EventBuffer(capacity: 4)
+    for number in 0..<1000 {
+      buffer.append(.missed(count: number))
+      guard case .missed(let found)? = buffer.popFirst() else { return #expect(Bool(false)) }
+      #expect(found == number)
+    }
+    #expect(buffer.isEmpty)
+    for number in 0..<10 { buffer.append(.missed(count: number)) }
+    var found: [Int] = []
+    while case .missed(let number)? = buffer.popFirst() { found.append(number) }
+    #expect(found == [6, 6, 7, 8, 9])
+  }
+}

@@ -1,0 +1,111 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct OutcomeTests {
+  private let clock = VirtualClock()
+
+  private func queue(keeping retention: Retention = .none) async -> TaskQueue {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(succeededRetention: retention),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, _ in }
+    return queue
+  }
+
+  @Test func `an outcome is told to those who ask late`() async throws {
+    let queue = await queue()
+    let task = try await queue.enqueue(Note("done"))
+    try await queue.runAvailable()
+    #expect(try await task.outcome() == .succeeded)
+    #expect(try await task.outcome() == .succeeded)
+  }
+
+  @Test func `a duplicate tells the outcome of the task that was there`() async throws {
+    let queue = await queue(keeping: .forever)
+    let first = try await queue.enqueue(Note("once"), uniqueKey: "k")
+    let second = try await queue.enqueue(Note("twice"), uniqueKey: "k")
+    #expect(first.isNew && !second.isNew)
+    #expect(first.id == second.id)
+    try await queue.runAvailable()
+    #expect(try await second.outcome() == .succeeded)
+    // Nobody but the store remembers by now.
+    let third = try await queue.enqueue(Note("thrice"), uniqueKey: "k")
+    #expect(try await third.outcome() == .succeeded)
+  }
+
+  @Test func `a task that was replaced is cancelled`() async throws {
+    let queue = await queue()
+    let events = queue.events
+    let first = try await queue.enqueue(Note("old"), uniqueKey: "k")
+    let second = try await queue.enqueue(Note("new"), uniqueKey: "k", onDuplicate: .replace)
+    #expect(try await first.outcome() == .cancelled)
+    #expect(second.isNew)
+    for await event in events {
+      guard case .cancelled(let id) = event else { continue }
+      #expect(id == first.id)
+      break
+    }
+  }
+
+  @Test func `a duplicate that is rejected is an error that names the key`() async throws {
+    let queue = await queue()
+    let first = try await queue.enqueue(Note("one"), uniqueKey: "k")
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await queue.enqueue(Note("two"), uniqueKey: "k", onDuplicate: .reject)
+    }
+    #expect(error?.code == .duplicate)
+    #expect(error?.message == "a task with the unique key 'k' is there already: \(first.id)")
+  }
+
+  @Test func `shutting down fails those who wait for a task that has not ended`() async throws {
+    let queue = await queue()
+    let task = try await queue.enqueue(Note("never"), availableDate: clock.date + 1000)
+    await withTaskGroup { group in
+      group.addTask {
+        let error = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
+        #expect(error?.code == .shutDown)
+      }
+      group.addTask { await queue.shutDown() }
+    }
+    let late = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
+    #expect(late?.code == .shutDown)
+  }
+
+  @Test func `waiting for an outcome can be cancelled, the task goes on`() async throws {
+    let queue = await queue()
+    let task = try await queue.enqueue(Note("patient"))
+    await withTaskGroup { group in
+      group.addTask {
+        await #expect(throws: CancellationError.self) { try await task.outcome() }
+      }
+      group.cancelAll()
+    }
+    try await queue.runAvailable()
+    #expect(try await task.outcome() == .succeeded)
+  }
+
+  @Test func `nothing is remembered for those who do not ask`() async throws {
+    let queue = await queue()
+    for number in 1...100 { try await queue.enqueue(Note("\(number)")) }
+    #expect(queue.outcomes.count == 0)
+    let task = try await queue.enqueue(Note("held"))
+    #expect(queue.outcomes.count == 1)
+    withExtendedLifetime(task) {}
+  }
+}
+
+@Suite struct OutcomeBoardTests {
+  @Test func `cells come and go on several threads at once`() async {
+    let board = OutcomeBoard()
+    await withTaskGroup { group in
+      for _ in 0..<4 {
+        group.addTask { for _ in 0..<20_000 { _ = board.cell(of: .numbered(1)) } }
+      }
+    }
+    #expect(board.count == 0)
+  }
+}

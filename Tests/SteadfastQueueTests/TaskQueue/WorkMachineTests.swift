@@ -1,0 +1,202 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+extension WorkMachine.Step {
+  /// The step in a word, for comparison.
+  fileprivate var summary: String {
+    switch self {
+    case .perform(let task, let wakesAnother):
+      "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
+    case .claim(let limit, let names):
+      "claim \(limit)\(names.isEmpty ? "" : ", unpark \(names.sorted().joined(separator: " "))")"
+    case .wait: "wait"
+    case .stop: "stop"
+    }
+  }
+}
+
+@Suite struct WorkMachineTests {
+  private let now = Date.seconds(100)
+
+  private func machine(
+    workers: Int = 2,
+    _ mode: WorkMachine.Mode = .untilStopped,
+    maxUnsettled: Int = 1024
+  ) throws -> WorkMachine {
+    var machine = WorkMachine(workers: workers, maxUnsettled: maxUnsettled)
+    try machine.begin(mode, names: [String]())
+    return machine
+  }
+
+  private func claim(_ numbers: Int..., next: Date? = nil) -> Claim {
+    Claim(
+      tasks: numbers.map {
+        ClaimedTask(record: .make($0), lease: Lease(id: .numbered($0), token: UInt64($0)))
+      },
+      nextDate: next
+    )
+  }
+
+  private func settlement(_ number: Int) -> Settlement {
+    Settlement(
+      change: .release(Lease(id: .numbered(number), token: UInt64(number))),
+      record: .make(number)
+    )
+  }
+
+  // MARK: Claims
+
+  @Test func `one claim is in flight, for as many tasks as there are idle workers`() throws {
+    var machine = try machine(workers: 3)
+    #expect(machine.next().summary == "claim 3")
+    #expect(machine.next().summary == "wait")
+    #expect(machine.claimed(claim(1, 2), now: now) == true)
+    #expect(machine.next().summary == "perform 1, wake another")
+    // Two have asked meanwhile, so that more may be there.
+    #expect(machine.next().summary == "perform 2, wake another")
+    #expect(machine.next().summary == "claim 1")
+  }
+
+  @Test func `a worker that asked while a claim was in flight has the store asked again`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.next()
+    // The task that woke the second worker may have come too late for the claim.
+    #expect(machine.claimed(claim(), now: now) == true)
+    #expect(machine.next().summary == "claim 2")
+    #expect(machine.claimed(claim(), now: now) == false)
+  }
+
+  @Test func `a store that has more is asked again, one that has later tasks is not`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    #expect(machine.claimed(claim(next: now), now: now) == true)
+    _ = machine.next()
+    #expect(machine.claimed(claim(next: now + 1), now: now) == false)
+  }
+
+  @Test func `names are unparked once, by the first claim`() throws {
+    var machine = WorkMachine(workers: 1)
+    try machine.begin(.untilStopped, names: ["A", "B"])
+    #expect(machine.next().summary == "claim 1, unpark A B")
+    _ = machine.claimed(claim(), now: now)
+    #expect(machine.next().summary == "claim 1")
+    _ = machine.claimed(claim(), now: now)
+    machine.unpark("C", ["D"])
+    #expect(machine.next().summary == "claim 1, unpark C D")
+  }
+
+  // MARK: Passes
+
+  @Test func `a pass ends when nothing is left and nothing is performed`() throws {
+    var machine = try machine(workers: 2, .pass(horizon: now))
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    #expect(machine.next().summary == "perform 1")
+    #expect(machine.next().summary == "claim 1")
+    #expect(machine.claimed(claim(next: now + 5), now: now) == true)
+    #expect(machine.next().summary == "wait")
+    machine.finished(true)
+    // The task may have enqueued another.
+    #expect(machine.next().summary == "claim 2")
+    #expect(machine.claimed(claim(next: now + 5), now: now) == true)
+    #expect(machine.next().summary == "stop")
+    #expect(machine.attemptCount == 1)
+  }
+
+  @Test func `a paused pass ends, a paused run waits`() throws {
+    var pass = try machine(.pass(horizon: now))
+    pass.setPaused(true)
+    #expect(pass.next().summary == "stop")
+    var run = try machine()
+    run.setPaused(true)
+    #expect(run.next().summary == "wait")
+    run.setPaused(false)
+    #expect(run.next().summary == "claim 2")
+  }
+
+  @Test func `the horizons of passes grow though the clock stands still`() {
+    var machine = WorkMachine(workers: 1)
+    let first = machine.nextHorizon(now: now)
+    let second = machine.nextHorizon(now: now)
+    #expect(first == now)
+    #expect(second > first)
+    #expect(machine.nextHorizon(now: now - 0.5) > second)
+    #expect(machine.nextHorizon(now: now + 50) == now + 50)
+  }
+
+  @Test func `a clock that was set back takes the horizon with it`() {
+    var machine = WorkMachine(workers: 1)
+    _ = machine.nextHorizon(now: now)
+    #expect(machine.nextHorizon(now: now - 50) == now - 50)
+    #expect(machine.nextHorizon(now: now - 50) > now - 50)
+  }
+
+  // MARK: The outbox
+
+  @Test func `the finisher is woken once, and takes all that has gathered`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.next()
+    #expect(machine.finished(true, with: settlement(1)) == true)
+    #expect(machine.takeOutbox()?.count == 1)
+    let wakes = machine.finished(true, with: settlement(2))
+    #expect(!wakes)
+    #expect(machine.takeOutbox()?.count == 1)
+    #expect(machine.takeOutbox() == nil)
+  }
+
+  @Test func `workers wait while too much is to be stored`() throws {
+    var machine = try machine(maxUnsettled: 1)
+    _ = machine.next()
+    _ = machine.claimed(claim(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.finished(true, with: settlement(1))
+    #expect(machine.next().summary == "wait")
+    _ = machine.takeOutbox()
+    #expect(machine.settled() == true)
+    #expect(machine.next().summary == "perform 2")
+  }
+
+  @Test func `after a failure nothing begins, and what ended is kept for the next run`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.finished(true, with: settlement(1))
+    let outbox = machine.takeOutbox()
+    let taken = try #require(outbox)
+    machine.putBack(taken)
+    machine.fail(TaskQueueError(.storeFailed, "first"))
+    machine.fail(TaskQueueError(.storeFailed, "second"))
+    #expect(machine.next().summary == "stop")
+    #expect(machine.takeOutbox() == nil)
+    #expect(machine.takeUnbegun().map(\.lease.id) == [.numbered(2)])
+    #expect(machine.failure?.message == "first")
+    machine.end()
+    try machine.begin(.untilStopped, names: [String]())
+    #expect(machine.failure == nil)
+    #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(1)])
+  }
+
+  // MARK: Life cycle
+
+  @Test func `a run can't begin twice, nor after shutdown`() throws {
+    var machine = try machine()
+    #expect(throws: TaskQueueError.self) {
+      try machine.begin(.untilStopped, names: [String]())
+    }
+    machine.shutDown()
+    #expect(machine.next().summary == "stop")
+    #expect(!machine.hasEnded)
+    machine.end()
+    #expect(machine.hasEnded)
+    #expect(throws: TaskQueueError.self) {
+      try machine.begin(.untilStopped, names: [String]())
+    }
+  }
+}

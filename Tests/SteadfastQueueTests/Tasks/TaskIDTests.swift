@@ -1,0 +1,55 @@
+import Foundation
+import SteadfastRetry
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct TaskIDTests {
+  @Test func `an identity is a version 7 UUID`() throws {
+    var generator = TaskIDGenerator(.seeded(1))
+    let id = generator.next(at: .seconds(1_700_000_000.123))
+    let uuid = try #require(UUID(uuidString: id.description))
+    #expect(uuid.uuidString.lowercased() == id.description)
+    #expect(id.description.hasPrefix("018bcfe5-687b-7000-"))
+    #expect(["8", "9", "a", "b"].contains(id.description.dropFirst(19).first))
+  }
+
+  @Test func `text is read back, in either case`() throws {
+    var generator = TaskIDGenerator(.system)
+    for _ in 0..<100 {
+      let id = generator.next(at: Date())
+      #expect(TaskID(id.description) == id)
+      #expect(TaskID(id.description.uppercased()) == id)
+      let data = try JSONEncoder().encode([id])
+      #expect(try JSONDecoder().decode([TaskID].self, from: data) == [id])
+    }
+  }
+
+  @Test(arguments: [
+    "", "x", "018bcfe5687b70008000000000000000", "018bcfe5-687b-7000-8000-00000000000",
+    "018bcfe5-687b-7000-8000-00000000000g", "018bcfe5_687b-7000-8000-000000000000",
+    "018bcfe5-687b-7000-8000-0000000000000",
+  ])
+  func `other text is not an identity`(text: String) {
+    #expect(TaskID(text) == nil)
+    #expect(throws: DecodingError.self) {
+      try JSONDecoder().decode([TaskID].self, from: JSONEncoder().encode([text]))
+    }
+  }
+
+  @Test func `identities sort in the order of making, whatever the clock does`() {
+    var generator = TaskIDGenerator(.seeded(3))
+    var last = generator.next(at: .seconds(1000))
+    for number in 0..<20_000 {
+      let id = generator.next(at: .seconds(number % 3 == 0 ? 999 : 1000))
+      #expect(last < id)
+      last = id
+    }
+  }
+
+  @Test(arguments: [-1e18, -1, 0, 1e18, .nan])
+  func `no date traps`(seconds: Double) {
+    var generator = TaskIDGenerator(.seeded(3))
+    _ = generator.next(at: .seconds(seconds))
+  }
+}
