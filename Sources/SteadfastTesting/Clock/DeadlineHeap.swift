@@ -1,0 +1,116 @@
+/// A priority queue by deadline, then by arrival, from which any element can be taken out.
+///
+/// A binary heap of small keys; the elements rest in slots that remember where their key is, so
+/// that inserting, popping and removing each cost O(log n). Slots are used again, tickets are not:
+/// a ticket whose element has left finds nothing.
+struct DeadlineHeap<Element> {
+  /// Names one insertion, for ever.
+  struct Ticket: Hashable, Sendable {
+    fileprivate let slot: Int
+    fileprivate let arrival: UInt64
+  }
+
+  private struct Key {
+    let deadline: VirtualClock.Instant
+    let ticket: Ticket
+
+    func precedes(_ other: Key) -> Bool {
+      deadline == other.deadline
+        ? ticket.arrival < other.ticket.arrival
+        : deadline < other.deadline
+    }
+  }
+
+  private struct Slot {
+    var position: Int
+    var element: Element?
+  }
+
+  private var keys: [Key] = []
+  private var slots: [Slot] = []
+  private var freeSlots: [Int] = []
+  private var arrivals: UInt64 = 0
+
+  var count: Int { keys.count }
+
+  /// The earliest deadline.
+  var firstDeadline: VirtualClock.Instant? { keys.first?.deadline }
+
+  /// Every element with its deadline, in the order in which they would be popped; O(n log n).
+  var sorted: [(deadline: VirtualClock.Instant, element: Element)] {
+    keys.sorted { $0.precedes($1) }.compactMap { key in
+      slots[key.ticket.slot].element.map { (key.deadline, $0) }
+    }
+  }
+
+  mutating func insert(_ element: Element, deadline: VirtualClock.Instant) -> Ticket {
+    let slot: Int
+    if let free = freeSlots.popLast() {
+      slot = free
+      slots[slot].element = element
+    } else {
+      slot = slots.count
+      slots.append(Slot(position: keys.count, element: element))
+    }
+    let ticket = Ticket(slot: slot, arrival: arrivals)
+    arrivals += 1
+    keys.append(Key(deadline: deadline, ticket: ticket))
+    siftUp(from: keys.count - 1)
+    return ticket
+  }
+
+  /// Takes out the earliest element, if its deadline is not after `limit`.
+  mutating func popFirst(
+    through limit: VirtualClock.Instant
+  ) -> (deadline: VirtualClock.Instant, element: Element)? {
+    guard let first = keys.first, first.deadline <= limit, let element = remove(first.ticket)
+    else { return nil }
+    return (first.deadline, element)
+  }
+
+  /// Takes out the element of this ticket; nil if it has left already.
+  mutating func remove(_ ticket: Ticket) -> Element? {
+    let position = slots[ticket.slot].position
+    guard position < keys.count, keys[position].ticket == ticket else { return nil }
+    let element = slots[ticket.slot].element.take()
+    freeSlots.append(ticket.slot)
+    let last = keys.removeLast()
+    if position < keys.count {
+      place(last, at: position)
+      siftDown(from: position)
+      siftUp(from: position)
+    }
+    return element
+  }
+
+  private mutating func place(_ key: Key, at position: Int) {
+    keys[position] = key
+    slots[key.ticket.slot].position = position
+  }
+
+  private mutating func siftUp(from start: Int) {
+    let key = keys[start]
+    var position = start
+    while position > 0 {
+      let parent = (position - 1) / 2
+      guard key.precedes(keys[parent]) else { break }
+      place(keys[parent], at: position)
+      position = parent
+    }
+    place(key, at: position)
+  }
+
+  private mutating func siftDown(from start: Int) {
+    let key = keys[start]
+    var position = start
+    while true {
+      var child = 2 * position + 1
+      guard child < keys.count else { break }
+      if child + 1 < keys.count, keys[child + 1].precedes(keys[child]) { child += 1 }
+      guard keys[child].precedes(key) else { break }
+      place(keys[child], at: position)
+      position = child
+    }
+    place(key, at: position)
+  }
+}

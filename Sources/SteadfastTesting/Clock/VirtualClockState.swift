@@ -1,0 +1,80 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a ``VirtualClock`` guards with its lock: the time, the date, and who waits for what.
+///
+/// Each event is one method; a continuation that it returns is the caller's to resume, once, after
+/// the lock is released.
+struct VirtualClockState {
+  typealias Continuation = CheckedContinuation<Void, any Error>
+
+  private struct Waiter {
+    let id: UInt64
+    let count: Int
+    let continuation: Continuation
+  }
+
+  private(set) var now = VirtualClock.Instant()
+  /// The thread of the world that this clock belongs to, while that world runs jobs.
+  var drivingThread: ThreadIdentity?
+  /// Whether a sleep began on any other thread.
+  private(set) var hasSleepsFromOutside = false
+  private(set) var sleepers = DeadlineHeap<Sleeper>()
+  private var steppedDate: Date
+  private var steppedAt = VirtualClock.Instant()
+  private var waiters: [Waiter] = []
+  private var waiterIDs: UInt64 = 0
+
+  init(date: Date) { steppedDate = date }
+
+  // The date is counted from its last step, so that a date just set reads back exactly.
+  var date: Date {
+    get { steppedDate.addingTimeInterval(steppedAt.duration(to: now) / .seconds(1)) }
+    set { (steppedDate, steppedAt) = (newValue, now) }
+  }
+
+  /// Moves the time to `instant`, unless it is there or past it.
+  mutating func move(to instant: VirtualClock.Instant) { now = max(now, instant) }
+
+  /// Takes out the first sleeper due by `limit`, and moves the time to its deadline.
+  mutating func wakeFirst(through limit: VirtualClock.Instant) -> Continuation? {
+    guard let (deadline, sleeper) = sleepers.popFirst(through: limit) else { return nil }
+    move(to: deadline)
+    return sleeper.continuation
+  }
+
+  /// Adds a sleeper; also returns the waiters that it satisfies.
+  mutating func addSleeper(
+    _ sleeper: Sleeper,
+    deadline: VirtualClock.Instant
+  ) -> (ticket: DeadlineHeap<Sleeper>.Ticket?, resumed: [Continuation]) {
+    hasSleepsFromOutside = hasSleepsFromOutside || drivingThread != .current
+    let ticket = sleepers.insert(sleeper, deadline: deadline)
+    guard waiters.contains(where: { $0.count <= sleepers.count }) else { return (ticket, []) }
+    let satisfied = waiters.filter { $0.count <= sleepers.count }
+    waiters.removeAll { $0.count <= sleepers.count }
+    return (ticket, satisfied.map(\.continuation))
+  }
+
+  mutating func removeSleeper(_ ticket: DeadlineHeap<Sleeper>.Ticket) -> Continuation? {
+    sleepers.remove(ticket)?.continuation
+  }
+
+  mutating func removeFirstSleeper() -> Continuation? {
+    sleepers.popFirst(through: .last)?.element.continuation
+  }
+
+  mutating func addWaiter(_ waiter: Continuation, count: Int) -> UInt64 {
+    waiterIDs += 1
+    waiters.append(Waiter(id: waiterIDs, count: count, continuation: waiter))
+    return waiterIDs
+  }
+
+  mutating func removeWaiter(_ id: UInt64) -> Continuation? {
+    guard let index = waiters.firstIndex(where: { $0.id == id }) else { return nil }
+    return waiters.remove(at: index).continuation
+  }
+}

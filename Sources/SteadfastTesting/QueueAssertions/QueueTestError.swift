@@ -1,0 +1,65 @@
+import SteadfastQueue
+
+/// Why a queue could not be looked at or driven by a test.
+public struct QueueTestError: Error, Sendable, CustomStringConvertible {
+  /// The kind of a ``QueueTestError``; more may come.
+  public struct Code: Sendable, Hashable, CustomStringConvertible {
+    /// The code's name.
+    public let description: String
+
+    /// A payload can't be read back from what is stored of it: it would be put aside after a
+    /// restart.
+    public static let unreadablePayload = Code(description: "unreadablePayload")
+    /// A queue was still not empty after as many attempts as were allowed.
+    public static let limitReached = Code(description: "limitReached")
+    /// Tasks are left that nothing performs, however late it gets.
+    public static let tasksLeft = Code(description: "tasksLeft")
+  }
+
+  /// The kind of the error.
+  public let code: Code
+  /// What is wrong and what to do about it.
+  public let description: String
+}
+
+extension QueueTestError {
+  static func limitReached(
+    _ limit: Int,
+    _ left: [TaskRecord],
+    in queue: TaskQueue
+  ) -> QueueTestError {
+    QueueTestError(
+      code: .limitReached,
+      description: """
+        the queue '\(queue.name)' is not empty after \(limit) attempts, \(list(left)). If it fills \
+        itself or retries for ever, that is never done: run it for as long as the test needs, with \
+        run() and advance(by:). Else allow more attempts
+        """
+    )
+  }
+
+  static func tasksLeft(_ left: [TaskRecord], in queue: TaskQueue) -> QueueTestError {
+    let cause =
+      queue.isPaused
+      ? "the queue is paused; resume it"
+      : "register handlers for their names, see that their payloads can be decoded, and give the "
+        + "queue this virtual time's clock"
+    return QueueTestError(
+      code: .tasksLeft,
+      description: """
+        the queue '\(queue.name)' is not empty, and nothing performs what is left, \(list(left)). \
+        To mend that, \(cause)
+        """
+    )
+  }
+
+  private static func list(_ tasks: [TaskRecord]) -> String {
+    let shown = tasks.prefix(5).map { task in
+      let error = task.lastError.map { ", last error: \($0)" } ?? ""
+      return "\(task.name) (\(task.state), retry \(task.retryCount)\(error))"
+    }
+    let more = tasks.count > shown.count ? ", and so on" : ""
+    let noun = tasks.count == 1 ? "1 task" : "\(tasks.count) tasks"
+    return "\(noun): \(shown.joined(separator: ", "))\(more)"
+  }
+}

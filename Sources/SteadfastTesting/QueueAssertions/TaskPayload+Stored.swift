@@ -1,0 +1,31 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskPayload {
+  /// Reads a payload as a handler would after a restart: from its bytes, even where the value is
+  /// still in memory, so that a lossy `Codable` shows.
+  static func decoded(from stored: StoredPayload, of task: String) throws -> Self {
+    do {
+      return try JSONDecoder().decode(Self.self, from: Data(stored.bytes()))
+    } catch {
+      throw QueueTestError(
+        code: .unreadablePayload,
+        description: """
+          the payload of \(task) can't be read as \(Self.self) from what is stored of it, so that \
+          after a restart it would never be performed: \(error). Mend the type's Codable conformance
+          """
+      )
+    }
+  }
+
+  /// What a handler would be given after a restart.
+  func decodedAnew() throws -> Self {
+    let bytes = Array(try JSONEncoder().encode(self))
+    return try Self.decoded(from: StoredPayload(bytes, format: .json), of: "the task to perform")
+  }
+}

@@ -1,0 +1,136 @@
+public import SteadfastQueue
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Performs a task once, right here, and says what a queue would make of it.
+///
+/// ```swift
+/// let attempt = try await performAttempt(PostComment(text: "Hi"), retryCount: 10) { comment, context in
+///   try await poster.post(comment, context)
+/// }
+/// #expect(attempt.ending == .abandoned(reason: "offline"))
+/// ```
+/// It decides as a queue with this configuration does, and touches no queue and no store of yours.
+/// The handler is given the payload as it reads after a restart. The default backoff has jitter:
+/// where an exact retry date matters, give a configuration whose backoff has none.
+/// - Parameters:
+///   - payload: what the handler is given.
+///   - retryCount: how many attempts have failed before this one.
+///   - maxRetries: how many retries the task has; by default 10, as when it is enqueued.
+///   - usesBackoff: whether a retry waits for the backoff, or is due at once.
+///   - configuration: the queue's.
+///   - clock: what dates are read from; by default the clock of the current virtual time.
+///   - handler: what performs the task.
+/// - Returns: how the attempt ended. A handler that throws is no error of this function.
+/// - Throws: `CancellationError` if the caller is cancelled and the handler throws for it; a
+///   ``QueueTestError`` if the payload can't be read back from what would be stored of it; a
+///   `TaskQueueError` if the configuration makes no sense.
+public func performAttempt<Payload: TaskPayload>(
+  _ payload: Payload,
+  retryCount: Int = 0,
+  maxRetries: RetryLimit = 10,
+  usesBackoff: Bool = true,
+  configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+  clock: some WallClock = VirtualTime.current?.clock ?? VirtualClock(),
+  handler: @escaping @Sendable (Payload, TaskContext) async throws -> Void
+) async throws -> AttemptResult {
+  let payload = try payload.decodedAnew()
+  let queue = try await queue(
+    holding: .attempted(Payload.taskName, retryCount, maxRetries, usesBackoff, clock.date),
+    configuration,
+    clock
+  )
+  let thrown = Mutex<(any Error)?>(nil)
+  await queue.register(Stand<Payload>.self) { _, context in
+    // No attempt follows this one, even if a retry is due at once.
+    queue.beginShutDown()
+    do {
+      try await handler(payload, context)
+    } catch {
+      thrown.withLock { $0 = error }
+      throw error
+    }
+  }
+  let events = queue.events
+  try await queue.run()
+  for await event in events {
+    guard let ending = AttemptResult.Ending(event) else { continue }
+    return AttemptResult(ending: ending, error: thrown.withLock { $0 })
+  }
+  // The events end early for a caller that is cancelled.
+  throw CancellationError()
+}
+
+/// Performs a task that performs itself once, right here, and says what a queue would make of it.
+///
+/// As the function of this name that takes a handler.
+/// - Parameters:
+///   - payload: the task.
+///   - retryCount: how many attempts have failed before this one.
+///   - maxRetries: how many retries the task has; by default 10, as when it is enqueued.
+///   - usesBackoff: whether a retry waits for the backoff, or is due at once.
+///   - configuration: the queue's.
+///   - clock: what dates are read from; by default the clock of the current virtual time.
+/// - Returns: how the attempt ended. A task that throws is no error of this function.
+/// - Throws: as the function that takes a handler.
+public func performAttempt<Payload: PerformableTask>(
+  _ payload: Payload,
+  retryCount: Int = 0,
+  maxRetries: RetryLimit = 10,
+  usesBackoff: Bool = true,
+  configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+  clock: some WallClock = VirtualTime.current?.clock ?? VirtualClock()
+) async throws -> AttemptResult {
+  try await performAttempt(
+    payload,
+    retryCount: retryCount,
+    maxRetries: maxRetries,
+    usesBackoff: usesBackoff,
+    configuration: configuration,
+    clock: clock
+  ) { payload, context in
+    try await payload.perform(in: context)
+  }
+}
+
+/// A queue of its own in memory, with one task.
+private func queue(
+  holding task: TaskRecord,
+  _ configuration: TaskQueueConfiguration,
+  _ clock: some WallClock
+) async throws -> TaskQueue {
+  let store = InMemoryStore()
+  _ = try await store.apply([.insert(task, replacesTwin: false)], durability: .durable)
+  return TaskQueue(persistence: store, configuration: configuration, clock: clock)
+}
+
+/// Stands for a payload in the store, so that the handler is called whatever the payload is.
+private struct Stand<Payload: TaskPayload>: TaskPayload {
+  static var taskName: String { Payload.taskName }
+}
+
+extension TaskRecord {
+  fileprivate static func attempted(
+    _ name: String,
+    _ retryCount: Int,
+    _ maxRetries: RetryLimit,
+    _ usesBackoff: Bool,
+    _ date: Date
+  ) -> TaskRecord {
+    TaskRecord(
+      id: TaskID(high: 0x7000, low: 0x8000_0000_0000_0000),
+      name: name,
+      payload: StoredPayload(Array("{}".utf8), format: .json),
+      createdDate: date,
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      availableDate: date,
+      retryCount: retryCount
+    )
+  }
+}

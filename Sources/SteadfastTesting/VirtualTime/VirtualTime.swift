@@ -1,0 +1,73 @@
+import Synchronization
+
+/// A world for one test: its own clock, and one thread on which its tasks take turns in an order
+/// that is the same each time.
+///
+/// ``withVirtualTime(_:order:date:_:)`` and the test trait `.virtualTime` make one. Child tasks,
+/// `async let`, task groups and default actors stay inside it. The main actor, detached tasks,
+/// `Task { }`, actors with executors of their own and system calls do not: the time stands still for
+/// them only inside ``withRealWork(_:)``.
+public final class VirtualTime: Sendable {
+  /// The virtual time in which the current task runs; nil outside of one.
+  @TaskLocal public static var current: VirtualTime?
+
+  /// The clock to hand to the code under test.
+  public let clock: VirtualClock
+
+  let mode: Mode
+  let order: Order
+  let jobs: VirtualTimeExecutor
+
+  init(mode: Mode, order: Order, clock: VirtualClock = VirtualClock()) {
+    self.mode = mode
+    self.order = order
+    self.clock = clock
+    jobs = VirtualTimeExecutor(order: order)
+  }
+
+  /// The executor of this world, to start an unstructured task inside of it:
+  /// `Task(executorPreference: time.executor) { … }`.
+  public var executor: any TaskExecutor { jobs }
+
+  /// Moves the time forward by `duration`; as ``advance(to:)``.
+  ///
+  /// A negative duration is a programming error.
+  public func advance(by duration: Duration) async {
+    guard duration >= .zero else {
+      preconditionFailure("VirtualTime.advance(by: \(duration)) would move the time backwards")
+    }
+    await advance(to: clock.now.advanced(by: duration))
+  }
+
+  /// Moves the time forward to `instant` and returns when all that is due by then has been done.
+  ///
+  /// All others run until nothing can, the sleepers due next are woken at their own deadline, and
+  /// so on; the caller comes last. An instant in the past lets the others run at the present one.
+  /// Real work in flight is waited for. Returns at once, the time as far as it got, when the task is
+  /// cancelled.
+  public func advance(to instant: VirtualClock.Instant) async {
+    // The one error is cancellation, and of that the caller's next step takes care.
+    try? await CancellableSuspension.suspend { continuation in
+      let (ticket, driver) = jobs.state.withLock { $0.addAdvance(continuation, to: instant) }
+      driver?.resume()
+      return (ticket, ticket == nil ? [continuation] : [])
+    } withdraw: { ticket in
+      jobs.state.withLock { $0.removeAdvance(ticket) }
+    }
+  }
+
+  /// Performs work that takes real time, and holds this virtual time still meanwhile.
+  ///
+  /// Wrap what happens outside of this world: a request, a file, a process, a detached task. The
+  /// work must not sleep on ``clock``, which it holds: that sleep could not end. Stores of a task
+  /// queue do this by themselves.
+  nonisolated(nonsending)
+    public func withRealWork<Success: ~Copyable, Failure: Error>(
+      _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
+    ) async throws(Failure) -> Success
+  {
+    jobs.realWorkBegan()
+    defer { jobs.realWorkEnded() }
+    return try await operation()
+  }
+}

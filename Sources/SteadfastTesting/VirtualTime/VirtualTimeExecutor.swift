@@ -1,0 +1,66 @@
+import Synchronization
+
+/// Runs the jobs of one virtual time, all on the thread of the driver that asks for it.
+///
+/// After it is closed, jobs of tasks that outlive their world run on the global pool: a job must
+/// never be lost.
+final class VirtualTimeExecutor: TaskExecutor {
+  // UnownedJob is not owned by whoever holds it: each is taken out of the queue once, and run or
+  // passed on once.
+  let state: Mutex<VirtualTimeState<UnownedJob>>
+
+  init(order: VirtualTime.Order) { state = Mutex(VirtualTimeState(order: order)) }
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    let thread = ThreadIdentity.current
+    let (isTaken, driver) = state.withLock { state in
+      state.isClosed ? (false, nil) : (true, state.enqueue(job, from: thread))
+    }
+    if !isTaken { globalConcurrentExecutor.enqueue(job) }
+    driver?.resume()
+  }
+
+  /// Runs jobs, and `wake` first, until none is left or `isInterrupted` says to stop.
+  ///
+  /// Returns how many it ran. Whatever `wake` resumes counts as made ready inside the world.
+  @discardableResult func run(wake: () -> Void = {}, until isInterrupted: () -> Bool = { false })
+    -> Int
+  {
+    var count = 0
+    state.withLock { $0.startDriving(on: .current) }
+    defer { state.withLock { $0.stopDriving() } }
+    wake()
+    while !isInterrupted(), let job = state.withLock({ $0.popJob() }) {
+      // The executor outlives the call: the driver that makes it holds it.
+      unsafe job.runSynchronously(on: asUnownedTaskExecutor())
+      count += 1
+    }
+    return count
+  }
+
+  var bodyHasEnded: Bool { state.withLock { $0.bodyHasEnded } }
+
+  func endBody() { state.withLock { $0.endBody() }?.resume() }
+
+  /// Suspends the driver until a job or the body's end comes, or the last real work has ended.
+  func waitForSignal(forRealWork: Bool) async {
+    await withCheckedContinuation { driver in
+      let waits = state.withLock { $0.letDriverWait(driver, forRealWork: forRealWork) }
+      if !waits { driver.resume() }
+    }
+  }
+
+  /// Passes on the jobs that are left, and those that will come, to the global pool.
+  func close() {
+    state.withLock { $0.close() }
+    while let (_, advance) = state.withLock({ $0.popAdvance() }) { advance.resume() }
+    while let job = state.withLock({ $0.popJob() }) { globalConcurrentExecutor.enqueue(job) }
+  }
+}
+
+extension VirtualTimeExecutor: RealWorkObserver {
+  func realWorkBegan() { state.withLock { $0.beginRealWork() } }
+
+  func realWorkEnded() { state.withLock { $0.endRealWork() }?.resume() }
+}

@@ -1,0 +1,53 @@
+#if canImport(Testing)
+public import Testing
+
+/// Runs each test, and each case of a parameterized test, in a virtual time of its own.
+///
+/// Written as `.virtualTime`; the test finds its world in ``VirtualTime/current``.
+public struct VirtualTimeTrait: TestTrait, SuiteTrait, TestScoping {
+  let mode: VirtualTime.Mode
+  let order: VirtualTime.Order
+
+  /// True: a suite hands the trait to its tests and to the suites in it.
+  public var isRecursive: Bool { true }
+
+  /// Runs `function` in a fresh virtual time.
+  ///
+  /// Ends when the test does. A test that is stuck is cancelled and fails; if it ignores that, the
+  /// issue is recorded at once, and the test is waited for.
+  /// - Throws: What `function` throws, or a ``VirtualTimeError``.
+  public func provideScope(
+    for test: Test,
+    testCase: Test.Case?,
+    performing function: @concurrent @Sendable () async throws -> Void
+  ) async throws {
+    guard testCase != nil else { return try await function() }
+    try await withoutActuallyEscaping(function) { function in
+      let time = VirtualTime(mode: mode, order: order)
+      try await time.run(
+        mayBeginOnMainActor: true,
+        lastResort: .report { Issue.record($0) }
+      ) { _ in
+        try await function()
+      }
+    }
+  }
+}
+
+extension Trait where Self == VirtualTimeTrait {
+  /// Runs each test case in a virtual time of its own that moves by itself.
+  public static var virtualTime: Self { .virtualTime() }
+
+  /// Runs each test case in a virtual time of its own.
+  /// - Parameters:
+  ///   - mode: Who moves the time.
+  ///   - order: The order of tasks that could run at the same time.
+  /// - Returns: A trait for a test or a suite.
+  public static func virtualTime(
+    _ mode: VirtualTime.Mode = .automatic,
+    order: VirtualTime.Order = .inOrder
+  ) -> Self {
+    VirtualTimeTrait(mode: mode, order: order)
+  }
+}
+#endif

@@ -1,0 +1,71 @@
+import Testing
+
+@testable import SteadfastTesting
+
+@Suite struct DeadlineHeapTests {
+  private func seconds(_ seconds: Int) -> VirtualClock.Instant {
+    VirtualClock.Instant(offset: .seconds(seconds))
+  }
+
+  @Test func `elements leave by deadline, then by arrival`() {
+    var heap = DeadlineHeap<String>()
+    _ = heap.insert("c", deadline: seconds(2))
+    _ = heap.insert("a", deadline: seconds(1))
+    _ = heap.insert("d", deadline: seconds(2))
+    _ = heap.insert("b", deadline: seconds(1))
+    #expect(heap.sorted.map(\.element) == ["a", "b", "c", "d"])
+    var popped: [String] = []
+    while let (_, element) = heap.popFirst(through: .last) { popped.append(element) }
+    #expect(popped == ["a", "b", "c", "d"])
+  }
+
+  @Test func `an element whose deadline is after the limit stays`() {
+    var heap = DeadlineHeap<String>()
+    _ = heap.insert("a", deadline: seconds(2))
+    #expect(heap.popFirst(through: seconds(1)) == nil)
+    #expect(heap.popFirst(through: seconds(2))?.element == "a")
+    #expect(heap.popFirst(through: .last) == nil)
+  }
+
+  @Test func `a ticket works once, though its slot is used again`() {
+    var heap = DeadlineHeap<String>()
+    let first = heap.insert("a", deadline: seconds(1))
+    #expect(heap.remove(first) == "a")
+    let second = heap.insert("b", deadline: seconds(1))
+    #expect(heap.remove(first) == nil)
+    #expect(heap.count == 1)
+    #expect(heap.remove(second) == "b")
+    #expect(heap.remove(second) == nil)
+  }
+
+  @Test(arguments: 0..<50 as Range<UInt64>)
+  func `it agrees with a sorted array over random operations`(seed: UInt64) {
+    var random = Randomness.seeded(seed).makeGenerator()
+    var heap = DeadlineHeap<Int>()
+    var model: [(deadline: Int, element: Int, ticket: DeadlineHeap<Int>.Ticket)] = []
+    for element in 0..<1_000 {
+      switch Int.random(in: 0..<5, using: &random) {
+      case 0, 1, 2:
+        let deadline = Int.random(in: -20...20, using: &random)
+        let ticket = heap.insert(element, deadline: seconds(deadline))
+        let place = model.firstIndex { $0.deadline > deadline } ?? model.endIndex
+        model.insert((deadline, element, ticket), at: place)
+      case 3:
+        let limit = Int.random(in: -20...20, using: &random)
+        let due = model.first.flatMap { $0.deadline <= limit ? $0 : nil }
+        let popped = heap.popFirst(through: seconds(limit))
+        #expect(popped?.element == due?.element)
+        #expect(popped?.deadline == due.map { seconds($0.deadline) })
+        if due != nil { model.removeFirst() }
+      default:
+        guard let index = model.indices.randomElement(using: &random) else { continue }
+        #expect(heap.remove(model[index].ticket) == model[index].element)
+        #expect(heap.remove(model[index].ticket) == nil)
+        model.remove(at: index)
+      }
+      #expect(heap.count == model.count)
+      #expect(heap.firstDeadline == model.first.map { seconds($0.deadline) })
+    }
+    #expect(heap.sorted.map(\.element) == model.map(\.element))
+  }
+}

@@ -1,0 +1,90 @@
+import SteadfastTesting
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct VirtualClockCancellationTests {
+  private let clock = VirtualClock()
+
+  @Test(arguments: [Duration.seconds(60), .zero])
+  func `a sleep in a cancelled task throws at once`(duration: Duration) async {
+    await withThrowingTaskGroup(of: Void.self) { group in
+      group.cancelAll()
+      group.addTask { try await clock.sleep(for: duration) }
+      await #expect(throws: CancellationError.self) { try await group.next() }
+    }
+    #expect(clock.pendingSleeps.isEmpty)
+  }
+
+  @Test func `cancellation ends a pending sleep and leaves the others`() async throws {
+    let cancelled = Task { try await clock.sleep(for: .seconds(1)) }
+    try await clock.waitForSleepers(count: 1)
+    async let other: Void = clock.sleep(for: .seconds(2))
+    try await clock.waitForSleepers(count: 2)
+    cancelled.cancel()
+    await #expect(throws: CancellationError.self) { try await cancelled.value }
+    #expect(clock.pendingSleeps.map(\.deadline.offset) == [.seconds(2)])
+    clock.advance(by: .seconds(2))
+    try await other
+  }
+
+  @Test func `cancellation after the wake-up changes nothing`() async throws {
+    let task = Task { try await clock.sleep(for: .seconds(1)) }
+    try await clock.waitForSleepers()
+    clock.advance(by: .seconds(1))
+    task.cancel()
+    try await task.value
+  }
+
+  @Test func `a cancelled wait for sleepers throws and is forgotten`() async throws {
+    let task = Task { try await clock.waitForSleepers(count: 2) }
+    task.cancel()
+    await #expect(throws: CancellationError.self) { try await task.value }
+    async let first: Void = clock.sleep(for: .seconds(1))
+    async let second: Void = clock.sleep(for: .seconds(1))
+    try await clock.waitForSleepers(count: 2)
+    clock.advance(by: .seconds(1))
+    _ = try await (first, second)
+  }
+
+  @Test func `each waiter for sleepers is told at its own count`() async throws {
+    try await withThrowingTaskGroup(of: Int.self) { group in
+      for count in [3, 1, 2] {
+        group.addTask {
+          try await clock.waitForSleepers(count: count)
+          return count
+        }
+      }
+      for count in 1...3 {
+        let sleep = Task { try await clock.sleep(for: .seconds(60)) }
+        let told = try await group.next()
+        #expect(told == count)
+        #expect(clock.pendingSleeps.count == count)
+        withExtendedLifetime(sleep) {}
+      }
+    }
+    clock.advance(by: .seconds(60))
+  }
+
+  @Test(arguments: 0..<20)
+  func `a sleep that is cancelled and due at once ends exactly once`(round: Int) async throws {
+    // With its 20 cases, 200,000 sleeps. One that ended twice would trap, one that never did would
+    // keep its task from being awaited.
+    let count = 10_000
+    let sleeps = (0..<count).map { index in
+      Task { try await clock.sleep(for: .nanoseconds(1 + index)) }
+    }
+    try await clock.waitForSleepers(count: count)
+    async let cancelling: Void = cancel(sleeps)
+    async let advancing: Void = advance(by: count)
+    _ = await (cancelling, advancing)
+    for sleep in sleeps { _ = await sleep.result }
+    #expect(clock.pendingSleeps.isEmpty)
+  }
+
+  @concurrent private func cancel(_ sleeps: [Task<Void, any Error>]) async {
+    for sleep in sleeps.reversed() { sleep.cancel() }
+  }
+
+  @concurrent private func advance(by count: Int) async {
+    for _ in 0..<count { clock.advance(by: .nanoseconds(1)) }
+  }
+}

@@ -1,0 +1,167 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+@Suite(.virtualTime, .timeLimit(.minutes(1))) struct DrainTests {
+  private let time: VirtualTime
+  private let trace = Trace()
+
+  init() throws { time = try #require(VirtualTime.current) }
+
+  private func queue(
+    name: String = "post",
+    handler: @escaping @Sendable (Letter, TaskContext) async throws -> Void = { _, _ in }
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      name: name,
+      configuration: TaskQueueConfiguration(backoff: .constant(.seconds(10))),
+      clock: time.clock
+    )
+    let (trace, clock) = (trace, time.clock)
+    await queue.register(Letter.self) { letter, context in
+      trace.note("\(clock.now): \(letter.text)")
+      try await handler(letter, context)
+    }
+    return queue
+  }
+
+  @Test func `a queue without tasks takes no time`() async throws {
+    #expect(try await time.drain(queue()) == 0)
+    #expect(time.clock.now.offset == .zero)
+  }
+
+  @Test func `every task is performed at its date, with its retries`() async throws {
+    let queue = await queue { letter, context in
+      if letter.text == "bad", context.retryCount < 2 { throw Offline() }
+    }
+    try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 86_400)
+    try await queue.enqueue(Letter("bad"))
+    #expect(try await time.drain(queue) == 4)
+    #expect(
+      trace.entries == [
+        "0.0 seconds: bad", "10.0 seconds: bad", "20.0 seconds: bad", "86400.0 seconds: later",
+      ]
+    )
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `a date that falls between two instants is reached`() async throws {
+    let queue = await queue()
+    let dates = (1...200).map { time.clock.date + 1 / Double($0) }
+    for date in dates { try await queue.enqueue(Letter("x"), availableDate: date) }
+    #expect(try await time.drain(queue) == 200)
+  }
+
+  @Test func `what handlers enqueue is performed too`() async throws {
+    let queue = await queue()
+    let clock = time.clock
+    await queue.register(Forgetful.self) { _, _ in
+      try await queue.enqueue(Letter("child"), availableDate: clock.date + 60)
+    }
+    try await queue.enqueue(Forgetful())
+    #expect(try await time.drain(queue) == 2)
+    #expect(trace.entries == ["60.0 seconds: child"])
+  }
+
+  @Test(.virtualTime(.manual)) func `a manual time is moved as well`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 60)
+    #expect(try await time.drain(queue) == 1)
+    #expect(time.clock.now.offset == .seconds(60))
+  }
+
+  @Test func `a date that was set back is waited for`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Letter("later"), availableDate: time.clock.date + 60)
+    time.clock.setDate(time.clock.date - 3600)
+    #expect(try await time.drain(queue) == 1)
+    #expect(trace.entries == ["3660.0 seconds: later"])
+  }
+
+  // MARK: What can't be done
+
+  @Test func `a task that is retried for ever reaches the limit`() async throws {
+    let queue = await queue { _, _ in throw Offline() }
+    try await queue.enqueue(Letter("bad"), maxRetries: .alwaysRetry)
+    let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue, limit: 7) }
+    #expect(error?.code == .limitReached)
+    #expect(
+      error?.description.contains("after 7 attempts, 1 task: Letter (waiting, retry 7") == true
+    )
+    #expect(trace.entries.count == 7)
+  }
+
+  @Test func `a limit that suffices is no error`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Letter.init))
+    #expect(try await time.drain(queue, limit: 3) == 3)
+  }
+
+  @Test func `a handler that enqueues its successor without end reaches the limit`() async throws {
+    let clock = time.clock
+    let queue = TaskQueue(clock: clock)
+    let trace = trace
+    await queue.register(Letter.self) { letter, _ in
+      trace.note(letter.text)
+      try await clock.sleep(for: .seconds(1))
+      try await queue.enqueue(letter, availableDate: Date(timeIntervalSince1970: 0))
+    }
+    try await queue.enqueue(Letter("again"))
+    let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue, limit: 9) }
+    #expect(error?.code == .limitReached)
+    // The one too many was begun, cancelled, and put back.
+    #expect(trace.entries.count == 10)
+    #expect(try await queue.pendingTasks(of: Letter.self).map(\.record.retryCount) == [0])
+  }
+
+  @Test func `a task without a handler is named`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Forgetful(), availableDate: time.clock.date + 60)
+    let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
+    #expect(error?.code == .tasksLeft)
+    #expect(error?.description.contains("1 task: Forgetful (waiting") == true)
+  }
+
+  @Test func `a paused queue is said to be paused`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Letter("held"))
+    await queue.pause()
+    let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
+    #expect(error?.code == .tasksLeft)
+    #expect(error?.description.contains("the queue is paused; resume it") == true)
+    await queue.resume()
+    #expect(try await time.drain(queue) == 1)
+  }
+
+  @Test func `a date out of reach is not waited for`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Letter("never"), availableDate: Date(timeIntervalSince1970: 1e300))
+    let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
+    #expect(error?.code == .tasksLeft)
+  }
+
+  @Test func `a queue that runs already is an error`() async throws {
+    let queue = await queue()
+    await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      await time.advance(by: .zero)
+      await #expect(throws: TaskQueueError.self) { try await time.drain(queue) }
+      group.cancelAll()
+    }
+  }
+
+  @Test func `cancelling the caller puts the running task back`() async throws {
+    let clock = time.clock
+    let queue = await queue { _, _ in try await clock.sleep(for: .seconds(60)) }
+    try await queue.enqueue(Letter("long"))
+    await withThrowingTaskGroup { group in
+      group.addTask { _ = try await time.drain(queue) }
+      await time.advance(by: .seconds(1))
+      group.cancelAll()
+      await #expect(throws: CancellationError.self) { try await group.next() }
+    }
+    let left = try await queue.pendingTasks(of: Letter.self)
+    #expect(left.map(\.record.state) == [.waiting])
+    #expect(left.map(\.record.retryCount) == [0])
+  }
+}

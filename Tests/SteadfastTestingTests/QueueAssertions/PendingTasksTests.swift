@@ -1,0 +1,93 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+@Suite struct PendingTasksTests {
+  private let clock = VirtualClock()
+
+  @Test func `payloads and dates are seen in the order of enqueueing`() async throws {
+    let queue = TaskQueue(clock: clock)
+    try await queue.enqueue(Letter("later"), availableDate: clock.date + 60)
+    try await queue.enqueue(Forgetful())
+    try await queue.enqueue(Letter("now"), maxRetries: 3, priority: .high)
+    let letters = try await queue.pendingTasks(of: Letter.self)
+    #expect(letters.map(\.payload) == [Letter("later"), Letter("now")])
+    #expect(letters.map(\.record.availableDate) == [clock.date + 60, clock.date])
+    #expect(letters.last?.record.maxRetries == 3)
+  }
+
+  @Test func `a task under a former name of the type is seen`() async throws {
+    struct Note: TaskPayload { var text: String }
+    let queue = TaskQueue(clock: clock)
+    try await queue.enqueue(Note(text: "old"))
+    #expect(try await queue.pendingTasks(of: Letter.self).map(\.payload) == [Letter("old")])
+  }
+
+  @Test func `a task that has ended is not pending`() async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(succeededRetention: .forever),
+      clock: clock
+    )
+    await queue.register(Letter.self) { letter, _ in
+      if letter.text == "bad" { throw TaskAbandoned("bad") }
+    }
+    try await queue.enqueue(contentsOf: [Letter("good"), Letter("bad")])
+    try await queue.runAvailable()
+    #expect(try await queue.pendingTasks(of: Letter.self).isEmpty)
+  }
+
+  @Test func `more tasks than a page holds are all seen`() async throws {
+    let queue = TaskQueue(clock: clock)
+    try await queue.enqueue(contentsOf: (0..<2000).map { Letter("\($0)") })
+    let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
+    #expect(texts == (0..<2000).map(String.init))
+  }
+
+  @Test func `what a payload would lose in a restart is lost already`() async throws {
+    let queue = TaskQueue(clock: clock)
+    try await queue.enqueue(Forgetful(kept: 2, lost: 3))
+    let payloads = try await queue.pendingTasks(of: Forgetful.self).map(\.payload)
+    #expect(payloads == [Forgetful(kept: 2, lost: 0)])
+  }
+
+  @Test func `a payload that could not be read after a restart is an error`() async throws {
+    let queue = TaskQueue(clock: clock)
+    try await queue.enqueue(Illegible())
+    let error = await #expect(throws: QueueTestError.self) {
+      try await queue.pendingTasks(of: Illegible.self)
+    }
+    #expect(error?.code == .unreadablePayload)
+    #expect(error?.description.contains("Illegible") == true)
+  }
+
+  // MARK: Expectations
+
+  @Test func `an expected task is found by its payload and date`() async throws {
+    let queue = TaskQueue(clock: clock)
+    try await queue.enqueue(Letter("a"))
+    let later = try await queue.enqueue(Letter("a"), availableDate: clock.date + 60.123_456_7)
+    let found = try await queue.expectEnqueued(
+      Letter("a"),
+      availableDate: clock.date + 60.123_456_7
+    )
+    #expect(found?.id == later.id)
+  }
+
+  @Test(arguments: [
+    ("b", 0.0, "Letter(text: \"b\")"),
+    ("a", 60.0, "Of Letter it has Letter(text: \"a\")"),
+  ])
+  func `a task that is missing is an issue that says what is there`(
+    text: String,
+    delay: Double,
+    message: String
+  ) async throws {
+    let queue = TaskQueue(name: "post", clock: clock)
+    try await queue.enqueue(Letter("a"))
+    try await withKnownIssue {
+      try await queue.expectEnqueued(Letter(text), availableDate: clock.date + delay)
+    } matching: { issue in
+      issue.comments.contains { $0.rawValue.contains(message) && $0.rawValue.contains("'post'") }
+    }
+  }
+}

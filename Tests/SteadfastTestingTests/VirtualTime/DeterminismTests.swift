@@ -1,0 +1,36 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+/// Runs that differ in nothing but the machine's mood.
+///
+/// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter DeterminismTests`,
+/// beside a busy loop on each core, is the long form.
+@Suite struct DeterminismTests {
+  private static let runs = Soak.runs(short: 200)
+
+  @Test func `three workers leave the same trace each time`() async throws {
+    let first = try await ThreeWorkers.trace(order: .inOrder)
+    #expect(first.contains { $0.hasSuffix("timed out") })
+    #expect(first.contains { $0.hasSuffix("cancelled") })
+    #expect(first.contains { $0.hasSuffix("gave up") })
+    for _ in 0..<Self.runs { #expect(try await ThreeWorkers.trace(order: .inOrder) == first) }
+  }
+
+  @Test func `each seed repeats its own trace, and the traces differ`() async throws {
+    var traces: Set<[String]> = []
+    for seed in 0..<UInt64(max(Self.runs / 10, 60)) {
+      let trace = try await ThreeWorkers.trace(order: .shuffled(seed: seed))
+      #expect(try await ThreeWorkers.trace(order: .shuffled(seed: seed)) == trace)
+      traces.insert(trace)
+    }
+    #expect(traces.count >= 30)
+  }
+
+  @Test func `real work of any length leaves the same trace`() async throws {
+    let first = try await ThreeWorkers.trace(order: .inOrder, realWork: true)
+    for _ in 0..<Self.runs {
+      #expect(try await ThreeWorkers.trace(order: .inOrder, realWork: true) == first)
+    }
+  }
+}

@@ -1,0 +1,118 @@
+import Dispatch
+import SteadfastTesting
+import Testing
+
+/// What is not inside a virtual time, and what happens then.
+@Suite(.timeLimit(.minutes(1))) struct EscapeTests {
+  private let gate = Gate()
+
+  /// A way out of a virtual time.
+  enum WayOut: CaseIterable, Sendable {
+    case detachedTask, unstructuredTask, foreignExecutor, callback
+
+    /// Leaves, waits until `gate` is open, and tells what time it is then.
+    func instant(of clock: VirtualClock, after gate: Gate) async -> Duration {
+      let wait: @Sendable () async -> Duration = {
+        await gate.pass()
+        return clock.now.offset
+      }
+      switch self {
+      case .detachedTask: return await Task.detached { await wait() }.value
+      case .unstructuredTask: return await Task { await wait() }.value
+      case .foreignExecutor: return await ForeignActor().perform(wait)
+      case .callback:
+        return await withCheckedContinuation { continuation in
+          DispatchQueue.global().async { Task { continuation.resume(returning: await wait()) } }
+        }
+      }
+    }
+  }
+
+  @Test(arguments: WayOut.allCases)
+  func `the time moves while work outside is under way`(wayOut: WayOut) async throws {
+    try await withVirtualTime { time in
+      let back = Gate()
+      async let openLater: Void = {
+        try await time.clock.sleep(for: .seconds(3_600))
+        await time.withRealWork {
+          gate.open()
+          await back.pass()
+        }
+      }()
+      #expect(await wayOut.instant(of: time.clock, after: gate) == .seconds(3_600))
+      back.open()
+      try await openLater
+    }
+  }
+
+  @Test(arguments: WayOut.allCases)
+  func `the time stands still while work outside is held`(wayOut: WayOut) async throws {
+    try await withVirtualTime { time in
+      async let later: Void = time.clock.sleep(for: .seconds(3_600))
+      gate.open()
+      let instant = await time.withRealWork { await wayOut.instant(of: time.clock, after: gate) }
+      #expect(instant == .zero)
+      try await later
+    }
+  }
+
+  @Test(arguments: WayOut.allCases)
+  func `a store's hold keeps the time still too`(wayOut: WayOut) async throws {
+    try await withVirtualTime { time in
+      async let later: Void = time.clock.sleep(for: .seconds(3_600))
+      gate.open()
+      let instant = await RealWork.perform { await wayOut.instant(of: time.clock, after: gate) }
+      #expect(instant == .zero)
+      try await later
+    }
+  }
+
+  @Test(arguments: WayOut.allCases)
+  func `a body that waits only for work outside is told that it is stuck`(
+    wayOut: WayOut
+  ) async throws {
+    let gate = gate
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { time in
+        _ = await wayOut.instant(of: time.clock, after: gate)
+      }
+    }
+    #expect(error?.code == .stuck)
+    gate.open()
+  }
+
+  @Test func `the time moves while the main actor is busy`() async throws {
+    try await withVirtualTime { time in
+      async let later: Void = time.clock.sleep(for: .seconds(3_600))
+      #expect(await Self.waitOnMainActor(for: time.clock) == .seconds(3_600))
+      try await later
+    }
+  }
+
+  /// Keeps the main actor busy until the time has moved.
+  @MainActor private static func waitOnMainActor(for clock: VirtualClock) -> Duration {
+    while clock.now.offset == .zero {}
+    return clock.now.offset
+  }
+
+  @Test func `a body on the main actor is waited for`() async throws {
+    let trace = Trace()
+    try await withVirtualTime { @MainActor time in
+      let task = Task { @MainActor in
+        try await time.clock.sleep(for: .seconds(2))
+        trace.note("\(time.clock.now)")
+      }
+      try await time.clock.sleep(for: .seconds(3))
+      trace.note("\(time.clock.now)")
+      try await task.value
+    }
+    #expect(trace.entries == ["2.0 seconds", "3.0 seconds"])
+  }
+
+  @Test func `a sleep on another clock is work outside`() async throws {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { _ in try await ContinuousClock().sleep(for: .seconds(3_600)) }
+    }
+    #expect(error?.code == .stuck)
+  }
+}

@@ -1,0 +1,111 @@
+import SteadfastTesting
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct StuckTests {
+  private func error(
+    _ mode: VirtualTime.Mode = .automatic,
+    _ body: @escaping @Sendable (VirtualTime) async throws -> Void
+  ) async -> VirtualTimeError? {
+    do {
+      try await withVirtualTime(mode) { try await body($0) }
+      return nil
+    } catch {
+      return error as? VirtualTimeError
+    }
+  }
+
+  @Test func `a body that awaits what never comes is told at once`() async {
+    let error = await error { _ in
+      let (stream, continuation) = AsyncStream<Void>.makeStream()
+      for await _ in stream {}
+      withExtendedLifetime(continuation) {}
+    }
+    #expect(error?.code == .stuck)
+    #expect(error?.pendingSleeps == [])
+    #expect(error?.description.hasPrefix("nothing can run at 0.0 seconds: nothing sleeps") == true)
+    #expect(error?.description.contains("wrap the wait in withRealWork") == true)
+    #expect(error?.description.contains("left behind") == false)
+  }
+
+  @Test func `sleepers are listed when nobody moves the time`() async {
+    let error = await error(.manual) { time in
+      await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask(name: "uploads") { try await time.clock.sleep(for: .seconds(90)) }
+        group.addTask { try await time.clock.sleep(for: .seconds(60)) }
+      }
+    }
+    #expect(error?.pendingSleeps.map(\.deadline.offset) == [.seconds(60), .seconds(90)])
+    #expect(
+      error?.description == """
+        nothing can run at 0.0 seconds: 2 sleepers, due in 60.0 seconds, in 90.0 seconds (task \
+        "uploads"), and auto-advance is off. Call advance(by:), or make the virtual time automatic
+        """
+    )
+  }
+
+  @Test func `a body that ignores its cancellation is left behind, with a word about it`() async {
+    let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
+    let ended = AsyncStream<Void>.makeStream()
+    let error = await error { _ in
+      await withCheckedContinuation { continuation in late.withLock { $0 = continuation } }
+      ended.continuation.finish()
+    }
+    #expect(error?.code == .stuck)
+    #expect(error?.description.contains("was left behind") == true)
+    // What is left behind can still end: its jobs go to the global pool.
+    late.withLock { $0.take() }?.resume()
+    for await _ in ended.stream {}
+  }
+
+  @Test func `tasks left asleep are reported and ended`() async throws {
+    let ended = AsyncStream<Bool>.makeStream()
+    let error = await error { time in
+      Task(name: "poller", executorPreference: time.executor) {
+        let result = await Task { try await time.clock.sleep(for: .seconds(60)) }.result
+        ended.continuation.yield((try? result.get()) == nil)
+        ended.continuation.finish()
+      }
+      try await time.clock.waitForSleepers()
+    }
+    #expect(error?.code == .sleepersLeft)
+    #expect(error?.pendingSleeps.map(\.deadline.offset) == [.seconds(60)])
+    #expect(
+      error?.description.hasPrefix("the body has returned at 0.0 seconds, but left 1 sleeper")
+        == true
+    )
+    for await wasCancelled in ended.stream { #expect(wasCancelled) }
+  }
+
+  @Test func `the body's own error comes before what it left asleep`() async {
+    struct Boom: Error {}
+    await #expect(throws: Boom.self) {
+      try await withVirtualTime { time in
+        Task(executorPreference: time.executor) { try await time.clock.sleep(for: .seconds(60)) }
+        await time.advance(by: .zero)
+        throw Boom()
+      }
+    }
+  }
+
+  @Test func `a case that ignores its cancellation is reported at once and waited for`()
+    async throws
+  {
+    let gate = Gate()
+    let trace = Trace()
+    try await withKnownIssue {
+      let test = try #require(Test.current)
+      let trait: VirtualTimeTrait = .virtualTime
+      try await trait.provideScope(for: test, testCase: Test.Case.current) {
+        await Task.detached { await gate.pass() }.value
+        trace.note("ended")
+      }
+    } matching: { issue in
+      // Only what is reported here lets the case end.
+      gate.open()
+      let error = issue.error as? VirtualTimeError
+      return error?.description.hasSuffix("and is waited for") == true && trace.entries.isEmpty
+    }
+    #expect(trace.entries == ["ended"])
+  }
+}

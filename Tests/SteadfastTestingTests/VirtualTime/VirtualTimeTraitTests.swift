@@ -1,0 +1,62 @@
+import SteadfastTesting
+import Testing
+
+@Suite(.virtualTime, .timeLimit(.minutes(1))) struct VirtualTimeTraitTests {
+  private let time: VirtualTime
+
+  init() throws { time = try #require(VirtualTime.current) }
+
+  @Test(arguments: 0..<100) func `each case has a world of its own`(days: Int) async throws {
+    #expect(time.clock.now.offset == .zero)
+    try await time.clock.sleep(for: .seconds(86_400 * days))
+    #expect(time.clock.now.offset == .seconds(86_400 * days))
+  }
+
+  @Test func `a virtual year does not use up the time limit`() async throws {
+    for _ in 0..<365 { try await time.clock.sleep(for: .seconds(86_400)) }
+  }
+
+  @Test func `an expectation in a child task belongs to its test`() async throws {
+    let name = Test.current?.name
+    try await withThrowingTaskGroup(of: String?.self) { group in
+      for seconds in 0..<10 {
+        group.addTask {
+          try await time.clock.sleep(for: .seconds(seconds))
+          return Test.current?.name
+        }
+      }
+      for try await child in group { #expect(child == name) }
+    }
+  }
+
+  @Test func `confirmations count in virtual time`() async throws {
+    try await confirmation(expectedCount: 5) { confirm in
+      for _ in 0..<5 {
+        async let slept: Void = time.clock.sleep(for: .seconds(1))
+        try await slept
+        confirm()
+      }
+    }
+  }
+
+  @Test(.virtualTime(.manual)) func `a test's own trait comes before its suite's`() async throws {
+    async let slept: Void = time.clock.sleep(for: .seconds(60))
+    await time.advance(by: .seconds(59))
+    #expect(time.clock.pendingSleeps.count == 1)
+    await time.advance(by: .seconds(1))
+    try await slept
+  }
+
+  @MainActor @Test func `a test on the main actor keeps its order`() async throws {
+    let trace = Trace()
+    let sleeps = [3, 1, 2].map { seconds in
+      Task {
+        try await time.clock.sleep(for: .seconds(seconds))
+        trace.note("\(seconds)")
+      }
+    }
+    for sleep in sleeps { try await sleep.value }
+    #expect(trace.entries == ["1", "2", "3"])
+    #expect(time.clock.now.offset == .seconds(3))
+  }
+}
