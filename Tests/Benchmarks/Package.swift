@@ -1,0 +1,27 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let settings: [SwiftSetting] = [
+  .enableUpcomingFeature("ExistentialAny"),
+  .enableUpcomingFeature("InternalImportsByDefault"),
+  .enableUpcomingFeature("MemberImportVisibility"),
+  .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
+]
+
+let package = Package(
+  name: "Benchmarks",
+  platforms: [.macOS(.v15)],
+  dependencies: [.package(name: "Steadfast", path: "../..")],
+  targets: [
+    .target(name: "AllocationCounter"),
+    .executableTarget(
+      name: "bench",
+      dependencies: [
+        "AllocationCounter",
+        .product(name: "SteadfastRetry", package: "Steadfast"),
+      ],
+      swiftSettings: settings
+    ),
+  ],
+  swiftLanguageModes: [.v6]
+)

@@ -1,0 +1,6 @@
+#pragma once
+#include <stdint.h>
+
+/// How often this process has allocated heap memory, in all threads; stays 0 where calls to the
+/// allocator cannot be counted (anywhere but on Linux with glibc).
+uint64_t allocation_count(void);

@@ -1,0 +1,42 @@
+import AllocationCounter
+
+/// A piece of work, and what its cost is compared with.
+struct Benchmark: Sendable {
+  let name: String
+  /// The name of the benchmark, in the same group, that is the measure of this one.
+  let baseline: String?
+  /// How many times the work is done for one sample.
+  private let iterations: Int
+  private let work: @Sendable (_ iterations: Int) async -> Void
+
+  init(
+    _ name: String,
+    against baseline: String? = nil,
+    iterations: Int,
+    work: @escaping @Sendable (_ iterations: Int) async -> Void
+  ) {
+    self.name = name
+    self.baseline = baseline
+    self.iterations = iterations
+    self.work = work
+  }
+
+  /// What the work costs each time.
+  func sample() async -> Sample {
+    let allocationsBefore = allocation_count()
+    let start = ContinuousClock.now
+    await work(iterations)
+    let duration = start.duration(to: .now)
+    let allocations = allocation_count() - allocationsBefore
+    return Sample(
+      nanoseconds: duration / .nanoseconds(1) / Double(iterations),
+      allocations: Double(allocations) / Double(iterations)
+    )
+  }
+}
+
+/// What one run of a piece of work has cost.
+struct Sample {
+  let nanoseconds: Double
+  let allocations: Double
+}

@@ -1,0 +1,85 @@
+/// What fails in the benchmarks.
+struct Failed: Error {}
+
+/// An operation that succeeds at once; the optimiser does not see through it.
+@inline(never) func succeed(_ value: Int) async throws -> Int {
+  if value < 0 { throw Failed() }
+  return value &+ 1
+}
+
+/// The least that one would retry in earnest: an actor.
+actor Service {
+  private var calls = 0
+
+  @inline(never) func succeed() throws -> Int {
+    if calls < 0 { throw Failed() }
+    calls &+= 1
+    return calls
+  }
+}
+
+let service = Service()
+
+/// An operation that fails a few times before it succeeds.
+struct Flaky {
+  private var calls = 0
+  private let failures: Int
+
+  init(failures: Int) { self.failures = failures }
+
+  @inline(never) mutating func call() async throws -> Int {
+    calls += 1
+    if calls <= failures { throw Failed() }
+    return calls
+  }
+
+  @inline(never) mutating func callTyped() async throws(Failed) -> Int {
+    calls += 1
+    if calls <= failures { throw Failed() }
+    return calls
+  }
+}
+
+/// What anyone would write in place of a library: no delays, no cancellation.
+func handWrittenRetry(attempts: Int, _ operation: () async throws -> Int) async throws -> Int {
+  var attempt = 1
+  while true {
+    do {
+      return try await operation()
+    } catch {
+      if attempt == attempts { throw error }
+      attempt += 1
+    }
+  }
+}
+
+/// The same with a typed error.
+func handWrittenTypedRetry(
+  attempts: Int,
+  _ operation: () async throws(Failed) -> Int
+) async throws(Failed) -> Int {
+  var attempt = 1
+  while true {
+    do throws(Failed) {
+      return try await operation()
+    } catch {
+      if attempt == attempts { throw error }
+      attempt += 1
+    }
+  }
+}
+
+/// As cheap a generator as there is, so that the delays themselves are measured.
+struct Xorshift: RandomNumberGenerator {
+  private var state: UInt64 = 0x9E37_79B9
+
+  mutating func next() -> UInt64 {
+    state ^= state << 13
+    state ^= state >> 7
+    state ^= state << 17
+    return state
+  }
+}
+
+/// Keeps a result from being optimised away.
+@inline(never) func consume<Value>(_ value: Value) {}

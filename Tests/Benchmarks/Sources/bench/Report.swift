@@ -1,0 +1,48 @@
+/// Measures benchmarks and prints a table of what they cost.
+///
+/// The rounds are interleaved, so that a slow spell of the machine strikes all alike. Printed is the
+/// median of all rounds, and of the ratios to the baseline within each round.
+func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async {
+  var samples: [String: [Sample]] = [:]
+  for benchmark in benchmarks { _ = await benchmark.sample() }
+  for _ in 0..<rounds {
+    for benchmark in benchmarks {
+      samples[benchmark.name, default: []].append(await benchmark.sample())
+    }
+  }
+  print("\n" + title.padded(to: 44) + "        ns  allocations  ratio")
+  for benchmark in benchmarks {
+    let own = samples[benchmark.name, default: []]
+    let nanoseconds = decimal(median(own.map(\.nanoseconds)), digits: 1)
+    let allocations = decimal(median(own.map(\.allocations)), digits: 2)
+    var line = benchmark.name.padded(to: 44)
+    line += nanoseconds.leftPadded(to: 10) + allocations.leftPadded(to: 13)
+    if let baseline = benchmark.baseline, let others = samples[baseline] {
+      let ratio = median(zip(own, others).map { $0.nanoseconds / $1.nanoseconds })
+      line += "  \(decimal(ratio, digits: 2)) × \(baseline)"
+    }
+    print(line)
+  }
+}
+
+private func median(_ values: [Double]) -> Double {
+  values.isEmpty ? 0 : values.sorted()[values.count / 2]
+}
+
+/// As `12.30`: a number that is not negative, without Foundation.
+private func decimal(_ value: Double, digits: Int) -> String {
+  let scale = (0..<digits).reduce(1) { scale, _ in scale * 10 }
+  let scaled = Int((value * Double(scale)).rounded())
+  let fraction = String(scaled % scale)
+  return "\(scaled / scale)." + String(repeating: "0", count: digits - fraction.count) + fraction
+}
+
+extension String {
+  fileprivate func padded(to width: Int) -> String {
+    self + String(repeating: " ", count: max(width - count, 0))
+  }
+
+  fileprivate func leftPadded(to width: Int) -> String {
+    String(repeating: " ", count: max(width - count, 0)) + self
+  }
+}
