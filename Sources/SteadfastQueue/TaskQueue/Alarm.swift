@@ -54,21 +54,21 @@ final class Alarm: Sendable {
   }
 
   /// Rings for each date until cancelled.
-  func run(on clock: any WallClock, ring: @Sendable () -> Void) async {
+  func run(on clock: any WallClock, ring: @escaping @Sendable () -> Void) async {
     defer { state.withLock { $0.activity = .looking } }
     while !Task.isCancelled {
+      // A change that came as the last sleep ended must not cut the next one short.
+      changed.takeDown()
       switch next(at: clock.date) {
       case .ring: ring()
       case .waitForDate: await changed.wait()
-      case .sleep(let seconds): await sleep(for: seconds, on: clock)
+      case .sleep(let seconds): await sleep(for: seconds, on: clock, ring: ring)
       }
     }
   }
 
   private func next(at now: Date) -> Step {
-    // A change that came as the last sleep ended must not cut the next one short.
-    changed.takeDown()
-    return state.withLock { state in
+    state.withLock { state in
       guard let wanted = state.wanted else {
         state.activity = .waitingForDate
         return .waitForDate
@@ -89,11 +89,26 @@ final class Alarm: Sendable {
     }
   }
 
-  private func sleep(for seconds: Double, on clock: any WallClock) async {
+  /// Sleeps, and goes on ringing and sleeping, until no date is wanted or an earlier one is.
+  ///
+  /// One group lasts for all the minutes until then: a long wait costs a sleep each minute.
+  private func sleep(
+    for seconds: Double,
+    on clock: any WallClock,
+    ring: @escaping @Sendable () -> Void
+  ) async {
     await withTaskGroup { group in
       group.addTask {
-        // Cancelled or not, the loop looks at the date again.
-        try? await clock.sleep(for: .seconds(max(seconds, 1e-9)))
+        var step = Step.sleep(seconds: seconds)
+        while !Task.isCancelled {
+          switch step {
+          case .ring: ring()
+          case .waitForDate: return
+          // Cancelled or not, the loop looks at the date again.
+          case .sleep(let seconds): try? await clock.sleep(for: .seconds(max(seconds, 1e-9)))
+          }
+          if !Task.isCancelled { step = self.next(at: clock.date) }
+        }
       }
       group.addTask { await self.changed.wait() }
       await group.next()

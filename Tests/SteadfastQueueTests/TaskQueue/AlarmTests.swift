@@ -1,0 +1,99 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+@Suite(.virtualTime) struct AlarmTests {
+  private let time: VirtualTime
+  private let alarm = Alarm()
+  private let rings = Log<Int>()
+
+  init() throws { time = try #require(VirtualTime.current) }
+
+  private func run(_ body: @Sendable () async throws -> Void) async rethrows {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { [alarm, time, rings] in
+        await alarm.run(on: time.clock) { rings.add(time.second) }
+      }
+      try await body()
+      group.cancelAll()
+    }
+  }
+
+  private func set(in seconds: Double) { alarm.set(time.clock.date + seconds) }
+
+  @Test func `it rings once for the earliest of the dates it was asked for`() async throws {
+    try await run {
+      set(in: 90)
+      set(in: 30)
+      set(in: 60)
+      try await time.clock.sleep(for: .seconds(1_000))
+    }
+    #expect(rings.entries == [30])
+  }
+
+  @Test func `an earlier date cuts a long sleep short`() async throws {
+    try await run {
+      set(in: 86_400)
+      try await time.clock.sleep(for: .seconds(3_600))
+      set(in: 5)
+      try await time.clock.sleep(for: .seconds(100))
+    }
+    #expect(rings.entries == [3_605])
+  }
+
+  @Test func `a date that is set while it rings is kept`() async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { [alarm, time, rings] in
+        await alarm.run(on: time.clock) {
+          rings.add(time.second)
+          if rings.entries.count < 4 { alarm.set(time.clock.date + 600) }
+        }
+      }
+      set(in: 600)
+      try await time.clock.sleep(for: .seconds(86_400))
+      group.cancelAll()
+    }
+    #expect(rings.entries == [600, 1_200, 1_800, 2_400])
+  }
+
+  @Test func `a clock that goes forward is noticed within a minute`() async throws {
+    try await run {
+      set(in: 86_400)
+      try await time.clock.sleep(for: .seconds(30))
+      time.clock.setDate(time.clock.date + 90_000)
+      try await time.clock.sleep(for: .seconds(100))
+    }
+    #expect(rings.entries == [60])
+  }
+
+  @Test func `a clock that goes back rings within a minute, and the date is waited for`() async throws {
+    try await run {
+      set(in: 300)
+      try await time.clock.sleep(for: .seconds(30))
+      time.clock.setDate(time.clock.date - 600)
+      try await time.clock.sleep(for: .seconds(2_000))
+    }
+    #expect(rings.entries == [60, 900])
+  }
+
+  @Test func `a month of waiting is a sleep each minute`() async throws {
+    try await run {
+      set(in: 30 * 86_400)
+      try await time.clock.sleep(for: .seconds(31 * 86_400))
+    }
+    #expect(rings.entries == [30 * 86_400])
+  }
+}
+
+extension VirtualTime {
+  /// The whole second that it is; dates are exact to less than a microsecond.
+  fileprivate var second: Int { Int((clock.now.offset / .seconds(1)).rounded()) }
+}
