@@ -1,4 +1,5 @@
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(1))) struct VirtualClockCancellationTests {
@@ -67,9 +68,9 @@ import Testing
   @Test(arguments: 0..<10)
   func `a sleep that is cancelled and due at once ends exactly once`(part: Int) async throws {
     // With its ten cases, 200,000 sleeps. One that ended twice would trap, one that never did would
-    // keep its task from being awaited. Few at a time: the sanitizers are slow with many tasks.
+    // keep its task from being awaited.
     let count = 200
-    for _ in 0..<100 {
+    for _ in 0..<Soak.runs(short: 1000) / 10 {
       let sleeps = (0..<count).map { index in
         Task { try await clock.sleep(for: .nanoseconds(1 + index)) }
       }
