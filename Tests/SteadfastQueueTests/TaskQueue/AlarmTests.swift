@@ -74,7 +74,9 @@ import Foundation
     #expect(rings.entries == [60])
   }
 
-  @Test func `a clock that goes back rings within a minute, and the date is waited for`() async throws {
+  @Test func `a clock that goes back rings within a minute, and the date is waited for`()
+    async throws
+  {
     try await run {
       set(in: 300)
       try await time.clock.sleep(for: .seconds(30))
