@@ -110,6 +110,10 @@ final class FileStorage: JournalStorage {
     guard fsync(folder) == 0 else { throw .last("fsync of the folder") }
   }
 
+  func delete() throws(SystemCallError) {
+    guard unsafe unlink(path) == 0 || errno == ENOENT else { throw .last("unlink") }
+  }
+
   func close() {
     let file = descriptor.withLock { descriptor in
       defer { descriptor = -1 }

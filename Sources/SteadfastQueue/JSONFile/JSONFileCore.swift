@@ -63,6 +63,7 @@ final class JSONFileCore: Sendable {
   /// Which of them apply is decided in order, at once; when it returns they are stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
+    for change in batch { try change.checkForm() }
     let lines = try batch.map { change in
       let line = try JournalBody(.change(change))
       guard line.bytes.count <= JournalBody.maxLength else { throw errors.taskTooLarge(line) }
@@ -70,7 +71,7 @@ final class JSONFileCore: Sendable {
     }
     return try await waitForThread { continuation in
       submit(continuation) { table in
-        let staged = batch.map { table.stage($0) }
+        let staged = table.stage(batch)
         return Submission(
           lines: zip(lines, staged).filter { $1.isKept }.map(\.0),
           caller: .changes(staged, durability, continuation)
@@ -102,6 +103,18 @@ final class JSONFileCore: Sendable {
     // The thread ends when it has done its jobs.
     defer { state.withLock { $0.thread = nil } }
     try await onThread { core in try core.closeFile() }
+  }
+
+  /// Closes the file and deletes it.
+  func destroy() async throws {
+    let isUnopened = state.withLock { state in
+      if case .unopened = state.phase { true } else { false }
+    }
+    // Whoever deletes the file must hold its lock.
+    if isUnopened { try await open() }
+    if isClosed { throw errors.closed }
+    defer { state.withLock { $0.thread = nil } }
+    try await onThread { core in try core.closeFile(deleting: true) }
   }
 
   /// As `close()`, without waiting.
@@ -197,7 +210,7 @@ extension JSONFileCore {
     }
   }
 
-  private func closeFile() throws {
+  private func closeFile(deleting: Bool = false) throws {
     var lock: FileLock?
     var isClosed = false
     while !isClosed {
@@ -214,7 +227,7 @@ extension JSONFileCore {
     try errors.translating {
       try journal.withLock { journal in
         defer { journal = nil }
-        try journal?.close()
+        try deleting ? journal?.delete() : journal?.close()
       }
     }
   }

@@ -116,6 +116,13 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
   ///
   /// - Throws: a ``JSONFileError``; the file is given up all the same.
   public func close() async throws { try await core.close() }
+
+  /// Deletes the file, with all tasks, and gives its lock up.
+  ///
+  /// Calls after that throw. The lock file stays.
+  ///
+  /// - Throws: a ``JSONFileError``; then the file may be there still.
+  public func destroy() async throws { try await core.destroy() }
 }
 
 extension Persistence where Self == JSONFileStore {

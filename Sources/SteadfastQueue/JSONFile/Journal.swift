@@ -131,4 +131,11 @@ struct Journal {
     try append([JournalBody(.seal)])
     try synchronize()
   }
+
+  /// Ends the use of the file and deletes it; poisoned or not.
+  mutating func delete() throws {
+    defer { storage.close() }
+    try storage.delete()
+    try storage.synchronizeFolder()
+  }
 }

@@ -37,7 +37,7 @@ struct JournalBody: Sendable {
 
   private mutating func add(_ change: TaskChange) throws {
     switch change {
-    case .insert(let record, let replacesTwin): try add(record, replacesTwin)
+    case .insert(let record, let policy): try add(record, replacesTwin: policy == .replace)
     case .succeed(let lease, let date, let keeps):
       begin("succeed", lease.id)
       add("at", date)
@@ -55,6 +55,19 @@ struct JournalBody: Sendable {
     case .park(let lease, let failure):
       begin("park", lease.id)
       add(failure)
+    case .cancel(let target, let date, let keeps):
+      begin("cancel", target.id)
+      add("at", date)
+      addIfTrue("keep", keeps)
+    case .pause(let target): begin("pause", target.id)
+    case .resume(let id): begin("resume", id)
+    case .restart(let target, let date):
+      begin("restart", target.id)
+      add("available", date)
+    case .remove(let id): begin("remove", id)
+    case .extend(let lease, let date):
+      begin("extend", lease.id)
+      add("until", date)
     case .unpark(let name):
       begin("unpark")
       add("name", name)
@@ -69,7 +82,7 @@ struct JournalBody: Sendable {
     }
   }
 
-  private mutating func add(_ record: TaskRecord, _ replacesTwin: Bool) throws {
+  private mutating func add(_ record: TaskRecord, replacesTwin: Bool) throws {
     let payload = try record.payload.bytes()
     bytes.reserveCapacity(payload.count + 256)
     begin("insert", record.id)
@@ -84,6 +97,10 @@ struct JournalBody: Sendable {
     if !record.usesBackoff { add("backoff", raw: "false".utf8) }
     if let key = record.uniqueKey { add("key", key) }
     addIfTrue("replace", replacesTwin)
+    if !record.tags.isEmpty { add("tags", record.tags.sorted()) }
+    if let limit = record.timeLimit { add("limit", limit) }
+    if let date = record.expiryDate { add("expires", date) }
+    if record.payload.version != 1 { add("schema", record.payload.version) }
     if record.state != .waiting { add("state", record.state.rawValue) }
     if record.retryCount != 0 { add("retries", record.retryCount) }
     if record.interruptionCount != 0 { add("interruptions", record.interruptionCount) }
@@ -143,6 +160,10 @@ struct JournalBody: Sendable {
 
   private mutating func add(_ key: StaticString, _ text: String) {
     addKey(key)
+    add(text)
+  }
+
+  private mutating func add(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
     for byte in text.utf8 {
       switch byte {
@@ -158,6 +179,22 @@ struct JournalBody: Sendable {
       }
     }
     bytes.append(UInt8(ascii: "\""))
+  }
+
+  private mutating func add(_ key: StaticString, _ texts: [String]) {
+    addKey(key)
+    bytes.append(UInt8(ascii: "["))
+    for (index, text) in texts.enumerated() {
+      if index > 0 { bytes.append(UInt8(ascii: ",")) }
+      add(text)
+    }
+    bytes.append(UInt8(ascii: "]"))
+  }
+
+  /// Whole seconds and attoseconds, so that every duration can be read back.
+  private mutating func add(_ key: StaticString, _ duration: Duration) {
+    let (seconds, attoseconds) = duration.components
+    add(key, raw: "[\(seconds),\(attoseconds)]".utf8)
   }
 
   private mutating func add(_ key: StaticString, raw value: some Sequence<UInt8>) {

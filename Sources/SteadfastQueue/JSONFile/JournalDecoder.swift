@@ -52,7 +52,7 @@ struct JournalDecoder {
       }
       return .header(version: try integer("version"), generation: try integer("generation"))
     case "insert":
-      return .change(.insert(try record(), replacesTwin: try flag("replace")))
+      return .change(.insert(try record(), onDuplicate: try flag("replace") ? .replace : .keep))
     case "begin": return .begin(try id())
     case "succeed":
       return .change(.succeed(try lease(), at: try date("at"), keeps: try flag("keep")))
@@ -61,6 +61,16 @@ struct JournalDecoder {
       return .change(.abandon(try lease(), failure: try failure(), keeps: try flag("keep")))
     case "release": return .change(.release(try lease()))
     case "park": return .change(.park(try lease(), failure: try failure()))
+    case "cancel":
+      return .change(
+        .cancel(.unclaimed(try id()), at: try date("at"), keeps: try flag("keep"))
+      )
+    case "pause": return .change(.pause(.unclaimed(try id())))
+    case "resume": return .change(.resume(try id()))
+    case "restart":
+      return .change(.restart(.unclaimed(try id()), availableDate: try date("available")))
+    case "remove": return .change(.remove(try id()))
+    case "extend": return .change(.extend(try lease(), until: try date("until")))
     case "unpark": return .change(.unpark(name: try text("name")))
     case "prune": return .change(try prune())
     case "rebase": return .change(.rebase(try date("at")))
@@ -110,6 +120,9 @@ struct JournalDecoder {
       maxRetries: try maxRetries(),
       usesBackoff: !has("backoff"),
       uniqueKey: has("key") ? try text("key") : nil,
+      tags: has("tags") ? try texts("tags") : [],
+      timeLimit: has("limit") ? try duration("limit") : nil,
+      expiryDate: has("expires") ? try date("expires") : nil,
       state: state,
       availableDate: try date("available"),
       retryCount: retryCount,
@@ -134,11 +147,14 @@ struct JournalDecoder {
   }
 
   private func payload() throws(JournalDecodingError) -> StoredPayload {
-    if has("payload") { return StoredPayload(Array(bytes[try range("payload")]), format: .json) }
+    let version = has("schema") ? try integer("schema") : 1
+    if has("payload") {
+      return StoredPayload(Array(bytes[try range("payload")]), format: .json, version: version)
+    }
     guard let data = Data(base64Encoded: try text("data")) else {
       throw .malformed("its data is not base64")
     }
-    return StoredPayload(Array(data), format: .binary)
+    return StoredPayload(Array(data), format: .binary, version: version)
   }
 
   private func lease() throws(JournalDecodingError) -> Lease { Lease(id: try id(), token: 0) }
@@ -171,6 +187,29 @@ struct JournalDecoder {
       throw .malformed("its field '\(key)' is not a string")
     }
     return text
+  }
+
+  private func texts(_ key: String) throws(JournalDecodingError) -> Set<String> {
+    var scanner = JSONScanner(bytes, try range(key))
+    var texts: Set<String> = []
+    var isOpen = scanner.skip("[")
+    while isOpen, let text = scanner.string() {
+      texts.insert(text)
+      isOpen = scanner.skip(",")
+    }
+    guard scanner.skip("]"), scanner.isAtEnd else {
+      throw .malformed("its field '\(key)' is not a list of strings")
+    }
+    return texts
+  }
+
+  private func duration(_ key: String) throws(JournalDecodingError) -> Duration {
+    let text = String(decoding: bytes[try range(key)], as: UTF8.self)
+    let numbers = text.dropFirst().dropLast().split(separator: ",")
+    guard text.first == "[", numbers.count == 2, let seconds = Int64(numbers[0]),
+      let attoseconds = Int64(numbers[1])
+    else { throw .malformed("its field '\(key)' is not a duration") }
+    return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
   }
 
   private func id() throws(JournalDecodingError) -> TaskID {

@@ -19,6 +19,8 @@ protocol JournalStorage: AnyObject, Sendable {
   func synchronize() throws(SystemCallError)
   /// Makes the file's name durable.
   func synchronizeFolder() throws(SystemCallError)
+  /// Removes the file's name; it does nothing if there is none.
+  func delete() throws(SystemCallError)
   /// Gives the file up.
   func close()
 }

@@ -44,7 +44,7 @@ extension TaskTable {
     case .waiting, .ready:
       _ = lease(slot)
       return true
-    case .staged, .parked, .finished:
+    case .staged, .parked, .paused, .finished:
       return false
     }
   }
@@ -57,9 +57,23 @@ extension TaskTable {
       }
       return Lease(id: lease.id, token: token)
     }
+    func present(_ target: TaskTarget) -> TaskTarget {
+      guard let slot = slots[target.id], case .leased(let token) = entries[slot].place else {
+        return .unclaimed(target.id)
+      }
+      return .claimed(Lease(id: target.id, token: token))
+    }
     switch change {
-    case .insert, .unpark, .prune, .rebase:
+    case .insert, .unpark, .resume, .remove, .prune, .rebase:
       return change
+    case .cancel(let target, let date, let keeps):
+      return .cancel(present(target), at: date, keeps: keeps)
+    case .pause(let target):
+      return .pause(present(target))
+    case .restart(let target, let date):
+      return .restart(present(target), availableDate: date)
+    case .extend(let lease, let date):
+      return present(lease).map { .extend($0, until: date) }
     case .succeed(let lease, let date, let keeps):
       return present(lease).map { .succeed($0, at: date, keeps: keeps) }
     case .retry(let lease, let date, let count, let failure):

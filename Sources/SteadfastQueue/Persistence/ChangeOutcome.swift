@@ -6,6 +6,12 @@ public enum ChangeOutcome: Sendable, Hashable {
   case replaced(TaskID)
   /// An insertion was skipped: this task bears the unique key.
   case duplicate(of: TaskID)
-  /// It was skipped: the lease is not the task's present one, or the task is gone.
+  /// An insertion was skipped: another task has the same identity.
+  case identityTaken
+  /// It was skipped: the lease is not the task's present one, the task is gone, or it is not in a
+  /// state to which the change applies.
   case stale
+  /// It was skipped because another insertion of the batch could not be kept, and then none of the
+  /// batch is.
+  case batchRefused
 }

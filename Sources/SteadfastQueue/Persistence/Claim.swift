@@ -10,14 +10,26 @@ public struct ClaimRequest: Sendable {
   public var limit: Int
   /// The names to hand out, each with the number of tasks of it at most.
   public var names: [String: Int]
+  /// How many tasks at most of each name that is not among ``names``; 0 for none.
+  public var otherNames: Int
   /// The date now: tasks whose available date is later are left.
   public var now: Date
+  /// When the claim ends if it is not extended; `nil` in a store that one queue uses.
+  public var leaseEnd: Date?
 
   /// Makes a request.
-  public init(limit: Int, names: [String: Int], now: Date) {
+  public init(
+    limit: Int,
+    names: [String: Int],
+    otherNames: Int = 0,
+    now: Date,
+    leaseEnd: Date? = nil
+  ) {
     self.limit = limit
     self.names = names
+    self.otherNames = otherNames
     self.now = now
+    self.leaseEnd = leaseEnd
   }
 }
 

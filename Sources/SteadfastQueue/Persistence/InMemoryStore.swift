@@ -5,7 +5,12 @@ import Synchronization
 ///
 /// Every call returns at once, without suspending.
 public final class InMemoryStore: Persistence {
-  private let table = Mutex(TaskTable())
+  private struct State {
+    var table = TaskTable()
+    var isDestroyed = false
+  }
+
+  private let state = Mutex(State())
 
   /// Makes an empty store.
   public init() {}
@@ -15,37 +20,54 @@ public final class InMemoryStore: Persistence {
 
   /// Keeps a batch of changes and returns an outcome for each.
   ///
-  /// Never throws.
+  /// - Throws: a ``TaskQueueError`` if a change makes no sense, or the store was destroyed.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
   ) async throws -> [ChangeOutcome] {
-    table.withLock { $0.apply(batch) }
+    for change in batch { try change.checkForm() }
+    return try withTable { $0.apply(batch) }
   }
 
   /// Leases the first available tasks.
   ///
-  /// Never throws.
+  /// - Throws: a ``TaskQueueError`` if the store was destroyed.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
-    table.withLock { $0.claim(request) }
+    try withTable { $0.claim(request) }
   }
 
   /// The tasks that a filter lets through.
   ///
-  /// Never throws.
+  /// - Throws: a ``TaskQueueError`` if the store was destroyed.
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    table.withLock { $0.tasks(matching: filter, after: id, limit: limit) }
+    try withTable { $0.tasks(matching: filter, after: id, limit: limit) }
   }
 
   /// How many tasks a filter lets through.
   ///
-  /// Never throws.
+  /// - Throws: a ``TaskQueueError`` if the store was destroyed.
   public func count(matching filter: TaskFilter) async throws -> Int {
-    table.withLock { $0.count(matching: filter) }
+    try withTable { $0.count(matching: filter) }
+  }
+
+  /// Forgets all tasks; later calls throw.
+  public func destroy() async throws {
+    state.withLock { $0 = State(isDestroyed: true) }
+  }
+
+  private func withTable<Result: Sendable>(
+    _ body: (inout TaskTable) -> Result
+  ) throws(TaskQueueError) -> Result {
+    try state.withLock { state throws(TaskQueueError) in
+      guard !state.isDestroyed else {
+        throw TaskQueueError(.destroyed, "the store was destroyed; make a new one")
+      }
+      return body(&state.table)
+    }
   }
 }
 

@@ -5,35 +5,45 @@
 ///
 /// ## What a store promises
 ///
-/// 1. **A batch is atomic.** Either all changes of one apply(_:durability:) are kept or, if it
-///    throws, none is. Changes apply in order; a batch holds at most one change for each task.
-/// 2. **Acknowledged is kept.** With Durability/durable, a call that has returned survives a
-///    power cut; with Durability/relaxed, the end of the process.
+/// 1. **A batch is atomic.** Either all changes of one ``apply(_:durability:)`` are kept that have an
+///    effect or, if it throws, none is. Changes apply in order; a batch holds at most one change for
+///    each task.
+/// 2. **Acknowledged is kept.** With ``Durability/durable``, a call that has returned survives a
+///    power cut; with ``Durability/relaxed``, the end of the process.
 /// 3. **One holder.** A claimed task is leased: no other claim returns it until it is released,
-///    retried, or its store is opened anew. A change that names a lease which is not the task's
-///    present one is skipped and answered with ChangeOutcome/stale, so that a late finisher
-///    overwrites nothing.
+///    retried, its lease has run out, or its store is opened anew. A change that names a lease which
+///    is not the task's present one is skipped and answered with ``ChangeOutcome/stale``, so that a
+///    late finisher overwrites nothing.
 /// 4. **An interrupted task is counted.** That an attempt has begun is kept with
-///    Durability/relaxed. A task that is found leased when its store is opened is available
-///    again, with its TaskRecord/interruptionCount raised by one.
+///    ``Durability/relaxed``. A task that is found leased when its store is opened, or whose lease
+///    has run out, is available again, with its ``TaskRecord/interruptionCount`` raised by one.
 /// 5. **Nothing is dropped.** Tasks of names that nobody claims stay as they are.
 /// 6. **A call runs to its end.** Once made, it completes even though the Swift task that made it
 ///    is cancelled: finishing happens inside cancelled tasks.
 ///
 /// Calls come from many tasks at the same time, run in the caller's isolation, and may return
 /// without suspending. A store that waits for a device gathers concurrent calls into one write.
+/// <doc:WritingAStore> goes through the requirements, with the SQL that would meet each.
 public protocol Persistence: Sendable {
-  /// Whether apply(_:durability:) waits for nothing, so that the queue gains nothing by
-  /// gathering changes into larger batches. By default `false`.
+  /// Whether ``apply(_:durability:)`` waits for nothing, so that the queue gains nothing by
+  /// gathering changes into larger batches.
+  ///
+  /// By default `false`.
   var appliesAtOnce: Bool { get }
 
-  /// Makes the store ready, if it is not; a queue calls it before anything else. By default it
-  /// does nothing.
+  /// How several queues share the store; `nil`, the default, if one at a time uses it.
+  var sharing: StoreSharing? { get }
+
+  /// Makes the store ready, if it is not; a queue calls it before anything else.
   ///
+  /// By default it does nothing.
   /// - Throws: what keeps the store from being opened. The next call tries again.
   nonisolated(nonsending) func open() async throws
 
   /// Keeps a batch of changes, all or none, and returns an outcome for each.
+  ///
+  /// - Throws: what keeps them from being stored; ``TaskChange/checkForm()``'s error for a change
+  ///   that makes no sense.
   nonisolated(nonsending) func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -60,14 +70,22 @@ public protocol Persistence: Sendable {
   /// How many tasks a filter lets through.
   nonisolated(nonsending) func count(matching filter: TaskFilter) async throws -> Int
 
-  /// Ends the use of the store in good order and gives up what it holds. Later calls throw. By
-  /// default it does nothing.
+  /// Ends the use of the store in good order and gives up what it holds.
+  ///
+  /// Later calls throw. By default it does nothing.
   nonisolated(nonsending) func close() async throws
+
+  /// Removes all tasks, claimed ones too, and what the store keeps them in, for good.
+  ///
+  /// Later calls throw.
+  nonisolated(nonsending) func destroy() async throws
 }
 
 extension Persistence {
   /// `false`.
   public var appliesAtOnce: Bool { false }
+  /// `nil`: one queue at a time.
+  public var sharing: StoreSharing? { nil }
   /// Does nothing.
   public func open() async throws {}
   /// Does nothing.

@@ -5,13 +5,18 @@ public import Foundation
 #endif
 
 /// One step in the life of a task, as a queue decides it and a store keeps it.
+///
+/// More kinds may be added; a store refuses those that it does not know by throwing.
+@nonexhaustive
 public enum TaskChange: Sendable {
   /// A new task.
   ///
-  /// If a task that the store knows bears the same unique key, the outcome is
-  /// ChangeOutcome/duplicate(of:) and nothing changes; unless the new task replaces it: then a
-  /// twin that is not running is removed, and one that is running loses the key and goes on.
-  case insert(TaskRecord, replacesTwin: Bool)
+  /// If a task that the store knows bears the same unique key, the policy decides. With
+  /// ``UniquePolicy/keep`` the outcome is ``ChangeOutcome/duplicate(of:)`` and nothing changes. With
+  /// ``UniquePolicy/replace`` a twin that is not running is removed, and one that is running loses
+  /// the key and goes on. With ``UniquePolicy/reject`` the outcome is a duplicate too, and nothing
+  /// of the whole batch is kept, as if its identity were taken.
+  case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task is done. It is kept if asked for, else removed.
   case succeed(Lease, at: Date, keeps: Bool)
   /// A claimed task waits again, behind its equals, with this date and this number of failed
@@ -25,13 +30,42 @@ public enum TaskChange: Sendable {
   case park(Lease, failure: TaskFailure)
   /// All parked tasks of this name wait again.
   case unpark(name: String)
+  /// A task that has not ended is taken out. It is kept if asked for, else removed.
+  case cancel(TaskTarget, at: Date, keeps: Bool)
+  /// A task that has not ended is set aside until it is resumed or restarted.
+  case pause(TaskTarget)
+  /// A paused task waits again, behind its equals, with the date and the retries that it had.
+  case resume(TaskID)
+  /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
+  /// ended in too.
+  case restart(TaskTarget, availableDate: Date)
+  /// A task that nobody has claimed is removed, whatever its state, and leaves no trace.
+  case remove(TaskID)
+  /// A claim lasts until this date; only for stores that several queues share.
+  case extend(Lease, until: Date)
   /// Kept tasks that ended in this state leave: those that ended before the date, and all but the
   /// latest of them.
   case prune(TaskState, endedBefore: Date?, keepingLatest: Int?)
   /// The clock went back to this date.
   ///
-  /// Each task that has not ended is rebased (TaskRecord/rebase(to:)), and those that wait and were
+  /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``), and those that wait and were
   /// moved by it go behind their equals, in the same order. What is available is decided by the
   /// request of the next claim.
   case rebase(Date)
+}
+
+/// The task that a change concerns, and by what right it is changed.
+public enum TaskTarget: Sendable, Hashable {
+  /// A task that the one who changes it has claimed.
+  case claimed(Lease)
+  /// A task that nobody has claimed; the change is stale if somebody has.
+  case unclaimed(TaskID)
+
+  /// The task.
+  public var id: TaskID {
+    switch self {
+    case .claimed(let lease): lease.id
+    case .unclaimed(let id): id
+    }
+  }
 }

@@ -12,6 +12,8 @@ public struct TaskFilter: Sendable, Hashable {
   public var states: Set<TaskState>?
   /// Only these unique keys.
   public var uniqueKeys: Set<String>?
+  /// Only tasks with at least one of these tags.
+  public var tags: Set<String>?
 
   /// Makes a filter; without criteria it lets every task through.
   public init(
@@ -19,19 +21,28 @@ public struct TaskFilter: Sendable, Hashable {
     names: Set<String>? = nil,
     excludedNames: Set<String> = [],
     states: Set<TaskState>? = nil,
-    uniqueKeys: Set<String>? = nil
+    uniqueKeys: Set<String>? = nil,
+    tags: Set<String>? = nil
   ) {
     self.ids = ids
     self.names = names
     self.excludedNames = excludedNames
     self.states = states
     self.uniqueKeys = uniqueKeys
+    self.tags = tags
   }
 
   /// Tasks that have not ended.
-  public static let unfinished = TaskFilter(states: [.waiting, .running, .parked])
+  public static let unfinished = TaskFilter(states: TaskState.unfinished)
   /// Tasks that were given up and kept.
   public static let deadLetters = TaskFilter(states: [.abandoned])
+
+  /// The filter that lets only those through that are in one of these states too.
+  func narrowed(to states: Set<TaskState>) -> TaskFilter {
+    var filter = self
+    filter.states = self.states?.intersection(states) ?? states
+    return filter
+  }
 
   /// Whether a task is let through.
   public func matches(_ task: TaskRecord) -> Bool {
@@ -40,5 +51,6 @@ public struct TaskFilter: Sendable, Hashable {
       && !excludedNames.contains(task.name)
       && (states?.contains(task.state) ?? true)
       && (uniqueKeys.map { keys in task.uniqueKey.map(keys.contains) ?? false } ?? true)
+      && (tags.map { !$0.isDisjoint(with: task.tags) } ?? true)
   }
 }

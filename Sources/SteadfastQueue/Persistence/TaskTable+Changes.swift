@@ -17,51 +17,123 @@ struct StagedChange: Sendable {
   var isKept: Bool {
     switch outcome {
     case .done, .replaced: true
-    case .duplicate, .stale: false
+    case .duplicate, .identityTaken, .stale, .batchRefused: false
     }
+  }
+
+  /// Whether nothing of the batch is kept either.
+  fileprivate var refusesBatch: Bool {
+    switch (outcome, change) {
+    case (.identityTaken, _), (.duplicate, .insert(_, onDuplicate: .reject)): true
+    default: false
+    }
+  }
+
+  fileprivate func refused() -> StagedChange {
+    let outcome = isKept ? ChangeOutcome.batchRefused : outcome
+    return StagedChange(change: change, outcome: outcome, slot: nil)
   }
 }
 
 extension TaskTable {
   mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
-    batch.map { change in
-      let staged = stage(change)
+    if batch.count == 1 {
+      let staged = stage(batch[0])
+      commit(staged)
+      return [staged.outcome]
+    }
+    return stage(batch).map { staged in
       commit(staged)
       return staged.outcome
     }
   }
 
+  /// Stages changes in order, all that have an effect or, if one of them refuses the batch, none.
+  mutating func stage(_ batch: [TaskChange]) -> [StagedChange] {
+    var staged: [StagedChange] = []
+    staged.reserveCapacity(batch.count)
+    for change in batch { staged.append(stage(change)) }
+    guard staged.contains(where: \.refusesBatch) else { return staged }
+    for change in staged.reversed() { rollBack(change) }
+    return staged.map { $0.refused() }
+  }
+
   mutating func stage(_ change: TaskChange) -> StagedChange {
     switch change {
-    case .insert(let record, let replacesTwin):
-      return stageInsertion(of: record, replacesTwin: replacesTwin, change)
+    case .insert(let record, let policy):
+      return stageInsertion(of: record, policy, change)
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _):
-      guard let slot = slots[lease.id], !entries[slot].isReserved,
-        entries[slot].place == .leased(token: lease.token)
-      else { return StagedChange(change: change, outcome: .stale, slot: nil) }
-      entries[slot].isReserved = true
-      return StagedChange(change: change, outcome: .done, slot: slot)
-    case .unpark, .prune, .rebase:
+      .release(let lease), .park(let lease, _), .extend(let lease, _):
+      return stage(change, of: claimed(lease))
+    case .cancel(let target, _, _):
+      return stage(change, of: slot(of: target) { !$0.isFinished })
+    case .pause(let target):
+      return stage(change, of: slot(of: target) { $0 == .waiting || $0 == .parked })
+    case .resume(let id):
+      return stage(change, of: unclaimed(id) { $0 == .paused })
+    case .restart(let target, _):
+      return stage(change, of: slot(of: target) { _ in true })
+    case .remove(let id):
+      return stage(change, of: unclaimed(id) { _ in true })
+    case .prune:
+      stagedPrunes += 1
+      return StagedChange(change: change, outcome: .done, slot: nil)
+    case .unpark, .rebase:
       return StagedChange(change: change, outcome: .done, slot: nil)
     }
   }
 
+  private mutating func stage(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    guard let slot else { return StagedChange(change: change, outcome: .stale, slot: nil) }
+    entries[slot].isReserved = true
+    return StagedChange(change: change, outcome: .done, slot: slot)
+  }
+
+  private func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
+    switch target {
+    case .claimed(let lease): claimed(lease)
+    case .unclaimed(let id): unclaimed(id, in: states)
+    }
+  }
+
+  private func claimed(_ lease: Lease) -> Int? {
+    guard let slot = slots[lease.id], !entries[slot].isReserved,
+      entries[slot].place == .leased(token: lease.token)
+    else { return nil }
+    return slot
+  }
+
+  private func unclaimed(_ id: TaskID, in states: (TaskState) -> Bool) -> Int? {
+    guard let slot = slots[id], !isInDoubt(slot), entries[slot].place.isAtRest,
+      states(entries[slot].record.state)
+    else { return nil }
+    return slot
+  }
+
+  /// Whether it is not known yet what becomes of a task: a change holds it, or it has ended and may
+  /// leave when a pruning is committed.
+  ///
+  /// What rests on such a task would be decided otherwise when the file is read again.
+  private func isInDoubt(_ slot: Int) -> Bool {
+    let entry = entries[slot]
+    return entry.isReserved || entry.place == .staged
+      || (entry.place == .finished && stagedPrunes > 0)
+  }
+
   private mutating func stageInsertion(
     of record: TaskRecord,
-    replacesTwin: Bool,
+    _ policy: UniquePolicy,
     _ change: TaskChange
   ) -> StagedChange {
+    guard slots[record.id] == nil else {
+      return StagedChange(change: change, outcome: .identityTaken, slot: nil)
+    }
     var outcome = ChangeOutcome.done
     var twin: Node?
     if let key = record.uniqueKey, let slot = keyHolders[key] {
       let entry = entries[slot]
-      guard replacesTwin else {
-        return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
-      }
-      // What becomes of a twin that is being changed is not known yet, and must not be decided
-      // otherwise when the file is read again: whoever asked may ask once more.
-      guard !entry.isReserved, entry.place != .staged else {
+      // Whoever wanted a twin replaced that is in doubt may ask once more.
+      guard policy == .replace, !isInDoubt(slot) else {
         return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
       }
       twin = Node(slot: slot, position: entry.position)
@@ -70,71 +142,99 @@ extension TaskTable {
         outcome = .replaced(entry.record.id)
       }
     }
-    guard slots[record.id] == nil else {
-      preconditionFailure("a store was given a second task with the identity \(record.id)")
-    }
-    let slot = entries.insert(
-      Entry(record: record, place: .staged, lane: lane(of: record.name), position: 0)
-    )
+    let lane = enterLane(of: record.name)
+    let slot = entries.insert(Entry(record: record, place: .staged, lane: lane, position: 0))
     slots[record.id] = slot
     if let key = record.uniqueKey { keyHolders[key] = slot }
     return StagedChange(change: change, outcome: outcome, slot: slot, twin: twin)
-  }
-
-  mutating func commit(_ staged: StagedChange) {
-    guard staged.isKept else { return }
-    if let slot = staged.slot { entries[slot].isReserved = false }
-    switch (staged.change, staged.slot) {
-    case (.insert, let slot?):
-      if case .replaced = staged.outcome, let twin = staged.twin, isAt(twin) { remove(twin.slot) }
-      admit(slot)
-    case (.succeed(_, let date, let keeps), let slot?):
-      keeps ? end(slot, as: .succeeded, at: date) : remove(slot)
-    case (.abandon(_, let failure, let keeps), let slot?):
-      note(failure, on: slot)
-      keeps ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
-    case (.retry(_, let date, let retryCount, let failure), let slot?):
-      entries[slot].record.availableDate = date
-      entries[slot].record.retryCount = retryCount
-      entries[slot].record.interruptionCount = 0
-      note(failure, on: slot)
-      setState(.waiting, of: slot)
-      lineUpAnew(slot)
-    case (.release, let slot?):
-      setState(.waiting, of: slot)
-      lineUp(slot)
-    case (.park(_, let failure), let slot?):
-      note(failure, on: slot)
-      setState(.parked, of: slot)
-      lineUpAnew(slot)
-    case (.unpark(let name), _):
-      unpark(name)
-    case (.prune(let state, let date, let count), _):
-      prune(state, endedBefore: date, keepingLatest: count)
-    case (.rebase(let date), _):
-      rebase(to: date)
-    case (.insert, nil), (.succeed, nil), (.abandon, nil), (.retry, nil), (.release, nil),
-      (.park, nil):
-      preconditionFailure("a change was staged without the task that it concerns")
-    }
   }
 
   /// Takes back what staging reserved.
   ///
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
+    if case .prune = staged.change { stagedPrunes -= 1 }
     guard staged.isKept, let slot = staged.slot else { return }
-    guard case .insert(let record, _) = staged.change else {
-      entries[slot].isReserved = false
-      return
-    }
+    guard case .insert(let record, _) = staged.change else { return setFree(slot) }
     remove(slot)
     guard let twin = staged.twin, isAt(twin), let key = record.uniqueKey else { return }
     keyHolders[key] = twin.slot
-    guard case .replaced = staged.outcome else { return }
-    entries[twin.slot].isReserved = false
-    // A claim may have passed over the reserved task and dropped its place in line.
-    if entries[twin.slot].place != .finished { lineUp(twin.slot) }
+    if case .replaced = staged.outcome { setFree(twin.slot) }
+  }
+
+  /// Ends a reservation.
+  ///
+  /// A claim may have passed over the reserved task and dropped its place in line.
+  private mutating func setFree(_ slot: Int) {
+    entries[slot].isReserved = false
+    switch entries[slot].place {
+    case .waiting, .ready, .parked: lineUp(slot)
+    case .staged, .leased, .paused, .finished: break
+    }
+  }
+}
+
+// MARK: - Committing
+
+extension TaskTable {
+  mutating func commit(_ staged: StagedChange) {
+    guard staged.isKept else { return }
+    guard let slot = staged.slot else { return commit(staged.change) }
+    entries[slot].isReserved = false
+    switch staged.change {
+    case .insert:
+      if case .replaced = staged.outcome, let twin = staged.twin, isAt(twin) { remove(twin.slot) }
+      admit(slot)
+    case .succeed(_, let date, let keeps):
+      keeps ? end(slot, as: .succeeded, at: date) : remove(slot)
+    case .abandon(_, let failure, let keeps):
+      note(failure, on: slot)
+      keeps ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
+    case .cancel(_, let date, let keeps):
+      keeps ? end(slot, as: .cancelled, at: date) : remove(slot)
+    case .retry(_, let date, let retryCount, let failure):
+      entries[slot].record.availableDate = date
+      entries[slot].record.retryCount = retryCount
+      entries[slot].record.interruptionCount = 0
+      note(failure, on: slot)
+      setState(.waiting, of: slot)
+      lineUpAnew(slot)
+    case .release:
+      setState(.waiting, of: slot)
+      lineUp(slot)
+    case .park(_, let failure):
+      note(failure, on: slot)
+      setState(.parked, of: slot)
+      lineUpAnew(slot)
+    case .pause:
+      setState(.paused, of: slot)
+      lineUpAnew(slot)
+    case .resume:
+      setState(.waiting, of: slot)
+      lineUpAnew(slot)
+    case .restart(_, let date):
+      entries[slot].record.makeNew(availableDate: date)
+      setState(.waiting, of: slot)
+      lineUpAnew(slot)
+    case .remove: remove(slot)
+    // One queue uses this table: its claims have no end.
+    case .extend: break
+    case .unpark, .prune, .rebase:
+      preconditionFailure("a change of several tasks was staged for one")
+    }
+  }
+
+  /// Commits a change that concerns several tasks.
+  private mutating func commit(_ change: TaskChange) {
+    switch change {
+    case .unpark(let name): unpark(name)
+    case .prune(let state, let date, let count):
+      prune(state, endedBefore: date, keepingLatest: count)
+    case .rebase(let date): rebase(to: date)
+    case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
+      .remove, .extend:
+      preconditionFailure("a change was staged without the task that it concerns")
+    }
   }
 
   private func isAt(_ node: Node) -> Bool {
@@ -162,10 +262,10 @@ extension TaskTable {
     endedBefore date: Date?,
     keepingLatest count: Int?
   ) {
+    stagedPrunes -= 1
     guard var line = ended[state] else { return }
     let expired = line.removeExpired(endedBefore: date, keepingLatest: count) { node in
-      guard let entry = entries.element(at: node.slot) else { return false }
-      return entry.position == node.position && entry.place == .finished
+      isCurrent(node, .finished)
     }
     ended[state] = line
     for node in expired { remove(node.slot) }
@@ -176,7 +276,7 @@ extension TaskTable.Place {
   /// Whether a task here is neither being kept nor being performed.
   fileprivate var isAtRest: Bool {
     switch self {
-    case .waiting, .ready, .parked, .finished: true
+    case .waiting, .ready, .parked, .paused, .finished: true
     case .staged, .leased: false
     }
   }

@@ -10,7 +10,7 @@ extension TaskTable {
   /// O(log n) a task while names are few.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
-    var open = openLanes(request.names)
+    var open = openLanes(request)
     var tasks: [ClaimedTask] = []
     while tasks.count < request.limit, let best = best(of: open) {
       guard let ready = lanes[open[best].lane].ready.popFirst() else { break }
@@ -42,14 +42,15 @@ extension TaskTable {
     var room: Int
   }
 
-  private func openLanes(_ names: [String: Int]) -> [OpenLane] {
-    if names.count < lanes.count {
+  private func openLanes(_ request: ClaimRequest) -> [OpenLane] {
+    let names = request.names
+    if names.count < lanes.count, request.otherNames <= 0 {
       return names.compactMap { name, room in
         laneIndices[name].map { OpenLane(lane: $0, room: room) }
       }
     }
-    return lanes.indices.compactMap { lane in
-      names[lanes[lane].name].map { OpenLane(lane: lane, room: $0) }
+    return lanes.indices.filter { lanes[$0].taskCount > 0 }.map { lane in
+      OpenLane(lane: lane, room: names[lanes[lane].name] ?? request.otherNames)
     }
   }
 

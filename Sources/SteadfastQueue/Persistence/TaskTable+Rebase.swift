@@ -20,7 +20,7 @@ extension TaskTable {
       switch entries[slot].place {
       case .waiting where wasMoved, .ready where wasMoved: lineUpAnew(slot)
       case .ready: lineUp(slot)
-      case .waiting, .staged, .leased, .parked, .finished: break
+      case .waiting, .staged, .leased, .parked, .paused, .finished: break
       }
     }
   }

@@ -22,14 +22,18 @@ struct TaskTable: Sendable {
   }
 
   enum Place: Sendable, Equatable {
-    case staged, waiting, ready, leased(token: UInt64), parked, finished
+    case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
   }
 
   /// The ready tasks of one name, so that a name without a handler costs the others nothing.
   struct Lane: Sendable {
-    let name: String
+    var name: String
     var ready = OrderedLine<ReadyNode>()
+    var readyCount = 0
     var parked: [Node] = []
+    var parkedCount = 0
+    /// How many tasks bear the name, whatever their state; without any, the lane is free.
+    var taskCount = 0
   }
 
   /// A task at the position that it had when the node was made.
@@ -42,10 +46,13 @@ struct TaskTable: Sendable {
   var slots: [TaskID: Int] = [:]
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
+  private var freeLanes: [Int] = []
   var waiting = OrderedLine<DateNode>()
   var waitingCount = 0
   var keyHolders: [String: Int] = [:]
   var ended: [TaskState: EndedLine] = [:]
+  /// How many prunings are staged and not committed.
+  var stagedPrunes = 0
   private var stateCounts: [TaskState: Int] = [:]
   private var lastNumber: UInt64 = 0
   /// The latest date of a claim: what was available then is ready.
@@ -100,11 +107,29 @@ extension TaskTable {
 // MARK: - Moves
 
 extension TaskTable {
-  mutating func lane(of name: String) -> Int {
-    if let lane = laneIndices[name] { return lane }
-    lanes.append(Lane(name: name))
-    laneIndices[name] = lanes.count - 1
-    return lanes.count - 1
+  /// The lane of a name, which has one task more from now on.
+  mutating func enterLane(of name: String) -> Int {
+    let lane =
+      laneIndices[name]
+      ?? {
+        guard let free = freeLanes.popLast() else {
+          lanes.append(Lane(name: name))
+          return lanes.count - 1
+        }
+        lanes[free] = Lane(name: name)
+        return free
+      }()
+    laneIndices[name] = lane
+    lanes[lane].taskCount += 1
+    return lane
+  }
+
+  private mutating func leaveLane(_ lane: Int) {
+    lanes[lane].taskCount -= 1
+    guard lanes[lane].taskCount == 0 else { return }
+    laneIndices[lanes[lane].name] = nil
+    lanes[lane] = Lane(name: "")
+    freeLanes.append(lane)
   }
 
   /// Moves a task to the end of the line where its state and date put it.
@@ -121,6 +146,7 @@ extension TaskTable {
     case .waiting where record.availableDate <= horizon:
       setPlace(.ready, of: slot)
       lanes[entries[slot].lane].ready.insert(ReadyNode(record, at: node))
+      dropStaleReadyIfMany(entries[slot].lane)
     case .waiting:
       setPlace(.waiting, of: slot)
       waiting.insert(DateNode(date: record.availableDate, node: node))
@@ -128,9 +154,13 @@ extension TaskTable {
     case .parked:
       setPlace(.parked, of: slot)
       lanes[entries[slot].lane].parked.append(node)
+      dropStaleParkedIfMany(entries[slot].lane)
+    case .paused:
+      setPlace(.paused, of: slot)
     case .succeeded, .abandoned, .cancelled:
       setPlace(.finished, of: slot)
       ended[record.state, default: EndedLine()].append(node, finishedDate: record.finishedDate)
+      dropStaleEndedIfMany(record.state)
     case .running:
       preconditionFailure("a running task stands in no line")
     }
@@ -149,9 +179,18 @@ extension TaskTable {
   }
 
   mutating func setPlace(_ place: Place, of slot: Int) {
-    if entries[slot].place == .waiting { waitingCount -= 1 }
-    if place == .waiting { waitingCount += 1 }
+    count(-1, at: entries[slot].place, lane: entries[slot].lane)
+    count(1, at: place, lane: entries[slot].lane)
     entries[slot].place = place
+  }
+
+  private mutating func count(_ difference: Int, at place: Place, lane: Int) {
+    switch place {
+    case .waiting: waitingCount += difference
+    case .ready: lanes[lane].readyCount += difference
+    case .parked: lanes[lane].parkedCount += difference
+    case .staged, .leased, .paused, .finished: break
+    }
   }
 
   mutating func end(_ slot: Int, as state: TaskState, at date: Date) {
@@ -162,25 +201,58 @@ extension TaskTable {
 
   mutating func remove(_ slot: Int) {
     let entry = entries[slot]
-    if entry.place == .waiting { waitingCount -= 1 }
+    count(-1, at: entry.place, lane: entry.lane)
     if entry.place != .staged { stateCounts[entry.record.state, default: 0] -= 1 }
     slots[entry.record.id] = nil
     if let key = entry.record.uniqueKey, keyHolders[key] == slot { keyHolders[key] = nil }
     entries.remove(slot)
+    leaveLane(entry.lane)
   }
 
   func isCurrent(_ node: Node, _ place: Place) -> Bool {
     guard let entry = entries.element(at: node.slot) else { return false }
     return entry.position == node.position && entry.place == place && !entry.isReserved
   }
+}
 
-  /// Keeps tasks that were replaced or moved from filling the line with nodes that mean nothing.
+// MARK: - Stale nodes
+
+/// A node of a task that has moved or gone stays in its line until it is met, or until such nodes
+/// are the most.
+extension TaskTable {
+  private static let toleratedStaleNodes = 1024
+
+  private func isTooMany(_ nodes: Int, for tasks: Int) -> Bool {
+    nodes > 2 * tasks + Self.toleratedStaleNodes
+  }
+
+  /// As ``isCurrent(_:_:)``, and true for a reserved task, which may stay where it is.
+  private static func isAt(_ node: Node, _ place: Place, in entries: Slab<Entry>) -> Bool {
+    guard let entry = entries.element(at: node.slot) else { return false }
+    return entry.position == node.position && entry.place == place
+  }
+
   private mutating func dropStaleDatesIfMany() {
-    guard waiting.count > 2 * waitingCount + 1024 else { return }
+    guard isTooMany(waiting.count, for: waitingCount) else { return }
     let entries = entries
-    waiting.retain { date in
-      guard let entry = entries.element(at: date.node.slot) else { return false }
-      return entry.position == date.node.position && entry.place == .waiting
-    }
+    waiting.retain { Self.isAt($0.node, .waiting, in: entries) }
+  }
+
+  private mutating func dropStaleReadyIfMany(_ lane: Int) {
+    guard isTooMany(lanes[lane].ready.count, for: lanes[lane].readyCount) else { return }
+    let entries = entries
+    lanes[lane].ready.retain { Self.isAt($0.node, .ready, in: entries) }
+  }
+
+  private mutating func dropStaleParkedIfMany(_ lane: Int) {
+    guard isTooMany(lanes[lane].parked.count, for: lanes[lane].parkedCount) else { return }
+    let entries = entries
+    lanes[lane].parked.removeAll { !Self.isAt($0, .parked, in: entries) }
+  }
+
+  private mutating func dropStaleEndedIfMany(_ state: TaskState) {
+    guard isTooMany(ended[state]?.count ?? 0, for: stateCounts[state] ?? 0) else { return }
+    let entries = entries
+    ended[state]?.retain { Self.isAt($0, .finished, in: entries) }
   }
 }

@@ -44,6 +44,13 @@ extension TaskTable {
       nodes.append((node, finishedDate ?? .distantPast))
     }
 
+    var count: Int { nodes.count - head }
+
+    mutating func retain(where isKept: (Node) -> Bool) {
+      nodes = nodes[head...].filter { isKept($0.node) }
+      head = 0
+    }
+
     /// Takes out those that ended before the date and all but the latest, in order; nodes that are
     /// no longer current do not count.
     mutating func removeExpired(

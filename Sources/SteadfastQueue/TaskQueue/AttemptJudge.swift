@@ -6,156 +6,200 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How an attempt ended.
-enum AttemptEnd: Sendable {
-  /// The handler returned.
-  case returned
-  /// The handler threw.
-  case threw(any Error)
-  /// The handler threw because the run was cancelled.
-  case cancelled
-  /// The handler was not called: the payload can't be decoded.
-  case undecodable(any Error)
-}
-
 /// Decides what the end of an attempt does to its task.
 struct AttemptJudge: Sendable {
-  private static let longestReason = 1000
+  /// In bytes of UTF-8.
+  static let longestReason = 4096
+
+  /// When something is decided.
+  struct Moment {
+    var now: Date
+    /// In a pass, the date after which a retry must be, so that the pass ends.
+    var horizon: Date?
+
+    /// The date after a delay; after the horizon, if there is one.
+    func date(after delay: Duration) -> Date {
+      notBeforeHorizon((now + max(0, delay / .seconds(1))).storable)
+    }
+
+    func notBeforeHorizon(_ date: Date) -> Date {
+      guard let horizon, date <= horizon else { return date }
+      return horizon.nextStorable
+    }
+  }
 
   private let backoff: Backoff
+  private let prohibitsBackoff: Bool
+  private let maxInterruptions: RetryLimit
+  private let errorText: @Sendable (any Error) -> String
   private let keepsSucceeded: Bool
   private let keepsAbandoned: Bool
-  private let maxInterruptions: RetryLimit
-  private var generator: SplitMix64
+  private let keepsCancelled: Bool
 
   init(_ configuration: TaskQueueConfiguration) {
     backoff = configuration.backoff
+    prohibitsBackoff = configuration.prohibitsBackoff
+    maxInterruptions = configuration.maxInterruptions
+    errorText = configuration.errorText
     keepsSucceeded = configuration.succeededRetention.keeps
     keepsAbandoned = configuration.abandonedRetention.keeps
-    maxInterruptions = configuration.maxInterruptions
-    generator = configuration.randomness.makeGenerator()
+    keepsCancelled = configuration.cancelledRetention.keeps
   }
 
-  /// What to do in place of an attempt, if the task has interrupted too many.
-  func settlementInsteadOfAttempt(_ task: ClaimedTask, now: Date) -> Settlement? {
-    let count = task.record.interruptionCount
-    guard !maxInterruptions.allows(retryCount: count) else { return nil }
-    let times = count == 1 ? "once" : "\(count) times in a row"
-    return abandonment(
-      of: task,
-      "its process ended \(times) while it was performed",
-      now: now
-    )
+  // MARK: Verdicts
+
+  /// Why no attempt is to begin: the task has interrupted too many, or has expired.
+  func failureInsteadOfAttempt(_ record: TaskRecord, now: Date) -> TaskFailure? {
+    let count = record.interruptionCount
+    if !maxInterruptions.allows(retryCount: count) {
+      let times = count == 1 ? "once" : "\(count) times in a row"
+      return TaskFailure(
+        reason: "its process ended \(times) while it was performed",
+        date: now
+      )
+    }
+    guard let expiry = record.expiryDate, expiry <= now else { return nil }
+    let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
+    return TaskFailure(reason: shortened("it expired before it was done\(last)"), date: now)
   }
 
-  /// Decides what the end of an attempt does to its task.
+  /// Decides what becomes of a task.
   ///
-  /// In a pass, the horizon is the date after which a retry must be, so that the pass ends.
-  mutating func settlement(
-    of task: ClaimedTask,
+  /// It calls the user's code: the texts of errors, their decisions, a custom backoff.
+  func verdict(
+    on record: TaskRecord,
     after end: AttemptEnd,
-    now: Date,
-    horizon: Date? = nil
-  ) -> Settlement {
-    switch end {
-    case .returned:
-      Settlement(
-        change: .succeed(task.lease, at: now, keeps: keepsSucceeded),
-        record: task.record
-      )
-    case .cancelled:
-      Settlement(change: .release(task.lease), record: task.record)
-    case .undecodable(let error):
-      Settlement(
-        change: .park(
-          task.lease,
-          failure: TaskFailure(reason: Self.reason(for: error), date: now)
-        ),
-        record: task.record
-      )
-    case .threw(let snooze as TaskSnoozed):
-      retry(
-        task,
-        at: Self.date(snooze.duration, from: now, after: horizon),
-        retryCount: task.record.retryCount,
-        failure: nil
-      )
-    case .threw(let error):
-      settlement(of: task, after: error, now: now, horizon: horizon)
+    directive: Directive?,
+    at moment: Moment,
+    using generator: inout SplitMix64
+  ) -> Verdict {
+    switch (end, directive) {
+    case (.returned, _): .succeed
+    case (_, let directive?): .obey(directive)
+    case (.cancelled, nil): .release
+    case (.undecodable(let error), nil): .park(failure(error, at: moment))
+    case (.threw(let snooze as TaskSnoozed), nil):
+      .snooze(until: moment.date(after: snooze.duration))
+    case (.threw(let error), nil): verdict(on: record, after: error, at: moment, using: &generator)
     }
   }
 
-  private mutating func settlement(
-    of task: ClaimedTask,
+  private func verdict(
+    on record: TaskRecord,
     after error: any Error,
-    now: Date,
-    horizon: Date?
-  ) -> Settlement {
+    at moment: Moment,
+    using generator: inout SplitMix64
+  ) -> Verdict {
+    let failure = failure(error, at: moment)
     let decision = (error as? any RetryAwareError)?.retryDecision ?? .retry
-    let retryCount = task.record.retryCount + 1
-    guard decision != .stop, task.record.maxRetries.allows(retryCount: retryCount) else {
-      return abandonment(of: task, Self.reason(for: error), now: now)
-    }
+    let retryCount = record.retryCount + 1
+    if decision == .stop { return .abandon(failure) }
+    guard record.maxRetries.allows(retryCount: retryCount) else { return .exhausted(failure) }
+    let usesBackoff = record.usesBackoff && !prohibitsBackoff
     let delay: Duration =
       switch decision {
       case .retryAfter(let delay): delay
-      case .retry where !task.record.usesBackoff: .zero
-      case .retry, .stop: backoffDelay(before: retryCount, of: task.record)
+      case .retry where !usesBackoff: .zero
+      case .retry, .stop: backoffDelay(before: retryCount, of: record, using: &generator)
       }
-    return retry(
-      task,
-      at: Self.date(delay, from: now, after: horizon),
+    let date = moment.date(after: delay)
+    // A wait that would end when it is too late is not begun.
+    if let expiry = record.expiryDate, expiry <= date { return .abandon(failure) }
+    return .retry(
+      at: date,
       retryCount: retryCount,
-      failure: TaskFailure(reason: Self.reason(for: error), date: now)
+      failure: failure,
+      isByBackoff: decision == .retry && usesBackoff
     )
   }
 
-  private mutating func backoffDelay(before retry: Int, of record: TaskRecord) -> Duration {
-    let previous = record.failedDate.map { record.availableDate.timeIntervalSince($0) } ?? 0
+  /// The verdict when the handler wants a task whose retries are used up begun anew.
+  func restart(
+    of record: TaskRecord,
+    after failure: TaskFailure,
+    at moment: Moment,
+    using generator: inout SplitMix64
+  ) -> Verdict {
+    let usesBackoff = record.usesBackoff && !prohibitsBackoff
+    let delay =
+      usesBackoff ? backoffDelay(before: 1, of: record, using: &generator) : .zero
+    return .retry(
+      at: moment.date(after: delay),
+      retryCount: 0,
+      failure: failure,
+      isByBackoff: usesBackoff
+    )
+  }
+
+  private func backoffDelay(
+    before retry: Int,
+    of record: TaskRecord,
+    using generator: inout SplitMix64
+  ) -> Duration {
+    let previous =
+      retry > 1 ? record.failedDate.map { record.availableDate.timeIntervalSince($0) } ?? 0 : 0
     let attempt = RetryAttempt(
       number: retry,
-      delay: Self.duration(seconds: previous),
+      delay: .seconds(max(0, min(previous, 1e12))),
       elapsed: .zero
     )
     return backoff.delay(after: attempt, using: &generator)
   }
 
-  private func retry(
-    _ task: ClaimedTask,
-    at date: Date,
-    retryCount: Int,
-    failure: TaskFailure?
+  private func failure(_ error: any Error, at moment: Moment) -> TaskFailure {
+    TaskFailure(reason: shortened(errorText(error)), date: moment.now)
+  }
+
+  private func shortened(_ text: String) -> String {
+    guard text.utf8.count > Self.longestReason else { return text }
+    var text = text
+    text.makeContiguousUTF8()
+    // A character that is cut in two becomes a replacement character, which leaves.
+    let head = String(decoding: text.utf8.prefix(Self.longestReason - 4), as: UTF8.self)
+    return (head.last == "\u{FFFD}" ? head.dropLast() : head[...]) + "…"
+  }
+
+  // MARK: Settlements
+
+  /// The change that a verdict makes.
+  func settlement(
+    _ verdict: Verdict,
+    of task: ClaimedTask,
+    value: (any Sendable)? = nil,
+    now: Date
   ) -> Settlement {
-    Settlement(
-      change: .retry(task.lease, availableDate: date, retryCount: retryCount, failure: failure),
-      record: task.record
-    )
+    let lease = task.lease
+    let change: TaskChange =
+      switch verdict {
+      case .succeed: .succeed(lease, at: now, keeps: keepsSucceeded)
+      case .retry(let date, let retryCount, let failure, _):
+        .retry(lease, availableDate: date, retryCount: retryCount, failure: failure)
+      case .snooze(let date):
+        .retry(
+          lease,
+          availableDate: date,
+          retryCount: task.record.retryCount,
+          failure: nil
+        )
+      case .exhausted(let failure), .abandon(let failure):
+        .abandon(lease, failure: failure, keeps: keepsAbandoned)
+      case .release: .release(lease)
+      case .park(let failure): .park(lease, failure: failure)
+      case .obey(let directive): change(directive, of: .claimed(lease), now: now)
+      }
+    return Settlement(change: change, record: task.record, value: value)
   }
 
-  private func abandonment(of task: ClaimedTask, _ reason: String, now: Date) -> Settlement {
-    Settlement(
-      change: .abandon(
-        task.lease,
-        failure: TaskFailure(reason: reason, date: now),
-        keeps: keepsAbandoned
-      ),
-      record: task.record
-    )
-  }
-
-  /// The text of an error, shortened.
-  private static func reason(for error: any Error) -> String {
-    let text = String(describing: error)
-    return text.count <= longestReason ? text : text.prefix(longestReason) + "…"
-  }
-
-  private static func date(_ delay: Duration, from now: Date, after horizon: Date?) -> Date {
-    let date = (now + max(0, delay / .seconds(1))).storable
-    guard let horizon, date <= horizon else { return date }
-    return horizon.nextStorable
-  }
-
-  private static func duration(seconds: Double) -> Duration {
-    .seconds(max(0, min(seconds, 1e12)))
+  /// The change that was asked for.
+  func change(_ directive: Directive, of target: TaskTarget, now: Date) -> TaskChange {
+    switch (directive, target) {
+    case (.cancel, _): .cancel(target, at: now, keeps: keepsCancelled)
+    case (.pause, _): .pause(target)
+    case (.restart, _): .restart(target, availableDate: now)
+    case (.remove, .claimed): .cancel(target, at: now, keeps: false)
+    case (.remove, .unclaimed(let id)): .remove(id)
+    case (.release, .claimed(let lease)): .release(lease)
+    case (.release, .unclaimed(let id)): .resume(id)
+    }
   }
 }

@@ -55,15 +55,27 @@ final class EventHub: Sendable {
     announcements.withLock { _ = $0.insert(record.id) }
   }
 
-  func didEnqueue(_ record: TaskRecord) {
-    if takeAnnouncement(record.id) { post(.enqueued(record)) }
-  }
+  func didEnqueue(_ record: TaskRecord) { announce(record) }
 
   func didNotEnqueue(_ record: TaskRecord) { _ = takeAnnouncement(record.id) }
 
   func willStart(_ record: TaskRecord) {
-    if takeAnnouncement(record.id) { post(.enqueued(record)) }
+    announce(record)
     post(.started(record))
+  }
+
+  /// Tells that a task was enqueued, unless that was told.
+  ///
+  /// Whoever comes second returns when the first has left the event with every observer.
+  private func announce(_ record: TaskRecord) {
+    guard isObserved else { return }
+    let observers = announcements.withLock { announcements -> [EventSubscription] in
+      guard announcements.remove(record.id) != nil else { return [] }
+      let observers = subscriptions.withLock { $0.compactMap(\.value) }
+      for observer in observers { observer.leave(.enqueued(record)) }
+      return observers
+    }
+    for observer in observers { observer.wake() }
   }
 
   private func takeAnnouncement(_ id: TaskID) -> Bool {

@@ -13,9 +13,14 @@ final class EventSubscription: Sendable {
   init(capacity: Int) { state = Mutex(State(buffer: EventBuffer(capacity: capacity))) }
 
   func post(_ event: TaskEvent) {
-    state.withLock { $0.buffer.append(event) }
-    waiters.resumeLast(returning: ())
+    leave(event)
+    wake()
   }
+
+  /// Leaves an event without waking the observer; ``wake()`` must follow.
+  func leave(_ event: TaskEvent) { state.withLock { $0.buffer.append(event) } }
+
+  func wake() { waiters.resumeLast(returning: ()) }
 
   func end() {
     state.withLock { $0.hasEnded = true }

@@ -16,9 +16,20 @@ final class OutcomeBoard: Sendable {
     }
   }
 
-  func resolve(_ id: TaskID, _ outcome: TaskOutcome) {
+  func resolve(_ id: TaskID, _ outcome: TaskOutcome, value: (any Sendable)? = nil) {
     let cell = cells.withLock { $0[id]?.value }
-    cell?.resolve(outcome)
+    cell?.resolve(outcome, value: value)
+  }
+
+  func report(_ fraction: Double, of id: TaskID) {
+    let cell = cells.withLock { $0[id]?.value }
+    cell?.report(fraction)
+  }
+
+  /// A task that had ended was restarted.
+  func reopen(_ id: TaskID) {
+    let cell = cells.withLock { $0[id]?.value }
+    cell?.reopen()
   }
 
   /// How many tasks somebody holds.
@@ -41,11 +52,24 @@ final class OutcomeBoard: Sendable {
   }
 }
 
-/// How one task ended, once it has.
+/// How far one task is, and how it ended, once it has.
 final class OutcomeCell: Sendable {
+  /// The progress, with a number that grows each time it is told.
+  struct Progress {
+    var fraction = 0.0
+    var number = 0
+  }
+
+  private struct State {
+    var outcome: TaskOutcome?
+    var value: (any Sendable)?
+    var progress = Progress()
+  }
+
   let id: TaskID
-  private let state = Mutex<TaskOutcome?>(nil)
+  private let state = Mutex(State())
   private let waiters = Waiters<TaskOutcome>()
+  private let progressWaiters = Waiters<Void>()
   private let board: OutcomeBoard
 
   fileprivate init(id: TaskID, board: OutcomeBoard) {
@@ -55,11 +79,31 @@ final class OutcomeCell: Sendable {
 
   deinit { board.forget(id) }
 
-  var outcome: TaskOutcome? { state.withLock { $0 } }
+  var outcome: TaskOutcome? { state.withLock { $0.outcome } }
+  /// What the handler has returned, if the task has succeeded in this process.
+  var value: (any Sendable)? { state.withLock { $0.value } }
 
-  fileprivate func resolve(_ outcome: TaskOutcome) {
-    state.withLock { $0 = outcome }
+  fileprivate func resolve(_ outcome: TaskOutcome, value: (any Sendable)?) {
+    state.withLock { state in
+      state.outcome = outcome
+      state.value = value
+      guard outcome == .succeeded else { return }
+      state.progress = Progress(fraction: 1, number: state.progress.number + 1)
+    }
     waiters.resumeAll(with: .success(outcome))
+    progressWaiters.resumeAll(with: .success(()))
+  }
+
+  fileprivate func report(_ fraction: Double) {
+    state.withLock { $0.progress = Progress(fraction: fraction, number: $0.progress.number + 1) }
+    progressWaiters.resumeAll(with: .success(()))
+  }
+
+  fileprivate func reopen() {
+    state.withLock { state in
+      state.outcome = nil
+      state.value = nil
+    }
   }
 
   fileprivate func failWaiters(_ error: any Error) { waiters.resumeAll(with: .failure(error)) }
@@ -70,5 +114,20 @@ final class OutcomeCell: Sendable {
       if let outcome { return .success(outcome) }
       return check().map { .failure($0) }
     }
+  }
+
+  /// Waits until progress was told after this number of times; `nil` when the task has ended and
+  /// nothing is left to tell, or the waiting is cancelled.
+  func progress(after number: Int) async -> Progress? {
+    while !Task.isCancelled {
+      let (progress, hasEnded) = state.withLock { ($0.progress, $0.outcome != nil) }
+      if progress.number > number { return progress }
+      if hasEnded { return nil }
+      // Cancelled: the loop ends.
+      try? await progressWaiters.wait {
+        state.withLock { $0.outcome != nil || $0.progress.number > number } ? .success(()) : nil
+      }
+    }
+    return nil
   }
 }

@@ -16,6 +16,7 @@ struct PruningSchedule: Sendable {
     retentions = [
       (.succeeded, configuration.succeededRetention),
       (.abandoned, configuration.abandonedRetention),
+      (.cancelled, configuration.cancelledRetention),
     ].filter { $0.1.maxCount != nil || $0.1.maxAge != nil }
   }
 
@@ -42,8 +43,10 @@ struct PruningSchedule: Sendable {
 extension Settlement {
   fileprivate var isKeptEnd: Bool {
     switch change {
-    case .succeed(_, _, let keeps), .abandon(_, _, let keeps): keeps
-    case .retry, .release, .park, .insert, .unpark, .prune, .rebase: false
+    case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
+    case .retry, .release, .park, .pause, .resume, .restart, .remove, .insert, .unpark, .extend,
+      .prune, .rebase:
+      false
     }
   }
 }

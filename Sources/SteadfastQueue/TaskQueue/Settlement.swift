@@ -2,13 +2,18 @@
 struct Settlement: Sendable {
   let change: TaskChange
   let record: TaskRecord
+  /// What the handler returned.
+  var value: (any Sendable)?
 
   /// How the task ended, if the change ends it.
   var outcome: TaskOutcome? {
     switch change {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
-    case .retry, .release, .park, .insert, .unpark, .prune, .rebase: nil
+    case .cancel, .remove: .cancelled
+    case .retry, .release, .park, .pause, .resume, .restart, .insert, .unpark, .extend, .prune,
+      .rebase:
+      nil
     }
   }
 
@@ -22,7 +27,11 @@ struct Settlement: Sendable {
     case .retry(_, let date, _, nil): .snoozed(record, until: date)
     case .release: .released(record)
     case .park(_, let failure): .unhandled(record, reason: failure.reason)
-    case .insert, .unpark, .prune, .rebase: nil
+    case .cancel, .remove: .cancelled(record.id)
+    case .pause: .paused(record.id)
+    case .resume: .resumed(record.id)
+    case .restart: .restarted(record.id)
+    case .insert, .unpark, .extend, .prune, .rebase: nil
     }
   }
 }

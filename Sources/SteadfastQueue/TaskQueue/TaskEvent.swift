@@ -13,6 +13,8 @@ public enum TaskEvent: Sendable {
   case enqueued(TaskRecord)
   /// An attempt begins.
   case started(TaskRecord)
+  /// A handler reported how far it is: from 0 to 1.
+  case progressed(TaskRecord, fraction: Double)
   /// An attempt failed, and the task is tried again at this date.
   case failed(TaskRecord, reason: String, retryDate: Date)
   /// A handler put its task off until this date; that counts as no attempt.
@@ -23,6 +25,12 @@ public enum TaskEvent: Sendable {
   case abandoned(TaskRecord, reason: String)
   /// A task was taken out before it ended.
   case cancelled(TaskID)
+  /// A task was set aside.
+  case paused(TaskID)
+  /// A task that was set aside waits again.
+  case resumed(TaskID)
+  /// A task waits again as if it were new: one that was given up is tried once more, for example.
+  case restarted(TaskID)
   /// An attempt was cut short because the queue's run was cancelled; the task waits as before.
   case released(TaskRecord)
   /// A task is there that the queue can't perform: no handler is registered for its name, or its

@@ -25,14 +25,37 @@ extension TaskQueue {
   /// gets an error. If the waiting is cancelled, it ends at once and the shutting down goes on.
   ///
   /// A handler that called this would wait for itself; it calls ``beginShutDown()``.
-  public func shutDown() async {
+  ///
+  /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
+  ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for.
+  public func shutDown(within limit: Duration? = nil) async {
     beginShutDown()
+    guard let limit, machine.withLock({ $0.mode != nil }) else { return await waitForRunToEnd() }
+    await withTaskGroup { group in
+      group.addTask { await self.waitForRunToEnd() }
+      group.addTask {
+        guard (try? await self.clock.sleep(for: max(limit, .zero))) != nil else { return }
+        self.cutShort()
+        await self.waitForRunToEnd()
+      }
+      await group.next()
+      group.cancelAll()
+    }
+  }
+
+  private nonisolated func waitForRunToEnd() async {
+    // Cancelled: the waiting ends.
     try? await runEnd.wait {
       machine.withLock { $0.mode == nil } ? .success(()) : nil
     }
   }
 
-  /// Begins what ``shutDown()`` does, without waiting: for signal handlers and deinitializers.
+  private nonisolated func cutShort() {
+    machine.withLock { $0.cutShort() }
+    for interrupt in interrupts { interrupt.fire() }
+  }
+
+  /// Begins what ``shutDown(within:)`` does, without waiting: for signal handlers and deinitializers.
   public nonisolated func beginShutDown() {
     let hasEnded = machine.withLock { machine in
       machine.shutDown()
@@ -40,6 +63,20 @@ extension TaskQueue {
     }
     wake.fireAll()
     if hasEnded { outcomes.failWaiters(Self.shutDownError) }
+  }
+
+  /// Removes all tasks and what the store keeps them in, a file for example, for good.
+  ///
+  /// Attempts under way are cancelled and waited for, and the queue is shut down. Every later call
+  /// throws, and whoever waits for a task's outcome gets an error. A handler that called this would
+  /// wait for itself.
+  ///
+  /// - Throws: what the store throws.
+  public func destroy() async throws {
+    await shutDown(within: .zero)
+    try await open()
+    try await store.destroy()
+    outcomes.failWaiters(TaskQueueError(.destroyed, "the queue was destroyed, with its tasks"))
   }
 
   /// Whether no task will be performed any more.

@@ -9,14 +9,20 @@ public import Foundation
 extension TaskQueue {
   /// Adds a task.
   ///
-  /// When it returns, the task is stored.
+  /// When it returns, the task is stored. A handler may call it, on the same queue too.
   ///
   /// - Parameters:
   ///   - payload: what the handler is given.
   ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11 attempts.
+  ///   - maxRetries: how often it is tried again when it fails. Left out, this and the next three
+  ///     are the queue's ``TaskQueueConfiguration/taskDefaults``: 10 retries, so 11 attempts.
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once.
   ///   - priority: its rank among the tasks that are available.
+  ///   - timeLimit: how long one attempt may take. Then its task is cancelled, and it has failed with
+  ///     a `TimeoutError`, whatever it returns or throws.
+  ///   - expiryDate: the date from which no attempt begins any more: a task that is not done by then
+  ///     is abandoned when its turn comes, or when its next retry would come too late.
+  ///   - tags: labels by which the task can be found, and cancelled together with others.
   ///   - uniqueKey: a key that only one task may bear. It is borne until the task has ended, and by
   ///     a kept task for as long as it is kept.
   ///   - policy: what to do if a task bears the key already.
@@ -28,9 +34,12 @@ extension TaskQueue {
   public nonisolated func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
     availableDate: Date? = nil,
-    maxRetries: RetryLimit = 10,
-    usesBackoff: Bool = true,
-    priority: Priority = .normal,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    priority: Priority? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String> = [],
     uniqueKey: String? = nil,
     onDuplicate policy: UniquePolicy = .keep
   ) async throws -> EnqueuedTask {
@@ -38,35 +47,44 @@ extension TaskQueue {
       availableDate: availableDate,
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
-      priority: priority
+      priority: priority,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      tags: tags
     )
-    let tasks = try await add([(payload, uniqueKey)], options, policy)
-    return tasks[0]
+    let draft = Draft(Payload.taskName, StoredPayload(payload), uniqueKey)
+    return try await add([draft], options, policy)[0]
   }
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
   ///
-  /// A crash while they are being stored may leave the first of them, and so may a store whose error
-  /// says that the outcome is unknown.
-  ///
   /// - Parameters:
   ///   - payloads: what the handlers are given, a task each.
   ///   - availableDate: the date from which the tasks may be performed; by default now.
-  ///   - maxRetries: how often each is tried again when it fails; by default 10 times.
+  ///   - maxRetries: how often each is tried again when it fails. Left out, this and the next three
+  ///     are the queue's ``TaskQueueConfiguration/taskDefaults``: 10 retries, so 11 attempts.
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once.
   ///   - priority: their rank among the tasks that are available.
-  ///   - policy: what to do if a task bears a key already. With ``UniquePolicy/reject``, the tasks
-  ///     whose keys are free have been added when it throws.
+  ///   - timeLimit: how long one attempt may take. Then its task is cancelled, and it has failed with
+  ///     a `TimeoutError`, whatever it returns or throws.
+  ///   - expiryDate: the date from which no attempt begins any more: a task that is not done by then
+  ///     is abandoned when its turn comes, or when its next retry would come too late.
+  ///   - tags: labels by which the tasks can be found, and cancelled together with others.
+  ///   - policy: what to do if a task bears a key already.
   ///   - uniqueKey: the key of each task, that only one task may bear; by default none.
   /// - Returns: the tasks, in the order of the payloads.
-  /// - Throws: as ``enqueue(_:availableDate:maxRetries:usesBackoff:priority:uniqueKey:onDuplicate:)``.
+  /// - Throws: as for a single task. After an error that says that the outcome is unknown, all of
+  ///   the tasks have been added, or none.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
     availableDate: Date? = nil,
-    maxRetries: RetryLimit = 10,
-    usesBackoff: Bool = true,
-    priority: Priority = .normal,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    priority: Priority? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String> = [],
     onDuplicate policy: UniquePolicy = .keep,
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
@@ -74,48 +92,122 @@ extension TaskQueue {
       availableDate: availableDate,
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
-      priority: priority
+      priority: priority,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      tags: tags
     )
-    return try await add(payloads.map { ($0, uniqueKey($0)) }, options, policy)
+    let drafts = payloads.map { payload in
+      Draft(Payload.taskName, StoredPayload(payload), uniqueKey(payload))
+    }
+    return try await add(drafts, options, policy)
   }
 
-  private nonisolated func add<Payload: TaskPayload>(
-    _ payloads: [(value: Payload, uniqueKey: String?)],
+  /// Adds a task that has a name and any JSON, and no payload type.
+  ///
+  /// Its handler is registered with ``register(name:maxConcurrentTasks:perform:)``, or
+  /// ``registerFallback(perform:)``; one that is registered for a payload type of this name will do
+  /// too.
+  ///
+  /// - Parameters:
+  ///   - name: the name under which its handler is found.
+  ///   - payload: what the handler is given; by default `null`.
+  ///   - availableDate: the date from which the task may be performed; by default now.
+  ///   - maxRetries: how often it is tried again when it fails. Left out, this and the next three
+  ///     are the queue's ``TaskQueueConfiguration/taskDefaults``: 10 retries, so 11 attempts.
+  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once.
+  ///   - priority: its rank among the tasks that are available.
+  ///   - timeLimit: how long one attempt may take. Then its task is cancelled, and it has failed with
+  ///     a `TimeoutError`, whatever it returns or throws.
+  ///   - expiryDate: the date from which no attempt begins any more: a task that is not done by then
+  ///     is abandoned when its turn comes, or when its next retry would come too late.
+  ///   - tags: labels by which the task can be found, and cancelled together with others.
+  ///   - uniqueKey: a key that only one task may bear.
+  ///   - policy: what to do if a task bears the key already.
+  /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
+  /// - Throws: as for a task with a payload type.
+  @discardableResult
+  public nonisolated func enqueue(
+    name: String,
+    _ payload: JSONValue = .null,
+    availableDate: Date? = nil,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    priority: Priority? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String> = [],
+    uniqueKey: String? = nil,
+    onDuplicate policy: UniquePolicy = .keep
+  ) async throws -> EnqueuedTask {
+    let options = TaskOptions(
+      availableDate: availableDate,
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      priority: priority,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      tags: tags
+    )
+    let draft = Draft(name, StoredPayload(payload, version: 1), uniqueKey)
+    return try await add([draft], options, policy)[0]
+  }
+}
+
+extension TaskQueue {
+  /// What makes a new task different from others that are added with it.
+  private struct Draft {
+    let name: String
+    let payload: StoredPayload
+    let uniqueKey: String?
+
+    init(_ name: String, _ payload: StoredPayload, _ uniqueKey: String?) {
+      self.name = name
+      self.payload = payload
+      self.uniqueKey = uniqueKey
+    }
+  }
+
+  private nonisolated func add(
+    _ drafts: [Draft],
     _ options: TaskOptions,
     _ policy: UniquePolicy
   ) async throws -> [EnqueuedTask] {
     try await open()
-    try options.validate()
-    guard !payloads.isEmpty else { return [] }
-    let now = self.now
-    let records = payloads.map { payload in
-      TaskRecord(
-        id: ids.withLock { $0.next(at: now) },
-        name: Payload.taskName,
-        payload: StoredPayload(payload.value),
-        priority: options.priority,
-        createdDate: now,
-        maxRetries: options.maxRetries,
-        usesBackoff: options.usesBackoff,
-        uniqueKey: payload.uniqueKey,
-        availableDate: options.availableDate?.storable ?? now
-      )
+    guard !drafts.isEmpty else { return [] }
+    // Identities are random: that one is taken means that another process draws the same ones.
+    for _ in 0..<8 {
+      let now = self.now
+      let records = try drafts.map { draft throws(TaskQueueError) in
+        try options.record(
+          id: ids.withLock { $0.next(at: now) },
+          name: draft.name,
+          payload: draft.payload,
+          uniqueKey: draft.uniqueKey,
+          configuration: configuration,
+          now: now
+        )
+      }
+      if let tasks = try await insert(records, policy) { return tasks }
     }
-    let tasks = try await insert(records, replacesTwins: policy == .replace)
-    if policy == .reject { try Self.reject(zip(records, tasks)) }
-    return tasks
+    throw TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) holds tasks with the identities that the queue '\(name)' draws: two "
+        + "queues on one store must not have the same seed as their randomness"
+    )
   }
 
+  /// Has the store keep new tasks; `nil` if it holds tasks with their identities.
   private nonisolated func insert(
     _ records: [TaskRecord],
-    replacesTwins: Bool
-  ) async throws -> [EnqueuedTask] {
+    _ policy: UniquePolicy
+  ) async throws -> [EnqueuedTask]? {
     // Made before the tasks can be performed, so that no outcome is missed.
     let cells = records.map { outcomes.cell(of: $0.id) }
     for record in records { hub.willEnqueue(record) }
     let results: [ChangeOutcome]
     do {
-      results = try await keep(records, replacesTwins: replacesTwins)
+      results = try await keep(records, policy)
     } catch {
       for record in records { hub.didNotEnqueue(record) }
       // A twin that was to be replaced may have been passed over meanwhile.
@@ -123,9 +215,32 @@ extension TaskQueue {
       wake.fire()
       throw error
     }
+    guard !results.contains(.identityTaken) else {
+      for record in records { hub.didNotEnqueue(record) }
+      return nil
+    }
+    if policy == .reject, let error = rejection(of: records, results) {
+      for record in records { hub.didNotEnqueue(record) }
+      throw error
+    }
     return zip(zip(records, cells), results).map { task, result in
       inserted(task.0, task.1, result)
     }
+  }
+
+  /// The error for the first task that was rejected, if one was.
+  private nonisolated func rejection(
+    of records: [TaskRecord],
+    _ results: [ChangeOutcome]
+  ) -> TaskQueueError? {
+    for (record, result) in zip(records, results) {
+      guard case .duplicate(let twin) = result else { continue }
+      return TaskQueueError(
+        .duplicate,
+        "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin)"
+      )
+    }
+    return nil
   }
 
   /// Has the store keep the tasks.
@@ -134,17 +249,17 @@ extension TaskQueue {
   /// it is asked once more.
   private nonisolated func keep(
     _ records: [TaskRecord],
-    replacesTwins: Bool
+    _ policy: UniquePolicy
   ) async throws -> [ChangeOutcome] {
     var results = try await store.apply(
-      records.map { .insert($0, replacesTwin: replacesTwins) },
+      records.map { .insert($0, onDuplicate: policy) },
       durability: .durable
     )
-    guard replacesTwins else { return results }
+    guard policy == .replace else { return results }
     for (index, record) in records.enumerated() {
       while case .duplicate = results[index] {
         results[index] = try await store.apply(
-          [.insert(record, replacesTwin: true)],
+          [.insert(record, onDuplicate: .replace)],
           durability: .durable
         )[0]
       }
@@ -164,23 +279,13 @@ extension TaskQueue {
     case .replaced(let twin):
       outcomes.resolve(twin, .cancelled)
       hub.post(.cancelled(twin))
-    case .done, .stale:
+    case .done, .stale, .identityTaken, .batchRefused:
       break
     }
     hub.didEnqueue(record)
     if handlers[record.name] == nil { postUnhandled(record) }
     becomesAvailable(at: record.availableDate)
     return EnqueuedTask(cell: cell, isNew: true, queue: self)
-  }
-
-  private static func reject(
-    _ tasks: some Sequence<(TaskRecord, EnqueuedTask)>
-  ) throws(TaskQueueError) {
-    guard let (record, twin) = tasks.first(where: { !$0.1.isNew }) else { return }
-    throw TaskQueueError(
-      .duplicate,
-      "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin.id)"
-    )
   }
 
   nonisolated func postUnhandled(_ record: TaskRecord) {

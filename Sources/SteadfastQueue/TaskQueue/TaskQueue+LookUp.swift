@@ -44,4 +44,16 @@ extension TaskQueue {
     try await open()
     return try await store.tasks(matching: filter, after: id, limit: limit)
   }
+
+  /// A task that was enqueued before, in an earlier process perhaps: to learn how it ends, or to
+  /// cancel it.
+  ///
+  /// - Returns: the task; `nil` if it is not there any more.
+  /// - Throws: what the store throws.
+  public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
+    try await open()
+    let cell = outcomes.cell(of: id)
+    guard try await store.count(matching: TaskFilter(ids: [id])) > 0 else { return nil }
+    return EnqueuedTask(cell: cell, isNew: false, queue: self)
+  }
 }

@@ -28,24 +28,26 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func runAvailable() async throws -> Int {
     let horizon = machine.withLock { $0.nextHorizon(now: now) }
-    try await run(.pass(horizon: horizon))
-    return machine.withLock { $0.attemptCount }
+    return try await run(.pass(horizon: horizon))
   }
 
-  private nonisolated func run(_ mode: WorkMachine.Mode) async throws {
+  /// Returns the number of attempts.
+  @discardableResult
+  private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
     try await open()
-    let names = handlers.names.keys
+    let names = handlers.names
     try machine.withLock { machine in try machine.begin(mode, names: names) }
     await beginRun()
     await work(mode)
-    let (failure, wasCancelled, hasEnded) = machine.withLock { machine in
+    let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
-      return (machine.failure, machine.wasCancelled, machine.hasEnded)
+      return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     runEnd.resumeAll(with: .success(()))
     if hasEnded { outcomes.failWaiters(Self.shutDownError) }
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
+    return attemptCount
   }
 
   /// Keeps what a failed run left over, drops what is kept no longer, says what can't be performed.
@@ -58,9 +60,9 @@ extension TaskQueue {
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
-      guard hub.isObserved else { return }
+      guard hub.isObserved, handlers.room.others == 0 else { return }
       let unhandled = try await store.tasks(
-        matching: TaskFilter(excludedNames: Set(handlers.names.keys), states: [.waiting]),
+        matching: TaskFilter(excludedNames: Set(handlers.names), states: [.waiting]),
         after: nil,
         limit: 100
       )
@@ -76,10 +78,14 @@ extension TaskQueue {
         services.addTask { await self.alarm.run(on: self.clock) { self.wake.fire() } }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
+      if let sharing = store.sharing {
+        services.addTask { await self.extendLeases(sharing) }
+        services.addTask { await self.lookForOthersTasks(sharing) }
+      }
       // No worker throws: a child that throws would cancel its siblings' handlers.
       await withDiscardingTaskGroup { workers in
-        for _ in 0..<max(1, configuration.maxConcurrentTasks) {
-          workers.addTask { await self.workLoop() }
+        for worker in interrupts.indices {
+          workers.addTask { await self.work(worker) }
         }
       }
       await settleAll()
@@ -90,19 +96,57 @@ extension TaskQueue {
 
   // MARK: Workers
 
-  private nonisolated func workLoop() async {
+  /// Works until there is nothing to do any more.
+  ///
+  /// A task that was cancelled stays so: a child whose attempt is cut short ends with it, and
+  /// another goes on in its place.
+  private nonisolated func work(_ worker: Int) async {
+    var goesOn = true
+    while goesOn {
+      goesOn = await withTaskGroup(of: WorkerEnd?.self) { group in
+        group.addTask { await self.workLoop(worker) }
+        group.addTask {
+          await self.waitForInterrupt(of: worker)
+          return nil
+        }
+        var end: WorkerEnd?
+        for await result in group {
+          end = end ?? result
+          group.cancelAll()
+        }
+        return end == .interrupted
+      }
+    }
+  }
+
+  private enum WorkerEnd { case done, interrupted }
+
+  /// Returns when the worker's attempt is to be cut short, or when cancelled.
+  private nonisolated func waitForInterrupt(of worker: Int) async {
+    while !Task.isCancelled {
+      await interrupts[worker].wait()
+      if machine.withLock({ $0.isInterrupted(worker) }) { return }
+    }
+  }
+
+  private nonisolated func workLoop(_ worker: Int) async -> WorkerEnd {
     while true {
       if Task.isCancelled { machine.withLock { $0.cancel() } }
-      switch machine.withLock({ $0.next() }) {
+      switch machine.withLock({ $0.next(for: worker) }) {
       case .stop:
-        return wake.fireAll()
+        wake.fireAll()
+        return .done
       case .wait:
         await wake.wait()
       case .claim(let limit, let names):
         if await !claim(limit, unparking: names) { await wake.wait() }
-      case .perform(let task, let wakesAnother):
+      case .perform(let task, let number, let wakesAnother):
         if wakesAnother { wake.fire() }
-        await perform(task)
+        if await perform(task, worker, number) { return .interrupted }
+      case .obey(let directive, let task):
+        _ = machine.withLock { $0.endAttempt(of: worker) }
+        let settlement = judge.settlement(.obey(directive), of: task, now: now)
+        await finish(settlement, worker, isAttempt: false)
       }
     }
   }
@@ -113,8 +157,15 @@ extension TaskQueue {
     do {
       try await rebaseIfDateWentBack()
       try await unpark(names)
+      let handled = handlers.room
       let claim = try await store.claim(
-        ClaimRequest(limit: limit, names: handlers.names, now: now)
+        ClaimRequest(
+          limit: limit,
+          names: machine.withLock { $0.room(in: handled.names) },
+          otherNames: handled.others,
+          now: now,
+          leaseEnd: leaseEnd
+        )
       )
       if let date = claim.nextDate, date > now { alarm.set(date) }
       return machine.withLock { $0.claimed(claim, now: now) }
@@ -140,36 +191,27 @@ extension TaskQueue {
     _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
   }
 
-  private nonisolated func perform(_ task: ClaimedTask) async {
-    if let settlement = judge.withLock({
-      $0.settlementInsteadOfAttempt(task, now: now)
-    }) {
-      return await finish(settlement, isAttempt: false)
-    }
-    guard let handler = handlers[task.record.name] else {
-      preconditionFailure("a task was claimed whose name '\(task.record.name)' has no handler")
-    }
-    hub.willStart(task.record)
-    let end = await handler(task.record)
-    let settlement = judge.withLock { judge in
-      judge.settlement(of: task, after: end, now: now, horizon: horizon)
-    }
-    await finish(settlement, isAttempt: true)
-  }
-
   /// In a pass, the date that decides what is available.
-  private nonisolated var horizon: Date? {
+  nonisolated var horizon: Date? {
     guard case .pass(let horizon) = machine.withLock({ $0.mode }) else { return nil }
     return horizon
   }
 
   // MARK: What attempts end in
 
-  private nonisolated func finish(_ settlement: Settlement, isAttempt: Bool) async {
+  nonisolated func finish(
+    _ settlement: Settlement,
+    _ worker: Int,
+    isAttempt: Bool
+  ) async {
     if store.appliesAtOnce {
       await apply([settlement])
-      machine.withLock { $0.finished(isAttempt) }
-    } else if machine.withLock({ $0.finished(isAttempt, with: settlement) }) {
+      machine.withLock {
+        $0.finished(worker, name: settlement.record.name, isAttempt: isAttempt)
+      }
+    } else if machine.withLock({
+      $0.finished(worker, with: settlement, isAttempt: isAttempt)
+    }) {
       // The finisher of a cancelled run has gone, and other handlers may take long to end.
       if Task.isCancelled { await settleAll() } else { settle.fire() }
     }
@@ -198,6 +240,7 @@ extension TaskQueue {
         durability: .durable
       )
       report(settlements, outcomes)
+      for settlement in settlements { try await obeyRequest(for: settlement.record.id) }
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -210,10 +253,34 @@ extension TaskQueue {
   }
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
+    statisticsBoard.withLock { board in
+      for (settlement, result) in zip(settlements, results) where result == .done {
+        board.stored(settlement.change)
+      }
+    }
     for (settlement, result) in zip(settlements, results) where result == .done {
-      if let outcome = settlement.outcome { outcomes.resolve(settlement.record.id, outcome) }
-      if let event = settlement.event { hub.post(event) }
-      if case .retry(_, let date, _, _) = settlement.change { becomesAvailable(at: date) }
+      report(settlement)
+    }
+  }
+
+  /// Tells what has been stored of a task.
+  nonisolated func report(_ settlement: Settlement) {
+    let id = settlement.record.id
+    if let outcome = settlement.outcome {
+      outcomes.resolve(id, outcome, value: settlement.value)
+    }
+    if let event = settlement.event { hub.post(event) }
+    switch settlement.change {
+    case .retry(_, let date, _, let failure):
+      if failure != nil { outcomes.report(0, of: id) }
+      becomesAvailable(at: date)
+    case .restart(_, let date):
+      outcomes.reopen(id)
+      becomesAvailable(at: date)
+    case .resume: becomesAvailable(at: settlement.record.availableDate)
+    case .succeed, .abandon, .cancel, .release, .park, .pause, .remove, .insert, .unpark, .extend,
+      .prune, .rebase:
+      break
     }
   }
 
@@ -227,7 +294,7 @@ extension TaskQueue {
     }
   }
 
-  private nonisolated func fail(_ error: any Error, to operation: String) {
+  nonisolated func fail(_ error: any Error, to operation: String) {
     let error = TaskQueueError(
       .storeFailed,
       "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "

@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -52,7 +53,10 @@ public actor TaskQueue {
   nonisolated let store: any Persistence
   nonisolated let clock: any WallClock
   nonisolated let machine: Mutex<WorkMachine>
-  nonisolated let judge: Mutex<AttemptJudge>
+  nonisolated let judge: AttemptJudge
+  /// Where the jitter of each verdict comes from.
+  nonisolated let jitter: Mutex<SplitMix64>
+  nonisolated let statisticsBoard: Mutex<QueueStatistics.Tally>
   nonisolated let ids: Mutex<TaskIDGenerator>
   nonisolated let pruning: Mutex<PruningSchedule>
   nonisolated let dates = Mutex(DateWatch())
@@ -61,6 +65,10 @@ public actor TaskQueue {
   nonisolated let hub: EventHub
   /// Wakes idle workers.
   nonisolated let wake = WakeUp()
+  /// Wakes those who cut attempts short, one for each worker.
+  nonisolated let interrupts: [WakeUp]
+  /// The time that has passed on the clock.
+  nonisolated let stopwatch: @Sendable () -> Duration
   /// Wakes the finisher.
   nonisolated let settle = WakeUp()
   nonisolated let alarm = Alarm()
@@ -87,7 +95,12 @@ public actor TaskQueue {
     self.clock = clock
     store = persistence
     machine = Mutex(WorkMachine(workers: max(1, configuration.maxConcurrentTasks)))
-    judge = Mutex(AttemptJudge(configuration))
+    judge = AttemptJudge(configuration)
+    jitter = Mutex(configuration.randomness.makeGenerator())
+    statisticsBoard = Mutex(QueueStatistics.Tally(since: clock.date))
+    stopwatch = Self.stopwatch(clock)
+    let workers = max(1, configuration.maxConcurrentTasks)
+    interrupts = (0..<workers).map { _ in WakeUp() }
     ids = Mutex(TaskIDGenerator(configuration.randomness))
     pruning = Mutex(PruningSchedule(configuration))
     hub = EventHub(capacity: configuration.eventBufferSize)
@@ -112,32 +125,10 @@ public actor TaskQueue {
 
   nonisolated var now: Date { clock.date.storable }
 
-  // MARK: Handlers
-
-  /// Names the closure that performs the tasks of a type, in place of any before.
-  ///
-  /// It may be registered before or after tasks of the type exist; until then they stay. The
-  /// closure returns when the work is done, and throws when it failed:
-  /// - An error is a failure, `CancellationError` too unless the run was cancelled: the task is
-  ///   tried again after its backoff, and abandoned when its retries are used up.
-  /// - A `RetryAwareError` whose `retryDecision` is `.stop` abandons the task, as
-  ///   ``TaskAbandoned`` does; `.retry(after:)` sets the delay.
-  /// - ``TaskSnoozed`` puts the task off without counting.
-  ///
-  /// It is called on the concurrent executor, and for several tasks at a time if the configuration
-  /// allows. When the run is cancelled its task is cancelled; whatever it then throws, the task is
-  /// put back unharmed.
-  public func register<Payload: TaskPayload>(
-    _ type: Payload.Type,
-    perform: @escaping @Sendable (Payload, TaskContext) async throws -> Void
-  ) async {
-    handlers.register(type, perform: perform)
-    machine.withLock { $0.unpark(type.taskName, type.formerTaskNames) }
-    wake.fire()
-  }
-
-  /// Names a type whose values perform themselves.
-  public func register<Payload: PerformableTask>(_ type: Payload.Type) async {
-    await register(type) { payload, context in try await payload.perform(in: context) }
+  private static func stopwatch<Clock: WallClock>(
+    _ clock: Clock
+  ) -> @Sendable () -> Duration {
+    let start = clock.now
+    return { start.duration(to: clock.now) }
   }
 }

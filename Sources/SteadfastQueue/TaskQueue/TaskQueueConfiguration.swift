@@ -10,6 +10,12 @@ public struct TaskQueueConfiguration: Sendable {
   ///
   /// By default 10 s × 2 to the number of retries so far, up to 6 hours, ± 10 %.
   public var backoff: Backoff
+  /// Whether every task retries at once, whatever was chosen for it; by default `false`.
+  ///
+  /// Tasks that are added meanwhile keep to that under a later configuration too.
+  public var prohibitsBackoff: Bool
+  /// What a new task has where `enqueue` is not told otherwise.
+  public var taskDefaults: TaskDefaults
   /// How often a task may interrupt its process (by crashing it, or being performed when it is
   /// killed) and still be tried again.
   ///
@@ -28,6 +34,15 @@ public struct TaskQueueConfiguration: Sendable {
   ///
   /// By default 1,024.
   public var eventBufferSize: Int
+  /// How long cancelled tasks are kept.
+  ///
+  /// By default not at all.
+  public var cancelledRetention: Retention
+  /// The text that is kept of an error, and told to observers and as a task's outcome.
+  ///
+  /// By default its `description`; where that may name what must not be stored, give another. It is
+  /// shortened to 4,096 bytes.
+  public var errorText: @Sendable (any Error) -> String
   /// Where jitter and identifiers come from.
   ///
   /// By default the system; a seed makes them repeatable.
@@ -37,18 +52,26 @@ public struct TaskQueueConfiguration: Sendable {
   public init(
     maxConcurrentTasks: Int = 1,
     backoff: Backoff = TaskQueueConfiguration.defaultBackoff,
+    prohibitsBackoff: Bool = false,
+    taskDefaults: TaskDefaults = TaskDefaults(),
     maxInterruptions: RetryLimit = 5,
     succeededRetention: Retention = .none,
     abandonedRetention: Retention = Retention(maxCount: 1000, maxAge: .seconds(30 * 86_400)),
+    cancelledRetention: Retention = .none,
     eventBufferSize: Int = 1024,
+    errorText: @escaping @Sendable (any Error) -> String = { String(describing: $0) },
     randomness: Randomness = .system
   ) {
     self.maxConcurrentTasks = maxConcurrentTasks
     self.backoff = backoff
+    self.prohibitsBackoff = prohibitsBackoff
+    self.taskDefaults = taskDefaults
     self.maxInterruptions = maxInterruptions
     self.succeededRetention = succeededRetention
     self.abandonedRetention = abandonedRetention
+    self.cancelledRetention = cancelledRetention
     self.eventBufferSize = eventBufferSize
+    self.errorText = errorText
     self.randomness = randomness
   }
 
@@ -67,9 +90,22 @@ public struct TaskQueueConfiguration: Sendable {
     for (name, count) in [
       ("succeededRetention", succeededRetention.maxCount),
       ("abandonedRetention", abandonedRetention.maxCount),
+      ("cancelledRetention", cancelledRetention.maxCount),
     ] {
       guard let count, count < 0 else { continue }
       throw TaskQueueError(.invalidArgument, "\(name) has a maxCount of \(count); give 0 or more")
+    }
+    if case .atMost(let limit) = taskDefaults.maxRetries, limit < 0 {
+      throw TaskQueueError(
+        .invalidArgument,
+        "taskDefaults.maxRetries is \(limit); give 0 or more, or .alwaysRetry for no limit"
+      )
+    }
+    if let limit = taskDefaults.timeLimit, limit <= .zero {
+      throw TaskQueueError(
+        .invalidArgument,
+        "taskDefaults.timeLimit is \(limit); give more than zero"
+      )
     }
     if case .atMost(let count) = maxInterruptions, count < 0 {
       throw TaskQueueError(

@@ -18,6 +18,10 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let shutDown = Code("shutDown")
     /// The queue's store failed; ``TaskQueueError/underlying`` says how.
     public static let storeFailed = Code("storeFailed")
+    /// The queue was destroyed, with its tasks.
+    public static let destroyed = Code("destroyed")
+    /// The task did not succeed, or nobody knows the value that it succeeded with.
+    public static let noValue = Code("noValue")
     /// The store knows no task with this identity.
     public static let unknownTask = Code("unknownTask")
   }

@@ -18,7 +18,9 @@ struct WorkMachine: Sendable {
   }
 
   enum Step: Sendable {
-    case perform(ClaimedTask, wakesAnother: Bool)
+    case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
+    /// Do to the task what was asked of it, instead of performing it.
+    case obey(Directive, ClaimedTask)
     case claim(limit: Int, unparking: Set<String>)
     case wait
     case stop
@@ -28,16 +30,15 @@ struct WorkMachine: Sendable {
   private(set) var isPaused = false
   private(set) var isShutDown = false
   private(set) var attemptCount = 0
-  private(set) var performing = 0
   private(set) var failure: TaskQueueError?
   private(set) var wasCancelled = false
 
   private var lastHorizon = Date.distantPast
   private var isStopping = false
-  private var ready: [ClaimedTask] = []  // the next one last
-  private var outbox: [Settlement] = []
+  var ready: [ClaimedTask] = []  // the next one last
+  private(set) var outbox: [Settlement] = []
   private var isSettling = false
-  private var isClaiming = false
+  private(set) var isClaiming = false
   /// A wake-up came too late for the claim in flight.
   private var wasAskedWhileClaiming = false
   private var storeHasMore = false
@@ -49,11 +50,27 @@ struct WorkMachine: Sendable {
   private var isHeldBack = false
   private var idle: Int
   private let maxUnsettled: Int
+  /// What each worker performs.
+  var attempts: [Attempt?]
+  private var lastAttempt: AttemptNumber = 0
+  /// What was asked of tasks that are leased, but that no worker performs now.
+  var requests: [TaskID: Directive] = [:]
+  /// What the finisher has taken from the outbox.
+  private(set) var settling: [Settlement] = []
+  /// How many tasks of these names are leased; only of names whose number is limited.
+  private var leasedCounts: [String: Int] = [:]
+  private var limitedNames: Set<String> = []
+  /// Attempts under way are to be cut short, because the time to shut down is up.
+  private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
     self.maxUnsettled = maxUnsettled
     idle = workers
+    attempts = Array(repeating: nil, count: workers)
   }
+
+  /// How many attempts are under way.
+  var performing: Int { attempts.count - idle }
 
   // MARK: Life cycle
 
@@ -81,7 +98,11 @@ struct WorkMachine: Sendable {
   }
 
   /// The run has ended, and all its workers with it.
-  mutating func end() { mode = nil }
+  mutating func end() {
+    mode = nil
+    // Nothing is leased any more but what waits to be kept.
+    requests = requests.filter { id, _ in outbox.contains { $0.record.id == id } }
+  }
 
   /// Whether no task will be performed any more.
   var hasEnded: Bool { isShutDown && mode == nil }
@@ -104,6 +125,12 @@ struct WorkMachine: Sendable {
     isStopping = true
   }
 
+  /// The time to shut down gracefully is up.
+  mutating func cutShort() {
+    shutDown()
+    cutsShort = true
+  }
+
   mutating func setPaused(_ isPaused: Bool) { self.isPaused = isPaused }
 
   /// The store failed: no further steps.
@@ -118,7 +145,7 @@ struct WorkMachine: Sendable {
   // MARK: Steps of a worker
 
   /// A worker asks what to do.
-  mutating func next() -> Step {
+  mutating func next(for worker: Int) -> Step {
     if isStopping { return .stop }
     if isPaused { return mode == .untilStopped ? .wait : .stop }
     if outbox.count >= maxUnsettled {
@@ -127,8 +154,12 @@ struct WorkMachine: Sendable {
     }
     if let task = ready.popLast() {
       idle -= 1
-      performing += 1
-      return .perform(task, wakesAnother: idle > 0 && (storeHasMore || !ready.isEmpty))
+      lastAttempt += 1
+      let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
+      attempts[worker] = Attempt(lease: task.lease, number: lastAttempt, directive: directive)
+      if let directive { return .obey(directive, task) }
+      let wakesAnother = idle > 0 && (storeHasMore || !ready.isEmpty)
+      return .perform(task, lastAttempt, wakesAnother: wakesAnother)
     }
     if isClaiming {
       wasAskedWhileClaiming = true
@@ -144,6 +175,14 @@ struct WorkMachine: Sendable {
     return .claim(limit: idle, unparking: toUnpark)
   }
 
+  /// How many tasks of each name may be claimed, of those that may be performed at a time.
+  func room(in limits: [String: Int]) -> [String: Int] {
+    guard !leasedCounts.isEmpty else { return limits }
+    var room = limits
+    for (name, count) in leasedCounts { room[name, default: 0] -= count }
+    return room
+  }
+
   /// A claim has returned.
   ///
   /// Whether there is a next step at once.
@@ -152,6 +191,11 @@ struct WorkMachine: Sendable {
     isClaiming = false
     wasAskedWhileClaiming = false
     ready = claim.tasks.reversed()
+    if !limitedNames.isEmpty {
+      for task in claim.tasks where limitedNames.contains(task.record.name) {
+        leasedCounts[task.record.name, default: 0] += 1
+      }
+    }
     if case .pass = mode, ready.isEmpty, !storeHasMore {
       isExhausted = true
       return true
@@ -160,21 +204,36 @@ struct WorkMachine: Sendable {
   }
 
   /// A handler was registered: tasks of these names may be performed now.
-  mutating func unpark(_ name: String, _ formerNames: [String]) {
-    toUnpark.insert(name)
-    toUnpark.formUnion(formerNames)
+  mutating func registered(_ names: [String], areLimited: Bool) {
+    toUnpark.formUnion(names)
     isExhausted = false
+    if areLimited { limitedNames.formUnion(names) }
   }
 
   /// Something may have become available.
   mutating func workArrived() { isExhausted = false }
 
+  /// The handler of a worker's attempt has ended.
+  ///
+  /// Returns what was asked of the task meanwhile. From now on the attempt reports nothing more, and
+  /// what is asked of its task is done when its end is kept.
+  mutating func endAttempt(of worker: Int) -> Directive? {
+    defer { attempts[worker]?.isOver = true }
+    return attempts[worker]?.directive
+  }
+
   /// An attempt has ended, and what ended it is kept already.
-  mutating func finished(_ isAttempt: Bool) {
+  mutating func finished(_ worker: Int, name: String, isAttempt: Bool) {
     attemptCount += isAttempt ? 1 : 0
     idle += 1
-    performing -= 1
+    attempts[worker] = nil
     isExhausted = false
+    leaves(name)
+  }
+
+  mutating func leaves(_ name: String) {
+    guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
+    leasedCounts[name] = count > 1 ? count - 1 : nil
   }
 
   // MARK: Steps of the finisher
@@ -182,8 +241,12 @@ struct WorkMachine: Sendable {
   /// An attempt has ended; what ended it is still to be kept.
   ///
   /// Whether to wake the finisher.
-  mutating func finished(_ isAttempt: Bool, with settlement: Settlement) -> Bool {
-    finished(isAttempt)
+  mutating func finished(
+    _ worker: Int,
+    with settlement: Settlement,
+    isAttempt: Bool
+  ) -> Bool {
+    finished(worker, name: settlement.record.name, isAttempt: isAttempt)
     outbox.append(settlement)
     return !isSettling
   }
@@ -192,6 +255,7 @@ struct WorkMachine: Sendable {
   mutating func takeOutbox() -> [Settlement]? {
     isSettling = !outbox.isEmpty && failure == nil
     guard isSettling else { return nil }
+    settling = outbox
     defer { outbox.removeAll(keepingCapacity: true) }
     return outbox
   }
@@ -200,16 +264,21 @@ struct WorkMachine: Sendable {
   ///
   /// Whether a worker waited for that.
   mutating func settled() -> Bool {
+    settling = []
     defer { isHeldBack = false }
     return isHeldBack
   }
 
   /// What was taken could not be kept, and goes back.
-  mutating func putBack(_ settlements: [Settlement]) { outbox = settlements + outbox }
+  mutating func putBack(_ settlements: [Settlement]) {
+    settling = []
+    outbox = settlements + outbox
+  }
 
   /// Takes what was claimed but not begun.
   mutating func takeUnbegun() -> [ClaimedTask] {
     defer { ready = [] }
+    for task in ready { leaves(task.record.name) }
     return ready.reversed()
   }
 }

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// A task that was enqueued: its identity, and a way to learn how it ends.
 public struct EnqueuedTask: Sendable, Identifiable {
   private let cell: OutcomeCell
@@ -13,6 +15,40 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// The task's identity.
   public var id: TaskID { cell.id }
+
+  /// How far the task is, as its handler reports it.
+  public var progress: TaskProgress { TaskProgress(cell) }
+
+  /// Takes the task out, or cancels its attempt if it is being performed.
+  ///
+  /// - Returns: whether the task was there and had not ended.
+  /// - Throws: what the store throws.
+  @discardableResult
+  public func cancel() async throws -> Bool { try await queue.cancel(id) }
+
+  /// Waits until the task has succeeded, and returns what its handler returned.
+  ///
+  /// Only who has held the task since before it succeeded is told: the value is not stored, and not
+  /// known to another process.
+  /// - Parameter type: what the handler returns.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/noValue`` if the task was
+  ///   abandoned or cancelled, or the value is not known or of another type; what ``outcome()``
+  ///   throws.
+  public func value<Value: Sendable>(as type: Value.Type = Value.self) async throws -> Value {
+    switch try await outcome() {
+    case .succeeded:
+      if let value = cell.value as? Value { return value }
+      let found = cell.value.map { "it is a \(Swift.type(of: $0))" } ?? "it is not known here"
+      throw TaskQueueError(
+        .noValue,
+        "the task \(id) has succeeded, but not with a \(type): \(found)"
+      )
+    case .abandoned(let reason):
+      throw TaskQueueError(.noValue, "the task \(id) was abandoned: \(reason)")
+    case .cancelled:
+      throw TaskQueueError(.noValue, "the task \(id) was cancelled")
+    }
+  }
 
   /// Waits until the task has ended, and says how; at once if it has.
   ///
@@ -34,7 +70,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
         limit: 1
       ).first
     else {
-      // It may have ended, and gone, since the cell was last asked.
+      // It may have ended, and gone, since the cell was last asked; or be about to be told.
+      if let outcome = cell.outcome { return outcome }
+      if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       if let outcome = cell.outcome { return outcome }
       throw TaskQueueError(
         .unknownTask,
@@ -42,7 +80,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
       )
     }
     switch record.state {
-    case .waiting, .running, .parked: return nil
+    case .waiting, .running, .parked, .paused: return nil
     case .succeeded: return .succeeded
     case .abandoned: return .abandoned(reason: record.lastError ?? "")
     case .cancelled: return .cancelled

@@ -7,8 +7,12 @@
 /// await queue.register(Sync.self)
 /// ```
 public protocol PerformableTask: TaskPayload {
+  /// What it returns, for whoever holds the task.
+  associatedtype Output: Sendable = Void
+
   /// Does the work: returning is success, throwing is failure.
   ///
-  /// The same rules hold as for a handler given to ``TaskQueue/register(_:perform:)``.
-  func perform(in context: TaskContext) async throws
+  /// The same rules hold as for a handler given to
+  /// ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
+  func perform(in context: TaskContext) async throws -> Output
 }

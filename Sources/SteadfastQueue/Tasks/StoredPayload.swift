@@ -24,18 +24,27 @@ public struct StoredPayload: Sendable {
 
   /// What ``bytes()`` returns.
   public let format: Format
+  /// The schema version of the payload's type when the bytes were made.
+  public let version: Int
   private let form: Form
 
   /// Makes a payload of bytes that a store has kept.
-  public init(_ bytes: [UInt8], format: Format) {
+  public init(_ bytes: [UInt8], format: Format, version: Int = 1) {
     self.format = format
+    self.version = version
     form = .bytes(bytes)
   }
 
   /// Makes a payload of a value that is encoded as JSON when a store asks.
-  init<Payload: TaskPayload>(_ payload: Payload) {
+  init<Value: Encodable & Sendable>(_ value: Value, version: Int) {
     format = .json
-    form = .value(payload) { Array(try Self.encoder.encode(payload)) }
+    self.version = version
+    form = .value(value) { Array(try Self.encoder.encode(value)) }
+  }
+
+  /// Makes a payload of a value that is encoded as JSON when a store asks.
+  init<Payload: TaskPayload>(_ payload: Payload) {
+    self.init(payload, version: Payload.schemaVersion)
   }
 
   private static let encoder: JSONEncoder = {

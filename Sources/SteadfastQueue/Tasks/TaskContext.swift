@@ -7,8 +7,16 @@ public import Foundation
 /// What a handler is told about the task that it performs, beside the payload.
 public struct TaskContext: Sendable {
   private let record: TaskRecord
+  private let queue: TaskQueue
+  private let worker: Int
+  private let number: AttemptNumber
 
-  init(_ record: TaskRecord) { self.record = record }
+  init(_ record: TaskRecord, queue: TaskQueue, worker: Int, number: AttemptNumber) {
+    self.record = record
+    self.queue = queue
+    self.worker = worker
+    self.number = number
+  }
 
   /// The task's identity, the same at each attempt: the key by which a server can recognise a
   /// repetition.
@@ -27,4 +35,18 @@ public struct TaskContext: Sendable {
   public var createdDate: Date { record.createdDate }
   /// The date from which this attempt was allowed.
   public var availableDate: Date { record.availableDate }
+  /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
+  public var usesBackoff: Bool { record.usesBackoff }
+  /// The text of the last error; `nil` if no attempt has failed.
+  public var lastError: String? { record.lastError }
+  /// The labels that the task was given.
+  public var tags: Set<String> { record.tags }
+
+  /// Tells observers and those who hold the task how far it is: 0 at the beginning, 1 at the end.
+  ///
+  /// What is outside of that is brought into it; what is no number is not told. Progress is not
+  /// stored. After the handler has ended, or its task was cancelled, nothing is told any more.
+  public func report(progress fraction: Double) {
+    queue.report(fraction, of: record, by: worker, number)
+  }
 }

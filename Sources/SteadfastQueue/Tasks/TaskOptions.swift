@@ -7,22 +7,47 @@ import Foundation
 /// What is chosen for a task beside its payload and key.
 struct TaskOptions: Sendable {
   var availableDate: Date?
-  var maxRetries: RetryLimit
-  var usesBackoff: Bool
-  var priority: TaskQueue.Priority
+  var maxRetries: RetryLimit?
+  var usesBackoff: Bool?
+  var priority: TaskQueue.Priority?
+  var timeLimit: Duration?
+  var expiryDate: Date?
+  var tags: Set<String>
 
-  func validate() throws(TaskQueueError) {
-    if case .atMost(let limit) = maxRetries, limit < 0 {
+  /// The new task that was chosen.
+  ///
+  /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
+  func record(
+    id: TaskID,
+    name: String,
+    payload: StoredPayload,
+    uniqueKey: String?,
+    configuration: TaskQueueConfiguration,
+    now: Date
+  ) throws(TaskQueueError) -> TaskRecord {
+    let defaults = configuration.taskDefaults
+    let record = TaskRecord(
+      id: id,
+      name: name,
+      payload: payload,
+      priority: priority ?? defaults.priority,
+      createdDate: now,
+      maxRetries: maxRetries ?? defaults.maxRetries,
+      usesBackoff: !configuration.prohibitsBackoff && (usesBackoff ?? defaults.usesBackoff),
+      uniqueKey: uniqueKey,
+      tags: tags,
+      timeLimit: timeLimit ?? defaults.timeLimit,
+      expiryDate: expiryDate?.storable,
+      availableDate: availableDate?.storable ?? now
+    )
+    try TaskChange.insert(record, onDuplicate: .keep).checkForm()
+    if let expiryDate, record.availableDate >= expiryDate {
       throw TaskQueueError(
         .invalidArgument,
-        "maxRetries is \(limit); give 0 or more, or .alwaysRetry for no limit"
+        "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
+          + "the task could never be performed"
       )
     }
-    if let date = availableDate, !date.timeIntervalSince1970.isFinite {
-      throw TaskQueueError(
-        .invalidArgument,
-        "availableDate is \(date.timeIntervalSince1970); give a finite date"
-      )
-    }
+    return record
   }
 }

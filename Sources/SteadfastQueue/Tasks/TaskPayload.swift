@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// What a task carries: any value that can be encoded, and the name under which its handler is
 /// found again after a restart.
 ///
@@ -6,12 +12,35 @@
 /// ```
 ///
 /// The payload is kept as the JSON of its `Codable` conformance. Give a type that you rename its
-/// old name in ``formerTaskNames``, so that tasks from before are still performed.
+/// old name in ``formerTaskNames``, so that tasks from before are still performed. When a change of
+/// its properties makes old JSON unreadable, raise ``schemaVersion`` and implement
+/// ``decode(from:version:)``:
+///
+/// ```swift
+/// extension PostComment {
+///   static var schemaVersion: Int { 2 }
+///   static func decode(from json: Data, version: Int) throws -> PostComment {
+///     guard version < 2 else { return try JSONDecoder().decode(Self.self, from: json) }
+///     let old = try JSONDecoder().decode(FirstPostComment.self, from: json)
+///     return PostComment(text: old.body)
+///   }
+/// }
+/// ```
 public protocol TaskPayload: Codable, Sendable {
   /// The name that is stored with the task; by default the type's own.
   static var taskName: String { get }
   /// Names that tasks of this type were stored under before; by default none.
   static var formerTaskNames: [String] { get }
+  /// The version of the payload's JSON that is stored with the task; by default 1.
+  static var schemaVersion: Int { get }
+
+  /// Makes a payload of what was stored, by this version of the type or an earlier one.
+  ///
+  /// By default it decodes the JSON, whatever its version. It is not called for a version that is
+  /// later than ``schemaVersion``.
+  /// - Throws: what makes it unreadable; then the task is put aside and stays, until a handler is
+  ///   registered for it anew or the queue runs again.
+  static func decode(from json: Data, version: Int) throws -> Self
 }
 
 extension TaskPayload {
@@ -19,4 +48,11 @@ extension TaskPayload {
   public static var taskName: String { String(describing: Self.self) }
   /// No former names.
   public static var formerTaskNames: [String] { [] }
+  /// 1.
+  public static var schemaVersion: Int { 1 }
+
+  /// Decodes the JSON, whatever its version.
+  public static func decode(from json: Data, version: Int) throws -> Self {
+    try JSONDecoder().decode(Self.self, from: json)
+  }
 }

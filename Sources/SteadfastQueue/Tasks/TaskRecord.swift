@@ -33,6 +33,9 @@ public struct TaskRecord: Sendable, Identifiable {
     maxRetries: RetryLimit = 10,
     usesBackoff: Bool = true,
     uniqueKey: String? = nil,
+    tags: Set<String> = [],
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
     state: TaskState = .waiting,
     availableDate: Date,
     retryCount: Int = 0,
@@ -50,7 +53,10 @@ public struct TaskRecord: Sendable, Identifiable {
         createdDate: createdDate,
         maxRetries: maxRetries,
         usesBackoff: usesBackoff,
-        uniqueKey: uniqueKey
+        uniqueKey: uniqueKey,
+        tags: tags,
+        timeLimit: timeLimit,
+        expiryDate: expiryDate
       )
     )
     self.state = state
@@ -78,6 +84,12 @@ public struct TaskRecord: Sendable, Identifiable {
   public var usesBackoff: Bool { shared.value.usesBackoff }
   /// The key that no second task may bear while this one is known; `nil` if it has none.
   public var uniqueKey: String? { shared.value.uniqueKey }
+  /// Labels by which tasks are found, and cancelled together.
+  public var tags: Set<String> { shared.value.tags }
+  /// How long one attempt may take; `nil` for any time.
+  public var timeLimit: Duration? { shared.value.timeLimit }
+  /// The date from which no attempt begins any more; `nil` if none.
+  public var expiryDate: Date? { shared.value.expiryDate }
 }
 
 extension TaskRecord {
@@ -91,6 +103,9 @@ extension TaskRecord {
     let maxRetries: RetryLimit
     let usesBackoff: Bool
     let uniqueKey: String?
+    let tags: Set<String>
+    let timeLimit: Duration?
+    let expiryDate: Date?
   }
 
   /// A definition that records share, so that moving one copies one reference.

@@ -7,6 +7,8 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   /// Put aside because its payload could not be decoded; tried again when the queue next runs or
   /// a handler is registered under its name.
   case parked
+  /// Set aside by ``TaskQueue/pause(_:)-(TaskID)`` until it is resumed or restarted.
+  case paused
   /// Done, and kept by the queue's retention policy.
   case succeeded
   /// Given up and kept, with the reason: a dead letter.
@@ -17,8 +19,11 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   /// Whether the task has ended and will not be performed again.
   public var isFinished: Bool {
     switch self {
-    case .waiting, .running, .parked: false
+    case .waiting, .running, .parked, .paused: false
     case .succeeded, .abandoned, .cancelled: true
     }
   }
+
+  /// The states of tasks that have not ended.
+  static let unfinished = Set(allCases.filter { !$0.isFinished })
 }

@@ -94,7 +94,7 @@ public func performAttempt<Payload: PerformableTask>(
     configuration: configuration,
     clock: clock
   ) { payload, context in
-    try await payload.perform(in: context)
+    _ = try await payload.perform(in: context)
   }
 }
 
@@ -105,7 +105,7 @@ private func queue(
   _ clock: some WallClock
 ) async throws -> TaskQueue {
   let store = InMemoryStore()
-  _ = try await store.apply([.insert(task, replacesTwin: false)], durability: .durable)
+  _ = try await store.apply([.insert(task, onDuplicate: .keep)], durability: .durable)
   return TaskQueue(persistence: store, configuration: configuration, clock: clock)
 }
 

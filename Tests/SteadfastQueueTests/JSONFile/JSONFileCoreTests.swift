@@ -18,7 +18,7 @@ import Testing
 
   private func insert(_ numbers: Int...) async throws {
     _ = try await core.apply(
-      numbers.map { .insert(.make($0, key: "key \($0)"), replacesTwin: false) },
+      numbers.map { .insert(.make($0, key: "key \($0)"), onDuplicate: .keep) },
       .durable
     )
   }
@@ -110,7 +110,7 @@ import Testing
       availableDate: .seconds(0)
     )
     let error = await #expect(throws: JSONFileError.self) {
-      _ = try await core.apply([.insert(large, replacesTwin: false)], .durable)
+      _ = try await core.apply([.insert(large, onDuplicate: .keep)], .durable)
     }
     #expect(error?.code == .taskTooLarge)
     #expect(storage.calls == before)
@@ -122,7 +122,7 @@ import Testing
       for number in 1...200 {
         group.addTask {
           let outcomes = try await core.apply(
-            [.insert(.make(number, key: "key \(number / 2)"), replacesTwin: false)],
+            [.insert(.make(number, key: "key \(number / 2)"), onDuplicate: .keep)],
             .durable
           )
           return outcomes[0]

@@ -11,7 +11,7 @@ private func threeBatches() throws -> (bytes: [UInt8], ends: [Int]) {
   for batch in 0..<3 {
     try journal.append(
       try (1...2).map { number in
-        try JournalBody(.change(.insert(.make(batch * 2 + number), replacesTwin: false)))
+        try JournalBody(.change(.insert(.make(batch * 2 + number), onDuplicate: .keep)))
       }
     )
     try journal.synchronize()
@@ -120,7 +120,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
     for _ in 0..<10 { torn.append(0) }
     torn.append(0x0A)
     torn += try line(
-      .change(.insert(.make(8), replacesTwin: false)),
+      .change(.insert(.make(8), onDuplicate: .keep)),
       sequence: 8,
       firstUnsynced: 7
     )
@@ -171,7 +171,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
   func `a line with a right checksum that makes no sense is damage`(body: String) throws {
     var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
     bytes += try line(
-      .change(.insert(.make(1), replacesTwin: false)),
+      .change(.insert(.make(1), onDuplicate: .keep)),
       sequence: 1,
       firstUnsynced: 1
     )
@@ -187,7 +187,7 @@ private func numbers(_ contents: JournalContents) -> [Int] {
   @Test func `a task that was begun and not ended is available again, and counts it`() throws {
     var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
     bytes += try line(
-      .change(.insert(.make(1), replacesTwin: false)),
+      .change(.insert(.make(1), onDuplicate: .keep)),
       sequence: 1,
       firstUnsynced: 1
     )

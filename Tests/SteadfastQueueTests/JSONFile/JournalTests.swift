@@ -6,7 +6,7 @@ import Testing
 
 @Suite struct JournalTests {
   private func line(_ number: Int) throws -> JournalBody {
-    try JournalBody(.change(.insert(.make(number), replacesTwin: false)))
+    try JournalBody(.change(.insert(.make(number), onDuplicate: .keep)))
   }
 
   private func numbers(_ storage: MemoryStorage) throws -> [Int] {

@@ -68,7 +68,7 @@ import Testing
       let core = JSONFileCore(file) { (nil, storage) }
       try await core.open()
       _ = try await core.apply(
-        [.insert(.make(process, key: "k"), replacesTwin: true)],
+        [.insert(.make(process, key: "k"), onDuplicate: .replace)],
         .durable
       )
       let claim = try await core.claim(
@@ -91,7 +91,7 @@ import Testing
         for writer in 0..<3 {
           group.addTask {
             for number in 1...20 {
-              let change = TaskChange.insert(.make(writer * 100 + number), replacesTwin: false)
+              let change = TaskChange.insert(.make(writer * 100 + number), onDuplicate: .keep)
               guard (try? await core.apply([change], .durable)) != nil else { return }
               stored.add(number)
             }

@@ -78,7 +78,8 @@ private struct Comparison {
     switch random.next() % 10 {
     case 0...3: try insert()
     case 4...5: try claim()
-    case 6...8: try end()
+    case 6...7: try end()
+    case 8: try control()
     default: try lookAfter()
     }
   }
@@ -88,7 +89,7 @@ private struct Comparison {
     try #require(outcome == expected, "\(change)")
     switch outcome {
     case .done, .replaced: try journal.append([JournalBody(.change(change))])
-    case .duplicate, .stale: break
+    case .duplicate, .stale, .identityTaken, .batchRefused: break
     }
   }
 
@@ -101,10 +102,10 @@ private struct Comparison {
       available: (now.timeIntervalSince1970 + Double(random.next() % 20) - 5),
       key: random.next() % 2 == 0 ? "key \(random.next() % 5)" : nil
     )
-    let replaces = random.next() % 3 == 0
+    let policy: UniquePolicy = random.next() % 3 == 0 ? .replace : .keep
     try apply(
-      .insert(record, replacesTwin: replaces),
-      reference.insert(record, replacesTwin: replaces)
+      .insert(record, onDuplicate: policy),
+      reference.insert(record, onDuplicate: policy)
     )
   }
 
@@ -136,7 +137,19 @@ private struct Comparison {
       record.lastError = failure.reason
       record.failedDate = failure.date
     }
-    switch random.next() % 5 {
+    switch random.next() % 8 {
+    case 5:
+      try apply(
+        .cancel(.claimed(lease), at: now, keeps: keeps),
+        reference.change(lease, to: .cancelled, keeps: keeps, at: now)
+      )
+    case 6:
+      try apply(.pause(.claimed(lease)), reference.change(lease, to: .paused))
+    case 7:
+      try apply(
+        .restart(.claimed(lease), availableDate: now),
+        reference.change(lease, to: .waiting) { Self.makeNew(&$0, now) }
+      )
     case 0:
       try apply(
         .succeed(lease, at: now, keeps: keeps),
@@ -170,6 +183,51 @@ private struct Comparison {
         expected
       )
     }
+  }
+
+  /// What a user does to a task, whatever its state.
+  private mutating func control() throws {
+    let id = TaskID.numbered(1 + Int(random.next() % UInt64(max(1, lastNumber))))
+    let keeps = random.next() % 2 == 0
+    let now = now
+    switch random.next() % 5 {
+    case 0:
+      try apply(
+        .cancel(.unclaimed(id), at: now, keeps: keeps),
+        reference.change(
+          id,
+          in: [.waiting, .parked, .paused],
+          to: .cancelled,
+          keeps: keeps,
+          at: now
+        )
+      )
+    case 1:
+      try apply(
+        .pause(.unclaimed(id)),
+        reference.change(id, in: [.waiting, .parked], to: .paused)
+      )
+    case 2:
+      try apply(.resume(id), reference.change(id, in: [.paused], to: .waiting))
+    case 3:
+      try apply(
+        .restart(.unclaimed(id), availableDate: now),
+        reference.change(id, in: Self.atRest, to: .waiting) { Self.makeNew(&$0, now) }
+      )
+    default:
+      try apply(.remove(id), reference.change(id, in: Self.atRest, to: .waiting, keeps: false))
+    }
+  }
+
+  private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
+
+  private static func makeNew(_ record: inout TaskRecord, _ now: Date) {
+    record.availableDate = now
+    record.retryCount = 0
+    record.interruptionCount = 0
+    record.lastError = nil
+    record.failedDate = nil
+    record.finishedDate = nil
   }
 
   private mutating func lookAfter() throws {

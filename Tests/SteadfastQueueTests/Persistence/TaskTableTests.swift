@@ -132,14 +132,14 @@ import Testing
 
   @Test mutating func `a task replaces a twin that waits`() {
     table.insert(.make(1, key: "k"))
-    #expect(table.insert(.make(2, key: "k"), replacesTwin: true) == .replaced(.numbered(1)))
+    #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .replaced(.numbered(1)))
     #expect(table.claim(9).numbers == [2])
   }
 
   @Test mutating func `a task takes the key of a twin that is running, which goes on`() {
     table.insert(.make(1, key: "k"))
     let running = table.claim(1)
-    #expect(table.insert(.make(2, key: "k"), replacesTwin: true) == .done)
+    #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .done)
     #expect(table.apply([.succeed(running[0].lease, at: .seconds(1), keeps: false)]) == [.done])
     #expect(table.insert(.make(3, key: "k")) == .duplicate(of: .numbered(2)))
   }
@@ -180,7 +180,7 @@ import Testing
   // MARK: Staging
 
   @Test mutating func `an insertion is not handed out before it is committed`() {
-    let staged = table.stage(.insert(.make(1, key: "k"), replacesTwin: false))
+    let staged = table.stage(.insert(.make(1, key: "k"), onDuplicate: .keep))
     #expect(table.claim(1).isEmpty)
     #expect(table.count(matching: TaskFilter()) == 0)
     #expect(table.record(of: .numbered(1)) == nil)
@@ -189,7 +189,7 @@ import Testing
   }
 
   @Test mutating func `an insertion that is rolled back leaves nothing`() {
-    let staged = table.stage(.insert(.make(1, key: "k"), replacesTwin: false))
+    let staged = table.stage(.insert(.make(1, key: "k"), onDuplicate: .keep))
     table.rollBack(staged)
     #expect(table.insert(.make(2, key: "k")) == .done)
     #expect(table.claim(9).numbers == [2])
@@ -198,7 +198,7 @@ import Testing
   @Test mutating func `a replacement that is rolled back leaves the twin in its place`() {
     table.insert(.make(1, key: "k"))
     table.insert(.make(2))
-    let staged = table.stage(.insert(.make(3, key: "k"), replacesTwin: true))
+    let staged = table.stage(.insert(.make(3, key: "k"), onDuplicate: .replace))
     #expect(table.claim(9).numbers == [2])
     table.rollBack(staged)
     #expect(table.insert(.make(4, key: "k")) == .duplicate(of: .numbered(1)))

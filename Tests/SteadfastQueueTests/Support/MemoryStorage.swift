@@ -6,7 +6,7 @@ import Synchronization
 final class MemoryStorage: JournalStorage {
   enum Call: Equatable {
     case read, replace, open, append, overwrite(at: Int), truncate(to: Int), synchronize
-    case synchronizeFolder, close
+    case synchronizeFolder, delete, close
   }
 
   struct State {
@@ -75,5 +75,10 @@ final class MemoryStorage: JournalStorage {
 
   func synchronize() throws(SystemCallError) { try note(.synchronize) }
   func synchronizeFolder() throws(SystemCallError) { try note(.synchronizeFolder) }
+  func delete() throws(SystemCallError) {
+    try note(.delete)
+    state.withLock { $0.bytes = nil }
+  }
+
   func close() { state.withLock { $0.calls.append(.close) } }
 }

@@ -24,12 +24,12 @@ struct ReferenceTable {
     return lastPlace
   }
 
-  mutating func insert(_ record: TaskRecord, replacesTwin: Bool) -> ChangeOutcome {
+  mutating func insert(_ record: TaskRecord, onDuplicate policy: UniquePolicy) -> ChangeOutcome {
     var outcome = ChangeOutcome.done
     if let key = record.uniqueKey,
       let twin = entries.firstIndex(where: { $0.holdsKey && $0.record.uniqueKey == key })
     {
-      guard replacesTwin else { return .duplicate(of: entries[twin].record.id) }
+      guard policy == .replace else { return .duplicate(of: entries[twin].record.id) }
       if entries[twin].record.state == .running {
         entries[twin].holdsKey = false
       } else {
@@ -86,6 +86,30 @@ struct ReferenceTable {
     entries[index].record.state = state
     note(&entries[index].record)
     if !keepsPlace { entries[index].place = nextPlace() }
+    if state.isFinished {
+      entries[index].record.finishedDate = date
+      entries[index].end = entries[index].place
+    }
+    return .done
+  }
+
+  /// What somebody does to a task that is not claimed.
+  mutating func change(
+    _ id: TaskID,
+    in states: Set<TaskState>,
+    to state: TaskState,
+    keeps: Bool = true,
+    at date: Date? = nil,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    guard let index = index(id), states.contains(entries[index].record.state) else { return .stale }
+    guard keeps else {
+      entries.remove(at: index)
+      return .done
+    }
+    entries[index].record.state = state
+    note(&entries[index].record)
+    entries[index].place = nextPlace()
     if state.isFinished {
       entries[index].record.finishedDate = date
       entries[index].end = entries[index].place

@@ -36,8 +36,10 @@ extension Date {
 
 extension TaskTable {
   @discardableResult
-  mutating func insert(_ record: TaskRecord, replacesTwin: Bool = false) -> ChangeOutcome {
-    apply([.insert(record, replacesTwin: replacesTwin)])[0]
+  mutating func insert(_ record: TaskRecord, onDuplicate policy: UniquePolicy = .keep)
+    -> ChangeOutcome
+  {
+    apply([.insert(record, onDuplicate: policy)])[0]
   }
 
   mutating func claim(_ limit: Int, _ names: [String: Int] = ["Note": .max], at now: Double = 0)

@@ -15,7 +15,8 @@ private struct Decided: RetryAwareError {
     retryCount: Int = 0,
     maxRetries: RetryLimit = 10,
     usesBackoff: Bool = true,
-    interruptions: Int = 0
+    interruptions: Int = 0,
+    expiry: Double? = nil
   ) -> ClaimedTask {
     let record = TaskRecord(
       id: .numbered(1),
@@ -24,6 +25,7 @@ private struct Decided: RetryAwareError {
       createdDate: .seconds(0),
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
+      expiryDate: expiry.map { .seconds($0) },
       state: .running,
       availableDate: .seconds(0),
       retryCount: retryCount,
@@ -37,13 +39,22 @@ private struct Decided: RetryAwareError {
     _ end: AttemptEnd,
     on task: ClaimedTask,
     _ configuration: TaskQueueConfiguration? = nil,
-    horizon: Date? = nil
+    horizon: Date? = nil,
+    directive: Directive? = nil
   ) -> String {
-    var judge = AttemptJudge(
+    let judge = AttemptJudge(
       configuration
         ?? TaskQueueConfiguration(backoff: .exponential(from: .seconds(10), multiplier: 2))
     )
-    let settlement = judge.settlement(of: task, after: end, now: now, horizon: horizon)
+    var generator = SplitMix64(seed: 1)
+    let verdict = judge.verdict(
+      on: task.record,
+      after: end,
+      directive: directive,
+      at: AttemptJudge.Moment(now: now, horizon: horizon),
+      using: &generator
+    )
+    let settlement = judge.settlement(verdict, of: task, now: now)
     return switch settlement.change {
     case .succeed(_, let date, let keeps):
       "succeeded at \(date.timeIntervalSince1970), \(keeps ? "kept" : "gone")"
@@ -53,7 +64,11 @@ private struct Decided: RetryAwareError {
       "abandoned: \(failure.reason), \(keeps ? "kept" : "gone")"
     case .release: "released"
     case .park(_, let failure): "parked: \(failure.reason)"
-    case .insert, .unpark, .prune, .rebase: "nonsense"
+    case .cancel(_, let date, let keeps):
+      "cancelled at \(date.timeIntervalSince1970), \(keeps ? "kept" : "gone")"
+    case .pause: "paused"
+    case .restart(_, let date): "restarted at \(date.timeIntervalSince1970)"
+    case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove: "nonsense"
     }
   }
 
@@ -102,9 +117,9 @@ private struct Decided: RetryAwareError {
   }
 
   @Test func `what has ended is kept as the configuration says`() {
-    #expect(verdict(.returned, on: task()) == "succeeded at 1000.0, gone")
+    #expect(verdict(.returned(()), on: task()) == "succeeded at 1000.0, gone")
     #expect(
-      verdict(.returned, on: task(), TaskQueueConfiguration(succeededRetention: .forever))
+      verdict(.returned(()), on: task(), TaskQueueConfiguration(succeededRetention: .forever))
         == "succeeded at 1000.0, kept"
     )
     #expect(
@@ -127,26 +142,78 @@ private struct Decided: RetryAwareError {
     isGivenUp: Bool
   ) {
     let judge = AttemptJudge(TaskQueueConfiguration(maxInterruptions: 2))
-    let settlement = judge.settlementInsteadOfAttempt(
-      task(interruptions: interruptions),
+    let failure = judge.failureInsteadOfAttempt(
+      task(interruptions: interruptions).record,
       now: now
     )
-    #expect((settlement != nil) == isGivenUp)
+    #expect((failure != nil) == isGivenUp)
   }
 
   @Test func `no backoff makes a date that can't be stored`() {
     let endless = TaskQueueConfiguration(
       backoff: .exponential(from: .seconds(1), multiplier: 1e300)
     )
-    var judge = AttemptJudge(endless)
-    let settlement = judge.settlement(
-      of: task(retryCount: 9),
-      after: .threw(Refusal()),
-      now: now
+    let found = verdict(.threw(Refusal("no")), on: task(retryCount: 9), endless)
+    #expect(found.hasPrefix("retry 10 in "))
+    #expect(!found.contains("inf") && !found.contains("nan"))
+  }
+
+  @Test func `a task that has expired is given up in place of an attempt`() {
+    let judge = AttemptJudge(TaskQueueConfiguration())
+    let early = judge.failureInsteadOfAttempt(task(expiry: 1001).record, now: now)
+    #expect(early == nil)
+    let late = judge.failureInsteadOfAttempt(task(expiry: 1000).record, now: now)
+    #expect(late?.reason == "it expired before it was done")
+  }
+
+  @Test func `a wait that would end after the expiry is not begun`() {
+    #expect(
+      verdict(.threw(Refusal("no")), on: task(expiry: 1010)) == "abandoned: no, kept"
     )
-    guard case .retry(_, let date, _, _) = settlement.change else {
-      return #expect(Bool(false), "\(settlement.change)")
+    #expect(
+      verdict(.threw(Refusal("no")), on: task(expiry: 1011)) == "retry 1 in 10.0: no"
+    )
+  }
+
+  @Test func `a queue that prohibits backoff retries everything at once but what says when`() {
+    let configuration = TaskQueueConfiguration(prohibitsBackoff: true)
+    #expect(
+      verdict(.threw(Refusal("no")), on: task(), configuration) == "retry 1 in 0.0: no"
+    )
+    let later = Decided(retryDecision: .retry(after: .seconds(3)))
+    #expect(verdict(.threw(later), on: task(), configuration).hasPrefix("retry 1 in 3.0"))
+  }
+
+  @Test(arguments: [
+    (Directive.cancel, "cancelled at 1000.0, gone"), (.pause, "paused"),
+    (.restart, "restarted at 1000.0"), (.remove, "cancelled at 1000.0, gone"),
+    (.release, "released"),
+  ])
+  func `what was asked of the task counts when the handler throws`(
+    directive: Directive,
+    expected: String
+  ) {
+    for end in [AttemptEnd.cancelled, .threw(Refusal("no")), .threw(TaskSnoozed(for: .zero))] {
+      #expect(verdict(end, on: task(), directive: directive) == expected)
     }
-    #expect(date.timeIntervalSince1970.isFinite)
+    let done = verdict(.returned(()), on: task(), directive: directive)
+    #expect(done == "succeeded at 1000.0, gone")
+  }
+
+  @Test func `the reason is shortened in bytes, between characters`() {
+    let long = String(repeating: "é", count: 5_000)
+    let found = verdict(.threw(TaskAbandoned(long)), on: task())
+    let reason = found.dropFirst("abandoned: ".count).prefix { $0 != "," }
+    #expect(reason.utf8.count <= AttemptJudge.longestReason)
+    #expect(reason.dropLast().allSatisfy { $0 == "é" })
+    #expect(reason.last == "…")
+  }
+
+  @Test func `a hook of the configuration chooses the text that is kept of an error`() {
+    let configuration = TaskQueueConfiguration(errorText: { "\(type(of: $0))" })
+    #expect(
+      verdict(.threw(TaskAbandoned("secret")), on: task(), configuration)
+        == "abandoned: TaskAbandoned, kept"
+    )
   }
 }

@@ -239,7 +239,7 @@ import Testing
     let store = InMemoryStore()
     var record = TaskRecord.make(1)
     record.interruptionCount = 3
-    _ = try await store.apply([.insert(record, replacesTwin: false)], durability: .durable)
+    _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .durable)
     let queue = await queue(store, maxInterruptions: 2)
     #expect(try await queue.runAvailable() == 0)
     #expect(log.entries.isEmpty)

@@ -43,6 +43,7 @@ private final class FailingStore: Persistence {
   func count(matching filter: TaskFilter) async throws -> Int {
     try await base.count(matching: filter)
   }
+  func destroy() async throws { try await base.destroy() }
 }
 
 @Suite struct StoreFailureTests {

@@ -7,13 +7,31 @@ extension WorkMachine.Step {
   /// The step in a word, for comparison.
   fileprivate var summary: String {
     switch self {
-    case .perform(let task, let wakesAnother):
+    case .perform(let task, _, let wakesAnother):
       "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
+    case .obey(let directive, let task): "\(directive) \(task.lease.id.low)"
     case .claim(let limit, let names):
       "claim \(limit)\(names.isEmpty ? "" : ", unpark \(names.sorted().joined(separator: " "))")"
     case .wait: "wait"
     case .stop: "stop"
     }
+  }
+}
+
+extension WorkMachine {
+  /// The step of the first worker that performs nothing.
+  fileprivate mutating func next() -> Step {
+    next(for: attempts.firstIndex { $0 == nil } ?? 0)
+  }
+
+  /// The first worker that performs something has ended its attempt, and that is kept.
+  fileprivate mutating func finished() {
+    finished(attempts.firstIndex { $0 != nil } ?? 0, name: "Note", isAttempt: true)
+  }
+
+  /// The first worker that performs something has ended its attempt.
+  fileprivate mutating func finished(with settlement: Settlement) -> Bool {
+    finished(attempts.firstIndex { $0 != nil } ?? 0, with: settlement, isAttempt: true)
   }
 }
 
@@ -84,7 +102,7 @@ extension WorkMachine.Step {
     _ = machine.claimed(claim(), now: now)
     #expect(machine.next().summary == "claim 1")
     _ = machine.claimed(claim(), now: now)
-    machine.unpark("C", ["D"])
+    machine.registered(["C", "D"], areLimited: false)
     #expect(machine.next().summary == "claim 1, unpark C D")
   }
 
@@ -98,7 +116,7 @@ extension WorkMachine.Step {
     #expect(machine.next().summary == "claim 1")
     #expect(machine.claimed(claim(next: now + 5), now: now) == true)
     #expect(machine.next().summary == "wait")
-    machine.finished(true)
+    machine.finished()
     // The task may have enqueued another.
     #expect(machine.next().summary == "claim 2")
     #expect(machine.claimed(claim(next: now + 5), now: now) == true)
@@ -142,9 +160,9 @@ extension WorkMachine.Step {
     _ = machine.claimed(claim(1, 2), now: now)
     _ = machine.next()
     _ = machine.next()
-    #expect(machine.finished(true, with: settlement(1)) == true)
+    #expect(machine.finished(with: settlement(1)) == true)
     #expect(machine.takeOutbox()?.count == 1)
-    let wakes = machine.finished(true, with: settlement(2))
+    let wakes = machine.finished(with: settlement(2))
     #expect(!wakes)
     #expect(machine.takeOutbox()?.count == 1)
     #expect(machine.takeOutbox() == nil)
@@ -155,7 +173,7 @@ extension WorkMachine.Step {
     _ = machine.next()
     _ = machine.claimed(claim(1, 2), now: now)
     _ = machine.next()
-    _ = machine.finished(true, with: settlement(1))
+    _ = machine.finished(with: settlement(1))
     #expect(machine.next().summary == "wait")
     _ = machine.takeOutbox()
     #expect(machine.settled() == true)
@@ -167,7 +185,7 @@ extension WorkMachine.Step {
     _ = machine.next()
     _ = machine.claimed(claim(1, 2), now: now)
     _ = machine.next()
-    _ = machine.finished(true, with: settlement(1))
+    _ = machine.finished(with: settlement(1))
     let outbox = machine.takeOutbox()
     let taken = try #require(outbox)
     machine.putBack(taken)
@@ -198,5 +216,85 @@ extension WorkMachine.Step {
     #expect(throws: TaskQueueError.self) {
       try machine.begin(.untilStopped, names: [String]())
     }
+  }
+
+  // MARK: Requests
+
+  @Test func `what is asked of a task that is performed cuts its attempt short`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.next()
+    let worker = machine.request(.cancel, of: .numbered(2))
+    #expect(worker == 1)
+    #expect(machine.isInterrupted(1) && !machine.isInterrupted(0))
+    let directive = machine.endAttempt(of: 1)
+    #expect(directive == .cancel)
+    #expect(!machine.isInterrupted(1))
+  }
+
+  @Test func `what is asked of a task before its attempt begins is done in its place`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    let worker = machine.request(.pause, of: .numbered(2))
+    #expect(worker == nil)
+    _ = machine.claimed(claim(1, 2), now: now)
+    #expect(machine.next().summary == "perform 1, wake another")
+    #expect(machine.next().summary == "pause 2")
+    #expect(machine.requests.isEmpty)
+  }
+
+  @Test func `what is asked of a task whose attempt has ended waits until that is kept`() throws {
+    var machine = try machine(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.endAttempt(of: 0)
+    let worker = machine.request(.cancel, of: .numbered(1))
+    #expect(worker == nil)
+    _ = machine.finished(with: settlement(1))
+    #expect(machine.isUnsettled(.numbered(1)))
+    _ = machine.takeOutbox()
+    #expect(machine.isUnsettled(.numbered(1)))
+    _ = machine.settled()
+    #expect(!machine.isUnsettled(.numbered(1)))
+    let directive = machine.takeRequest(of: .numbered(1))
+    #expect(directive == .cancel)
+  }
+
+  @Test func `a pause that is taken back puts the task back`() throws {
+    var machine = try machine(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.request(.pause, of: .numbered(1))
+    let isTakenBack = machine.withdrawPause(of: .numbered(1))
+    #expect(isTakenBack)
+    let directive = machine.endAttempt(of: 0)
+    #expect(directive == .release)
+  }
+
+  @Test func `requests for tasks that nobody holds are forgotten when the run ends`() throws {
+    var machine = try machine()
+    _ = machine.request(.cancel, of: .numbered(1))
+    machine.end()
+    #expect(machine.requests.isEmpty)
+  }
+
+  // MARK: Limits
+
+  @Test func `a limited name has the room that its leased tasks leave`() throws {
+    var machine = try machine(workers: 3)
+    machine.registered(["Note"], areLimited: true)
+    _ = machine.next()
+    #expect(machine.room(in: ["Note": 2, "Other": .max]) == ["Note": 2, "Other": .max])
+    _ = machine.claimed(claim(1, 2), now: now)
+    #expect(machine.room(in: ["Note": 2, "Other": .max]) == ["Note": 0, "Other": .max])
+    _ = machine.next()
+    machine.finished()
+    #expect(machine.room(in: ["Note": 2]) == ["Note": 1])
+    _ = machine.takeUnbegun()
+    #expect(machine.room(in: ["Note": 2]) == ["Note": 2])
   }
 }

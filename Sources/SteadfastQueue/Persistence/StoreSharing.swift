@@ -1,0 +1,16 @@
+/// How queues in several processes use one store at the same time.
+public struct StoreSharing: Sendable {
+  /// How long a claim lasts unless it is extended.
+  ///
+  /// A queue extends the claims of the tasks that it performs three times as often. When a process
+  /// has gone, its tasks are available again after this time.
+  public var leaseDuration: Duration
+  /// How often a queue that waits looks for tasks that others have added.
+  public var pollInterval: Duration
+
+  /// Makes the numbers; by default a minute, and five seconds.
+  public init(leaseDuration: Duration = .seconds(60), pollInterval: Duration = .seconds(5)) {
+    self.leaseDuration = leaseDuration
+    self.pollInterval = pollInterval
+  }
+}

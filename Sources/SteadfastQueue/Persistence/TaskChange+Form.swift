@@ -1,0 +1,65 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskChange {
+  /// Throws if the change holds what no store can keep; for stores, before they keep it.
+  ///
+  /// Dates must be finite, counts must not be negative, and a new task must not be running.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  public func checkForm() throws(TaskQueueError) {
+    switch self {
+    case .insert(let record, _): try record.checkForm()
+    case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date),
+      .extend(_, let date), .rebase(let date):
+      try Self.check(date, "a date")
+    case .retry(_, let date, let retryCount, let failure):
+      try Self.check(date, "availableDate")
+      try Self.check(retryCount, "retryCount")
+      try Self.check(failure?.date, "the date of a failure")
+    case .abandon(_, let failure, _), .park(_, let failure):
+      try Self.check(failure.date, "the date of a failure")
+    case .prune(_, let date, let count):
+      try Self.check(date, "endedBefore")
+      try Self.check(count, "keepingLatest")
+    case .release, .unpark, .pause, .resume, .remove: break
+    }
+  }
+
+  fileprivate static func check(_ date: Date?, _ name: String) throws(TaskQueueError) {
+    guard let seconds = date?.timeIntervalSince1970, !seconds.isFinite else { return }
+    throw TaskQueueError(.invalidArgument, "\(name) is \(seconds); give a finite date")
+  }
+
+  fileprivate static func check(_ count: Int?, _ name: String) throws(TaskQueueError) {
+    guard let count, count < 0 else { return }
+    throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")
+  }
+}
+
+extension TaskRecord {
+  fileprivate func checkForm() throws(TaskQueueError) {
+    guard state != .running else {
+      throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
+    }
+    for (date, name) in [
+      (createdDate, "createdDate"), (availableDate, "availableDate"), (expiryDate, "expiryDate"),
+      (failedDate, "failedDate"), (finishedDate, "finishedDate"),
+    ] {
+      try TaskChange.check(date, name)
+    }
+    try TaskChange.check(retryCount, "retryCount")
+    try TaskChange.check(interruptionCount, "interruptionCount")
+    if case .atMost(let limit) = maxRetries, limit < 0 {
+      throw TaskQueueError(
+        .invalidArgument,
+        "maxRetries is \(limit); give 0 or more, or .alwaysRetry for no limit"
+      )
+    }
+    if let timeLimit, timeLimit <= .zero {
+      throw TaskQueueError(.invalidArgument, "timeLimit is \(timeLimit); give more than zero")
+    }
+  }
+}

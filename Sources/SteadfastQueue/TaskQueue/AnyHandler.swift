@@ -1,0 +1,116 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A handler whose payload's type is forgotten: it decodes payloads by itself.
+struct AnyHandler: Sendable {
+  let perform: @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
+  /// The hooks, if the handler has any.
+  var hooks: Hooks?
+
+  struct Hooks: Sendable {
+    let retryDate: @Sendable (TaskRecord, TaskContext, any Error, Date) async -> Date
+    let shouldRestart: @Sendable (TaskRecord, TaskContext, any Error) async -> Bool
+    let willRemove: @Sendable (TaskRecord, TaskContext, TaskOutcome) async -> Void
+  }
+}
+
+extension AnyHandler {
+  /// A closure as a handler.
+  init<Payload: TaskPayload, Output: Sendable>(
+    _ type: Payload.Type,
+    _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
+  ) {
+    self.init { record, context in
+      let payload: Payload
+      do {
+        payload = try record.payload(as: Payload.self)
+      } catch {
+        return .undecodable(error)
+      }
+      do {
+        return .returned(try await body(payload, context))
+      } catch {
+        return Task.isCancelled ? .cancelled : .threw(error)
+      }
+    }
+  }
+
+  /// A closure that performs tasks of any payload.
+  init<Output: Sendable>(
+    untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
+  ) {
+    self.init { record, context in
+      let payload: JSONValue
+      do {
+        payload = try record.untypedPayload
+      } catch {
+        return .undecodable(error)
+      }
+      do {
+        return .returned(try await body(payload, context))
+      } catch {
+        return Task.isCancelled ? .cancelled : .threw(error)
+      }
+    }
+  }
+
+  /// A handler with its hooks.
+  init<Handler: TaskHandler>(_ handler: Handler) {
+    self.init(Handler.Payload.self) { payload, context in
+      try await handler.perform(payload, in: context)
+    }
+    hooks = Hooks(
+      retryDate: { record, context, error, date in
+        guard let payload = try? record.payload(as: Handler.Payload.self) else { return date }
+        return await handler.retryDate(of: payload, after: error, proposed: date, in: context)
+      },
+      shouldRestart: { record, context, error in
+        guard let payload = try? record.payload(as: Handler.Payload.self) else { return false }
+        return await handler.shouldRestart(payload, after: error, in: context)
+      },
+      willRemove: { record, context, outcome in
+        guard let payload = try? record.payload(as: Handler.Payload.self) else { return }
+        await handler.willRemove(payload, outcome: outcome, in: context)
+      }
+    )
+  }
+}
+
+extension TaskRecord {
+  /// The payload as a value of its type.
+  ///
+  /// - Throws: an ``UndecodablePayload``.
+  func payload<Payload: TaskPayload>(as type: Payload.Type) throws -> Payload {
+    if let value = payload.value(as: type) { return value }
+    let version = payload.version
+    guard version <= Payload.schemaVersion else {
+      throw UndecodablePayload(
+        description:
+          "the payload of '\(name)' has the schema version \(version), and \(type) knows "
+          + "none later than \(Payload.schemaVersion): a newer version of the program has stored it"
+      )
+    }
+    do {
+      return try Payload.decode(from: Data(payload.bytes()), version: version)
+    } catch {
+      throw UndecodablePayload(name: name, type: "\(type)", error)
+    }
+  }
+
+  /// The payload as a JSON value.
+  ///
+  /// - Throws: an ``UndecodablePayload``.
+  var untypedPayload: JSONValue {
+    get throws {
+      if let value = payload.value(as: JSONValue.self) { return value }
+      do {
+        return try JSONDecoder().decode(JSONValue.self, from: Data(payload.bytes()))
+      } catch {
+        throw UndecodablePayload(name: name, type: "JSON", error)
+      }
+    }
+  }
+}

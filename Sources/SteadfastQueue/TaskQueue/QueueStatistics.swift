@@ -1,0 +1,100 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// What a queue holds, and what it has done since it was made.
+///
+/// The numbers of what was done are this object's own: they begin at zero with each process.
+public struct QueueStatistics: Sendable {
+  /// How many tasks the store holds, by state; a state without tasks is not listed.
+  public var counts: [TaskState: Int] = [:]
+  /// When the queue was made.
+  public var since: Date
+  /// How many attempts have begun.
+  public var attempts = 0
+  /// How many attempts have ended in success.
+  public var succeeded = 0
+  /// How many attempts have failed and are followed by another.
+  public var failed = 0
+  /// How many tasks were given up.
+  public var abandoned = 0
+  /// How many attempts were put off by their handlers.
+  public var snoozed = 0
+  /// How long tasks have waited after they were available until an attempt began.
+  public var waitTime = Times()
+  /// How long handlers have taken.
+  public var runTime = Times()
+  /// How many tasks have succeeded in a second, on average since the queue was made.
+  public var throughput = 0.0
+
+  /// Durations, summed up.
+  public struct Times: Sendable, Hashable {
+    /// How many there were.
+    public private(set) var count = 0
+    /// Their sum.
+    public private(set) var total = Duration.zero
+    /// The longest.
+    public private(set) var longest = Duration.zero
+
+    /// Their mean; zero if there was none.
+    public var mean: Duration { count == 0 ? .zero : total / count }
+
+    mutating func add(_ time: Duration) {
+      count += 1
+      total += time
+      longest = max(longest, time)
+    }
+  }
+
+  /// What is counted while the queue works.
+  struct Tally: Sendable {
+    private(set) var statistics: QueueStatistics
+
+    init(since date: Date) { statistics = QueueStatistics(since: date) }
+
+    mutating func began(_ record: TaskRecord, now: Date) {
+      statistics.attempts += 1
+      let seconds = now.timeIntervalSince(record.availableDate)
+      statistics.waitTime.add(.seconds(max(0, min(seconds, 1e12))))
+    }
+
+    mutating func ended(after time: Duration) { statistics.runTime.add(time) }
+
+    mutating func stored(_ change: TaskChange) {
+      switch change {
+      case .succeed: statistics.succeeded += 1
+      case .retry(_, _, _, let failure?):
+        _ = failure
+        statistics.failed += 1
+      case .retry(_, _, _, nil): statistics.snoozed += 1
+      case .abandon: statistics.abandoned += 1
+      case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .remove, .extend,
+        .prune, .rebase:
+        break
+      }
+    }
+  }
+}
+
+extension TaskQueue {
+  /// What the queue holds, and what it has done since it was made.
+  ///
+  /// - Throws: what the store throws.
+  public nonisolated var statistics: QueueStatistics {
+    get async throws {
+      try await open()
+      var statistics = statisticsBoard.withLock { $0.statistics }
+      for state in TaskState.allCases {
+        let count = try await store.count(matching: TaskFilter(states: [state]))
+        if count > 0 { statistics.counts[state] = count }
+      }
+      let seconds = stopwatch() / .seconds(1)
+      statistics.throughput = seconds > 0 ? Double(statistics.succeeded) / seconds : 0
+      return statistics
+    }
+  }
+}

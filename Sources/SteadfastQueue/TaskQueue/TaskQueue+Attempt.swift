@@ -1,0 +1,149 @@
+import SteadfastRetry
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskQueue {
+  /// Makes an attempt, and hands on what becomes of the task.
+  ///
+  /// Whether the attempt was to be cut short: then this Swift task is cancelled, or will be.
+  nonisolated func perform(
+    _ task: ClaimedTask,
+    _ worker: Int,
+    _ number: AttemptNumber
+  ) async -> Bool {
+    let record = task.record
+    let context = TaskContext(record, queue: self, worker: worker, number: number)
+    guard let handler = handlers[record.name] else {
+      // The store has handed out what it was not asked for.
+      fail(UnaskedTask(name: record.name), to: "hand out tasks")
+      _ = machine.withLock { $0.endAttempt(of: worker) }
+      let settlement = judge.settlement(.release, of: task, now: now)
+      await finish(settlement, worker, isAttempt: false)
+      return false
+    }
+    if let failure = judge.failureInsteadOfAttempt(record, now: now) {
+      let directive = machine.withLock { $0.endAttempt(of: worker) }
+      await settle(task, .abandon(failure), nil, handler, context, worker, isAttempt: false)
+      return directive != nil
+    }
+    let end = await attempt(record, handler, context)
+    let (directive, isCutShort) = machine.withLock { machine in
+      let isCutShort = machine.isInterrupted(worker)
+      return (machine.endAttempt(of: worker), isCutShort)
+    }
+    var generator = makeGenerator()
+    let verdict = judge.verdict(
+      on: record,
+      after: end,
+      directive: directive,
+      at: moment,
+      using: &generator
+    )
+    await settle(task, verdict, end, handler, context, worker, isAttempt: true)
+    return isCutShort
+  }
+
+  private nonisolated var moment: AttemptJudge.Moment {
+    AttemptJudge.Moment(now: now, horizon: horizon)
+  }
+
+  /// A generator of its own for each use, so that no lock is held while the user's backoff draws.
+  private nonisolated func makeGenerator() -> SplitMix64 {
+    SplitMix64(seed: jitter.withLock { $0.next() })
+  }
+
+  /// Calls the handler.
+  private nonisolated func attempt(
+    _ record: TaskRecord,
+    _ handler: AnyHandler,
+    _ context: TaskContext
+  ) async -> AttemptEnd {
+    hub.willStart(record)
+    let begin = stopwatch()
+    statisticsBoard.withLock { $0.began(record, now: now) }
+    defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - begin) } }
+    guard let limit = record.timeLimit else { return await handler.perform(record, context) }
+    do {
+      return try await withTimeout(limit, clock: clock) {
+        await handler.perform(record, context)
+      }
+    } catch {
+      return Task.isCancelled ? .cancelled : .threw(error)
+    }
+  }
+
+  /// Asks the handler's hooks, and hands on what becomes of the task.
+  private nonisolated func settle(
+    _ task: ClaimedTask,
+    _ verdict: Verdict,
+    _ end: AttemptEnd?,
+    _ handler: AnyHandler,
+    _ context: TaskContext,
+    _ worker: Int,
+    isAttempt: Bool
+  ) async {
+    var verdict = verdict
+    if let hooks = handler.hooks {
+      verdict = await ask(hooks, about: verdict, task.record, end, context)
+    }
+    var value: (any Sendable)?
+    if case .returned(let returned)? = end { value = returned }
+    let settlement = judge.settlement(verdict, of: task, value: value, now: now)
+    if let hooks = handler.hooks, let outcome = settlement.outcome {
+      await hooks.willRemove(task.record, context, outcome)
+    }
+    await finish(settlement, worker, isAttempt: isAttempt)
+  }
+
+  private nonisolated func ask(
+    _ hooks: AnyHandler.Hooks,
+    about verdict: Verdict,
+    _ record: TaskRecord,
+    _ end: AttemptEnd?,
+    _ context: TaskContext
+  ) async -> Verdict {
+    guard case .threw(let error)? = end else { return verdict }
+    var verdict = verdict
+    if case .exhausted(let failure) = verdict,
+      await hooks.shouldRestart(record, context, error)
+    {
+      var generator = makeGenerator()
+      verdict = judge.restart(of: record, after: failure, at: moment, using: &generator)
+    }
+    guard case .retry(let date, let retryCount, let failure, isByBackoff: true) = verdict else {
+      return verdict
+    }
+    let chosen = await hooks.retryDate(record, context, error, date)
+    guard chosen.timeIntervalSince1970.isFinite else { return verdict }
+    return .retry(
+      at: moment.notBeforeHorizon(chosen.storable),
+      retryCount: retryCount,
+      failure: failure,
+      isByBackoff: true
+    )
+  }
+
+  /// A handler reports how far it is.
+  nonisolated func report(
+    _ fraction: Double,
+    of record: TaskRecord,
+    by worker: Int,
+    _ number: AttemptNumber
+  ) {
+    guard !fraction.isNaN, machine.withLock({ $0.isUnderWay(number, of: worker) }) else { return }
+    let fraction = min(max(fraction, 0), 1)
+    outcomes.report(fraction, of: record.id)
+    hub.post(.progressed(record, fraction: fraction))
+  }
+}
+
+/// A store has handed out a task whose name it was not asked for.
+private struct UnaskedTask: Error, CustomStringConvertible {
+  let name: String
+  var description: String { "it handed out a task named '\(name)', which it was not asked for" }
+}

@@ -1,0 +1,50 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a queue does on a store that others use at the same time.
+extension TaskQueue {
+  /// Until when a claim that is made now lasts.
+  nonisolated var leaseEnd: Date? {
+    store.sharing.map { now + max(0, $0.leaseDuration / .seconds(1)) }
+  }
+
+  /// Extends the claims of the tasks that are leased, until cancelled.
+  nonisolated func extendLeases(_ sharing: StoreSharing) async {
+    while !Task.isCancelled {
+      // Cancelled: the loop ends.
+      try? await clock.sleep(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
+      let leases = machine.withLock { $0.leases }
+      guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
+      do {
+        let results = try await store.apply(
+          leases.map { .extend($0, until: end) },
+          durability: .relaxed
+        )
+        for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
+      } catch {
+        fail(error, to: "extend its claims")
+      }
+    }
+  }
+
+  /// Somebody else has taken a task over: its attempt here is cut short, and its end not kept.
+  private nonisolated func lost(_ lease: Lease) {
+    guard let worker = machine.withLock({ $0.lose(lease) }) else { return }
+    interrupts[worker].fire()
+  }
+
+  /// Looks now and then for tasks that others have added, until cancelled.
+  nonisolated func lookForOthersTasks(_ sharing: StoreSharing) async {
+    while !Task.isCancelled {
+      // Cancelled: the loop ends.
+      try? await clock.sleep(for: max(sharing.pollInterval, .milliseconds(1)))
+      machine.withLock { $0.workArrived() }
+      wake.fire()
+    }
+  }
+}

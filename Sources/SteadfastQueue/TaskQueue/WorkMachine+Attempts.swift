@@ -1,0 +1,103 @@
+/// Tells one attempt of this process from all others.
+typealias AttemptNumber = UInt64
+
+/// What somebody asked of a task that is being performed, or about to be.
+enum Directive: Sendable, Equatable {
+  case cancel, pause, restart, remove
+  /// To be paused, and then not: it is put back.
+  case release
+}
+
+/// What a worker performs.
+struct Attempt: Sendable, Equatable {
+  let lease: Lease
+  let number: AttemptNumber
+  var directive: Directive?
+  /// The handler has ended.
+  var isOver = false
+
+  var id: TaskID { lease.id }
+}
+
+/// What others ask of the tasks that are leased.
+extension WorkMachine {
+  /// Somebody asks something of a task.
+  ///
+  /// Returns the worker whose attempt is to be cut short for it. If no worker performs the task, the
+  /// request is kept until its claim arrives, or its end is kept; whoever asked withdraws it if the
+  /// store says that the task is not leased.
+  mutating func request(_ directive: Directive, of id: TaskID) -> Int? {
+    guard let worker = attempts.firstIndex(where: { $0?.id == id }),
+      attempts[worker]?.isOver == false
+    else {
+      requests[id] = directive
+      return nil
+    }
+    attempts[worker]?.directive = directive
+    return worker
+  }
+
+  /// Takes back that a task is to be paused.
+  ///
+  /// Whether it was to be.
+  mutating func withdrawPause(of id: TaskID) -> Bool {
+    if requests[id] == .pause {
+      requests[id] = nil
+      return true
+    }
+    guard let worker = attempts.firstIndex(where: { $0?.id == id }),
+      attempts[worker]?.directive == .pause
+    else { return false }
+    // Its attempt may have been cut short by now, and must be ended.
+    attempts[worker]?.directive = .release
+    return true
+  }
+
+  /// Takes what was asked of a task whose end has been kept, or that is not leased.
+  @discardableResult
+  mutating func takeRequest(of id: TaskID) -> Directive? {
+    requests.isEmpty ? nil : requests.removeValue(forKey: id)
+  }
+
+  /// Whether the attempt that the worker performs is to be cut short.
+  func isInterrupted(_ worker: Int) -> Bool {
+    guard let attempt = attempts[worker], !attempt.isOver else { return false }
+    return cutsShort || attempt.directive != nil
+  }
+
+  /// Whether a worker performs this attempt, and has not been asked to cut it short.
+  func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
+    guard let attempt = attempts[worker] else { return false }
+    return attempt.number == number && !attempt.isOver && attempt.directive == nil
+  }
+
+  /// Whether this queue has claimed a task, or may be claiming it.
+  func mayHold(_ id: TaskID) -> Bool {
+    isClaiming || isUnsettled(id) || ready.contains { $0.record.id == id }
+  }
+
+  /// Whether what ended the last attempt of a task is still to be kept or told.
+  func isUnsettled(_ id: TaskID) -> Bool {
+    attempts.contains { $0?.id == id } || outbox.contains { $0.record.id == id }
+      || settling.contains { $0.record.id == id }
+  }
+
+  /// The leases of the tasks that are performed, or wait to be.
+  var leases: [Lease] {
+    attempts.compactMap { $0.flatMap { $0.isOver ? nil : $0.lease } } + ready.map(\.lease)
+  }
+
+  /// Somebody else has claimed a task.
+  ///
+  /// Returns the worker whose attempt is to be cut short for it. The change that ends the attempt
+  /// is stale by then, whatever it is.
+  mutating func lose(_ lease: Lease) -> Int? {
+    for task in ready where task.lease == lease { leaves(task.record.name) }
+    ready.removeAll { $0.lease == lease }
+    guard let worker = attempts.firstIndex(where: { $0?.lease == lease }),
+      attempts[worker]?.isOver == false
+    else { return nil }
+    attempts[worker]?.directive = .cancel
+    return worker
+  }
+}

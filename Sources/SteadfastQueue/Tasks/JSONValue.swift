@@ -1,0 +1,134 @@
+/// Any JSON value: what a task carries that has a name and no payload type.
+///
+/// ```swift
+/// try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important", "retries": 3])
+/// ```
+public enum JSONValue: Sendable, Hashable {
+  /// The value `null`.
+  case null
+  /// `true` or `false`.
+  case bool(Bool)
+  /// A number without a fraction.
+  case integer(Int)
+  /// Any other number; it must be finite.
+  case number(Double)
+  /// A text.
+  case string(String)
+  /// A list.
+  case array([JSONValue])
+  /// Values with names, in no order.
+  case object([String: JSONValue])
+
+  /// The deepest nesting that is read and written: 64 lists and objects in one another.
+  public static var maxDepth: Int { 64 }
+}
+
+extension JSONValue {
+  /// The member of an object; `nil` if this is no object or has no such member.
+  public subscript(name: String) -> JSONValue? {
+    guard case .object(let members) = self else { return nil }
+    return members[name]
+  }
+
+  /// The element of a list; `nil` if this is no list or has no such element.
+  public subscript(index: Int) -> JSONValue? {
+    guard case .array(let elements) = self, elements.indices.contains(index) else { return nil }
+    return elements[index]
+  }
+
+  /// The text, if this is one.
+  public var string: String? { if case .string(let text) = self { text } else { nil } }
+  /// The number, if this is one without a fraction.
+  public var int: Int? { if case .integer(let number) = self { number } else { nil } }
+  /// The truth value, if this is one.
+  public var bool: Bool? { if case .bool(let value) = self { value } else { nil } }
+
+  /// The number, if this is one.
+  public var double: Double? {
+    switch self {
+    case .integer(let number): Double(number)
+    case .number(let number): number
+    case .null, .bool, .string, .array, .object: nil
+    }
+  }
+}
+
+extension JSONValue: Codable {
+  /// Reads any JSON value.
+  ///
+  /// - Throws: a `DecodingError` for a value that is nested too deeply.
+  public init(from decoder: any Decoder) throws {
+    guard decoder.codingPath.count <= Self.maxDepth else {
+      throw DecodingError.dataCorrupted(
+        DecodingError.Context(
+          codingPath: Array(decoder.codingPath.prefix(3)),
+          debugDescription: "the value is nested more than \(Self.maxDepth) deep"
+        )
+      )
+    }
+    let container = try decoder.singleValueContainer()
+    if container.decodeNil() {
+      self = .null
+    } else if let value = try? container.decode(Bool.self) {
+      self = .bool(value)
+    } else if let value = try? container.decode(Int.self) {
+      self = .integer(value)
+    } else if let value = try? container.decode(Double.self) {
+      self = .number(value)
+    } else if let value = try? container.decode(String.self) {
+      self = .string(value)
+    } else if (try? decoder.unkeyedContainer()) != nil {
+      self = .array(try container.decode([JSONValue].self))
+    } else {
+      self = .object(try container.decode([String: JSONValue].self))
+    }
+  }
+
+  /// Writes the value.
+  ///
+  /// - Throws: an `EncodingError` for a number that is not finite, and for a value that is nested
+  ///   too deeply.
+  public func encode(to encoder: any Encoder) throws {
+    guard encoder.codingPath.count <= Self.maxDepth else {
+      throw EncodingError.invalidValue(
+        self,
+        EncodingError.Context(
+          codingPath: Array(encoder.codingPath.prefix(3)),
+          debugDescription: "the value is nested more than \(Self.maxDepth) deep"
+        )
+      )
+    }
+    var container = encoder.singleValueContainer()
+    switch self {
+    case .null: try container.encodeNil()
+    case .bool(let value): try container.encode(value)
+    case .integer(let value): try container.encode(value)
+    case .number(let value): try container.encode(value)
+    case .string(let value): try container.encode(value)
+    case .array(let value): try container.encode(value)
+    case .object(let value): try container.encode(value)
+    }
+  }
+}
+
+extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral,
+  ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral, ExpressibleByStringLiteral,
+  ExpressibleByArrayLiteral, ExpressibleByDictionaryLiteral
+{
+  /// Makes the value `null`.
+  public init(nilLiteral: ()) { self = .null }
+  /// Makes a truth value.
+  public init(booleanLiteral value: Bool) { self = .bool(value) }
+  /// Makes a number without a fraction.
+  public init(integerLiteral value: Int) { self = .integer(value) }
+  /// Makes a number.
+  public init(floatLiteral value: Double) { self = .number(value) }
+  /// Makes a text.
+  public init(stringLiteral value: String) { self = .string(value) }
+  /// Makes a list.
+  public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
+  /// Makes an object; of members with the same name the last counts.
+  public init(dictionaryLiteral members: (String, JSONValue)...) {
+    self = .object(Dictionary(members) { _, last in last })
+  }
+}
