@@ -31,6 +31,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// Only who has held the task since before it succeeded is told: the value is not stored, and not
   /// known to another process.
   /// - Parameter type: what the handler returns.
+  /// - Returns: what it has returned.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/noValue`` if the task was
   ///   abandoned or cancelled, or the value is not known or of another type; what ``outcome()``
   ///   throws.
