@@ -102,7 +102,8 @@ import Foundation
     }
   }
 
-  @Test func `destroying deletes the file, and a new queue may be made in its place`() async throws {
+  @Test func `destroying deletes the file, and a new queue may be made in its place`() async throws
+  {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let queue = TaskQueue(persistence: .jsonFile(at: url), clock: clock)
