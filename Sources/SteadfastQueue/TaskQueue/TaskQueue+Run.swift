@@ -11,7 +11,7 @@ extension TaskQueue {
   ///
   /// The tasks it performs are its children. When it is cancelled they are cancelled too; those
   /// that then throw are put back unharmed, with no retry counted, and it throws
-  /// `CancellationError` when they have ended. It returns after ``shutDown()``.
+  /// `CancellationError` when they have ended. It returns after ``shutDown(within:)``.
   ///
   /// - Throws: `CancellationError`; what keeps the store from being opened; a ``TaskQueueError``
   ///   if the queue runs already, was shut down, or its store has failed. After a failure of the
