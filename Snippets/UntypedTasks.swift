@@ -83,6 +83,9 @@ await impatient.register(name: "Introspection") { userInfo, context in
 try await impatient.enqueue(name: "Introspection")
 try await impatient.runAvailable()
 
+let inMemory = TaskQueue()
+print(inMemory.isPaused)
+
 // snippet.second-less
 let exactly = Backoff.custom { retry in
   .seconds(10) * (1 << min(retry.number - 1, 30)) - .seconds(1)
