@@ -19,6 +19,7 @@ let package = Package(
       dependencies: [
         "AllocationCounter",
         .product(name: "SteadfastRetry", package: "Steadfast"),
+        .product(name: "SteadfastTesting", package: "Steadfast"),
       ],
       swiftSettings: settings
     ),

@@ -4,4 +4,10 @@ package protocol RealWorkObserver: Sendable {
   func realWorkBegan()
   /// Some work ended, and what waited for it has been resumed.
   func realWorkEnded()
+  /// Suspends until a work may begin that takes turns with others; ``endTurn()`` follows, once.
+  ///
+  /// It is not cancelled with its task.
+  nonisolated(nonsending) func beginTurn() async
+  /// The work whose turn it is has ended; suspends until its caller may go on.
+  nonisolated(nonsending) func endTurn() async
 }

@@ -131,11 +131,11 @@ final class JSONFileCore: Sendable {
     }
   }
 
-  /// Suspends until the thread has resumed the continuation; virtual time stands still meanwhile.
+  /// Suspends until the thread has resumed the continuation; in virtual time, in turn.
   private func waitForThread<Value: Sendable>(
     _ body: (CheckedContinuation<Value, any Error>) -> Void
   ) async throws -> Value {
-    try await RealWork.perform {
+    try await RealWork.performInTurn {
       try await withCheckedThrowingContinuation { body($0) }
     }
   }

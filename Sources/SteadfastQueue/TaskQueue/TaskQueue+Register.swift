@@ -76,7 +76,7 @@ extension TaskQueue {
     perform: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) async {
     handlers.registerFallback(AnyHandler(untyped: perform))
-    machine.withLock { $0.registered([], areLimited: false) }
+    machine.withLock { $0.registeredFallback() }
     wake.fire()
   }
 

@@ -152,11 +152,14 @@ extension TaskQueue {
   }
 
   /// Whether there is a next step at once.
-  private nonisolated func claim(_ limit: Int, unparking names: Set<String>) async -> Bool {
+  private nonisolated func claim(
+    _ limit: Int,
+    unparking parked: WorkMachine.ParkedNames
+  ) async -> Bool {
     let now = horizon ?? self.now
     do {
       try await rebaseIfDateWentBack()
-      try await unpark(names)
+      try await unpark(parked)
       let handled = handlers.room
       let claim = try await store.claim(
         ClaimRequest(
@@ -184,10 +187,17 @@ extension TaskQueue {
     _ = try await store.apply([.rebase(now)], durability: .relaxed)
   }
 
-  private nonisolated func unpark(_ names: Set<String>) async throws {
-    guard !names.isEmpty,
-      try await store.count(matching: TaskFilter(states: [.parked])) > 0
-    else { return }
+  private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
+    let isParked = TaskFilter(states: [.parked])
+    guard parked != WorkMachine.ParkedNames(), try await store.count(matching: isParked) > 0 else {
+      return
+    }
+    var names = parked.names
+    if parked.others, handlers.room.others > 0 {
+      let page = try await store.tasks(matching: isParked, after: nil, limit: 10_000)
+      names.formUnion(page.map(\.name))
+    }
+    guard !names.isEmpty else { return }
     _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
   }
 

@@ -17,11 +17,18 @@ struct WorkMachine: Sendable {
     case pass(horizon: Date)
   }
 
+  /// Names whose parked tasks may be performed now.
+  struct ParkedNames: Sendable, Equatable {
+    var names: Set<String> = []
+    /// Those that have no handler of their own too.
+    var others = false
+  }
+
   enum Step: Sendable {
     case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
     /// Do to the task what was asked of it, instead of performing it.
     case obey(Directive, ClaimedTask)
-    case claim(limit: Int, unparking: Set<String>)
+    case claim(limit: Int, unparking: ParkedNames)
     case wait
     case stop
   }
@@ -44,8 +51,7 @@ struct WorkMachine: Sendable {
   private var storeHasMore = false
   /// The last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
-  /// Names whose parked tasks may be performed now.
-  private var toUnpark: Set<String> = []
+  private var toUnpark = ParkedNames()
   /// A worker waits until the outbox has room.
   private var isHeldBack = false
   private var idle: Int
@@ -93,7 +99,7 @@ struct WorkMachine: Sendable {
     isStopping = false
     wasCancelled = false
     isExhausted = false
-    toUnpark.formUnion(names)
+    toUnpark = ParkedNames(names: toUnpark.names.union(names), others: true)
     attemptCount = 0
   }
 
@@ -171,7 +177,7 @@ struct WorkMachine: Sendable {
       return .stop
     }
     isClaiming = true
-    defer { toUnpark = [] }
+    defer { toUnpark = ParkedNames() }
     return .claim(limit: idle, unparking: toUnpark)
   }
 
@@ -204,8 +210,8 @@ struct WorkMachine: Sendable {
   }
 
   /// A handler was registered: tasks of these names may be performed now.
-  mutating func registered(_ names: [String], areLimited: Bool) {
-    toUnpark.formUnion(names)
+  mutating func registered(_ names: [String], areLimited: Bool = false) {
+    toUnpark.names.formUnion(names)
     isExhausted = false
     if areLimited { limitedNames.formUnion(names) }
   }
@@ -220,6 +226,12 @@ struct WorkMachine: Sendable {
   mutating func endAttempt(of worker: Int) -> Directive? {
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.directive
+  }
+
+  /// A handler was registered for all names that no other handler has.
+  mutating func registeredFallback() {
+    toUnpark.others = true
+    isExhausted = false
   }
 
   /// An attempt has ended, and what ended it is kept already.

@@ -7,7 +7,7 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   /// Put aside because its payload could not be decoded; tried again when the queue next runs or
   /// a handler is registered under its name.
   case parked
-  /// Set aside by ``TaskQueue/pause(_:)-(TaskID)`` until it is resumed or restarted.
+  /// Set aside by ``TaskQueue/pause(_:)`` until it is resumed or restarted.
   case paused
   /// Done, and kept by the queue's retention policy.
   case succeeded

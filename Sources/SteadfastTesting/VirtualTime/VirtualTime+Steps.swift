@@ -3,19 +3,22 @@ import Synchronization
 extension VirtualTime {
   /// What to do now that no job can run.
   var nextStep: IdleStep {
-    let (target, isHeld) = jobs.state.withLock { ($0.advances.firstDeadline, $0.isHeld) }
-    return IdleStep(
-      mode: mode,
-      firstDeadline: clock.nextDeadline,
-      firstTarget: target,
-      isHeld: isHeld
-    )
+    let firstDeadline = clock.nextDeadline
+    return jobs.state.withLock { state in
+      IdleStep(
+        mode: mode,
+        firstDeadline: firstDeadline,
+        firstTarget: state.advances.firstDeadline,
+        hasTurn: state.turns.hasNext,
+        isHeld: state.isHeld
+      )
+    }
   }
 
   /// Whether code outside of the world has slept on its clock or made its tasks ready, though no
   /// real work was announced.
   var isUsedFromOutside: Bool {
-    jobs.state.withLock { $0.hasJobsFromOutside }
+    jobs.state.withLock { $0.hasCallsFromOutside }
       || clock.state.withLock { $0.hasSleepsFromOutside }
   }
 

@@ -59,8 +59,9 @@ public final class VirtualTime: Sendable {
   /// Performs work that takes real time, and holds this virtual time still meanwhile.
   ///
   /// Wrap what happens outside of this world: a request, a file, a process, a detached task. The
-  /// work must not sleep on ``clock``, which it holds: that sleep could not end. Stores of a task
-  /// queue do this by themselves.
+  /// work must not sleep on ``clock``, which it holds: that sleep could not end. Works that are in
+  /// flight together end in any order; those in `RealWork.performInTurn` take turns, as the stores
+  /// of a task queue do by themselves.
   nonisolated(nonsending)
     public func withRealWork<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success

@@ -53,6 +53,7 @@ struct VirtualTimeDriver {
       if mayBeOnMainActor, await mainActorAddsJobs() { continue }
       mayBeOnMainActor = false
       switch time.nextStep {
+      case .takeTurn: time.runJobs { time.jobs.takeTurn() }
       case .wake: time.runJobs(wake: time.wakeSleepers)
       case .endAdvance: time.runJobs(wake: time.endAdvance)
       case .waitForRealWork: await wait(forRealWork: true)

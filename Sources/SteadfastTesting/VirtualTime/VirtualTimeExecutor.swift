@@ -54,6 +54,7 @@ final class VirtualTimeExecutor: TaskExecutor {
   /// Passes on the jobs that are left, and those that will come, to the global pool.
   func close() {
     state.withLock { $0.close() }
+    while takeTurn() {}
     while let (_, advance) = state.withLock({ $0.popAdvance() }) { advance.resume() }
     while let job = state.withLock({ $0.popJob() }) { globalConcurrentExecutor.enqueue(job) }
   }
@@ -63,4 +64,27 @@ extension VirtualTimeExecutor: RealWorkObserver {
   func realWorkBegan() { state.withLock { $0.beginRealWork() } }
 
   func realWorkEnded() { state.withLock { $0.endRealWork() }?.resume() }
+
+  func beginTurn() async {
+    await withCheckedContinuation { work in
+      let (isTaken, driver) = state.withLock { $0.beginTurn(work, from: .current) }
+      if !isTaken { work.resume() }
+      driver?.resume()
+    }
+  }
+
+  func endTurn() async {
+    await withCheckedContinuation { caller in
+      let (isTaken, driver) = state.withLock { $0.endTurn(caller) }
+      if !isTaken { caller.resume() }
+      driver?.resume()
+    }
+  }
+
+  /// Lets the next of the works that take turns begin, or its caller go on; false if there is none.
+  @discardableResult func takeTurn() -> Bool {
+    guard let turn = state.withLock({ $0.popTurn() }) else { return false }
+    turn.resume()
+    return true
+  }
 }

@@ -5,13 +5,16 @@
 struct VirtualTimeState<Job> {
   typealias Driver = CheckedContinuation<Void, Never>
   typealias Advance = CheckedContinuation<Void, any Error>
+  typealias Turn = CheckedContinuation<Void, Never>
 
   private(set) var jobs: RunQueue<Job>
   private(set) var advances = DeadlineHeap<Advance>()
+  private(set) var turns = Turns<Turn>()
   private(set) var bodyHasEnded = false
   private(set) var isClosed = false
-  /// Whether a job came from another thread, unannounced as real work.
-  private(set) var hasJobsFromOutside = false
+  /// Whether a job, or a work that wants its turn, came from another thread, unannounced as real
+  /// work.
+  private(set) var hasCallsFromOutside = false
   private var realWork = 0
   private var hasStarted = false
   private var drivingThread: ThreadIdentity?
@@ -19,7 +22,7 @@ struct VirtualTimeState<Job> {
 
   init(order: VirtualTime.Order) { jobs = RunQueue(order: order) }
 
-  var isHeld: Bool { realWork > 0 }
+  var isHeld: Bool { realWork > 0 || turns.isUnderWay }
 
   /// Takes in a job; also returns the driver, if it waits for one.
   mutating func enqueue(_ job: Job, from thread: ThreadIdentity) -> Driver? {
@@ -28,7 +31,7 @@ struct VirtualTimeState<Job> {
     } else {
       jobs.appendFromOutside(job)
       // The first job is the body, which the caller made ready.
-      hasJobsFromOutside = hasJobsFromOutside || (hasStarted && !isHeld)
+      if hasStarted { noteCallFromOutside() }
     }
     return waitingDriver.take()
   }
@@ -56,6 +59,26 @@ struct VirtualTimeState<Job> {
     return realWork == 0 ? waitingDriver.take() : nil
   }
 
+  /// Adds a work that wants its turn; false if the world is closed, where none is needed.
+  mutating func beginTurn(
+    _ work: Turn,
+    from thread: ThreadIdentity
+  ) -> (isTaken: Bool, driver: Driver?) {
+    guard !isClosed else { return (false, nil) }
+    if thread != drivingThread { noteCallFromOutside() }
+    turns.append(work)
+    return (true, waitingDriver.take())
+  }
+
+  /// The work whose turn it is has ended; false if its caller need not wait, in a closed world.
+  mutating func endTurn(_ caller: Turn) -> (isTaken: Bool, driver: Driver?) {
+    guard !isClosed else { return (false, nil) }
+    turns.end(caller)
+    return (true, waitingDriver.take())
+  }
+
+  mutating func popTurn() -> Turn? { isClosed ? turns.popAny() : turns.popNext() }
+
   mutating func addAdvance(
     _ advance: Advance,
     to target: VirtualClock.Instant
@@ -74,11 +97,16 @@ struct VirtualTimeState<Job> {
 
   /// Lets the driver wait, unless what it waits for has happened; false if it has.
   mutating func letDriverWait(_ driver: Driver, forRealWork: Bool) -> Bool {
-    guard jobs.isEmpty, !bodyHasEnded, !forRealWork || isHeld else { return false }
+    guard jobs.isEmpty, !turns.hasNext, !bodyHasEnded, !forRealWork || isHeld
+    else { return false }
     waitingDriver = driver
     return true
   }
 
   /// Ends the world: jobs that come from now on are not its own.
   mutating func close() { isClosed = true }
+
+  private mutating func noteCallFromOutside() {
+    hasCallsFromOutside = hasCallsFromOutside || !isHeld
+  }
 }

@@ -10,8 +10,9 @@ extension WorkMachine.Step {
     case .perform(let task, _, let wakesAnother):
       "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
     case .obey(let directive, let task): "\(directive) \(task.lease.id.low)"
-    case .claim(let limit, let names):
-      "claim \(limit)\(names.isEmpty ? "" : ", unpark \(names.sorted().joined(separator: " "))")"
+    case .claim(let limit, let parked):
+      "claim \(limit)"
+        + (parked.names.isEmpty ? "" : ", unpark \(parked.names.sorted().joined(separator: " "))")
     case .wait: "wait"
     case .stop: "stop"
     }
@@ -102,7 +103,7 @@ extension WorkMachine {
     _ = machine.claimed(claim(), now: now)
     #expect(machine.next().summary == "claim 1")
     _ = machine.claimed(claim(), now: now)
-    machine.registered(["C", "D"], areLimited: false)
+    machine.registered(["C", "D"])
     #expect(machine.next().summary == "claim 1, unpark C D")
   }
 

@@ -7,10 +7,13 @@ import Testing
     var mode: VirtualTime.Mode = .automatic
     var deadline: Int?
     var target: Int?
+    var hasTurn = false
     var isHeld = false
     let step: IdleStep
 
-    var testDescription: String { "\(mode) \(deadline as Any) \(target as Any) \(isHeld)" }
+    var testDescription: String {
+      "\(mode) \(deadline as Any) \(target as Any) \(hasTurn) \(isHeld)"
+    }
   }
 
   @Test(arguments: [
@@ -28,12 +31,16 @@ import Testing
     Situation(isHeld: true, step: .waitForRealWork),
     Situation(deadline: 4, target: 5, isHeld: true, step: .waitForRealWork),
     Situation(target: 0, isHeld: true, step: .waitForRealWork),
+    Situation(mode: .manual, hasTurn: true, step: .takeTurn),
+    Situation(deadline: 4, target: 5, hasTurn: true, step: .takeTurn),
+    Situation(hasTurn: true, isHeld: true, step: .takeTurn),
   ])
   private func `each situation has its step`(_ situation: Situation) {
     let step = IdleStep(
       mode: situation.mode,
       firstDeadline: situation.deadline.map { VirtualClock.Instant(offset: .seconds($0)) },
       firstTarget: situation.target.map { VirtualClock.Instant(offset: .seconds($0)) },
+      hasTurn: situation.hasTurn,
       isHeld: situation.isHeld
     )
     #expect(step == situation.step)

@@ -1,0 +1,105 @@
+import Foundation
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// A store that several queues use at the same time, as a database would be: claims run out.
+final class SharedStore: Sendable {
+  struct State {
+    var table = TaskTable()
+    var leaseEnds: [Lease: Date] = [:]
+  }
+
+  private let state = Mutex(State())
+  let sharing: StoreSharing
+
+  init(_ sharing: StoreSharing = StoreSharing()) { self.sharing = sharing }
+
+  /// The store as one process sees it.
+  func process() -> Process { Process(self) }
+
+  /// A process that may die: then none of its calls returns any more.
+  final class Process: Persistence {
+    private let store: SharedStore
+    private let isDead = Mutex(false)
+    private let waiting = Waiters<Void>()
+
+    init(_ store: SharedStore) { self.store = store }
+
+    var sharing: StoreSharing? { store.sharing }
+
+    func die() { isDead.withLock { $0 = true } }
+
+    /// A process that is suspended and goes on later; its calls go on with it.
+    func revive() {
+      isDead.withLock { $0 = false }
+      waiting.resumeAll(with: .success(()))
+    }
+
+    private func live() async throws {
+      try await waiting.wait { isDead.withLock { $0 } ? nil : .success(()) }
+    }
+
+    func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+      try await live()
+      return store.apply(batch)
+    }
+
+    func claim(_ request: ClaimRequest) async throws -> Claim {
+      try await live()
+      return store.claim(request)
+    }
+
+    func tasks(
+      matching filter: TaskFilter,
+      after id: TaskID?,
+      limit: Int
+    ) async throws -> [TaskRecord] {
+      try await live()
+      return store.state.withLock { $0.table.tasks(matching: filter, after: id, limit: limit) }
+    }
+
+    func count(matching filter: TaskFilter) async throws -> Int {
+      try await live()
+      return store.state.withLock { $0.table.count(matching: filter) }
+    }
+
+    func destroy() async throws { store.state.withLock { $0 = State() } }
+  }
+
+  private func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
+    state.withLock { state in
+      let outcomes = state.table.apply(batch)
+      for case (.extend(let lease, let end), .done) in zip(batch, outcomes) {
+        state.leaseEnds[lease] = end
+      }
+      return outcomes
+    }
+  }
+
+  /// Rescues the tasks whose claims have run out, and then claims.
+  private func claim(_ request: ClaimRequest) -> Claim {
+    state.withLock { state in
+      for (lease, end) in state.leaseEnds where end <= request.now {
+        state.table.interrupt(lease)
+        state.leaseEnds[lease] = nil
+      }
+      var claim = state.table.claim(request)
+      for task in claim.tasks { state.leaseEnds[task.lease] = request.leaseEnd }
+      if let end = state.leaseEnds.values.min() { claim.nextDate = min(claim.nextDate ?? end, end) }
+      return claim
+    }
+  }
+}
+
+extension TaskTable {
+  /// The claim has run out: the task is available again, with one interruption more.
+  fileprivate mutating func interrupt(_ lease: Lease) {
+    guard let slot = slots[lease.id], entries[slot].place == .leased(token: lease.token) else {
+      return
+    }
+    entries[slot].record.interruptionCount += 1
+    setState(.waiting, of: slot)
+    lineUp(slot)
+  }
+}

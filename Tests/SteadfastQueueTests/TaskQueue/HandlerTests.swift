@@ -1,0 +1,290 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A payload whose properties have changed.
+private struct Comment: TaskPayload {
+  var text: String
+  static var schemaVersion: Int { 2 }
+  static var formerTaskNames: [String] { ["OldComment"] }
+
+  static func decode(from json: Data, version: Int) throws -> Comment {
+    guard version < 2 else { return try JSONDecoder().decode(Self.self, from: json) }
+    struct First: Decodable { var body: String }
+    return Comment(text: try JSONDecoder().decode(First.self, from: json).body)
+  }
+}
+
+@Suite(.virtualTime) struct HandlerTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+    _ store: some Persistence = InMemoryStore()
+  ) -> TaskQueue { TaskQueue(persistence: store, configuration: configuration, clock: clock) }
+
+  // MARK: Payloads
+
+  private func record(_ json: String, version: Int, name: String = "Comment") -> TaskRecord {
+    TaskRecord(
+      id: .numbered(version),
+      name: name,
+      payload: StoredPayload(Array(json.utf8), format: .json, version: version),
+      createdDate: clock.date,
+      availableDate: clock.date
+    )
+  }
+
+  @Test func `a payload of an earlier version is migrated, one of a later version is kept`()
+    async throws
+  {
+    let store = InMemoryStore()
+    _ = try await store.apply(
+      [
+        .insert(record(#"{"body":"first"}"#, version: 1, name: "OldComment"), onDuplicate: .keep),
+        .insert(record(#"{"text":"second"}"#, version: 2), onDuplicate: .keep),
+        .insert(record(#"{"subject":"third"}"#, version: 3), onDuplicate: .keep),
+      ],
+      durability: .durable
+    )
+    let queue = queue(TaskQueueConfiguration(), store)
+    await queue.register(Comment.self) { [log] comment, _ in log.add(comment.text) }
+    try await queue.runAvailable()
+    #expect(log.entries == ["first", "second"])
+    let left = try await queue.tasks()
+    #expect(left.map(\.state) == [.parked])
+    #expect(left[0].lastError?.contains("schema version 3") == true)
+  }
+
+  @Test func `the schema version is in the file, and read back`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue")
+      let first = JSONFileStore(at: url)
+      try await queue(TaskQueueConfiguration(), first).enqueue(
+        Comment(text: "kept"),
+        timeLimit: .milliseconds(1_500),
+        expiryDate: clock.date + 60,
+        tags: ["a \"quoted\" tag", "b"]
+      )
+      try await first.close()
+      let second = JSONFileStore(at: url)
+      let record = try #require(
+        try await second.tasks(matching: TaskFilter(), after: nil, limit: 1).first
+      )
+      #expect(record.payload.version == 2)
+      #expect(record.timeLimit == .milliseconds(1_500))
+      #expect(record.expiryDate == clock.date + 60)
+      #expect(record.tags == ["a \"quoted\" tag", "b"])
+      try await second.close()
+    }
+  }
+
+  @Test func `a task without a payload type has a name and any JSON`() async throws {
+    let queue = queue()
+    await queue.register(name: "PostThisVitalThing") { [log] userInfo, context in
+      log.add("\(context.name): \(userInfo["wow"]?.string ?? "?"), \(userInfo["n"]?.int ?? 0)")
+    }
+    let payload: JSONValue = ["wow": "so important", "n": 3, "list": [1.5, nil, true]]
+    try await queue.enqueue(name: "PostThisVitalThing", payload)
+    try await queue.runAvailable()
+    #expect(log.entries == ["PostThisVitalThing: so important, 3"])
+  }
+
+  @Test func `JSON of any shape is the same after a restart`() async throws {
+    let value: JSONValue = [
+      "null": nil, "yes": true, "int": -7, "number": 0.5, "text": "é\n\"",
+      "list": [[], [:], [1, [2, ["deep": nil]]]],
+    ]
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue")
+      let first = JSONFileStore(at: url)
+      try await queue(TaskQueueConfiguration(), first).enqueue(name: "Any", value)
+      try await first.close()
+      let second = JSONFileStore(at: url)
+      let queue = queue(TaskQueueConfiguration(), second)
+      await queue.register(name: "Any") { [log] found, _ in log.add("\(found == value)") }
+      try await queue.runAvailable()
+      try await second.close()
+    }
+    #expect(log.entries == ["true"])
+  }
+
+  @Test func `JSON that is nested too deeply is refused, not a crash`() async throws {
+    var value = JSONValue.null
+    for _ in 0..<500 { value = .array([value]) }
+    let deep = value
+    try await withTemporaryFolder { folder in
+      let store = JSONFileStore(at: folder.appending(path: "queue"))
+      let queue = queue(TaskQueueConfiguration(), store)
+      await #expect(throws: EncodingError.self) { try await queue.enqueue(name: "Deep", deep) }
+      #expect(try await queue.count == 0)
+      try await store.close()
+    }
+  }
+
+  @Test func `a fallback performs what no other handler does`() async throws {
+    let queue = queue()
+    await queue.register(Note.self) { [log] note, _ in log.add("note \(note.text)") }
+    try await queue.enqueue(name: "Unknown", "x")
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    await queue.registerFallback { [log] json, context in
+      log.add("\(context.name) \(json.string ?? "?")")
+    }
+    try await queue.runAvailable()
+    #expect(log.entries == ["note a", "Unknown x"])
+  }
+
+  // MARK: Values
+
+  @Test func `whoever holds a task is told what its handler returned`() async throws {
+    let queue = queue()
+    await queue.register(Note.self) { note, _ in note.text.count }
+    let task = try await queue.enqueue(Note("four"))
+    try await queue.runAvailable()
+    #expect(try await task.value() == 4)
+    let error = await #expect(throws: TaskQueueError.self) { try await task.value(as: String.self) }
+    #expect(error?.code == .noValue)
+    #expect(error?.message.contains("it is a Int") == true)
+  }
+
+  @Test func `an abandoned task has no value`() async throws {
+    let queue = queue()
+    await queue.register(Note.self) { _, _ -> Int in throw TaskAbandoned("no") }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let error = await #expect(throws: TaskQueueError.self) { try await task.value(as: Int.self) }
+    #expect(error?.message.hasSuffix("was abandoned: no") == true)
+  }
+
+  // MARK: Isolation
+
+  @MainActor private final class Screen {
+    var lines: [String] = []
+  }
+
+  @Test func `a handler on the main actor touches its state`() async throws {
+    let queue = queue()
+    let screen = Screen()
+    await queue.register(Note.self) { @MainActor note, _ in screen.lines.append(note.text) }
+    try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))
+    try await queue.runAvailable()
+    let lines = await screen.lines
+    #expect(lines == ["a", "b"])
+  }
+
+  // MARK: Limits
+
+  @Test func `no more tasks of a name are performed at a time than its limit`() async throws {
+    let queue = queue(TaskQueueConfiguration(maxConcurrentTasks: 8))
+    let limited = Log<Int>()
+    let running = Counter()
+    await queue.register(Note.self, maxConcurrentTasks: 3) { [clock] _, _ in
+      limited.add(running.add(1))
+      try await clock.sleep(for: .seconds(10))
+      running.add(-1)
+    }
+    let others = Log<Duration>()
+    await queue.register(name: "Other") { [clock] _, _ in others.add(clock.now.offset) }
+    try await queue.enqueue(contentsOf: (0..<10).map { Note("\($0)") })
+    for _ in 0..<10 { try await queue.enqueue(name: "Other") }
+    #expect(try await queue.runAvailable() == 20)
+    #expect(limited.entries.max() == 3)
+    #expect(others.entries.allSatisfy { $0 == .zero })
+    #expect(clock.now.offset == .seconds(40))
+  }
+
+  @Test func `an attempt that takes longer than its time limit has failed`() async throws {
+    let queue = queue(TaskQueueConfiguration(backoff: .constant(.seconds(5))))
+    await queue.register(Note.self) { [clock, log] _, context in
+      log.add("\(clock.now.offset)")
+      if context.retryCount < 2 { try? await clock.sleep(for: .seconds(3_600)) }
+    }
+    let task = try await queue.enqueue(Note("slow"), timeLimit: .seconds(60))
+    let events = queue.events
+    try await withRunning(queue) { _ = try await task.outcome() }
+    #expect(log.entries == ["0.0 seconds", "65.0 seconds", "130.0 seconds"])
+    for await event in events {
+      guard case .failed(_, let reason, _) = event else { continue }
+      #expect(reason.contains("60"))
+      break
+    }
+  }
+
+  @Test func `a task that has not been done when it expires is abandoned`() async throws {
+    let queue = queue(TaskQueueConfiguration(backoff: .constant(.seconds(60))))
+    await queue.register(Note.self) { [log] note, _ in
+      log.add(note.text)
+      throw Refusal("offline")
+    }
+    let task = try await queue.enqueue(
+      Note("news"),
+      maxRetries: .alwaysRetry,
+      expiryDate: clock.date + 150
+    )
+    try await withRunning(queue) {
+      let outcome = try await task.outcome()
+      #expect(outcome == .abandoned(reason: "offline"))
+    }
+    #expect(log.entries.count == 3)
+    #expect(clock.now.offset == .seconds(120))
+  }
+
+  @Test func `a task that expired while nobody ran the queue is not attempted`() async throws {
+    let queue = queue()
+    await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
+    let task = try await queue.enqueue(Note("news"), expiryDate: clock.date + 150)
+    try await clock.sleep(for: .seconds(150))
+    try await queue.runAvailable()
+    #expect(try await task.outcome() == .abandoned(reason: "it expired before it was done"))
+    #expect(log.entries.isEmpty)
+  }
+
+  @Test func `a new task has the queue's defaults where nothing else is said`() async throws {
+    let defaults = TaskDefaults(
+      maxRetries: 2,
+      usesBackoff: false,
+      priority: .high,
+      timeLimit: .seconds(9)
+    )
+    let queue = queue(TaskQueueConfiguration(taskDefaults: defaults))
+    try await queue.enqueue(Note("a"))
+    try await queue.enqueue(Note("b"), maxRetries: .alwaysRetry, usesBackoff: true, priority: .low)
+    let records = try await queue.tasks()
+    #expect(records.map(\.maxRetries) == [2, .alwaysRetry])
+    #expect(records.map(\.usesBackoff) == [false, true])
+    #expect(records.map(\.priority) == [.high, .low])
+    #expect(records.map(\.timeLimit) == [.seconds(9), .seconds(9)])
+  }
+
+  @Test func `what makes no sense is named, and adds nothing`() async throws {
+    let queue = queue()
+    for (word, enqueue) in [
+      ("timeLimit", { try await queue.enqueue(Note("a"), timeLimit: .zero) }),
+      ("expiryDate", { [clock] in try await queue.enqueue(Note("a"), expiryDate: clock.date) }),
+      (
+        "availableDate",
+        {
+          let never = Date(timeIntervalSince1970: .nan)
+          return try await queue.enqueue(Note("a"), availableDate: never)
+        }
+      ),
+    ] as [(String, () async throws -> EnqueuedTask)] {
+      let error = await #expect(throws: TaskQueueError.self) { _ = try await enqueue() }
+      #expect(error?.code == .invalidArgument)
+      #expect(error?.message.contains(word) == true)
+    }
+    #expect(try await queue.count == 0)
+  }
+}

@@ -1,0 +1,101 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite(.virtualTime) struct ProgressTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    _ handler: @escaping @Sendable (TaskContext) async throws -> Void
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(backoff: .constant(.seconds(1))),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, context in try await handler(context) }
+    return queue
+  }
+
+  @Test func `whoever holds a task sees how far it is, until it has ended`() async throws {
+    let queue = await queue { [clock] context in
+      for percent in [0, 25, 50] {
+        context.report(progress: Double(percent) / 100)
+        try await clock.sleep(for: .seconds(1))
+      }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      var fractions: [Double] = []
+      for await fraction in task.progress { fractions.append(fraction) }
+      #expect(fractions == [0, 0.25, 0.5, 1])
+    }
+  }
+
+  @Test func `a failed attempt sets the progress back`() async throws {
+    let queue = await queue { [clock] context in
+      context.report(progress: 0.75)
+      try await clock.sleep(for: .seconds(1))
+      if context.retryCount == 0 { throw Refusal() }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      var fractions: [Double] = []
+      for await fraction in task.progress { fractions.append(fraction) }
+      #expect(fractions == [0.75, 0, 0.75, 1])
+    }
+  }
+
+  @Test func `what is no fraction is brought into range, or not told`() async throws {
+    let queue = await queue { context in
+      for fraction in [-1, .nan, 7, 0.5] { context.report(progress: fraction) }
+    }
+    try await queue.enqueue(Note("a"))
+    let events = queue.events
+    try await queue.runAvailable()
+    var told: [Double] = []
+    for await event in events {
+      if case .progressed(_, let fraction) = event { told.append(fraction) }
+      if case .succeeded = event { break }
+    }
+    #expect(told == [0, 1, 0.5])
+  }
+
+  @Test func `an attempt that was cancelled or has ended reports nothing more`() async throws {
+    let contexts = Log<TaskContext>()
+    let queue = await queue { [clock] context in
+      contexts.add(context)
+      defer { context.report(progress: 0.9) }
+      try await clock.sleep(for: .seconds(60))
+    }
+    let task = try await queue.enqueue(Note("a"))
+    let events = queue.events
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      try await task.cancel()
+      _ = try await task.outcome()
+      contexts.entries[0].report(progress: 0.95)
+    }
+    var kinds: [String] = []
+    for await event in events {
+      if case .progressed = event { kinds.append("progressed") }
+      if case .cancelled = event { break }
+    }
+    #expect(kinds.isEmpty)
+    var fractions: [Double] = []
+    for await fraction in task.progress { fractions.append(fraction) }
+    #expect(fractions.isEmpty)
+  }
+
+  @Test func `an observer that is cancelled stops waiting`() async throws {
+    let queue = await queue { _ in }
+    let task = try await queue.enqueue(Note("a"))
+    await withTaskGroup { group in
+      group.addTask { for await _ in task.progress {} }
+      group.cancelAll()
+    }
+  }
+}

@@ -1,0 +1,117 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite(.virtualTime) struct SharingTests {
+  private let clock: VirtualClock
+  private let store = SharedStore(
+    StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5))
+  )
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// A queue in a process of its own, whose tasks take as many seconds as their texts say.
+  private func queue(_ name: String, _ process: SharedStore.Process) async -> TaskQueue {
+    let queue = TaskQueue(
+      name: name,
+      persistence: process,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: clock
+    )
+    await queue.register(Note.self) { [clock, log] note, context in
+      log.add(
+        "\(name) begins \(note.text) (\(context.interruptionCount)) at \(clock.now.offset.components.seconds)"
+      )
+      try await clock.sleep(for: .seconds(Int(note.text) ?? 0))
+      log.add("\(name) ends \(note.text)")
+    }
+    return queue
+  }
+
+  @Test func `each task is performed by one of the queues`() async throws {
+    let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
+    let tasks = try await a.enqueue(contentsOf: (1...20).map { Note("\($0)") })
+    try await withRunning(a) {
+      try await withRunning(b) {
+        for task in tasks { _ = try await b.waitUntilGone(task.id, on: clock) }
+      }
+    }
+    let begun = log.entries.filter { $0.contains("begins") }
+    #expect(begun.count == 20)
+    #expect(Set(begun.map { $0.split(separator: " ")[2] }).count == 20)
+    #expect(begun.contains { $0.hasPrefix("a") } && begun.contains { $0.hasPrefix("b") })
+  }
+
+  @Test func `a claim is extended for as long as the task is performed`() async throws {
+    let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
+    let task = try await a.enqueue(Note("600"))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(1))
+      try await withRunning(b) { _ = try await task.outcome() }
+    }
+    #expect(log.entries == ["a begins 600 (0) at 0", "a ends 600"])
+  }
+
+  @Test func `tasks of a process that has gone are taken over when their claims run out`()
+    async throws
+  {
+    let dying = store.process()
+    let (a, b) = (await queue("a", dying), await queue("b", store.process()))
+    let task = try await a.enqueue(Note("30"))
+    await withThrowingTaskGroup { group in
+      group.addTask { try await a.run() }
+      try? await clock.sleep(for: .seconds(1))
+      dying.die()
+      try? await withRunning(b) { _ = try await b.waitUntilGone(task.id, on: clock) }
+      group.cancelAll()
+      dying.revive()
+    }
+    // The process that had gone has ended its attempt, but could not say so in time.
+    #expect(
+      log.entries == [
+        "a begins 30 (0) at 0", "a ends 30", "b begins 30 (1) at 60",
+        "b ends 30",
+      ]
+    )
+  }
+
+  @Test func `whoever has lost a task is stopped, and overwrites nothing`() async throws {
+    let suspended = store.process()
+    let (a, b) = (await queue("a", suspended), await queue("b", store.process()))
+    let task = try await a.enqueue(Note("300"))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(1))
+      suspended.die()
+      try await withRunning(b) {
+        try await clock.sleep(for: .seconds(120))
+        suspended.revive()
+        _ = try await b.waitUntilGone(task.id, on: clock)
+      }
+    }
+    #expect(
+      log.entries == [
+        "a begins 300 (0) at 0", "b begins 300 (1) at 60", "b ends 300",
+      ]
+    )
+  }
+
+  @Test func `a task that another process has added is found`() async throws {
+    let (a, b) = (await queue("a", store.process()), await queue("b", store.process()))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(3_601))
+      let task = try await b.enqueue(Note("1"))
+      try await b.waitUntilGone(task.id, on: clock)
+    }
+    #expect(log.entries.first == "a begins 1 (0) at 3605")
+  }
+}
+
+extension TaskQueue {
+  /// Returns when the store does not know the task any more.
+  fileprivate nonisolated func waitUntilGone(_ id: TaskID, on clock: VirtualClock) async throws {
+    while try await contains(id) { try await clock.sleep(for: .seconds(1)) }
+  }
+}

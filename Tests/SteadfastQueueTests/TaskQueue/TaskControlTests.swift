@@ -1,0 +1,295 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The stores on which control must mean the same.
+enum StoreKind: CaseIterable {
+  case memory, file
+
+  func withStore<Result>(
+    _ body: (any Persistence) async throws -> Result
+  ) async throws -> Result {
+    switch self {
+    case .memory: return try await body(InMemoryStore())
+    case .file:
+      return try await withTemporaryFolder { folder in
+        let store = JSONFileStore(at: folder.appending(path: "queue"))
+        let result = try await body(store)
+        // A test that destroyed it has closed it.
+        try? await store.close()
+        return result
+      }
+    }
+  }
+}
+
+@Suite(.virtualTime) struct TaskControlTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func withQueue(
+    _ kind: StoreKind,
+    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+    _ body: (TaskQueue) async throws -> Void
+  ) async throws {
+    try await kind.withStore { store in
+      try await body(TaskQueue(persistence: store, configuration: configuration, clock: clock))
+    }
+  }
+
+  // MARK: Cancel
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that waits is taken out when it is cancelled`(kind: StoreKind) async throws {
+    try await withQueue(kind) { queue in
+      let log = Log<String>()
+      await queue.register(Note.self) { note, _ in log.add(note.text) }
+      let first = try await queue.enqueue(Note("first"))
+      try await queue.enqueue(Note("second"))
+      #expect(try await first.cancel())
+      #expect(try await first.outcome() == .cancelled)
+      #expect(try await queue.count == 1)
+      #expect(try await first.cancel() == false)
+      #expect(try await queue.runAvailable() == 1)
+      #expect(log.entries == ["second"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that is performed is cancelled, and the worker goes on`(
+    kind: StoreKind
+  ) async throws {
+    try await withQueue(kind) { queue in
+      let log = Log<String>()
+      await queue.register(Note.self) { [clock] note, _ in
+        log.add("\(note.text) begins")
+        if note.text == "long" { try await clock.sleep(for: .seconds(3_600)) }
+        log.add("\(note.text) ends")
+      }
+      let long = try await queue.enqueue(Note("long"))
+      let next = try await queue.enqueue(Note("next"))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(10))
+        #expect(try await long.cancel())
+        #expect(try await long.outcome() == .cancelled)
+        #expect(try await next.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["long begins", "next begins", "next ends"])
+      #expect(clock.now.offset == .seconds(10))
+      #expect(try await queue.count == 0)
+    }
+  }
+
+  @Test func `a handler that returns though it was cancelled has succeeded`() async throws {
+    try await withQueue(.memory) { queue in
+      await queue.register(Note.self) { [clock] _, _ in
+        try? await clock.sleep(for: .seconds(60))
+      }
+      let task = try await queue.enqueue(Note("stubborn"))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        try await task.cancel()
+        #expect(try await task.outcome() == .succeeded)
+      }
+    }
+  }
+
+  @Test func `a handler may cancel its own task, and others`() async throws {
+    try await withQueue(.memory) { queue in
+      let other = try await queue.enqueue(Note("other"), availableDate: clock.date + 60)
+      await queue.register(Note.self) { [clock] note, context in
+        try await queue.cancel(other.id)
+        try await queue.cancel(context.id)
+        try await clock.sleep(for: .seconds(60))
+      }
+      let own = try await queue.enqueue(Note("own"))
+      try await withRunning(queue) {
+        let outcomes = [try await own.outcome(), try await other.outcome()]
+        #expect(outcomes == [.cancelled, .cancelled])
+      }
+      #expect(clock.now.offset == .zero)
+    }
+  }
+
+  @Test func `all with a tag, of a name, or at all are cancelled together`() async throws {
+    try await withQueue(.memory) { queue in
+      try await queue.enqueue(Note("a"), tags: ["red", "round"])
+      try await queue.enqueue(Note("b"), tags: ["round"])
+      try await queue.enqueue(Note("c"), tags: ["blue"])
+      try await queue.enqueue(name: "Other", "d")
+      try await queue.enqueue(name: "Other", "e")
+      #expect(try await queue.tasks(matching: TaskFilter(tags: ["red", "blue"])).count == 2)
+      #expect(try await queue.cancel(matching: TaskFilter(tags: ["round"])) == 2)
+      #expect(try await queue.cancel(matching: TaskFilter(names: ["Other"])) == 2)
+      try await queue.enqueue(Note("f"))
+      #expect(try await queue.cancelAll() == 2)
+      #expect(try await queue.count == 0)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `cancelling all reaches what waits, what is performed and what is set aside`(
+    kind: StoreKind
+  ) async throws {
+    try await withQueue(kind, TaskQueueConfiguration(cancelledRetention: .forever)) { queue in
+      await queue.register(Note.self) { [clock] _, _ in
+        try await clock.sleep(for: .seconds(3_600))
+      }
+      let running = try await queue.enqueue(Note("running"))
+      let paused = try await queue.enqueue(Note("paused"))
+      let waiting = try await queue.enqueue(Note("waiting"))
+      try await queue.pause(paused.id)
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        #expect(try await queue.cancelAll() == 3)
+        for task in [running, paused, waiting] {
+          #expect(try await task.outcome() == .cancelled)
+        }
+      }
+      #expect(try await queue.tasks(matching: TaskFilter(states: [.cancelled])).count == 3)
+    }
+  }
+
+  // MARK: Pause, resume, restart, remove
+
+  @Test(arguments: StoreKind.allCases)
+  func `a paused task waits until it is resumed, with the retries it had`(
+    kind: StoreKind
+  ) async throws {
+    try await withQueue(kind, TaskQueueConfiguration(backoff: .immediate)) { queue in
+      await queue.register(Note.self) { _, context in
+        if context.retryCount == 0 { throw Refusal() }
+      }
+      let task = try await queue.enqueue(Note("a"))
+      try await queue.runAvailable()
+      #expect(try await queue.pause(task.id))
+      #expect(try await queue.runAvailable() == 0)
+      #expect(try await queue.tasks().map(\.state) == [.paused])
+      #expect(try await queue.resume(task.id))
+      #expect(try await queue.resume(task.id) == false)
+      #expect(try await queue.tasks().map(\.retryCount) == [1])
+      #expect(try await queue.runAvailable() == 1)
+      #expect(try await task.outcome() == .succeeded)
+    }
+  }
+
+  @Test func `pausing a task that is performed sets it aside, and counts nothing`() async throws {
+    try await withQueue(.memory) { queue in
+      await queue.register(Note.self) { [clock] _, _ in
+        try await clock.sleep(for: .seconds(3_600))
+      }
+      let task = try await queue.enqueue(Note("a"))
+      let events = queue.events
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        #expect(try await queue.pause(task.id))
+        for await event in events { if case .paused(task.id) = event { break } }
+        let record = try #require(try await queue.tasks().first)
+        #expect(record.state == .paused)
+        #expect(record.retryCount == 0 && record.lastError == nil)
+        #expect(try await queue.restart(task.id))
+        #expect(try await task.outcome() == .succeeded)
+      }
+      #expect(clock.now.offset == .seconds(3_601))
+    }
+  }
+
+  @Test func `a pause that is taken back at once puts the task back`() async throws {
+    try await withQueue(.memory) { queue in
+      await queue.register(Note.self) { [clock] _, _ in
+        try await clock.sleep(for: .seconds(100))
+      }
+      let task = try await queue.enqueue(Note("a"))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        #expect(try await queue.pause(task.id))
+        #expect(try await queue.resume(task.id))
+        #expect(try await task.outcome() == .succeeded)
+      }
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a dead letter is listed with its reason, and tried once more when it is restarted`(
+    kind: StoreKind
+  ) async throws {
+    try await withQueue(kind) { queue in
+      let isOnline = Log<Void>()
+      await queue.register(Note.self) { _, _ in
+        if isOnline.count == 0 { throw TaskAbandoned("offline") }
+      }
+      let tasks = try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Note.init))
+      try await queue.runAvailable()
+      let letters = try await queue.tasks(matching: .deadLetters)
+      #expect(letters.map(\.lastError) == ["offline", "offline", "offline"])
+      #expect(try await queue.remove(letters[2].id))
+      #expect(try await queue.restart(letters[0].id))
+      #expect(try await queue.restart(matching: .deadLetters) == 1)
+      #expect(try await queue.tasks(matching: .deadLetters).isEmpty)
+      isOnline.add(())
+      try await queue.runAvailable()
+      #expect(try await tasks[0].outcome() == .succeeded)
+      #expect(try await tasks[1].outcome() == .succeeded)
+      #expect(try await queue.restart(tasks[2].id) == false)
+    }
+  }
+
+  @Test func `a task that is performed begins anew when it is restarted`() async throws {
+    try await withQueue(.memory) { queue in
+      let begins = Log<Duration>()
+      await queue.register(Note.self) { [clock] _, _ in
+        begins.add(clock.now.offset)
+        try await clock.sleep(for: .seconds(100))
+      }
+      let task = try await queue.enqueue(Note("a"))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(30))
+        #expect(try await queue.restart(task.id))
+        #expect(try await task.outcome() == .succeeded)
+      }
+      #expect(begins.entries == [.zero, .seconds(30)])
+    }
+  }
+
+  @Test func `what was done to tasks is there after a restart of the process`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue")
+      let first = JSONFileStore(at: url)
+      let queue = TaskQueue(
+        persistence: first,
+        configuration: TaskQueueConfiguration(cancelledRetention: .forever),
+        clock: clock
+      )
+      let tasks = try await queue.enqueue(contentsOf: (0..<5).map { Note("\($0)") }, tags: ["t"])
+      try await queue.cancel(tasks[0].id)
+      try await queue.pause(tasks[1].id)
+      try await queue.pause(tasks[2].id)
+      try await queue.resume(tasks[2].id)
+      try await queue.remove(tasks[3].id)
+      try await queue.restart(tasks[0].id)
+      try await queue.cancel(tasks[4].id)
+      let before = try await queue.tasks(matching: TaskFilter())
+      try await first.close()
+      let second = JSONFileStore(at: url)
+      let after = try await second.tasks(matching: TaskFilter(tags: ["t"]), after: nil, limit: 9)
+      #expect(after.map(\.state) == before.map(\.state))
+      #expect(after.map(\.id) == [tasks[0].id, tasks[1].id, tasks[2].id, tasks[4].id])
+      #expect(after.map(\.state) == [.waiting, .paused, .waiting, .cancelled])
+      let reopened = TaskQueue(persistence: second, clock: clock)
+      let found = try await reopened.task(tasks[4].id)
+      #expect(try await found?.outcome() == .cancelled)
+      let gone = try await reopened.task(tasks[3].id)
+      #expect(gone == nil, "\(String(describing: gone?.id))")
+      try await second.close()
+    }
+  }
+}

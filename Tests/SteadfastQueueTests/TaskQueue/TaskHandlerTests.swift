@@ -1,0 +1,111 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A handler that notes what it is asked, and answers as it was made to.
+private struct Asked: TaskHandler {
+  let log: Log<String>
+  let clock: VirtualClock
+  var error: (any Error)? = Refusal()
+  var restarts = 0
+  var delay: Double?
+
+  func perform(_ note: Note, in context: TaskContext) async throws {
+    log.add("\(clock.now.offset): attempt \(context.retryCount + 1)")
+    if let error { throw error }
+  }
+
+  func retryDate(
+    of note: Note,
+    after error: any Error,
+    proposed date: Date,
+    in context: TaskContext
+  ) async -> Date {
+    log.add("proposed \(date.timeIntervalSince(clock.date)) s")
+    return delay.map { clock.date + $0 } ?? date
+  }
+
+  func shouldRestart(_ note: Note, after error: any Error, in context: TaskContext) async -> Bool {
+    log.add("exhausted: \(error)")
+    return log.entries.count { $0.hasPrefix("exhausted") } <= restarts
+  }
+
+  func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+    log.add("leaves: \(outcome)")
+  }
+}
+
+@Suite(.virtualTime) struct TaskHandlerTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func perform(
+    _ handler: Asked,
+    maxRetries: RetryLimit = 1,
+    usesBackoff: Bool = true
+  ) async throws {
+    let configuration = TaskQueueConfiguration(
+      backoff: .exponential(from: .seconds(10), multiplier: 2)
+    )
+    let queue = TaskQueue(configuration: configuration, clock: clock)
+    await queue.register(handler: handler)
+    let task = try await queue.enqueue(
+      Note("a"),
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff
+    )
+    try await withRunning(queue) { _ = try await task.outcome() }
+  }
+
+  @Test func `it is asked for the date of a retry, and told that the task leaves`() async throws {
+    try await perform(Asked(log: log, clock: clock, delay: 3))
+    #expect(
+      log.entries == [
+        "0.0 seconds: attempt 1", "proposed 10.0 s", "3.0 seconds: attempt 2",
+        "exhausted: refused", "leaves: abandoned(reason: \"refused\")",
+      ]
+    )
+  }
+
+  @Test func `it is told that a task leaves on success too`() async throws {
+    try await perform(Asked(log: log, clock: clock, error: nil))
+    #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: succeeded"])
+  }
+
+  @Test func `it is not asked for a date when the task does not use backoff`() async throws {
+    try await perform(Asked(log: log, clock: clock, delay: 3), usesBackoff: false)
+    #expect(!log.entries.contains { $0.hasPrefix("proposed") })
+    #expect(clock.now.offset == .zero)
+  }
+
+  @Test func `a task whose retries are used up begins anew when it says so`() async throws {
+    try await perform(Asked(log: log, clock: clock, restarts: 1))
+    #expect(
+      log.entries == [
+        "0.0 seconds: attempt 1", "proposed 10.0 s", "10.0 seconds: attempt 2",
+        "exhausted: refused", "proposed 10.0 s", "20.0 seconds: attempt 1", "proposed 10.0 s",
+        "30.0 seconds: attempt 2", "exhausted: refused", "leaves: abandoned(reason: \"refused\")",
+      ]
+    )
+  }
+
+  @Test func `it is not asked whether to restart what was abandoned on purpose`() async throws {
+    try await perform(Asked(log: log, clock: clock, error: TaskAbandoned("no"), restarts: 9))
+    #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned(reason: \"no\")"])
+  }
+
+  @Test func `a date that is none is not taken`() async throws {
+    try await perform(Asked(log: log, clock: clock, delay: .nan))
+    #expect(clock.now.offset == .seconds(10))
+  }
+}

@@ -1,0 +1,253 @@
+import SteadfastTesting
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct RealWorkInTurnTests {
+  private struct Offline: Error {}
+
+  private let trace = Trace()
+
+  private func device(_ name: String, hops: Int = 1) async {
+    await Device(trace).work(name, hops: hops)
+  }
+
+  // MARK: Turns
+
+  @Test(arguments: 0..<20)
+  func `works take turns, however long each takes`(round: Int) async throws {
+    try await withVirtualTime { time in
+      await withTaskGroup { group in
+        for work in 0..<4 {
+          group.addTask {
+            await RealWork.performInTurn { await device("\(work)", hops: (work + round) * 7 % 20) }
+            trace.note("\(work) goes on")
+          }
+        }
+      }
+    }
+    #expect(trace.entries == (0..<4).flatMap { ["\($0) begins", "\($0) ends", "\($0) goes on"] })
+  }
+
+  @Test func `a work begins when nothing else can run, and its caller then goes on`() async throws {
+    try await withVirtualTime { _ in
+      async let other: Void = {
+        for step in 0..<3 {
+          trace.note("step \(step)")
+          await Task.yield()
+        }
+      }()
+      await RealWork.performInTurn { await device("work") }
+      trace.note("its caller goes on")
+      await other
+    }
+    #expect(
+      trace.entries == [
+        "step 0", "step 1", "step 2", "work begins", "work ends", "its caller goes on",
+      ]
+    )
+  }
+
+  @Test func `a work that waits for nothing takes its turn too`() async throws {
+    try await withVirtualTime { _ in
+      async let first: Void = RealWork.performInTurn { await device("first") }
+      async let second: Void = RealWork.performInTurn { trace.note("second") }
+      await first
+      await second
+    }
+    #expect(trace.entries == ["first begins", "first ends", "second"])
+  }
+
+  @Test(arguments: [VirtualTime.Mode.automatic, .manual])
+  func `the time stands still until each has had its turn`(mode: VirtualTime.Mode) async throws {
+    try await withVirtualTime(mode) { time in
+      async let sleeper: Void = time.clock.sleep(for: .seconds(1))
+      await withTaskGroup { group in
+        for work in 0..<4 {
+          group.addTask { await RealWork.performInTurn { await device("\(work)", hops: 3) } }
+        }
+      }
+      #expect(time.clock.now.offset == .zero)
+      await time.advance(by: .seconds(1))
+      try await sleeper
+    }
+  }
+
+  @Test func `an advance ends after the works that begin at its target`() async throws {
+    try await withVirtualTime(.manual) { time in
+      async let worker: Void = {
+        try await time.clock.sleep(for: .seconds(1))
+        for _ in 0..<3 { await RealWork.performInTurn { await device("work") } }
+      }()
+      await time.advance(by: .seconds(1))
+      #expect(trace.entries.count == 6)
+      try await worker
+    }
+  }
+
+  // MARK: Results and cancellation
+
+  @Test func `its result and its typed error are passed on, outside of virtual time too`()
+    async throws
+  {
+    @Sendable func check() async {
+      #expect(await RealWork.performInTurn { 7 } == 7)
+      do throws(Offline) {
+        try await RealWork.performInTurn { () async throws(Offline) in throw Offline() }
+        Issue.record("the error got lost")
+      } catch {}
+    }
+    await check()
+    // The turn after one that threw comes as well.
+    try await withVirtualTime { _ in
+      await check()
+      await check()
+    }
+  }
+
+  @Test func `the work of a cancelled task is performed, in its turn`() async throws {
+    try await withVirtualTime { _ in
+      await withTaskGroup { group in
+        for work in 0..<3 {
+          group.addTask {
+            await RealWork.performInTurn { await device("\(work)") }
+            trace.note("\(work) \(Task.isCancelled ? "was cancelled" : "was not cancelled")")
+          }
+        }
+        group.cancelAll()
+      }
+    }
+    #expect(
+      trace.entries
+        == (0..<3).flatMap { ["\($0) begins", "\($0) ends", "\($0) was cancelled"] }
+    )
+  }
+
+  // MARK: Works within works
+
+  @Test func `a work within a work, and within its child task, is part of it`() async throws {
+    try await withVirtualTime { _ in
+      async let outer: Void = RealWork.performInTurn {
+        await RealWork.performInTurn { await device("inner") }
+        await withTaskGroup { group in
+          group.addTask { await RealWork.performInTurn { await device("child") } }
+        }
+      }
+      async let next: Void = RealWork.performInTurn { await device("next") }
+      await outer
+      await next
+    }
+    #expect(
+      trace.entries == [
+        "inner begins", "inner ends", "child begins", "child ends", "next begins", "next ends",
+      ]
+    )
+  }
+
+  @Test func `a work that other real work waits for has its turn`() async throws {
+    try await withVirtualTime { time in
+      await time.withRealWork {
+        await RealWork.performInTurn { await device("work") }
+      }
+    }
+    #expect(trace.entries == ["work begins", "work ends"])
+  }
+
+  @Test func `a world within a work has turns of its own`() async throws {
+    try await withVirtualTime { outer in
+      try await RealWork.performInTurn {
+        try await withVirtualTime { inner in
+          await withTaskGroup { group in
+            for work in 0..<2 {
+              group.addTask { await RealWork.performInTurn { await device("\(work)", hops: 5) } }
+            }
+          }
+          try await inner.clock.sleep(for: .seconds(1))
+        }
+      }
+      #expect(outer.clock.now.offset == .zero)
+      await RealWork.performInTurn { await device("outer") }
+    }
+    #expect(
+      trace.entries == [
+        "0 begins", "0 ends", "1 begins", "1 ends", "outer begins", "outer ends",
+      ]
+    )
+  }
+
+  // MARK: Where the world's tasks are not all there is
+
+  @MainActor @Test func `works of the main actor take turns too`() async throws {
+    try await withVirtualTime { @MainActor time in
+      async let later: Void = time.clock.sleep(for: .seconds(1))
+      for work in 0..<3 { await RealWork.performInTurn { await device("\(work)") } }
+      #expect(time.clock.now.offset == .zero)
+      try await later
+    }
+    #expect(trace.entries == (0..<3).flatMap { ["\($0) begins", "\($0) ends"] })
+  }
+
+  @Test(.virtualTime(order: .shuffled(seed: 3))) func `works take turns with the trait`()
+    async throws
+  {
+    let time = try #require(VirtualTime.current)
+    async let later: Void = time.clock.sleep(for: .seconds(1))
+    await withTaskGroup { group in
+      for _ in 0..<4 {
+        group.addTask { await RealWork.performInTurn { await device("work", hops: 3) } }
+      }
+    }
+    #expect(trace.entries == (0..<4).flatMap { _ in ["work begins", "work ends"] })
+    #expect(time.clock.now.offset == .zero)
+    try await later
+  }
+
+  @Test func `a body that is stuck after its works is told so, when they have ended`() async {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime(.manual) { time in
+        async let work: Void = RealWork.performInTurn { await device("work", hops: 5) }
+        try await time.clock.sleep(for: .seconds(1))
+        await work
+      }
+    }
+    #expect(error?.code == .stuck)
+    #expect(trace.entries == ["work begins", "work ends"])
+  }
+
+  @Test func `what a closed world leaves behind, under way or waiting, ends`() async throws {
+    let (begun, release) = (Gate(), Gate())
+    let tasks = Mutex<[Task<Void, Never>]>([])
+    try await withVirtualTime { time in
+      let works = (0..<3).map { work in
+        Task(executorPreference: time.executor) {
+          await RealWork.performInTurn {
+            begun.open()
+            await Task.detached { await release.pass() }.value
+          }
+          await RealWork.performInTurn { trace.note("\(work)") }
+        }
+      }
+      tasks.withLock { $0 = works }
+      // Real work, so that the body goes on while the first is under way.
+      await time.withRealWork { await Task.detached { await begun.pass() }.value }
+    }
+    #expect(trace.entries == [])
+    release.open()
+    for task in tasks.withLock({ $0 }) { await task.value }
+    #expect(Set(trace.entries) == ["0", "1", "2"])
+  }
+
+  @Test func `a body left behind still performs its works`() async {
+    let late = Mutex<CheckedContinuation<Void, Never>?>(nil)
+    let ended = Gate()
+    await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { _ in
+        await withCheckedContinuation { continuation in late.withLock { $0 = continuation } }
+        await RealWork.performInTurn { await device("work") }
+        ended.open()
+      }
+    }
+    late.withLock { $0.take() }?.resume()
+    await ended.pass()
+    #expect(trace.entries == ["work begins", "work ends"])
+  }
+}

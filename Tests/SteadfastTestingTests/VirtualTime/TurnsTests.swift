@@ -1,0 +1,37 @@
+import Testing
+
+@testable import SteadfastTesting
+
+@Suite struct TurnsTests {
+  @Test func `works begin and end one after another, as they came`() {
+    var turns = Turns<String>()
+    #expect(!turns.hasNext)
+    #expect(turns.popNext() == nil)
+    turns.append("a")
+    turns.append("b")
+    #expect(turns.popNext() == "a")
+    #expect(turns.isUnderWay)
+    #expect(!turns.hasNext)
+    #expect(turns.popNext() == nil)
+    turns.end("a's caller")
+    #expect(!turns.isUnderWay)
+    #expect(turns.hasNext)
+    #expect(turns.popNext() == "a's caller")
+    #expect(turns.popNext() == "b")
+    turns.end("b's caller")
+    turns.append("c")
+    #expect(turns.popNext() == "b's caller")
+    #expect(turns.popNext() == "c")
+  }
+
+  @Test func `all that wait can be let go, whosever turn it is`() {
+    var turns = Turns<String>()
+    for work in ["a", "b", "c"] { turns.append(work) }
+    #expect(turns.popNext() == "a")
+    #expect(turns.popAny() == "b")
+    turns.end("a's caller")
+    #expect(turns.popAny() == "a's caller")
+    #expect(turns.popAny() == "c")
+    #expect(turns.popAny() == nil)
+  }
+}
