@@ -1,4 +1,6 @@
-"""Checks that each block of Swift in the README is a slice of a snippet, word for word."""
+"""Checks that each block of Swift in the README is a slice of a snippet, word for word, and that the
+code which the articles "Coming from …" put beside an older system's stands in a snippet.
+"""
 
 import re
 import sys
@@ -6,11 +8,12 @@ import textwrap
 
 from snippet_symbols import SNIPPETS, Snippet
 
+ARTICLES = "Sources/*/*.docc/ComingFrom*.md"
 
-def main():
+
+def check_readme(snippets):
     slices = set()
-    for path in SNIPPETS.glob("*.swift"):
-        snippet = Snippet(path)
+    for snippet in snippets:
         for start, end in snippet.slices.values():
             slices.add(textwrap.dedent("\n".join(snippet.lines[start:end])).strip())
     readme = (SNIPPETS.parent / "README.md").read_text()
@@ -21,6 +24,27 @@ def main():
         if block.strip() not in slices:
             sys.exit(f"README.md has a block that is no slice of a snippet:\n{block}")
     print(f"{len(blocks)} blocks are slices of snippets")
+
+
+def check_tables(snippets):
+    code = re.sub(r"\s+", " ", " ".join(line for snippet in snippets for line in snippet.lines))
+    count = 0
+    for article in SNIPPETS.parent.glob(ARTICLES):
+        rows = re.findall(r"^\|.*\| (.*) \|$", article.read_text(), re.MULTILINE)
+        # What stands in double backticks is a link, which the documentation's build checks.
+        for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", "\n".join(rows)):
+            if span not in code:
+                sys.exit(f"{article.name} has code in a table that is in no snippet: {span}")
+            count += 1
+    if count == 0:
+        sys.exit(f"no code was found in the tables of {ARTICLES}")
+    print(f"{count} pieces of code in tables are in snippets")
+
+
+def main():
+    snippets = [Snippet(path) for path in SNIPPETS.glob("*.swift")]
+    check_readme(snippets)
+    check_tables(snippets)
 
 
 if __name__ == "__main__":

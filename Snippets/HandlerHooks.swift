@@ -1,0 +1,66 @@
+//! A handler with hooks: it chooses the dates of retries, lets a task begin anew, and cleans up.
+
+import Foundation
+import SteadfastTesting
+
+struct Unauthorized: Error {}
+struct Busy: Error {}
+
+/// A server that is busy for a while, and wants a new token once.
+actor Server {
+  private var calls = 0
+
+  func receive(_ photo: String) throws {
+    calls += 1
+    if calls <= 4 { throw Busy() }
+    if calls == 5 { throw Unauthorized() }
+  }
+}
+
+// snippet.handler
+struct Upload: TaskPayload { var photo: String }
+
+struct Uploader: TaskHandler {
+  let server: Server
+  let clock: any WallClock
+
+  func perform(_ upload: Upload, in context: TaskContext) async throws {
+    print("\(clock.date): attempt \(context.retryCount + 1)")
+    try await server.receive(upload.photo)
+  }
+
+  /// At night, when the server has time; the queue has proposed an earlier date.
+  func retryDate(
+    of upload: Upload,
+    after error: any Error,
+    proposed date: Date,
+    in context: TaskContext
+  ) async -> Date {
+    guard error is Busy, context.retryCount > 0 else { return date }
+    let midnight = (date.timeIntervalSince1970 / 86_400).rounded(.up) * 86_400
+    return Date(timeIntervalSince1970: midnight)
+  }
+
+  /// A server that is only busy is not given up.
+  func shouldRestart(_ upload: Upload, after error: any Error, in context: TaskContext) async
+    -> Bool
+  {
+    error is Busy
+  }
+
+  /// Removes the copy that was kept for the upload, whatever became of it.
+  func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
+    print("\(upload.photo) \(outcome), its copy is removed")
+  }
+}
+// snippet.end
+
+try await withVirtualTime { time in
+  // snippet.use
+  let queue = TaskQueue(clock: time.clock)
+  await queue.register(handler: Uploader(server: Server(), clock: time.clock))
+  try await queue.enqueue(Upload(photo: "beach"), maxRetries: 2)
+  // snippet.end
+  let attempts = try await time.drain(queue)
+  print("\(attempts) attempts")
+}

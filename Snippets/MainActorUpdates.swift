@@ -1,0 +1,64 @@
+//! Shows downloads on the main actor: one handler works there, progress and events arrive there.
+
+import SteadfastQueue
+
+// snippet.model
+@MainActor final class DownloadsModel {
+  private(set) var lines: [String] = []
+  private(set) var fractions: [String: Double] = [:]
+
+  func show(_ line: String) { lines.append(line) }
+
+  /// Follows all that happens until the last of so many tasks has been shown.
+  func follow(_ events: TaskEvents, until count: Int) async {
+    for await event in events {
+      switch event {
+      case .started(let task): show("\(task.name) begins")
+      case .failed(let task, let reason, _): show("\(task.name) failed: \(reason)")
+      case .succeeded(let task): show("\(task.name) is done")
+      default: break
+      }
+      if lines.count(where: { $0.hasSuffix("is done") }) == count { break }
+    }
+  }
+
+  /// Follows one task until it ends.
+  func follow(_ task: EnqueuedTask, as name: String) async {
+    for await fraction in task.progress { fractions[name] = fraction }
+  }
+}
+// snippet.end
+
+struct Download: TaskPayload { var file: String }
+struct ShowBanner: TaskPayload { var text: String }
+
+let model = DownloadsModel()
+let queue = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 4))
+
+// snippet.handlers
+await queue.register(Download.self, maxConcurrentTasks: 2) { download, context in
+  for step in 1...4 {
+    // Work, away from the main actor.
+    context.report(progress: Double(step) / 4)
+  }
+}
+await queue.register(ShowBanner.self) { @MainActor banner, _ in
+  model.show("banner: \(banner.text)")
+}
+// snippet.end
+
+// snippet.follow
+let events = queue.events  // from now on, before anything can happen
+async let following: Void = model.follow(events, until: 3)
+let downloads = try await queue.enqueue(contentsOf: [Download(file: "a"), Download(file: "b")])
+async let first: Void = model.follow(downloads[0], as: "a")
+async let second: Void = model.follow(downloads[1], as: "b")
+try await queue.enqueue(ShowBanner(text: "2 downloads"), priority: .low)
+
+async let running: Void = queue.run()
+_ = await (first, second, following)
+await queue.shutDown()
+try await running
+// snippet.end
+print(model.lines.joined(separator: "\n"))
+print(model.fractions.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" })

@@ -1,0 +1,300 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What iDelayedJob's README and headers promise, as far as it is the queue's core.
+///
+/// Not here, but to come: jobs that need the internet, and reachability of a named host; a manager
+/// of several queues, which schedules, pauses, resumes and shuts down by name; pausing by itself
+/// when the app resigns active; the singletons.
+///
+/// Kept otherwise, on purpose:
+/// - A job whose class can't be found is kept, not exhausted.
+/// - Nothing runs at an interval; a task is performed when it is due.
+/// - `max_attempts: n` is `maxRetries: n - 1`; its code allowed one attempt more than its README.
+/// - A queue's name is for people; what is unique is its file.
+@Suite(.virtualTime, .timeLimit(.minutes(1))) struct IDelayedJobTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private var seconds: Int { Int(clock.now.offset / .seconds(1)) }
+
+  /// Its schedule: (attempts + 5) × 4 s after a failure.
+  private let configuration = TaskQueueConfiguration(
+    backoff: .custom { attempt in .seconds(4) * (min(attempt.number, 1_000_000) + 5) },
+    taskDefaults: TaskDefaults(maxRetries: 9)
+  )
+
+  private func queue(_ store: any Persistence = InMemoryStore()) -> TaskQueue {
+    TaskQueue(persistence: store, configuration: configuration, clock: clock)
+  }
+
+  /// A queue whose jobs note their attempts, and are performed the number of times that they say.
+  private func workingQueue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
+    let queue = queue(store)
+    await queue.register(Note.self) { [self] note, context in
+      log.add("\(seconds) \(note.text)")
+      if note.text == "bad" { throw Refusal("performed in vain") }
+    }
+    return queue
+  }
+
+  // MARK: Performing
+
+  @Test(arguments: Place.allCases)
+  func `a job that fails runs again after (attempts + 5) × 4 s`(place: Place) async throws {
+    try await place.withStore { store in
+      let queue = await workingQueue(store)
+      let job = try await queue.enqueue(Note("bad"), maxRetries: 3)
+      let outcome = try await withRunning(queue) { try await job.outcome() }
+      #expect(outcome == .abandoned(reason: "performed in vain"))
+      #expect(log.entries == ["0 bad", "24 bad", "52 bad", "84 bad"])
+    }
+  }
+
+  @Test func `a failing job is attempted 10 times by default, then removed from the queue`()
+    async throws
+  {
+    let queue = await workingQueue()
+    let job = try await queue.enqueue(Note("bad"))
+    _ = try await withRunning(queue) { try await job.outcome() }
+    #expect(log.count == 10)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `the number of attempts is chosen for each queue`() async throws {
+    var configuration = configuration
+    configuration.taskDefaults.maxRetries = 2
+    let second = TaskQueue(name: "SecondaryQueue", configuration: configuration, clock: clock)
+    let first = await workingQueue()
+    await second.register(Note.self) { [log] _, _ in
+      log.add("second")
+      throw Refusal()
+    }
+    try await first.enqueue(Note("good"))
+    let job = try await second.enqueue(Note("bad"))
+    _ = try await withRunning(second) { try await job.outcome() }
+    #expect(log.entries == ["second", "second", "second"])
+    #expect(try await first.count == 1)
+    #expect(second.name == "SecondaryQueue")
+  }
+
+  @Test func `a job is a type that performs itself, or one with hooks that performs payloads`()
+    async throws
+  {
+    struct PrimaryJob: PerformableTask {
+      static let log = Log<String>()
+      func perform(in context: TaskContext) async throws { Self.log.add(context.name) }
+    }
+    let queue = queue()
+    await queue.register(PrimaryJob.self)
+    await queue.register(handler: AbilityJob(log: log))
+    try await queue.enqueue(PrimaryJob())
+    try await queue.enqueue(AbilityJob.Arguments(text: "a"))
+    #expect(try await queue.runAvailable() == 2)
+    #expect(PrimaryJob.log.entries == ["PrimaryJob"])
+    #expect(log.entries == ["perform a", "before delete a: succeeded"])
+  }
+
+  @Test func `a job and its arguments are found again by name after a restart`() async throws {
+    try await withQueueFile { file in
+      try await file.inNewProcess { store in
+        _ = try await queue(store).enqueue(AbilityJob.Arguments(text: "Arg1"), priority: 5)
+      }
+      try await file.inNewProcess { store in
+        let queue = queue(store)
+        await queue.register(handler: AbilityJob(log: log))
+        let record = try #require(try await queue.tasks().first)
+        #expect(record.priority == 5 && record.name == "Arguments")
+        try await queue.runAvailable()
+      }
+      #expect(log.entries.first == "perform Arg1")
+    }
+  }
+
+  @Test func `retries go on where they were after a restart`() async throws {
+    try await withQueueFile { file in
+      try await file.inNewProcess { store in
+        let queue = await workingQueue(store)
+        try await queue.enqueue(Note("bad"), maxRetries: 1)
+        try await queue.runAvailable()
+      }
+      try await file.inNewProcess { store in
+        let queue = await workingQueue(store)
+        let id = try #require(try await queue.tasks().first?.id)
+        let job = try #require(try await queue.task(id))
+        _ = try await withRunning(queue) { try await job.outcome() }
+      }
+      #expect(log.entries == ["0 bad", "24 bad"])
+    }
+  }
+
+  @Test func `a job that a crash left locked runs again at start`() async throws {
+    try await withQueueFile { file in
+      try await file.inNewProcess { store in
+        let queue = queue(store)
+        let copies = Log<QueueFile>()
+        await queue.register(Note.self) { _, _ in copies.add(try file.copyAsIfKilled()) }
+        try await queue.enqueue(Note("cut off"))
+        try await queue.runAvailable()
+        let found = try #require(copies.entries.first)
+        try await found.inNewProcess { store in
+          let queue = await workingQueue(store)
+          #expect(try await queue.tasks().map(\.interruptionCount) == [1])
+          try await queue.runAvailable()
+        }
+      }
+      #expect(log.entries == ["0 cut off"])
+    }
+  }
+
+  @Test func `a job whose class can't be found is kept until it is`() async throws {
+    let queue = queue()
+    let job = try await queue.enqueue(Note("orphan"), maxRetries: 0)
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await queue.contains(job.id))
+    await queue.register(Note.self) { _, _ in }
+    #expect(try await queue.runAvailable() == 1)
+    #expect(try await job.outcome() == .succeeded)
+  }
+
+  // MARK: Order
+
+  @Test(arguments: Place.allCases)
+  func `jobs of higher priority go first; any integer is a priority`(place: Place) async throws {
+    try await place.withStore { store in
+      let queue = await workingQueue(store)
+      for priority in [1, 5, 10, -7, 11] {
+        try await queue.enqueue(
+          Note("\(priority)"),
+          priority: TaskQueue.Priority(rawValue: priority)
+        )
+      }
+      try await queue.runAvailable()
+      #expect(log.entries == ["0 11", "0 10", "0 5", "0 1", "0 -7"])
+    }
+  }
+
+  @Test(arguments: Place.allCases)
+  func `a unique job replaces the one that waits, not the one that runs`(place: Place) async throws
+  {
+    try await place.withStore { store in
+      let queue = queue(store)
+      await queue.register(Note.self) { [log] note, _ in
+        log.add(note.text)
+        guard note.text == "running" else { return }
+        for text in ["first", "second"] {
+          try await queue.enqueue(Note(text), uniqueKey: "Note", onDuplicate: .replace)
+        }
+      }
+      try await queue.enqueue(Note("early"), uniqueKey: "Note")
+      try await queue.enqueue(Note("running"), uniqueKey: "Note", onDuplicate: .replace)
+      try await queue.runAvailable()
+      #expect(log.entries == ["running", "second"])
+    }
+  }
+
+  // MARK: Hooks
+
+  @Test func `the schedule hook chooses the next run`() async throws {
+    let queue = queue()
+    await queue.register(handler: AbilityJob(log: log, nextRun: clock.date + 500))
+    let job = try await queue.enqueue(AbilityJob.Arguments(text: "bad"), maxRetries: 1)
+    _ = try await withRunning(queue) { try await job.outcome() }
+    #expect(seconds == 500)
+  }
+
+  @Test func `an exhausted job begins again with no attempts if it should, else is deleted`()
+    async throws
+  {
+    let queue = queue()
+    await queue.register(handler: AbilityJob(log: log, restarts: 1))
+    let job = try await queue.enqueue(AbilityJob.Arguments(text: "bad"), maxRetries: 1)
+    let outcome = try await withRunning(queue) { try await job.outcome() }
+    #expect(outcome == .abandoned(reason: "performed in vain"))
+    #expect(
+      log.entries == [
+        "perform bad", "perform bad", "should restart bad",
+        "perform bad", "perform bad", "should restart bad",
+        "before delete bad: abandoned(reason: \"performed in vain\")",
+      ]
+    )
+    #expect(seconds == 24 * 3)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `before a job is deleted it is told, on success too`() async throws {
+    let queue = queue()
+    await queue.register(handler: AbilityJob(log: log))
+    try await queue.enqueue(AbilityJob.Arguments(text: "good"))
+    try await queue.runAvailable()
+    #expect(log.entries == ["perform good", "before delete good: succeeded"])
+  }
+
+  // MARK: Looking and controlling
+
+  @Test(arguments: Place.allCases)
+  func `a job tells its attempts, last error, failure date and next run`(place: Place) async throws
+  {
+    try await place.withStore { store in
+      let queue = await workingQueue(store)
+      let start = clock.date
+      try await queue.enqueue(Note("bad"), priority: 5)
+      try await queue.runAvailable()
+      let record = try #require(try await queue.tasks().first)
+      #expect(record.retryCount == 1)
+      #expect(record.lastError == "performed in vain")
+      #expect(record.failedDate == start)
+      #expect(record.availableDate == start + 24)
+      #expect(record.state == .waiting)
+    }
+  }
+
+  @Test func `run processes all that is due now, and returns how many`() async throws {
+    let queue = await workingQueue()
+    try await queue.enqueue(contentsOf: [Note("a"), Note("b"), Note("bad")])
+    try await queue.enqueue(Note("later"), availableDate: clock.date + 1)
+    #expect(try await queue.runAvailable() == 3)
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await queue.count == 2)
+  }
+
+  @Test func `pausing prevents new jobs from being processed, resuming allows it`() async throws {
+    let queue = await workingQueue()
+    await queue.pause()
+    let job = try await queue.enqueue(Note("a"))
+    #expect(try await queue.runAvailable() == 0)
+    await queue.resume()
+    #expect(try await queue.runAvailable() == 1)
+    #expect(try await job.outcome() == .succeeded)
+  }
+
+  @Test func `stopping ends the work and keeps the jobs`() async throws {
+    let queue = await workingQueue()
+    try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
+    try await withRunning(queue) { try await clock.sleep(for: .seconds(30)) }
+    #expect(log.entries == [])
+    #expect(try await queue.count == 1)
+    let error = await #expect(throws: TaskQueueError.self) { try await queue.run() }
+    #expect(error?.code == .shutDown)
+  }
+
+  @Test func `a second queue on the same jobs is refused while the first is there`() async throws {
+    try await withQueueFile { file in
+      try await file.inNewProcess { store in
+        try await queue(store).open()
+        let second = TaskQueue(persistence: .jsonFile(at: file.url), clock: clock)
+        await #expect(throws: JSONFileError.self) { try await second.open() }
+      }
+    }
+  }
+
+  @Test func `a queue is named default unless it is named`() {
+    #expect(queue().name == "default")
+  }
+}

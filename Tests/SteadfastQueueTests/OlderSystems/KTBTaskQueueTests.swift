@@ -1,0 +1,235 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What KTBTaskQueue's README and headers promise of a task.
+///
+/// Its promises of a queue are in `KTBTaskQueueTests+Queue.swift`. Kept otherwise, on purpose:
+/// - A retry at once goes behind the available tasks, not ahead of them: ahead, it starves them.
+/// - The path of a queue is taken as it is; no ".db" is added to it.
+/// - Nothing is polled: an interval is only the base of the delays.
+@Suite(.virtualTime, .timeLimit(.minutes(1))) struct KTBTaskQueueTests {
+  let clock: VirtualClock
+  let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// The whole seconds since the beginning.
+  var seconds: Int { Int(clock.now.offset / .seconds(1)) }
+
+  /// Their numbers, without jitter.
+  var doubling: TaskQueueConfiguration {
+    TaskQueueConfiguration(backoff: .exponential(from: .seconds(10), multiplier: 2))
+  }
+
+  /// A queue whose one block performs all tasks; it notes each attempt, and fails as often as said.
+  func queue(
+    _ store: any Persistence = InMemoryStore(),
+    _ configuration: TaskQueueConfiguration? = nil,
+    failures: Int = 0,
+    error: any Error & Sendable = Refusal()
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: configuration ?? doubling,
+      clock: clock
+    )
+    await queue.registerFallback { [self] _, context in
+      log.add("\(seconds) \(context.name)")
+      if context.retryCount < failures { throw error }
+    }
+    return queue
+  }
+
+  // MARK: README
+
+  @Test(arguments: Place.allCases)
+  func `a task is prompted until its execution claims success`(place: Place) async throws {
+    try await place.withStore { store in
+      let queue = await queue(store, failures: 3)
+      let task = try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
+      let outcome = try await withRunning(queue) { try await task.outcome() }
+      #expect(outcome == .succeeded)
+      #expect(log.entries == [0, 10, 30, 70].map { "\($0) PostThisVitalThing" })
+      #expect(try await queue.count == 0)
+    }
+  }
+
+  @Test(arguments: Place.allCases)
+  func `a task is prompted until its execution abandons it`(place: Place) async throws {
+    try await place.withStore { store in
+      let queue = TaskQueue(persistence: store, configuration: doubling, clock: clock)
+      await queue.registerFallback { [log] _, context in
+        log.add(context.name)
+        if context.retryCount == 1 { throw TaskAbandoned("no such resource") }
+        throw Refusal()
+      }
+      let task = try await queue.enqueue(name: "PostThisVitalThing")
+      let outcome = try await withRunning(queue) { try await task.outcome() }
+      #expect(outcome == .abandoned(reason: "no such resource"))
+      #expect(log.count == 2)
+      #expect(try await queue.count == 0)
+    }
+  }
+
+  @Test func `a task is retried 10 times by default, then abandoned and removed from the queue`()
+    async throws
+  {
+    let queue = await queue(failures: .max)
+    let task = try await queue.enqueue(name: "PostThisVitalThing")
+    let outcome = try await withRunning(queue) { try await task.outcome() }
+    #expect(outcome == .abandoned(reason: "refused"))
+    #expect(log.count == 11)
+    #expect(try await queue.contains(task.id) == false)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test(arguments: Place.allCases)
+  func `FutureTask is not attempted for a minute, then 4 times in all, at once`(place: Place)
+    async throws
+  {
+    try await place.withStore { store in
+      let queue = await queue(store, failures: .max)
+      let task = try await queue.enqueue(
+        name: "FutureTask",
+        availableDate: clock.date + 60,
+        maxRetries: 3,
+        usesBackoff: false
+      )
+      let outcome = try await withRunning(queue) { try await task.outcome() }
+      #expect(outcome == .abandoned(reason: "refused"))
+      #expect(log.entries == Array(repeating: "60 FutureTask", count: 4))
+    }
+  }
+
+  @Test func `IReallyWantThisDone is retried until it succeeds, however often it fails`()
+    async throws
+  {
+    let queue = await queue(InMemoryStore(), TaskQueueConfiguration(), failures: 100)
+    let task = try await queue.enqueue(
+      name: "IReallyWantThisDone",
+      maxRetries: .alwaysRetry,
+      usesBackoff: true
+    )
+    let outcome = try await withRunning(queue) { try await task.outcome() }
+    #expect(outcome == .succeeded)
+    #expect(log.count == 101)
+  }
+
+  @Test func `what is enqueued offline is kept, and done once online`() async throws {
+    try await withQueueFile { file in
+      try await file.inNewProcess { store in
+        let queue = await queue(store, failures: .max)
+        try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
+        #expect(try await queue.runAvailable() == 1)
+        #expect(try await queue.count == 1)
+      }
+      try await file.inNewProcess { store in
+        let queue = TaskQueue(persistence: store, configuration: doubling, clock: clock)
+        await queue.registerFallback { [self] userInfo, context in
+          log.add("\(seconds) \(context.retryCount) \(userInfo["wow"]?.string ?? "")")
+        }
+        let id = try #require(try await queue.tasks().first?.id)
+        let task = try #require(try await queue.task(id))
+        #expect(try await withRunning(queue) { try await task.outcome() } == .succeeded)
+      }
+      #expect(log.entries == ["0 PostThisVitalThing", "10 1 so important"])
+    }
+  }
+
+  @Test func `a block may perform the tasks, or a delegate`() async throws {
+    struct Delegate: TaskHandler {
+      let log: Log<String>
+      func perform(_ note: Note, in context: TaskContext) async throws {
+        log.add("delegate: \(note.text)")
+      }
+    }
+    let queue = await queue()
+    await queue.register(handler: Delegate(log: log))
+    try await queue.enqueue(Note("a"))
+    try await queue.enqueue(name: "other")
+    #expect(try await queue.runAvailable() == 2)
+    #expect(log.entries == ["delegate: a", "0 other"])
+  }
+
+  // MARK: The task's header
+
+  @Test func `a task has an id once it is enqueued, and its name need not be unique`() async throws
+  {
+    let queue = await queue()
+    let first = try await queue.enqueue(name: "same")
+    let second = try await queue.enqueue(name: "same")
+    #expect(first.id != second.id)
+    #expect(try await queue.count == 2)
+    #expect(try await queue.runAvailable() == 2)
+  }
+
+  @Test func `a task carries any JSON, also after a restart`() async throws {
+    let userInfo: JSONValue = [
+      "text": "ü\n\u{2028}\"", "whole": 3, "half": 0.5, "yes": true, "none": nil,
+      "list": [1, ["deep": []]],
+    ]
+    try await withQueueFile { file in
+      try await file.inNewProcess { store in
+        let queue = TaskQueue(persistence: store, clock: clock)
+        try await queue.enqueue(name: "all of JSON", userInfo)
+      }
+      try await file.inNewProcess { store in
+        let queue = TaskQueue(persistence: store, clock: clock)
+        let found = Log<JSONValue>()
+        await queue.registerFallback { payload, _ in found.add(payload) }
+        try await queue.runAvailable()
+        #expect(found.entries == [userInfo])
+      }
+    }
+  }
+
+  @Test func `a task tells when it was created and is available, by default at once`() async throws
+  {
+    let queue = await queue()
+    let now = clock.date
+    try await queue.enqueue(name: "now")
+    try await queue.enqueue(name: "later", availableDate: now + 60)
+    let tasks = try await queue.tasks()
+    #expect(tasks.map(\.createdDate) == [now, now])
+    #expect(tasks.map(\.availableDate) == [now, now + 60])
+    #expect(tasks.map(\.maxRetries) == [10, 10])
+    #expect(tasks.map(\.usesBackoff) == [true, true])
+  }
+
+  @Test func `retryCount is 0 on the first attempt and grows with each failure`() async throws {
+    let queue = TaskQueue(configuration: doubling, clock: clock)
+    await queue.registerFallback { [log] _, context in
+      log.add("\(context.retryCount) \(context.isLastAttempt)")
+      throw Refusal()
+    }
+    let task = try await queue.enqueue(name: "counted", maxRetries: 2)
+    _ = try await withRunning(queue) { try await task.outcome() }
+    // Their canBeRetried is our isLastAttempt, the other way round.
+    #expect(log.entries == ["0 false", "1 false", "2 true"])
+  }
+
+  @Test func `a task without backoff is retried at once, and does not hold up the others`()
+    async throws
+  {
+    let queue = await queue(failures: 2)
+    try await queue.enqueue(name: "a", usesBackoff: false)
+    let last = try await queue.enqueue(name: "b", usesBackoff: false)
+    _ = try await withRunning(queue) { try await last.outcome() }
+    #expect(log.entries == ["0 a", "0 b", "0 a", "0 b", "0 a", "0 b"])
+  }
+
+  @Test func `whether new tasks use backoff can be changed for all of them`() async throws {
+    let configuration = TaskQueueConfiguration(taskDefaults: TaskDefaults(usesBackoff: false))
+    let queue = await queue(InMemoryStore(), configuration, failures: 1)
+    try await queue.enqueue(name: "by default")
+    try await queue.enqueue(name: "chosen", usesBackoff: true)
+    #expect(try await queue.tasks().map(\.usesBackoff) == [false, true])
+    try await queue.runAvailable()
+    #expect(try await queue.runAvailable() == 1)
+    #expect(log.entries.last == "0 by default")
+  }
+}
