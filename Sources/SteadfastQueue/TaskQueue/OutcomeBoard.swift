@@ -106,7 +106,10 @@ final class OutcomeCell: Sendable {
     }
   }
 
-  fileprivate func failWaiters(_ error: any Error) { waiters.resumeAll(with: .failure(error)) }
+  fileprivate func failWaiters(_ error: any Error) {
+    waiters.resumeAll(with: .failure(error))
+    progressWaiters.resumeAll(with: .success(()))
+  }
 
   /// Waits for the outcome, unless the check finds at the last moment that it will not come.
   func wait(unless check: () -> (any Error)?) async throws -> TaskOutcome {
@@ -116,16 +119,17 @@ final class OutcomeCell: Sendable {
     }
   }
 
-  /// Waits until progress was told after this number of times; `nil` when the task has ended and
-  /// nothing is left to tell, or the waiting is cancelled.
-  func progress(after number: Int) async -> Progress? {
+  /// Waits until progress was told after this number of times; `nil` when the task or the queue has
+  /// ended and nothing is left to tell, or the waiting is cancelled.
+  func progress(after number: Int, hasQueueEnded: () -> Bool) async -> Progress? {
     while !Task.isCancelled {
       let (progress, hasEnded) = state.withLock { ($0.progress, $0.outcome != nil) }
       if progress.number > number { return progress }
-      if hasEnded { return nil }
+      if hasEnded || hasQueueEnded() { return nil }
       // Cancelled: the loop ends.
       try? await progressWaiters.wait {
-        state.withLock { $0.outcome != nil || $0.progress.number > number } ? .success(()) : nil
+        let isOver = state.withLock { $0.outcome != nil || $0.progress.number > number }
+        return isOver || hasQueueEnded() ? .success(()) : nil
       }
     }
     return nil

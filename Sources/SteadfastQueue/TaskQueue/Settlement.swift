@@ -4,13 +4,16 @@ struct Settlement: Sendable {
   let record: TaskRecord
   /// What the handler returned.
   var value: (any Sendable)?
+  /// Whether an attempt was begun, or the task only claimed.
+  var wasBegun = true
 
   /// How the task ended, if the change ends it.
   var outcome: TaskOutcome? {
     switch change {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
-    case .cancel, .remove: .cancelled
+    case .cancel: .cancelled
+    case .remove: record.state.isFinished ? nil : .cancelled
     case .retry, .release, .park, .pause, .resume, .restart, .insert, .unpark, .extend, .prune,
       .rebase:
       nil
@@ -25,9 +28,10 @@ struct Settlement: Sendable {
     case .retry(_, let date, _, let failure?):
       .failed(record, reason: failure.reason, retryDate: date)
     case .retry(_, let date, _, nil): .snoozed(record, until: date)
-    case .release: .released(record)
+    case .release: wasBegun ? .released(record) : nil
     case .park(_, let failure): .unhandled(record, reason: failure.reason)
-    case .cancel, .remove: .cancelled(record.id)
+    case .cancel: .cancelled(record.id)
+    case .remove: record.state.isFinished ? nil : .cancelled(record.id)
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)

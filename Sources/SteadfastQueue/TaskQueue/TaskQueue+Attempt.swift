@@ -135,7 +135,9 @@ extension TaskQueue {
     by worker: Int,
     _ number: AttemptNumber
   ) {
-    guard !fraction.isNaN, machine.withLock({ $0.isUnderWay(number, of: worker) }) else { return }
+    guard !fraction.isNaN, !Task.isCancelled,
+      machine.withLock({ $0.isUnderWay(number, of: worker) })
+    else { return }
     let fraction = min(max(fraction, 0), 1)
     outcomes.report(fraction, of: record.id)
     hub.post(.progressed(record, fraction: fraction))

@@ -4,7 +4,13 @@ extension TaskQueue {
   /// Lets no further attempt begin; those under way go on.
   ///
   /// Tasks are still enqueued, and ``run()`` goes on without performing any.
-  public func pause() async { machine.withLock { $0.setPaused(true) } }
+  public func pause() async {
+    let unbegun = machine.withLock { machine in
+      machine.setPaused(true)
+      return machine.takeUnbegun()
+    }
+    await putBack(unbegun)
+  }
 
   /// Undoes ``pause()``.
   public func resume() async {

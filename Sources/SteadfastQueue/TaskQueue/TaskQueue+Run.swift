@@ -171,7 +171,12 @@ extension TaskQueue {
         )
       )
       if let date = claim.nextDate, date > now { alarm.set(date) }
-      return machine.withLock { $0.claimed(claim, now: now) }
+      let (goesOn, unbegun) = machine.withLock { machine in
+        let goesOn = machine.claimed(claim, now: now)
+        return (goesOn, machine.isPaused ? machine.takeUnbegun() : [])
+      }
+      await putBack(unbegun)
+      return goesOn
     } catch {
       fail(error, to: "hand out tasks")
       return true
@@ -257,9 +262,14 @@ extension TaskQueue {
     }
   }
 
-  private nonisolated func putBack(_ tasks: [ClaimedTask]) async {
+  /// Puts back what was claimed and not begun.
+  nonisolated func putBack(_ tasks: [ClaimedTask]) async {
     guard !tasks.isEmpty else { return }
-    await apply(tasks.map { Settlement(change: .release($0.lease), record: $0.record) })
+    await apply(
+      tasks.map {
+        Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
+      }
+    )
   }
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {

@@ -11,6 +11,7 @@ enum Directive: Sendable, Equatable {
 /// What a worker performs.
 struct Attempt: Sendable, Equatable {
   let lease: Lease
+  let name: String
   let number: AttemptNumber
   var directive: Directive?
   /// The handler has ended.

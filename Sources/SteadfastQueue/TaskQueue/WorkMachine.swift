@@ -162,7 +162,12 @@ struct WorkMachine: Sendable {
       idle -= 1
       lastAttempt += 1
       let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
-      attempts[worker] = Attempt(lease: task.lease, number: lastAttempt, directive: directive)
+      attempts[worker] = Attempt(
+        lease: task.lease,
+        name: task.record.name,
+        number: lastAttempt,
+        directive: directive
+      )
       if let directive { return .obey(directive, task) }
       let wakesAnother = idle > 0 && (storeHasMore || !ready.isEmpty)
       return .perform(task, lastAttempt, wakesAnother: wakesAnother)
@@ -213,7 +218,14 @@ struct WorkMachine: Sendable {
   mutating func registered(_ names: [String], areLimited: Bool = false) {
     toUnpark.names.formUnion(names)
     isExhausted = false
-    if areLimited { limitedNames.formUnion(names) }
+    guard areLimited else { return }
+    limitedNames.formUnion(names)
+    // Those that were claimed before count, too.
+    for name in names {
+      let count =
+        attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
+      leasedCounts[name] = count > 0 ? count : nil
+    }
   }
 
   /// Something may have become available.

@@ -17,7 +17,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
   public var id: TaskID { cell.id }
 
   /// How far the task is, as its handler reports it.
-  public var progress: TaskProgress { TaskProgress(cell) }
+  public var progress: TaskProgress { TaskProgress(self) }
 
   /// Takes the task out, or cancels its attempt if it is being performed.
   ///
@@ -60,6 +60,20 @@ public struct EnqueuedTask: Sendable, Identifiable {
     if let outcome = cell.outcome { return outcome }
     if !isNew || queue.hasEnded, let outcome = try await storedOutcome() { return outcome }
     return try await cell.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
+  }
+
+  /// Waits for progress after what was told this number of times; `nil` when none will come.
+  func progress(after number: Int) async -> OutcomeCell.Progress? {
+    // A task that was there before may have ended before anybody here could be told.
+    if number == 0, !isNew, cell.outcome == nil, await isOverInStore(), cell.outcome == nil {
+      return nil
+    }
+    return await cell.progress(after: number) { queue.hasEnded }
+  }
+
+  /// Whether the store says that the task has ended, or says nothing any more.
+  private func isOverInStore() async -> Bool {
+    do { return try await storedOutcome() != nil } catch { return true }
   }
 
   /// What the store knows; `nil` if the task has not ended.

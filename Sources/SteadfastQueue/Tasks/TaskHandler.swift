@@ -52,7 +52,7 @@ public protocol TaskHandler<Payload>: Sendable {
 
   /// Told that a task is about to leave, on success too; by default it does nothing.
   ///
-  /// A task that is cancelled or replaced while it waits, or removed, leaves without this call.
+  /// A task that is cancelled, replaced or removed while it waits leaves without this call.
   func willRemove(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
 }
 

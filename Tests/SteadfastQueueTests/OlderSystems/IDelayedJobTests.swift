@@ -46,9 +46,9 @@ import Testing
 
   // MARK: Performing
 
-  @Test(arguments: Place.allCases)
-  func `a job that fails runs again after (attempts + 5) × 4 s`(place: Place) async throws {
-    try await place.withStore { store in
+  @Test(arguments: StoreKind.allCases)
+  func `a job that fails runs again after (attempts + 5) × 4 s`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
       let queue = await workingQueue(store)
       let job = try await queue.enqueue(Note("bad"), maxRetries: 3)
       let outcome = try await withRunning(queue) { try await job.outcome() }
@@ -165,9 +165,9 @@ import Testing
 
   // MARK: Order
 
-  @Test(arguments: Place.allCases)
-  func `jobs of higher priority go first; any integer is a priority`(place: Place) async throws {
-    try await place.withStore { store in
+  @Test(arguments: StoreKind.allCases)
+  func `jobs of higher priority go first; any integer is a priority`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
       let queue = await workingQueue(store)
       for priority in [1, 5, 10, -7, 11] {
         try await queue.enqueue(
@@ -180,10 +180,11 @@ import Testing
     }
   }
 
-  @Test(arguments: Place.allCases)
-  func `a unique job replaces the one that waits, not the one that runs`(place: Place) async throws
+  @Test(arguments: StoreKind.allCases)
+  func `a unique job replaces the one that waits, not the one that runs`(kind: StoreKind)
+    async throws
   {
-    try await place.withStore { store in
+    try await kind.withStore { store in
       let queue = queue(store)
       await queue.register(Note.self) { [log] note, _ in
         log.add(note.text)
@@ -238,10 +239,11 @@ import Testing
 
   // MARK: Looking and controlling
 
-  @Test(arguments: Place.allCases)
-  func `a job tells its attempts, last error, failure date and next run`(place: Place) async throws
+  @Test(arguments: StoreKind.allCases)
+  func `a job tells its attempts, last error, failure date and next run`(kind: StoreKind)
+    async throws
   {
-    try await place.withStore { store in
+    try await kind.withStore { store in
       let queue = await workingQueue(store)
       let start = clock.date
       try await queue.enqueue(Note("bad"), priority: 5)

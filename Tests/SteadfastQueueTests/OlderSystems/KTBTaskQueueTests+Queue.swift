@@ -7,9 +7,11 @@ import Testing
 
 /// What KTBTaskQueue's headers promise of a queue and its delegate.
 extension KTBTaskQueueTests {
-  @Test(arguments: Place.allCases)
-  func `tasks run one at a time, those first that were available first`(place: Place) async throws {
-    try await place.withStore { store in
+  @Test(arguments: StoreKind.allCases)
+  func `tasks run one at a time, those first that were available first`(kind: StoreKind)
+    async throws
+  {
+    try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, clock: clock)
       await queue.registerFallback { [log, clock] _, context in
         log.add("\(context.name) begins")
@@ -61,11 +63,11 @@ extension KTBTaskQueueTests {
     #expect(log.entries == ["0 t", "2 t", "7 t", "18 t"])
   }
 
-  @Test(arguments: Place.allCases)
-  func `while suspended, tasks are kept and none is run; resuming runs them`(place: Place)
+  @Test(arguments: StoreKind.allCases)
+  func `while suspended, tasks are kept and none is run; resuming runs them`(kind: StoreKind)
     async throws
   {
-    try await place.withStore { store in
+    try await kind.withStore { store in
       let queue = await queue(store)
       await queue.pause()
       #expect(queue.isPaused)
@@ -123,9 +125,9 @@ extension KTBTaskQueueTests {
     }
   }
 
-  @Test(arguments: Place.allCases)
-  func `count and contains tell of tasks that are not done`(place: Place) async throws {
-    try await place.withStore { store in
+  @Test(arguments: StoreKind.allCases)
+  func `count and contains tell of tasks that are not done`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
       let queue = await queue(store)
       #expect(try await queue.count == 0)
       #expect(try await queue.contains(name: "t") == false)

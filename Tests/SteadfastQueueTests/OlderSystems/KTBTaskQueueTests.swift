@@ -46,9 +46,9 @@ import Testing
 
   // MARK: README
 
-  @Test(arguments: Place.allCases)
-  func `a task is prompted until its execution claims success`(place: Place) async throws {
-    try await place.withStore { store in
+  @Test(arguments: StoreKind.allCases)
+  func `a task is prompted until its execution claims success`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
       let queue = await queue(store, failures: 3)
       let task = try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
       let outcome = try await withRunning(queue) { try await task.outcome() }
@@ -58,9 +58,9 @@ import Testing
     }
   }
 
-  @Test(arguments: Place.allCases)
-  func `a task is prompted until its execution abandons it`(place: Place) async throws {
-    try await place.withStore { store in
+  @Test(arguments: StoreKind.allCases)
+  func `a task is prompted until its execution abandons it`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, configuration: doubling, clock: clock)
       await queue.registerFallback { [log] _, context in
         log.add(context.name)
@@ -87,11 +87,11 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test(arguments: Place.allCases)
-  func `FutureTask is not attempted for a minute, then 4 times in all, at once`(place: Place)
+  @Test(arguments: StoreKind.allCases)
+  func `FutureTask is not attempted for a minute, then 4 times in all, at once`(kind: StoreKind)
     async throws
   {
-    try await place.withStore { store in
+    try await kind.withStore { store in
       let queue = await queue(store, failures: .max)
       let task = try await queue.enqueue(
         name: "FutureTask",

@@ -88,6 +88,21 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
+  @Test func `removing a task that has ended changes nothing of how it did`() async throws {
+    let queue = await queue()
+    await queue.register(Note.self) { _, _ in throw TaskAbandoned("no such album") }
+    let task = try await queue.enqueue(Note("dead letter"))
+    try await queue.runAvailable()
+    let events = queue.events
+    #expect(try await queue.remove(task.id))
+    #expect(try await task.outcome() == .abandoned(reason: "no such album"))
+    try await queue.enqueue(Note("last"))
+    for await event in events {
+      if case .cancelled = event { Issue.record("it was cancelled after it had ended") }
+      if case .enqueued = event { break }
+    }
+  }
+
   @Test func `nothing is remembered for those who do not ask`() async throws {
     let queue = await queue()
     for number in 1...100 { try await queue.enqueue(Note("\(number)")) }

@@ -1,3 +1,4 @@
+import Foundation
 import SteadfastTesting
 import TestSupport
 import Testing
@@ -88,6 +89,51 @@ import Testing
     var fractions: [Double] = []
     for await fraction in task.progress { fractions.append(fraction) }
     #expect(fractions.isEmpty)
+  }
+
+  @Test func `an attempt whose time is up, or whose run is cancelled, reports nothing more`()
+    async throws
+  {
+    let queue = await queue { [clock] context in
+      defer { context.report(progress: 0.9) }
+      try await clock.sleep(for: .seconds(60))
+    }
+    let events = queue.events
+    try await queue.enqueue(Note("slow"), maxRetries: 0, timeLimit: .seconds(10))
+    try await queue.runAvailable()
+    try await queue.enqueue(Note("cut off"))
+    await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try? await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+    }
+    for await event in events {
+      if case .progressed(let task, _) = event { Issue.record("\(task.id) reported") }
+      if case .released = event { break }
+    }
+  }
+
+  @Test func `the progress of a task that ended before it was looked up ends`() async throws {
+    let queue = await queue { _ in throw TaskAbandoned("no") }
+    let id = try await queue.enqueue(Note("a")).id
+    try await queue.runAvailable()
+    let task = try #require(try await queue.task(id))
+    for await _ in task.progress { Issue.record("nothing was reported") }
+    #expect(try await queue.remove(id))
+    for await _ in task.progress { Issue.record("nothing was reported") }
+  }
+
+  @Test func `progress ends when the queue has been shut down`() async throws {
+    let queue = await queue { _ in }
+    let task = try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
+    await withTaskGroup { group in
+      group.addTask { for await _ in task.progress { Issue.record("nothing was reported") } }
+      group.addTask { [clock] in
+        try? await clock.sleep(for: .seconds(1))
+        await queue.shutDown()
+      }
+    }
+    for await _ in task.progress { Issue.record("nothing was reported") }
   }
 
   @Test func `an observer that is cancelled stops waiting`() async throws {

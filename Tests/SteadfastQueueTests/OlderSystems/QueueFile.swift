@@ -2,27 +2,6 @@ import Foundation
 import SteadfastQueue
 import TestSupport
 
-/// Where the tasks of a test rest.
-enum Place: CaseIterable {
-  case memory, file
-
-  /// Hands a new store to the body, and gives it up afterwards.
-  func withStore<Result>(
-    _ body: (any Persistence) async throws -> Result
-  ) async throws -> Result {
-    switch self {
-    case .memory: return try await body(InMemoryStore())
-    case .file:
-      return try await withTemporaryFolder { folder in
-        let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
-        let result = try await body(store)
-        try await store.close()
-        return result
-      }
-    }
-  }
-}
-
 /// A file on which one queue after another is made, as by one process after another.
 struct QueueFile: Sendable {
   let url: URL

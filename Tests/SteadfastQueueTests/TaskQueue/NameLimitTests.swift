@@ -1,0 +1,51 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite(.virtualTime) struct NameLimitTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// Registers a handler whose attempts take 10 seconds.
+  private func register(in queue: TaskQueue, limit: Int?) async {
+    await queue.register(Note.self, maxConcurrentTasks: limit) { [clock, log] note, _ in
+      log.add("\(clock.now.offset / .seconds(1)) \(note.text)")
+      try await clock.sleep(for: .seconds(10))
+    }
+  }
+
+  @Test func `a limit counts the tasks that were begun before it was set`() async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
+      clock: clock
+    )
+    await register(in: queue, limit: nil)
+    try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(5))
+      await register(in: queue, limit: 1)
+      let tasks = try await queue.enqueue(contentsOf: [Note("b"), Note("c")])
+      for task in tasks { _ = try await task.outcome() }
+    }
+    #expect(log.entries == ["0.0 a", "10.0 b", "20.0 c"])
+  }
+
+  @Test func `a limit that is taken back holds no more`() async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
+      clock: clock
+    )
+    await register(in: queue, limit: 1)
+    try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Note.init))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(5))
+      await register(in: queue, limit: nil)
+      try await clock.sleep(for: .seconds(1))
+    }
+    #expect(log.entries == ["0.0 a", "5.0 b", "5.0 c"])
+  }
+}
