@@ -10,9 +10,9 @@ struct Settlement: Sendable {
     switch change {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
-    case .cancel, .remove: .cancelled
-    case .retry, .release, .park, .pause, .resume, .restart, .insert, .unpark, .extend, .prune,
-      .rebase:
+    case .cancel: .cancelled
+    case .retry, .release, .park, .pause, .resume, .restart, .remove, .insert, .unpark, .extend,
+      .prune, .rebase:
       nil
     }
   }
@@ -27,11 +27,11 @@ struct Settlement: Sendable {
     case .retry(_, let date, _, nil): .snoozed(record, until: date)
     case .release: .released(record)
     case .park(_, let failure): .unhandled(record, reason: failure.reason)
-    case .cancel, .remove: .cancelled(record.id)
+    case .cancel: .cancelled(record.id)
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
-    case .insert, .unpark, .extend, .prune, .rebase: nil
+    case .remove, .insert, .unpark, .extend, .prune, .rebase: nil
     }
   }
 }
