@@ -215,7 +215,8 @@ private struct Comparison {
         reference.change(id, in: Self.atRest, to: .waiting) { Self.makeNew(&$0, now) }
       )
     default:
-      try apply(.remove(id), reference.change(id, in: Self.atRest, to: .waiting, keeps: false))
+      let ended = Self.atRest.filter(\.isFinished)
+      try apply(.remove(id), reference.change(id, in: ended, to: .waiting, keeps: false))
     }
   }
 
