@@ -1,13 +1,32 @@
-/// Measures the retry toolkit: `swift run -c release bench`, in this folder.
+/// Measures the package: `swift run -c release bench [retry] [queue] [file]`, in this folder; all of
+/// it where nothing is named.
 @main enum Bench {
-  static func main() async { await measureAll() }
+  static func main() async throws { try await measure(Set(CommandLine.arguments.dropFirst())) }
 
   // Off the main actor, on whose executor each call of another actor costs microseconds.
-  @concurrent private static func measureAll() async {
-    await report("first attempt succeeds", successBenchmarks)
-    await report("the same, of an actor", actorBenchmarks)
-    await report("fails three times, then succeeds", failureBenchmarks)
-    await report("one delay", delayBenchmarks)
-    await report("time limit", timeoutBenchmarks)
+  @concurrent private static func measure(_ groups: Set<String>) async throws {
+    if groups.isEmpty || groups.contains("retry") { try await measureRetries() }
+    if groups.isEmpty || groups.contains("queue") { try await measureQueue() }
+    if groups.isEmpty || groups.contains("file") { try await measureFile() }
+  }
+
+  private static func measureRetries() async throws {
+    try await report("first attempt succeeds", successBenchmarks)
+    try await report("the same, of an actor", actorBenchmarks)
+    try await report("fails three times, then succeeds", failureBenchmarks)
+    try await report("one delay", delayBenchmarks)
+    try await report("time limit", timeoutBenchmarks)
+  }
+
+  private static func measureQueue() async throws {
+    try await report("in memory, end to end", endToEndBenchmarks, rounds: 7)
+    try await report("one after the other", phaseBenchmarks, rounds: 7)
+    try await report("among pending tasks", pendingBenchmarks(), rounds: 7)
+    try await reportLatencies()
+    try await reportMemory()
+  }
+
+  private static func measureFile() async throws {
+    try await report("in a file, durable", fileBenchmarks, rounds: 5)
   }
 }
