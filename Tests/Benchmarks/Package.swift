@@ -18,6 +18,7 @@ let package = Package(
       name: "bench",
       dependencies: [
         "AllocationCounter",
+        .product(name: "SteadfastQueue", package: "Steadfast"),
         .product(name: "SteadfastRetry", package: "Steadfast"),
         .product(name: "SteadfastTesting", package: "Steadfast"),
       ],

@@ -1,44 +1,34 @@
 /// Elements at stable indices, in chunks: growing moves nothing, freed slots are used again.
+///
+/// A free slot holds a filler instead of an optional's `nil`: to look at one property of an optional
+/// element copies all of it.
 struct Slab<Element: Sendable>: Sendable {
   private static var chunkSize: Int { 256 }
-  private var chunks: [[Element?]] = []
+  private var chunks: [[Element]] = []
   private var free: [Int] = []
+  private let filler: Element
+
+  init(filler: Element) { self.filler = filler }
 
   mutating func insert(_ element: Element) -> Int {
     if free.isEmpty {
       let base = chunks.count * Self.chunkSize
-      chunks.append(Array(repeating: nil, count: Self.chunkSize))
+      chunks.append(Array(repeating: filler, count: Self.chunkSize))
       free.append(contentsOf: (base..<base + Self.chunkSize).reversed())
     }
     let slot = free.removeLast()
-    chunks[slot / Self.chunkSize][slot % Self.chunkSize] = element
+    self[slot] = element
     return slot
   }
 
   mutating func remove(_ slot: Int) {
-    chunks[slot / Self.chunkSize][slot % Self.chunkSize] = nil
+    self[slot] = filler
     free.append(slot)
   }
 
-  /// The element of a slot that may be free.
-  func element(at slot: Int) -> Element? {
-    chunks[slot / Self.chunkSize][slot % Self.chunkSize]
-  }
-
-  /// The element of a slot that is known to be in use.
+  /// The element of a slot, or the filler if it is free.
   subscript(slot: Int) -> Element {
-    _read {
-      guard let element = chunks[slot / Self.chunkSize][slot % Self.chunkSize] else {
-        preconditionFailure("slot \(slot) of the task table is free")
-      }
-      yield element
-    }
-    _modify {
-      guard var element = chunks[slot / Self.chunkSize][slot % Self.chunkSize].take() else {
-        preconditionFailure("slot \(slot) of the task table is free")
-      }
-      defer { chunks[slot / Self.chunkSize][slot % Self.chunkSize] = element }
-      yield &element
-    }
+    _read { yield chunks[slot / Self.chunkSize][slot % Self.chunkSize] }
+    _modify { yield &chunks[slot / Self.chunkSize][slot % Self.chunkSize] }
   }
 }

@@ -117,9 +117,8 @@ extension TaskTable {
   ///
   /// What rests on such a task would be decided otherwise when the file is read again.
   private func isInDoubt(_ slot: Int) -> Bool {
-    let entry = entries[slot]
-    return entry.isReserved || entry.place == .staged
-      || (entry.place == .finished && stagedPrunes > 0)
+    let place = entries[slot].place
+    return entries[slot].isReserved || place == .staged || (place == .finished && stagedPrunes > 0)
   }
 
   private mutating func stageInsertion(
@@ -147,7 +146,7 @@ extension TaskTable {
       }
     }
     let lane = enterLane(of: record.name)
-    let slot = entries.insert(Entry(record: record, place: .staged, lane: lane, position: 0))
+    let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     slots[record.id] = slot
     if let key = record.uniqueKey { keyHolders[key] = slot }
     return StagedChange(
@@ -248,7 +247,7 @@ extension TaskTable {
   }
 
   private func isAt(_ node: Node) -> Bool {
-    entries.element(at: node.slot)?.position == node.position
+    entries[node.slot].position == node.position
   }
 
   private mutating func note(_ failure: TaskFailure?, on slot: Int) {

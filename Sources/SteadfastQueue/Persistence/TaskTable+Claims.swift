@@ -43,15 +43,18 @@ extension TaskTable {
   }
 
   private func openLanes(_ request: ClaimRequest) -> [OpenLane] {
-    let names = request.names
-    if names.count < lanes.count, request.otherNames <= 0 {
-      return names.compactMap { name, room in
-        laneIndices[name].map { OpenLane(lane: $0, room: room) }
+    var open: [OpenLane] = []
+    if request.names.count <= lanes.count, request.otherNames <= 0 {
+      for (name, room) in request.names {
+        if let lane = laneIndices[name] { open.append(OpenLane(lane: lane, room: room)) }
+      }
+    } else {
+      for lane in lanes.indices where lanes[lane].taskCount > 0 {
+        let room = request.names[lanes[lane].name] ?? request.otherNames
+        open.append(OpenLane(lane: lane, room: room))
       }
     }
-    return lanes.indices.filter { lanes[$0].taskCount > 0 }.map { lane in
-      OpenLane(lane: lane, room: names[lanes[lane].name] ?? request.otherNames)
-    }
+    return open
   }
 
   private func best(of open: [OpenLane]) -> Int? {
@@ -76,7 +79,7 @@ extension TaskTable {
   }
 
   private mutating func dropStaleNodes(_ open: [OpenLane]) {
-    for lane in open.map(\.lane) {
+    for lane in open.lazy.map(\.lane) {
       while let first = lanes[lane].ready.first, !isCurrent(first.node, .ready) {
         lanes[lane].ready.popFirst()
       }

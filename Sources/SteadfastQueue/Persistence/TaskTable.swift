@@ -18,7 +18,22 @@ struct TaskTable: Sendable {
     var isReserved = false
     let lane: Int
     /// Changes when the task goes to the end of a line: a node that disagrees is stale.
-    var position: UInt64
+    ///
+    /// 0 until it stands in one.
+    var position: UInt64 = 0
+
+    /// What a free slot holds.
+    static let none = Entry(
+      record: TaskRecord(
+        id: TaskID(high: 0, low: 0),
+        name: "",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .distantPast,
+        availableDate: .distantPast
+      ),
+      place: .staged,
+      lane: -1
+    )
   }
 
   enum Place: Sendable, Equatable {
@@ -42,7 +57,7 @@ struct TaskTable: Sendable {
     let position: UInt64
   }
 
-  var entries = Slab<Entry>()
+  var entries = Slab(filler: Entry.none)
   var slots: [TaskID: Int] = [:]
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
@@ -53,7 +68,7 @@ struct TaskTable: Sendable {
   var ended: [TaskState: EndedLine] = [:]
   /// How many prunings are staged and not committed.
   var stagedPrunes = 0
-  private var stateCounts: [TaskState: Int] = [:]
+  private var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
   /// The latest date of a claim: what was available then is ready.
   var horizon = Date.distantPast
@@ -87,7 +102,7 @@ extension TaskTable {
   /// O(1) for a filter of states alone, else O(n).
   func count(matching filter: TaskFilter) -> Int {
     if let states = filter.states, filter == TaskFilter(states: states) {
-      return states.reduce(0) { $0 + (stateCounts[$1] ?? 0) }
+      return states.reduce(0) { $0 + stateCounts[$1] }
     }
     return candidates(filter).reduce(0) { $0 + (filter.matches($1) ? 1 : 0) }
   }
@@ -109,18 +124,15 @@ extension TaskTable {
 extension TaskTable {
   /// The lane of a name, which has one task more from now on.
   mutating func enterLane(of name: String) -> Int {
-    let lane =
-      laneIndices[name]
-      ?? {
-        guard let free = freeLanes.popLast() else {
-          lanes.append(Lane(name: name))
-          return lanes.count - 1
-        }
-        lanes[free] = Lane(name: name)
-        return free
-      }()
-    laneIndices[name] = lane
+    let lane = laneIndices[name] ?? newLane(of: name)
     lanes[lane].taskCount += 1
+    return lane
+  }
+
+  private mutating func newLane(of name: String) -> Int {
+    let lane = freeLanes.popLast() ?? lanes.count
+    if lane == lanes.count { lanes.append(Lane(name: name)) } else { lanes[lane].name = name }
+    laneIndices[name] = lane
     return lane
   }
 
@@ -168,13 +180,13 @@ extension TaskTable {
 
   /// Begins to count a task whose insertion is committed, and lines it up.
   mutating func admit(_ slot: Int) {
-    stateCounts[entries[slot].record.state, default: 0] += 1
+    stateCounts[entries[slot].record.state] += 1
     lineUpAnew(slot)
   }
 
   mutating func setState(_ state: TaskState, of slot: Int) {
-    stateCounts[entries[slot].record.state, default: 0] -= 1
-    stateCounts[state, default: 0] += 1
+    stateCounts[entries[slot].record.state] -= 1
+    stateCounts[state] += 1
     entries[slot].record.state = state
   }
 
@@ -201,17 +213,16 @@ extension TaskTable {
 
   mutating func remove(_ slot: Int) {
     let entry = entries[slot]
+    entries.remove(slot)
     count(-1, at: entry.place, lane: entry.lane)
-    if entry.place != .staged { stateCounts[entry.record.state, default: 0] -= 1 }
+    if entry.place != .staged { stateCounts[entry.record.state] -= 1 }
     slots[entry.record.id] = nil
     if let key = entry.record.uniqueKey, keyHolders[key] == slot { keyHolders[key] = nil }
-    entries.remove(slot)
     leaveLane(entry.lane)
   }
 
   func isCurrent(_ node: Node, _ place: Place) -> Bool {
-    guard let entry = entries.element(at: node.slot) else { return false }
-    return entry.position == node.position && entry.place == place && !entry.isReserved
+    Self.isAt(node, place, in: entries) && !entries[node.slot].isReserved
   }
 }
 
@@ -228,8 +239,7 @@ extension TaskTable {
 
   /// As ``isCurrent(_:_:)``, and true for a reserved task, which may stay where it is.
   private static func isAt(_ node: Node, _ place: Place, in entries: Slab<Entry>) -> Bool {
-    guard let entry = entries.element(at: node.slot) else { return false }
-    return entry.position == node.position && entry.place == place
+    entries[node.slot].position == node.position && entries[node.slot].place == place
   }
 
   private mutating func dropStaleDatesIfMany() {
@@ -251,7 +261,7 @@ extension TaskTable {
   }
 
   private mutating func dropStaleEndedIfMany(_ state: TaskState) {
-    guard isTooMany(ended[state]?.count ?? 0, for: stateCounts[state] ?? 0) else { return }
+    guard isTooMany(ended[state]?.count ?? 0, for: stateCounts[state]) else { return }
     let entries = entries
     ended[state]?.retain { Self.isAt($0, .finished, in: entries) }
   }

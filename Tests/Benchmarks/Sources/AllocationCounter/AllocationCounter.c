@@ -3,6 +3,7 @@
 #if defined(__linux__)
 #define _GNU_SOURCE
 #include <errno.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
@@ -47,6 +48,12 @@ int posix_memalign(void **block, size_t alignment, size_t size) {
   *block = memalign(alignment, size);
   return *block == NULL ? ENOMEM : 0;
 }
+
+uint64_t allocated_bytes(void) {
+  struct mallinfo2 usage = mallinfo2();
+  return usage.uordblks + usage.hblkhd;
+}
 #else
 uint64_t allocation_count(void) { return 0; }
+uint64_t allocated_bytes(void) { return 0; }
 #endif

@@ -1,25 +1,40 @@
-/// Measures the retry toolkit and virtual time: `swift run -c release bench`, in this folder; with
-/// `retry` or `clock` behind it, one of them.
+/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`, in this folder; all of
+/// it where nothing is named.
 @main enum Bench {
-  static func main() async {
-    let chosen = CommandLine.arguments.dropFirst()
-    if chosen.isEmpty || chosen.contains("retry") { await measureRetries() }
-    if chosen.isEmpty || chosen.contains("clock") { await measureClocks() }
-  }
+  static func main() async throws { try await measure(Set(CommandLine.arguments.dropFirst())) }
 
   // Off the main actor, on whose executor each call of another actor costs microseconds.
-  @concurrent private static func measureRetries() async {
-    await report("first attempt succeeds", successBenchmarks)
-    await report("the same, of an actor", actorBenchmarks)
-    await report("fails three times, then succeeds", failureBenchmarks)
-    await report("one delay", delayBenchmarks)
-    await report("time limit", timeoutBenchmarks)
+  @concurrent private static func measure(_ groups: Set<String>) async throws {
+    if groups.isEmpty || groups.contains("retry") { try await measureRetries() }
+    if groups.isEmpty || groups.contains("clock") { try await measureClocks() }
+    if groups.isEmpty || groups.contains("queue") { try await measureQueue() }
+    if groups.isEmpty || groups.contains("file") { try await measureFile() }
   }
 
-  @concurrent private static func measureClocks() async {
-    await report("virtual sleeps, one after another", sleepBenchmarks, rounds: 11)
-    await report("virtual sleeps, a thousand at once", crowdBenchmarks, rounds: 11)
-    await report("moving the time", advanceBenchmarks, rounds: 11)
-    await report("a virtual year", yearBenchmarks, rounds: 3)
+  private static func measureRetries() async throws {
+    try await report("first attempt succeeds", successBenchmarks)
+    try await report("the same, of an actor", actorBenchmarks)
+    try await report("fails three times, then succeeds", failureBenchmarks)
+    try await report("one delay", delayBenchmarks)
+    try await report("time limit", timeoutBenchmarks)
+  }
+
+  private static func measureQueue() async throws {
+    try await report("in memory, end to end", endToEndBenchmarks, rounds: 7)
+    try await report("one after the other", phaseBenchmarks, rounds: 7)
+    try await report("among pending tasks", pendingBenchmarks(), rounds: 7)
+    try await reportLatencies()
+    try await reportMemory()
+  }
+
+  private static func measureFile() async throws {
+    try await report("in a file, durable", fileBenchmarks, rounds: 5)
+  }
+
+  private static func measureClocks() async throws {
+    try await report("virtual sleeps, one after another", sleepBenchmarks, rounds: 11)
+    try await report("virtual sleeps, a thousand at once", crowdBenchmarks, rounds: 11)
+    try await report("moving the time", advanceBenchmarks, rounds: 11)
+    try await report("a virtual year", yearBenchmarks, rounds: 3)
   }
 }

@@ -1,5 +1,13 @@
 import AllocationCounter
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#else
+import Darwin
+#endif
+
 /// A piece of work, and what its cost is compared with.
 struct Benchmark: Sendable {
   let name: String
@@ -7,13 +15,13 @@ struct Benchmark: Sendable {
   let baseline: String?
   /// How many times the work is done for one sample.
   private let iterations: Int
-  private let work: @Sendable (_ iterations: Int) async -> Void
+  private let work: @Sendable (_ iterations: Int) async throws -> Void
 
   init(
     _ name: String,
     against baseline: String? = nil,
     iterations: Int,
-    work: @escaping @Sendable (_ iterations: Int) async -> Void
+    work: @escaping @Sendable (_ iterations: Int) async throws -> Void
   ) {
     self.name = name
     self.baseline = baseline
@@ -22,14 +30,17 @@ struct Benchmark: Sendable {
   }
 
   /// What the work costs each time.
-  func sample() async -> Sample {
+  func sample() async throws -> Sample {
     let allocationsBefore = allocation_count()
+    let processorTimeBefore = clock()
     let start = ContinuousClock.now
-    await work(iterations)
+    try await work(iterations)
     let duration = start.duration(to: .now)
+    let processorTime = Double(clock() - processorTimeBefore) / Double(CLOCKS_PER_SEC)
     let allocations = allocation_count() - allocationsBefore
     return Sample(
       nanoseconds: duration / .nanoseconds(1) / Double(iterations),
+      processorNanoseconds: processorTime * 1e9 / Double(iterations),
       allocations: Double(allocations) / Double(iterations)
     )
   }
@@ -38,5 +49,7 @@ struct Benchmark: Sendable {
 /// What one run of a piece of work has cost.
 struct Sample {
   let nanoseconds: Double
+  /// The time of all processors together; what else the machine does counts little here.
+  let processorNanoseconds: Double
   let allocations: Double
 }

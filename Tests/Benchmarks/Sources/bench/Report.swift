@@ -2,21 +2,24 @@
 ///
 /// The rounds are interleaved, so that a slow spell of the machine strikes all alike. Printed is the
 /// median of all rounds, and of the ratios to the baseline within each round.
-func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async {
+func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async throws {
   var samples: [String: [Sample]] = [:]
-  for benchmark in benchmarks { _ = await benchmark.sample() }
+  for benchmark in benchmarks { _ = try await benchmark.sample() }
   for _ in 0..<rounds {
     for benchmark in benchmarks {
-      samples[benchmark.name, default: []].append(await benchmark.sample())
+      samples[benchmark.name, default: []].append(try await benchmark.sample())
     }
   }
-  print("\n" + title.padded(to: 44) + "        ns  allocations  ratio")
+  print("\n" + title.padded(to: 44) + "        ns    CPU ns    a second  allocations  ratio")
   for benchmark in benchmarks {
     let own = samples[benchmark.name, default: []]
-    let nanoseconds = decimal(median(own.map(\.nanoseconds)), digits: 1)
+    let nanoseconds = median(own.map(\.nanoseconds))
     let allocations = decimal(median(own.map(\.allocations)), digits: 2)
     var line = benchmark.name.padded(to: 44)
-    line += nanoseconds.leftPadded(to: 10) + allocations.leftPadded(to: 13)
+    line += decimal(nanoseconds, digits: 1).leftPadded(to: 10)
+    line += decimal(median(own.map(\.processorNanoseconds)), digits: 1).leftPadded(to: 10)
+    line += decimal(1e9 / nanoseconds, digits: 0).leftPadded(to: 12)
+    line += allocations.leftPadded(to: 13)
     if let baseline = benchmark.baseline, let others = samples[baseline] {
       let ratio = median(zip(own, others).map { $0.nanoseconds / $1.nanoseconds })
       line += "  \(decimal(ratio, digits: 2)) × \(baseline)"
@@ -25,14 +28,20 @@ func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async 
   }
 }
 
-private func median(_ values: [Double]) -> Double {
-  values.isEmpty ? 0 : values.sorted()[values.count / 2]
+/// Prints one line of a table of figures that stand for themselves.
+func report(_ name: String, _ figures: String) { print(name.padded(to: 44) + figures) }
+
+func median(_ values: [Double]) -> Double { percentile(50, of: values) }
+
+func percentile(_ percent: Int, of values: [Double]) -> Double {
+  values.isEmpty ? 0 : values.sorted()[values.count * percent / 100]
 }
 
 /// As `12.30`: a number that is not negative, without Foundation.
-private func decimal(_ value: Double, digits: Int) -> String {
+func decimal(_ value: Double, digits: Int) -> String {
   let scale = (0..<digits).reduce(1) { scale, _ in scale * 10 }
   let scaled = Int((value * Double(scale)).rounded())
+  guard digits > 0 else { return String(scaled) }
   let fraction = String(scaled % scale)
   return "\(scaled / scale)." + String(repeating: "0", count: digits - fraction.count) + fraction
 }
@@ -42,7 +51,7 @@ extension String {
     self + String(repeating: " ", count: max(width - count, 0))
   }
 
-  fileprivate func leftPadded(to width: Int) -> String {
+  func leftPadded(to width: Int) -> String {
     String(repeating: " ", count: max(width - count, 0)) + self
   }
 }

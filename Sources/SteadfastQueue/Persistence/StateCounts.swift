@@ -1,0 +1,23 @@
+/// How many tasks there are in each state.
+///
+/// An array: every task changes these counts several times, and hashing a state costs more.
+struct StateCounts: Sendable {
+  private var counts = Array(repeating: 0, count: TaskState.allCases.count)
+
+  subscript(state: TaskState) -> Int {
+    get { counts[Self.index(of: state)] }
+    set { counts[Self.index(of: state)] = newValue }
+  }
+
+  private static func index(of state: TaskState) -> Int {
+    switch state {
+    case .waiting: 0
+    case .running: 1
+    case .parked: 2
+    case .paused: 3
+    case .succeeded: 4
+    case .abandoned: 5
+    case .cancelled: 6
+    }
+  }
+}

@@ -1,0 +1,116 @@
+import AllocationCounter
+import SteadfastQueue
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+private let tasks = 100_000
+
+/// Producers and workers at the same time; each task is enqueued, performed, and forgotten.
+let endToEndBenchmarks: [Benchmark] = [(1, 1), (1, 8), (8, 1), (8, 8)].flatMap {
+  (producers, workers) in
+  let shape = "\(producers) producer\(producers == 1 ? "" : "s"), \(workers) at a time"
+  return [
+    Benchmark("hand-made: \(shape)", iterations: tasks) { count in
+      try await performOverlapped(count, by: HandMade(workers: workers), producers: producers)
+    },
+    Benchmark(shape, against: "hand-made: \(shape)", iterations: tasks) { count in
+      try await performOverlapped(count, by: Steadfast(workers: workers), producers: producers)
+    },
+  ]
+}
+
+/// First all are enqueued, then all are performed.
+let phaseBenchmarks =
+  [1, 8].map { producers in
+    Benchmark("enqueue, \(producers) at a time", iterations: tasks) { count in
+      try await enqueue(count, to: Steadfast(workers: 1).queue, producers: producers)
+    }
+  }
+  + [1, 8].map { workers in
+    Benchmark(
+      "enqueue, then perform, \(workers) at a time",
+      against: "enqueue, 1 at a time",
+      iterations: tasks
+    ) { count in
+      let queue = Steadfast(workers: workers).queue
+      await queue.register(Increment.self) { _, _ in }
+      try await enqueue(count, to: queue, producers: 1)
+      try await queue.runAvailable()
+    }
+  } + [
+    Benchmark("enqueue a batch", against: "enqueue, 1 at a time", iterations: tasks) { count in
+      let queue = Steadfast(workers: 1).queue
+      try await queue.enqueue(contentsOf: (0..<count).map { Increment(number: $0) })
+    }
+  ]
+
+/// One in, one out, while this many tasks stay in line.
+func pendingBenchmarks() async throws -> [Benchmark] {
+  var benchmarks: [Benchmark] = []
+  for (name, count) in [("1,000 pending", 1000), ("1,000,000 pending", 1_000_000)] {
+    let subject = Steadfast(workers: 1)
+    try await subject.queue.enqueue(contentsOf: (0..<count).map { Increment(number: $0) })
+    benchmarks.append(
+      Benchmark(name, against: "1,000 pending", iterations: tasks) { count in
+        try await performOverlapped(count, by: subject, producers: 1)
+      }
+    )
+  }
+  return benchmarks
+}
+
+/// From the call of `enqueue` to the first line of the handler, in a queue that has nothing to do.
+func reportLatencies() async throws {
+  report("\nenqueue to handler, idle", "  p50 µs    p99 µs")
+  for workers in [1, 8] {
+    try await reportLatency("\(workers) at a time", of: Steadfast(workers: workers).queue)
+  }
+  let queue = Steadfast(workers: 1).queue
+  try await queue.enqueue(
+    contentsOf: (0..<10_000).map { Increment(number: $0) },
+    availableDate: .distantFuture,
+    priority: .high
+  )
+  for number in 0..<90_000 { try await queue.enqueue(name: "nobody's", .integer(number)) }
+  try await reportLatency("100,000 pending, 10,000 far in the future", of: queue)
+}
+
+private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
+  let starts = AsyncStream.makeStream(of: ContinuousClock.Instant.self)
+  await queue.register(Increment.self) { _, _ in starts.continuation.yield(.now) }
+  let times = try await withThrowingTaskGroup { group in
+    group.addTask { try? await queue.run() }
+    var times: [Double] = []
+    var iterator = starts.stream.makeAsyncIterator()
+    for number in 0..<1000 {
+      // Long enough for all the threads to have gone to sleep.
+      try await ContinuousClock().sleep(for: .milliseconds(1))
+      let begin = ContinuousClock.now
+      try await queue.enqueue(Increment(number: number))
+      guard let start = await iterator.next() else { break }
+      times.append(begin.duration(to: start) / .microseconds(1))
+    }
+    group.cancelAll()
+    return times
+  }
+  let figures = [percentile(50, of: times), percentile(99, of: times)]
+  report(name, figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined())
+}
+
+/// What a pending task takes beside its payload, which is small enough to need no memory of its own.
+func reportMemory() async throws {
+  report("\nmemory of pending tasks", "   bytes a task")
+  for (name, count) in [("10,000 pending", 10_000), ("1,000,000 pending", 1_000_000)] {
+    let queue = Steadfast(workers: 1).queue
+    let before = allocated_bytes()
+    for number in 0..<count { try await queue.enqueue(Increment(number: number)) }
+    let bytes = Double(allocated_bytes() - before) / Double(count)
+    report(name, decimal(bytes, digits: 0).leftPadded(to: 15))
+    withExtendedLifetime(queue) {}
+  }
+}
