@@ -58,6 +58,7 @@ extension ModelLedger {
       asked: record.tags.reduce(into: []) { $0.formUnion(askedTags[$1] ?? []) },
       expectedEvents: ["enqueued"]
     )
+    entries[record.id]?.number = record.modelWork?.number ?? 0
     guard let work = record.modelWork, let (task, date) = specifications[work.number] else {
       return require(false, "\(label(record.id)) was stored, but not enqueued")
     }

@@ -20,6 +20,7 @@ struct ModelLedger: Sendable {
   }
 
   struct Entry: Sendable {
+    var number = 0
     var lease: Lease?
     var claimed: TaskRecord?
     var attempt: Attempt?
@@ -76,6 +77,13 @@ struct ModelLedger: Sendable {
   }
 
   func record(_ index: Int) -> TaskID? { known.isEmpty ? nil : known[index % known.count] }
+
+  /// Works whose enqueueing threw are not stored.
+  func requireUnknown(_ works: [ModelWork]) {
+    let numbers = Set(works.map(\.number))
+    let stored = known.filter { numbers.contains(entries[$0]?.number ?? 0) }
+    require(stored.isEmpty, "enqueue threw, and has stored \(stored.map(label))")
+  }
 
   // MARK: Handlers
 

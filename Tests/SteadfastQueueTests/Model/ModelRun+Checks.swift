@@ -11,19 +11,23 @@ extension ModelRun {
   /// - Throws: a ``ModelViolation``.
   func settle() async throws {
     await time.advance(by: .zero)
-    let found = try await queue.tasks(matching: TaskFilter(), limit: .max)
-    let statistics = try await queue.statistics
+    let found = try await base.tasks(matching: TaskFilter(), after: nil, limit: .max)
+    // These calls are not to be those that fail, or are interrupted.
+    if fault == nil, !isInterrupted { try await checkCounts(found) }
     let state = state.withLock { $0 }
     let now = (instant: time.clock.now, date: time.clock.date)
-    let count = try await queue.count
-    let violations = ledger.update { ledger in
+    let isBroken = fault?.isActive ?? false
+    let hasFailed = state.queue.machine.withLock { $0.failure != nil }
+    let violations = ledger.update { ledger -> [String] in
       ledger.compare(found)
-      ledger.require(
-        count == found.count { !$0.state.isFinished },
-        "the queue counts \(count) tasks"
+      guard !isBroken else { return ledger.violations }
+      ledger.checkOrder(
+        state,
+        now.instant,
+        now.date,
+        mayHaveFailed: fault != nil,
+        hasFailed: hasFailed
       )
-      ledger.compare(statistics)
-      ledger.checkOrder(state, now.instant, now.date)
       ledger.checkEvents()
       if state.callsInFlight == 0 { ledger.forgetRequests() }
       for (id, count) in state.pendingOutcomes where count > 0 {
@@ -39,6 +43,14 @@ extension ModelRun {
     }
   }
 
+  private func checkCounts(_ found: [TaskRecord]) async throws {
+    let count = try await queue.count
+    let unfinished = found.count { !$0.state.isFinished }
+    if count != unfinished { violate("the queue counts \(count) tasks of \(unfinished)") }
+    let statistics = try await queue.statistics
+    ledger.update { $0.compare(statistics) }
+  }
+
   /// Lets all tasks end, and checks that nothing is left of them.
   func finish() async throws {
     if state.withLock(\.isShutDown) { try await restart() }
@@ -50,6 +62,7 @@ extension ModelRun {
       let left = try await queue.tasks()
       if left.isEmpty { break }
       for record in left where record.state == .paused { askToResume(record.id) }
+      if state.withLock(\.isShutDown) { try await restart() }
       if state.withLock(\.runs).isEmpty { run() }
       let date = left.map(\.availableDate).min() ?? time.clock.date
       // The alarm looks at the date once a minute.
@@ -113,18 +126,25 @@ extension ModelLedger {
   fileprivate func checkOrder(
     _ state: ModelRun.State,
     _ now: VirtualClock.Instant,
-    _ date: Date
+    _ date: Date,
+    mayHaveFailed: Bool,
+    hasFailed: Bool
   ) {
     let isRunning =
-      !state.isShutDown
+      !state.isShutDown && !hasFailed
       && state.runs.keys.contains { !state.cancelledRuns.contains($0) }
     for (id, entry) in entries where entry.lease != nil {
       let isLive = entry.attempt.map { $0.end == nil } ?? false
       // It has been claimed for a worker that then found the queue paused, or about to stop.
       let isHeldBack =
         entry.attempt == nil && (state.isPaused || !isRunning)
-        && (!state.runs.isEmpty || state.callsInFlight > 0)
-      require(isLive || isHeldBack, "\(label(id)) is claimed, but not performed")
+        && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
+      // How it ended is kept by the next run if the store has failed.
+      let isUnsettled = mayHaveFailed && !isRunning && entry.attempt?.end != nil
+      require(
+        isLive || isHeldBack || isUnsettled,
+        "\(label(id)) is claimed, but not performed: \(entry)"
+      )
     }
     guard isRunning, !state.isPaused, liveCount < configuration.workers else { return }
     var until = date

@@ -28,17 +28,8 @@ extension ModelRun {
         let result = await Result { try await queue.runAvailable() }
         self.check(result.map { _ in }, of: "runAvailable()", wasCancelled: false, isPass: true)
       }
-    case .cancelRun:
-      let runs = state.withLock { state in
-        state.cancelledRuns.formUnion(state.runs.keys)
-        return state.runs.values
-      }
-      ledger.update { $0.runsWereCut = true }
-      for run in runs { run.cancel() }
-    case .shutDown(let limit):
-      state.withLock { $0.isShutDown = true }
-      ledger.update { $0.runsWereCut = true }
-      start { await queue.shutDown(within: .seconds(limit)) }
+    case .cancelRun: cancelRun()
+    case .shutDown(let limit): shutDown(within: .seconds(limit))
     case .restartQueue: try await restart()
     case .registerStray: start { await self.registerStray(queue) }
     case .advance(let seconds):
@@ -87,7 +78,8 @@ extension ModelRun {
     } catch let error as TaskQueueError where error.code == .duplicate && task.policy == .reject {
     } catch let error as TaskQueueError where error.code == .invalidArgument {
     } catch {
-      violate("enqueue throws \(error)")
+      failed("enqueue", error)
+      ledger.update { $0.requireUnknown(works) }
     }
   }
 
@@ -130,7 +122,7 @@ extension ModelRun {
           }
         }
       } catch {
-        self.violate("\(request) throws \(error)")
+        self.failed("\(request)", error)
       }
     }
   }
@@ -153,7 +145,7 @@ extension ModelRun {
         case .pause, .resume: break
         }
       } catch {
-        self.violate("\(request) of all tagged \(tag) throws \(error)")
+        self.failed("\(request) of all tagged \(tag)", error)
       }
       self.ledger.update { ledger in
         guard let index = ledger.askedTags[tag]?.firstIndex(of: request) else { return }
@@ -182,7 +174,7 @@ extension ModelRun {
         let isShutDown = self.state.withLock { $0.isShutDown || $0.queue !== queue }
         if !isShutDown { self.violate("outcome() says that the queue is shut down") }
       } catch {
-        self.violate("outcome() throws \(error)")
+        self.failed("outcome()", error)
       }
       self.isAnswered(id)
     }
@@ -193,6 +185,38 @@ extension ModelRun {
   }
 
   // MARK: Runs
+
+  func interrupt(_ act: CancellationTests.Act) {
+    switch act {
+    case .cancelRun: cancelRun()
+    case .shutDown: shutDown(within: nil)
+    case .shutDownAtOnce: shutDown(within: .zero)
+    case .shutDownSoon: shutDown(within: .seconds(1))
+    case .cancelCalls:
+      ledger.update { $0.runsWereCut = true }
+      let calls = state.withLock { state in
+        state.wereCallsCancelled = true
+        return state.calls
+      }
+      for call in calls { call.cancel() }
+    }
+  }
+
+  private func cancelRun() {
+    let runs = state.withLock { state in
+      state.cancelledRuns.formUnion(state.runs.keys)
+      return state.runs.values
+    }
+    ledger.update { $0.runsWereCut = true }
+    for run in runs { run.cancel() }
+  }
+
+  private func shutDown(within limit: Duration?) {
+    let queue = queue
+    state.withLock { $0.isShutDown = true }
+    ledger.update { $0.runsWereCut = true }
+    start { await queue.shutDown(within: limit) }
+  }
 
   func run() {
     let queue = queue
@@ -218,12 +242,12 @@ extension ModelRun {
       try result.get()
       if !isPass, !isShutDown { violate("\(call) returned, but was not shut down") }
     } catch is CancellationError {
-      if !wasCancelled { violate("\(call) throws a CancellationError, but was not cancelled") }
+      if !wasCancelled, !state.withLock(\.wereCallsCancelled) { violate("\(call) throws a CancellationError, but was not cancelled") }
     } catch let error as TaskQueueError where error.code == .alreadyRunning {
     } catch let error as TaskQueueError where error.code == .shutDown {
       if !isShutDown { violate("\(call) throws \(error)") }
     } catch {
-      violate("\(call) throws \(error)")
+      failed(call, error)
     }
   }
 }

@@ -22,7 +22,11 @@ final class ModelRun: Sendable {
   let configuration: ModelCase
   let time: VirtualTime
   let ledger: SharedLedger
-  let store: any Persistence
+  /// The store that the queue uses, and the one behind it, which never fails.
+  let store: ModelStore
+  let base: any Persistence
+  let fault: FaultPlan?
+  let isInterrupted: Bool
   let state: Mutex<State>
 
   /// The queue at present, and what was begun with it.
@@ -40,22 +44,35 @@ final class ModelRun: Sendable {
     var handles: [TaskID: EnqueuedTask] = [:]
     var pendingOutcomes: [TaskID: Int] = [:]
     var callsInFlight = 0
+    /// The calls that were begun, to cancel those that have not ended.
+    var calls: [Task<Void, Never>] = []
+    var wereCallsCancelled = false
     /// When the date was last stepped, and the earlier of the two dates.
     var lastStep: (instant: VirtualClock.Instant, date: Date)?
     var queueCount = 1
   }
 
-  init(_ configuration: ModelCase, _ time: VirtualTime, _ storage: ModelStorage, file: URL?) {
+  init(
+    _ configuration: ModelCase,
+    _ time: VirtualTime,
+    _ storage: ModelStorage,
+    file: URL?,
+    fault: FaultPlan?,
+    isInterrupted: Bool
+  ) {
     self.configuration = configuration
+    self.isInterrupted = isInterrupted
+    self.fault = fault
     self.time = time
     ledger = SharedLedger(ModelLedger(configuration))
-    let base: any Persistence = file.map { .jsonFile(at: $0) } ?? .inMemory
+    base = file.map { JSONFileStore(at: $0) } ?? InMemoryStore()
     store = ModelStore(
       base,
       ledger,
       appliesAtOnce: storage == .memory || storage == .suspendingAtOnce,
       suspends: storage == .suspending || storage == .suspendingAtOnce,
-      turns: storage == .file ? Turns() : nil
+      turns: storage == .file ? Turns() : nil,
+      fault: fault
     )
     let queue = Self.queue(configuration, store, time, number: 1)
     state = Mutex(State(queue: queue, events: queue.events))
@@ -75,14 +92,30 @@ final class ModelRun: Sendable {
   /// Carries a case out, to the end of all its tasks.
   ///
   /// - Throws: a ``ModelViolation``; a `VirtualTimeError` if it is stuck.
-  static func perform(_ configuration: ModelCase, _ storage: ModelStorage, file: URL?) async throws
-  {
+  static func perform(
+    _ configuration: ModelCase,
+    _ storage: ModelStorage,
+    file: URL? = nil,
+    fault: FaultPlan? = nil,
+    interruption: Interruption? = nil
+  ) async throws {
     try await withVirtualTime(.manual, order: .shuffled(seed: configuration.seed)) { time in
-      let run = ModelRun(configuration, time, storage, file: file)
+      let run = ModelRun(
+        configuration,
+        time,
+        storage,
+        file: file,
+        fault: fault,
+        isInterrupted: interruption != nil
+      )
       do {
         await run.setUp()
+        if let interruption {
+          run.store.onSuspension.withLock { $0 = { [unowned run] in interruption.passed(in: run) } }
+        }
         for operation in configuration.operations { try await run.perform(operation) }
         try await run.settle()
+        fault?.mend()
         try await run.finish()
       } catch {
         await run.abandon()
@@ -146,17 +179,32 @@ final class ModelRun: Sendable {
 
   /// Begins a call beside the others.
   func start(_ call: @escaping @Sendable () async -> Void) {
-    state.withLock { $0.callsInFlight += 1 }
-    _ = Task(executorPreference: time.executor) {
-      await call()
-      self.state.withLock { $0.callsInFlight -= 1 }
+    state.withLock { state in
+      state.callsInFlight += 1
+      state.calls.append(
+        Task(executorPreference: time.executor) {
+          await call()
+          self.state.withLock { $0.callsInFlight -= 1 }
+        }
+      )
     }
   }
 
   func violate(_ text: String) { ledger.update { $0.require(false, text) } }
 
+  /// A call has thrown what it may throw only because the store does.
+  func failed(_ call: String, _ error: any Error) {
+    let reason = (error as? TaskQueueError).flatMap { error in
+      error.code == .storeFailed ? error.underlying : nil
+    }
+    let isToldWhy = (reason ?? error) is Refusal && "\(error)".contains("the disk is on fire")
+    if error is CancellationError, state.withLock(\.wereCallsCancelled) { return }
+    if fault?.wasMet != true || !isToldWhy { violate("\(call) throws \(error)") }
+  }
+
   /// Ends what is left, so that the virtual time can be left.
   private func abandon() async {
+    fault?.mend()
     let (runs, eventTask) = state.withLock { ($0.runs, $0.eventTask) }
     for run in runs.values { run.cancel() }
     for _ in 0..<10 { await time.advance(by: .seconds(10)) }

@@ -10,6 +10,8 @@ final class ModelStore: Persistence {
   private let suspends: Bool
   private let turns: Turns?
   private let fault: FaultPlan?
+  /// Told of each suspension.
+  let onSuspension = Mutex<(@Sendable () -> Void)?>(nil)
   let appliesAtOnce: Bool
 
   init(
@@ -31,6 +33,7 @@ final class ModelStore: Persistence {
   /// Lets other tasks run, as many as the order says.
   private func suspend() async {
     guard suspends else { return }
+    onSuspension.withLock(\.self)?()
     await withDiscardingTaskGroup { $0.addTask {} }
   }
 
@@ -154,6 +157,9 @@ final class FaultPlan: Sendable {
 
   /// Whether a call has met the fault.
   var wasMet: Bool { state.withLock { $0.callsLeft < 0 } }
+
+  /// Whether calls fail or hang at present.
+  var isActive: Bool { state.withLock { $0.callsLeft < 0 && !$0.isMended } }
 
   func call() async throws {
     let (isMet, isMended) = state.withLock { state in

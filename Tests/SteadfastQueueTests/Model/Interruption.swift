@@ -1,0 +1,24 @@
+import Synchronization
+
+/// What happens to a run of the model check at one of its store's suspensions.
+final class Interruption: Sendable {
+  private let act: CancellationTests.Act
+  private let pointsLeft: Mutex<Int>
+
+  init(_ act: CancellationTests.Act, at point: Int) {
+    self.act = act
+    pointsLeft = Mutex(point)
+  }
+
+  /// Whether the suspension was reached.
+  var wasMet: Bool { pointsLeft.withLock { $0 <= 0 } }
+
+  /// The store suspends.
+  func passed(in run: ModelRun) {
+    let isMet = pointsLeft.withLock { left in
+      left -= 1
+      return left == 0
+    }
+    if isMet { run.interrupt(act) }
+  }
+}

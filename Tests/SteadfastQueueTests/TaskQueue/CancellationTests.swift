@@ -1,0 +1,54 @@
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A scenario in which one call is cancelled, or the queue is shut down, at each of its suspensions.
+///
+/// The scenarios are cases of the model check over a store that suspends before and after each of
+/// its calls; the store counts the suspensions, and acts at the chosen one.
+@Suite struct CancellationTests {
+  enum Act: CaseIterable, Sendable {
+    case cancelRun, shutDown, shutDownAtOnce, shutDownSoon, cancelCalls
+  }
+
+  private static func scenario(_ seed: UInt64) -> ModelCase {
+    var model = ModelCase(seed: seed, operations: 40)
+    model.operations.insert(.run, at: 3)
+    return model
+  }
+
+  @Test(arguments: Act.allCases)
+  func `a call that is cancelled anywhere loses nothing, and the queue runs again`(
+    act: Act
+  ) async {
+    let runs = Soak.runs(short: 20)
+    for seed in 0..<UInt64(max(1, runs / 20)) {
+      let model = Self.scenario(seed)
+      for point in stride(from: 1, to: .max, by: runs > 20 ? 1 : 7) {
+        let (failure, wasMet) = await Self.failure(model, act, at: point)
+        guard wasMet else { break }
+        guard let failure else { continue }
+        let (smallest, reason) = await model.shrunk(failing: failure) {
+          await Self.failure($0, act, at: point).0
+        }
+        Issue.record("\(act) at suspension \(point), \(smallest)\n\(reason)")
+        return
+      }
+    }
+  }
+
+  private static func failure(_ model: ModelCase, _ act: Act, at point: Int) async -> (
+    (any Error)?, wasMet: Bool
+  ) {
+    let interruption = Interruption(act, at: point)
+    do {
+      try await ModelRun.perform(model, .suspending, interruption: interruption)
+      return (nil, interruption.wasMet)
+    } catch {
+      return (error, true)
+    }
+  }
+}

@@ -1,0 +1,78 @@
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A store whose call N fails, or hangs until it is mended, for each N of long scenarios.
+///
+/// The scenarios are cases of the model check, so that all its rules hold: nothing acknowledged is
+/// lost, nothing is performed after its end was stored, and the queue runs again. All N of more of
+/// them: `STEADFAST_RUNS=200 swift test --filter StoreFaultTests`.
+@Suite struct StoreFaultTests {
+  struct Setting: Sendable, CustomTestStringConvertible {
+    var fault: FaultPlan.Fault
+    var storage: ModelStorage
+
+    var testDescription: String { "\(fault), \(storage)" }
+
+    static let all = FaultPlan.Fault.allCases.flatMap { fault in
+      [ModelStorage.memory, .suspending].map { Setting(fault: fault, storage: $0) }
+    }
+  }
+
+  /// A case in which one queue lives to the end.
+  private static func scenario(_ seed: UInt64) -> ModelCase {
+    var model = ModelCase(seed: seed, operations: 60)
+    model.operations.insert(.run, at: 3)
+    model.operations.removeAll { operation in
+      switch operation {
+      case .shutDown, .restartQueue: true
+      default: false
+      }
+    }
+    // A batch that replaces tasks of its own is not stored in one step.
+    model.operations = model.operations.map { operation in
+      guard case .enqueue(var task) = operation, task.count > 1, task.policy == .replace else {
+        return operation
+      }
+      task.policy = .keep
+      return .enqueue(task)
+    }
+    return model
+  }
+
+  private static func failure(_ model: ModelCase, _ setting: Setting, call: Int) async -> (
+    (any Error)?, wasMet: Bool
+  ) {
+    let plan = FaultPlan(setting.fault, atCall: call)
+    do {
+      try await ModelRun.perform(model, setting.storage, fault: plan)
+      return (nil, plan.wasMet)
+    } catch {
+      return (error, true)
+    }
+  }
+
+  @Test(arguments: Setting.all)
+  func `a store that fails or hangs loses nothing, and the queue runs again`(
+    setting: Setting
+  ) async {
+    let runs = Soak.runs(short: 20)
+    for seed in 0..<UInt64(max(1, runs / 20)) {
+      let model = Self.scenario(seed)
+      // A short run takes each seventh call.
+      for call in stride(from: 1, to: .max, by: runs > 20 ? 1 : 7) {
+        let (failure, wasMet) = await Self.failure(model, setting, call: call)
+        guard wasMet else { break }
+        guard let failure else { continue }
+        let (smallest, reason) = await model.shrunk(failing: failure) {
+          await Self.failure($0, setting, call: call).0
+        }
+        Issue.record(
+          "call \(call) \(setting.fault) over \(setting.storage), \(smallest)\n\(reason)"
+        )
+        return
+      }
+    }
+  }
+}

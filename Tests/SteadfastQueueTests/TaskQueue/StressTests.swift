@@ -1,0 +1,125 @@
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Many threads at one queue: for the thread sanitizer to see, and for what only real threads break.
+@Suite struct StressTests {
+  private static let producers = 64
+  private static let observers = 10
+
+  private struct Tally {
+    var performing: Set<TaskID> = []
+    var succeeded: Set<TaskID> = []
+    var wasTwice = false
+
+    mutating func begin(_ id: TaskID) {
+      if !performing.insert(id).inserted || succeeded.contains(id) { wasTwice = true }
+    }
+
+    mutating func end(_ id: TaskID, succeeds: Bool) {
+      performing.remove(id)
+      if succeeds { succeeded.insert(id) }
+    }
+  }
+
+  @Test(arguments: [true, false])
+  func `nothing is lost or done twice when many threads use a queue`(
+    appliesAtOnce: Bool
+  ) async throws {
+    let tally = Mutex(Tally())
+    let queue = TaskQueue(
+      persistence: GatheringStore(appliesAtOnce: appliesAtOnce),
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 16, backoff: .immediate)
+    )
+    await queue.register(Note.self) { note, context in
+      tally.withLock { $0.begin(context.id) }
+      context.report(progress: 0.5)
+      let fails = note.text == "fails once" && context.retryCount == 0
+      let isCancelled = Task.isCancelled
+      tally.withLock { $0.end(context.id, succeeds: !fails && !isCancelled) }
+      if fails { throw Refusal() }
+      try Task.checkCancellation()
+    }
+    let perProducer = Soak.runs(short: 50)
+    try await withRunning(queue) {
+      try await withThrowingTaskGroup(of: [TaskOutcome].self) { group in
+        for number in 0..<Self.producers {
+          group.addTask { try await Self.produce(perProducer, number, queue) }
+        }
+        try await withThrowingTaskGroup(of: Void.self) { others in
+          for _ in 0..<Self.observers { others.addTask { for await _ in queue.events {} } }
+          others.addTask { await Self.pauseAndResume(queue) }
+          for try await outcomes in group {
+            #expect(outcomes.allSatisfy { $0 == .succeeded || $0 == .cancelled })
+          }
+          others.cancelAll()
+        }
+      }
+    }
+    #expect(tally.withLock { !$0.wasTwice && $0.performing.isEmpty })
+    #expect(try await queue.count == 0)
+    #expect(queue.outcomes.count == 0)
+    #expect(queue.machine.withLock { $0.requests.isEmpty })
+  }
+
+  /// Adds tasks, cancels some of them, and waits for all of their ends.
+  private static func produce(
+    _ count: Int,
+    _ number: Int,
+    _ queue: TaskQueue
+  ) async throws -> [TaskOutcome] {
+    var tasks: [EnqueuedTask] = []
+    for index in 0..<count {
+      let text = (number + index) % 5 == 0 ? "fails once" : "succeeds"
+      let task = try await queue.enqueue(Note(text))
+      tasks.append(task)
+      switch (number + index) % 7 {
+      case 0: try await task.cancel()
+      case 1 where try await queue.pause(task.id): _ = try await queue.resume(task.id)
+      default: break
+      }
+    }
+    var outcomes: [TaskOutcome] = []
+    for task in tasks { outcomes.append(try await task.outcome()) }
+    return outcomes
+  }
+
+  /// Pauses the queue now and then as it goes on; leaves it unpaused.
+  private static func pauseAndResume(_ queue: TaskQueue) async {
+    var count = 0
+    for await _ in queue.events {
+      count += 1
+      guard count % 64 == 0 else { continue }
+      await queue.pause()
+      _ = try? await queue.statistics
+      await queue.resume()
+    }
+  }
+}
+
+/// A store in memory that says of itself how it applies changes.
+private final class GatheringStore: Persistence {
+  private let base = InMemoryStore()
+  let appliesAtOnce: Bool
+
+  init(appliesAtOnce: Bool) { self.appliesAtOnce = appliesAtOnce }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    try await base.apply(batch, durability: durability)
+  }
+  func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await base.tasks(matching: filter, after: id, limit: limit)
+  }
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: filter)
+  }
+  func destroy() async throws { try await base.destroy() }
+}
