@@ -10,4 +10,9 @@ public enum Soak {
   public static func runs(short: Int) -> Int {
     ProcessInfo.processInfo.environment["STEADFAST_RUNS"].flatMap { Int($0) } ?? short
   }
+
+  /// What `STEADFAST_SEED` says: the one case to repeat.
+  public static var seed: UInt64? {
+    ProcessInfo.processInfo.environment["STEADFAST_SEED"].flatMap { UInt64($0) }
+  }
 }

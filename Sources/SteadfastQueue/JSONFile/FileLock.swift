@@ -21,6 +21,7 @@ final class FileLock: Sendable {
     case heldByThisProcess
     /// The process that has the lock, where it could be read.
     case held(by: Int32?)
+    case opening(FileOpeningError)
     case systemCall(SystemCallError)
   }
 
@@ -54,9 +55,9 @@ final class FileLock: Sendable {
     let lockPath = path + ".lock"
     while true {
       let file: Int32
-      do throws(SystemCallError) {
+      do throws(FileOpeningError) {
         file = try FileStorage.open(lockPath, O_RDWR | O_CREAT)
-      } catch { throw .systemCall(error) }
+      } catch { throw .opening(error) }
       let lock: FileLock?
       do throws(Failure) {
         lock = try take(file, path: lockPath)
@@ -139,9 +140,11 @@ final class FileLock: Sendable {
     }
     guard try Self.identity(ofPath: path) == identity else { return false }
     let text = Array("\(getpid())\n".utf8)
+    guard ftruncate(file, 0) == 0 else { throw .systemCall(.last("ftruncate")) }
     do throws(SystemCallError) {
-      guard ftruncate(file, 0) == 0 else { throw .last("ftruncate") }
-      _ = try FileStorage.write(text[...], to: file)
+      _ = try FileStorage.retryingInterrupted("write") {
+        unsafe text.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, 0) }
+      }
     } catch {
       throw .systemCall(error)
     }

@@ -14,94 +14,34 @@ import Musl
 /// one name, that no other user may write.
 final class FileStorage: JournalStorage {
   private let path: String
-  private let descriptor = Mutex<Int32>(-1)
 
   init(path: String) { self.path = path }
 
-  deinit { close() }
+  private func path(_ name: JournalFileName) -> String {
+    switch name {
+    case .journal: path
+    case .replacement: path + ".new"
+    }
+  }
 
-  /// The temporary file beside the one at a path.
-  ///
-  /// Whoever holds the lock owns it.
-  static func temporaryPath(for path: String) -> String { path + ".new" }
-
-  // MARK: Whole files
-
-  func read() throws(SystemCallError) -> [UInt8]? {
-    let file: Int32
+  func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
     do {
-      file = try Self.open(path, O_RDONLY)
-    } catch {
-      if error.number == ENOENT { return nil }
-      throw error
-    }
-    defer { Self.close(file) }
-    var status = stat()
-    guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
-    var bytes: [UInt8] = []
-    bytes.reserveCapacity(Int(status.st_size) + 1)
-    var buffer = [UInt8](repeating: 0, count: 1 << 18)
-    while true {
-      let count = try Self.retryingInterrupted("read") {
-        unsafe buffer.withUnsafeMutableBytes { unsafe systemRead(file, $0.baseAddress, $0.count) }
-      }
-      guard count > 0 else { return bytes }
-      bytes.append(contentsOf: buffer[..<count])
+      return OpenFile(try Self.open(path(name), O_RDWR))
+    } catch .systemCall(let error) where error.number == ENOENT {
+      return nil
     }
   }
 
-  func replace(with bytes: [UInt8]) throws(SystemCallError) {
-    let temporary = Self.temporaryPath(for: path)
-    guard unsafe unlink(temporary) == 0 || errno == ENOENT else { throw .last("unlink") }
-    let file = try Self.open(temporary, O_WRONLY | O_CREAT | O_EXCL)
-    do {
-      defer { Self.close(file) }
-      var rest = bytes[...]
-      while !rest.isEmpty { rest = rest.dropFirst(try Self.write(rest, to: file)) }
-      try Self.synchronize(file)
-    } catch {
-      _ = unsafe unlink(temporary)
-      throw error
-    }
-    guard unsafe rename(temporary, path) == 0 else { throw .last("rename") }
-    try synchronizeFolder()
+  func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
+    OpenFile(try Self.open(path(name), O_RDWR | O_CREAT | O_EXCL))
   }
 
-  // MARK: The open file
-
-  func open() throws(SystemCallError) {
-    let file = try Self.open(path, O_WRONLY | O_APPEND)
-    descriptor.withLock { $0 = file }
+  func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError) {
+    guard systemRename(path(name), path(other)) == 0 else { throw .last("rename") }
   }
 
-  func append(_ bytes: ArraySlice<UInt8>) throws(SystemCallError) -> Int {
-    try Self.write(bytes, to: descriptor.withLock { $0 })
-  }
-
-  func overwrite(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) {
-    // A descriptor that appends would append here too, whatever the offset.
-    let file = try Self.open(path, O_WRONLY)
-    defer { Self.close(file) }
-    var done = 0
-    while done < bytes.count {
-      let rest = bytes.dropFirst(done)
-      done += try Self.retryingInterrupted("pwrite") {
-        unsafe rest.withUnsafeBytes {
-          unsafe pwrite(file, $0.baseAddress, $0.count, off_t(offset + done))
-        }
-      }
-    }
-    try Self.synchronize(file)
-  }
-
-  func truncate(to size: Int) throws(SystemCallError) {
-    _ = try Self.retryingInterrupted("ftruncate") {
-      Int(ftruncate(descriptor.withLock { $0 }, off_t(size)))
-    }
-  }
-
-  func synchronize() throws(SystemCallError) {
-    try Self.synchronize(descriptor.withLock { $0 })
+  func remove(_ name: JournalFileName) throws(SystemCallError) {
+    guard unsafe unlink(path(name)) == 0 || errno == ENOENT else { throw .last("unlink") }
   }
 
   func synchronizeFolder() throws(SystemCallError) {
@@ -109,9 +49,62 @@ final class FileStorage: JournalStorage {
     defer { Self.close(folder) }
     guard fsync(folder) == 0 else { throw .last("fsync of the folder") }
   }
+}
 
-  func delete() throws(SystemCallError) {
-    guard unsafe unlink(path) == 0 || errno == ENOENT else { throw .last("unlink") }
+/// A file of the real file system.
+private final class OpenFile: JournalFile {
+  private let descriptor: Mutex<Int32>
+
+  init(_ file: Int32) { descriptor = Mutex(file) }
+
+  deinit { close() }
+
+  func size() throws(SystemCallError) -> Int {
+    var status = stat()
+    guard unsafe fstat(descriptor.withLock { $0 }, &status) == 0 else { throw .last("fstat") }
+    return Int(status.st_size)
+  }
+
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
+    let file = descriptor.withLock { $0 }
+    var bytes = [UInt8](repeating: 0, count: count)
+    var done = 0
+    while done < count {
+      let part = try FileStorage.retryingInterrupted("read") {
+        unsafe bytes.withUnsafeMutableBytes {
+          unsafe pread(file, $0.baseAddress?.advanced(by: done), count - done, off_t(offset + done))
+        }
+      }
+      guard part > 0 else { break }
+      done += part
+    }
+    bytes.removeLast(count - done)
+    return bytes
+  }
+
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
+    let file = descriptor.withLock { $0 }
+    return try FileStorage.retryingInterrupted("write") {
+      unsafe bytes.withUnsafeBytes {
+        unsafe pwrite(file, $0.baseAddress, $0.count, off_t(offset))
+      }
+    }
+  }
+
+  func truncate(to size: Int) throws(SystemCallError) {
+    let file = descriptor.withLock { $0 }
+    _ = try FileStorage.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
+  }
+
+  func synchronize() throws(SystemCallError) {
+    let file = descriptor.withLock { $0 }
+    #if canImport(Darwin)
+    // fsync leaves the bytes in the drive's cache there; not every file system has the other.
+    if fcntl(file, F_FULLFSYNC) == 0 { return }
+    guard fsync(file) == 0 else { throw .last("fsync") }
+    #else
+    guard fdatasync(file) == 0 else { throw .last("fdatasync") }
+    #endif
   }
 
   func close() {
@@ -119,7 +112,7 @@ final class FileStorage: JournalStorage {
       defer { descriptor = -1 }
       return descriptor
     }
-    if file >= 0 { Self.close(file) }
+    if file >= 0 { FileStorage.close(file) }
   }
 }
 
@@ -127,8 +120,17 @@ final class FileStorage: JournalStorage {
 
 extension FileStorage {
   /// Opens a file, made for this user alone if it is to be made, and checks what it is.
-  static func open(_ path: String, _ flags: Int32) throws(SystemCallError) -> Int32 {
-    let file = try openDescriptor(path, flags | O_NOFOLLOW)
+  static func open(_ path: String, _ flags: Int32) throws(FileOpeningError) -> Int32 {
+    let file: Int32
+    do {
+      file = try openDescriptor(path, flags | O_NOFOLLOW)
+    } catch  where error.number == ELOOP {
+      throw .unsafe("it is a symbolic link")
+    } catch  where error.number == EISDIR {
+      throw .unsafe(notRegular)
+    } catch {
+      throw .systemCall(error)
+    }
     do {
       try refuseUnsafe(file)
     } catch {
@@ -138,8 +140,10 @@ extension FileStorage {
     return file
   }
 
+  private static var notRegular: String { "it is not a regular file" }
+
   /// The folder that a path names a file in.
-  static func folder(of path: String) -> String {
+  private static func folder(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
   }
@@ -155,38 +159,12 @@ extension FileStorage {
     )
   }
 
-  private static func refuseUnsafe(_ file: Int32) throws(SystemCallError) {
+  private static func refuseUnsafe(_ file: Int32) throws(FileOpeningError) {
     var status = stat()
-    guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
-    guard status.st_mode & S_IFMT == S_IFREG else {
-      throw SystemCallError("it is not a regular file", EINVAL)
-    }
-    guard status.st_nlink <= 1 else {
-      throw SystemCallError("it has more than one name", EMLINK)
-    }
-    guard status.st_mode & S_IWOTH == 0 else {
-      throw SystemCallError("every user may write it", EPERM)
-    }
-  }
-
-  static func write(
-    _ bytes: ArraySlice<UInt8>,
-    to file: Int32
-  ) throws(SystemCallError) -> Int {
-    try retryingInterrupted("write") {
-      unsafe bytes.withUnsafeBytes { unsafe systemWrite(file, $0.baseAddress, $0.count) }
-    }
-  }
-
-  /// Returns when the file's bytes survive a power cut.
-  private static func synchronize(_ file: Int32) throws(SystemCallError) {
-    #if canImport(Darwin)
-    // fsync leaves the bytes in the drive's cache there; not every file system has the other.
-    if fcntl(file, F_FULLFSYNC) == 0 { return }
-    guard fsync(file) == 0 else { throw .last("fsync") }
-    #else
-    guard fdatasync(file) == 0 else { throw .last("fdatasync") }
-    #endif
+    guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
+    guard status.st_mode & S_IFMT == S_IFREG else { throw .unsafe(notRegular) }
+    guard status.st_nlink <= 1 else { throw .unsafe("it has more than one name") }
+    guard status.st_mode & S_IWOTH == 0 else { throw .unsafe("every user may write it") }
   }
 
   static func close(_ file: Int32) { _ = systemClose(file) }
@@ -208,9 +186,6 @@ private func systemOpen(_ path: String, _ flags: Int32, _ mode: mode_t) -> Int32
   unsafe open(path, flags, mode)
 }
 private func systemClose(_ file: Int32) -> Int32 { close(file) }
-private func systemRead(_ file: Int32, _ buffer: UnsafeMutableRawPointer?, _ count: Int) -> Int {
-  unsafe read(file, buffer, count)
-}
-private func systemWrite(_ file: Int32, _ buffer: UnsafeRawPointer?, _ count: Int) -> Int {
-  unsafe write(file, buffer, count)
+private func systemRename(_ path: String, _ other: String) -> Int32 {
+  unsafe rename(path, other)
 }

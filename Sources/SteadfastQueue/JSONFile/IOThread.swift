@@ -9,12 +9,17 @@ import Glibc
 import Musl
 #endif
 
+/// Where a store's jobs are done, one after another, in order.
+protocol JobThread: AnyObject, Sendable {
+  func add(_ job: @escaping @Sendable () -> Void)
+}
+
 /// A thread of its own for work that blocks, so that none of it holds up Swift's shared threads.
 ///
 /// Jobs are done one after another, in order. The thread ends when the last reference to this has
 /// gone and all jobs are done.
-final class IOThread: Sendable {
-  typealias Job = @Sendable () -> Void
+final class IOThread: JobThread {
+  private typealias Job = @Sendable () -> Void
 
   private final class Work: Sendable {
     private struct State {
@@ -62,7 +67,7 @@ final class IOThread: Sendable {
 
   deinit { work.end() }
 
-  func add(_ job: @escaping Job) { work.add(job) }
+  func add(_ job: @escaping @Sendable () -> Void) { work.add(job) }
 
   private static func start(_ context: UnsafeMutableRawPointer) -> Int32 {
     #if canImport(Darwin)

@@ -15,29 +15,41 @@ import Foundation
 final class JSONFileCore: Sendable {
   /// Takes the lock, and makes the storage to read and write.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
+  typealias ThreadMaker = @Sendable () throws -> any JobThread
 
-  private enum Phase {
-    case unopened, open, closed
+  enum Phase {
+    case unopened, open, closing, closed
     case poisoned(JSONFileError)
   }
 
-  private struct State {
+  struct State {
     var phase = Phase.unopened
     var table = TaskTable()
     var pending: [Submission] = []
     /// Whether the thread is at work on what is pending, or about to be.
     var isWriting = false
-    var thread: IOThread?
+    var thread: (any JobThread)?
     var lock: FileLock?
+    var storage: (any JournalStorage)?
+    /// Whether closing deletes the file.
+    var deletesFile = false
+    /// Those who wait for the end of a closing that has begun.
+    var closers: [CheckedContinuation<Void, any Error>] = []
   }
 
-  private let errors: JSONFileErrors
-  private let opener: Opener
-  private let state = Mutex(State())
-  private let journal = Mutex<Journal?>(nil)
+  let errors: JSONFileErrors
+  let opener: Opener
+  private let makeThread: ThreadMaker
+  let state = Mutex(State())
+  let journal = Mutex<Journal?>(nil)
 
-  init(_ url: URL, opener: @escaping Opener) {
+  init(
+    _ url: URL,
+    thread: @escaping ThreadMaker = { try IOThread() },
+    opener: @escaping Opener
+  ) {
     errors = JSONFileErrors(url: url)
+    makeThread = thread
     self.opener = opener
   }
 
@@ -72,9 +84,11 @@ final class JSONFileCore: Sendable {
     return try await waitForThread { continuation in
       submit(continuation) { table in
         let staged = table.stage(batch)
-        return Submission(
-          lines: zip(lines, staged).filter { $1.isKept }.map(\.0),
-          caller: .changes(staged, durability, continuation)
+        return .lines(
+          Submission(
+            lines: zip(lines, staged).filter { $1.isKept }.map(\.0),
+            caller: .changes(staged, durability, continuation)
+          )
         )
       }
     }
@@ -85,50 +99,45 @@ final class JSONFileCore: Sendable {
     try await waitForThread { continuation in
       submit(continuation) { table in
         let claim = table.claim(request)
-        guard !claim.tasks.isEmpty else {
-          continuation.resume(returning: claim)
-          return nil
-        }
-        return Submission(
-          lines: claim.tasks.map { JournalBody(beginningOf: $0.lease.id) },
-          caller: .claim(claim, continuation)
+        guard !claim.tasks.isEmpty else { return .answer(claim) }
+        return .lines(
+          Submission(
+            lines: claim.tasks.map { JournalBody(beginningOf: $0.lease.id) },
+            caller: .claim(claim, continuation)
+          )
         )
       }
     }
   }
 
   /// Stores what is pending, seals the file, and gives it up.
+  ///
+  /// Whoever calls it meanwhile waits for the same end.
   func close() async throws {
-    if isClosed { return }
-    // The thread ends when it has done its jobs.
-    defer { state.withLock { $0.thread = nil } }
-    try await onThread { core in try core.closeFile() }
+    try await waitForThread { continuation in
+      switch state.withLock({ $0.beginClosing(continuation) }) {
+      case .wait: break
+      case .done: continuation.resume()
+      case .fail(let error): continuation.resume(throwing: error)
+      case .close(let thread): thread.add { self.closeFile() }
+      }
+    }
   }
 
-  /// Closes the file and deletes it.
+  /// Deletes the file and gives it up.
   func destroy() async throws {
-    let isUnopened = state.withLock { state in
-      if case .unopened = state.phase { true } else { false }
-    }
     // Whoever deletes the file must hold its lock.
-    if isUnopened { try await open() }
-    if isClosed { throw errors.closed }
-    defer { state.withLock { $0.thread = nil } }
-    try await onThread { core in try core.closeFile(deleting: true) }
+    try await open()
+    state.withLock { $0.deletesFile = true }
+    try await close()
   }
 
   /// As `close()`, without waiting.
   func abandon() {
-    let (thread, lock) = state.withLock { state in
-      defer { state.thread = nil }
-      return (state.thread, state.lock)
-    }
-    guard let thread else { return }
+    let (step, lock) = state.withLock { ($0.beginClosing(nil), $0.lock) }
+    guard case .close(let thread) = step else { return }
     lock?.beginRelease()
-    thread.add {
-      // Nobody is left to be told. What was acknowledged is stored.
-      try? self.closeFile()
-    }
+    thread.add { self.closeFile() }
   }
 
   /// Suspends until the thread has resumed the continuation; in virtual time, in turn.
@@ -140,54 +149,43 @@ final class JSONFileCore: Sendable {
     }
   }
 
-  private var isClosed: Bool {
-    state.withLock { state in
-      if case .closed = state.phase { true } else { false }
-    }
-  }
-
-  private func isOpen(_ phase: Phase) throws(JSONFileError) -> Bool {
-    switch phase {
-    case .unopened: return false
-    case .open: return true
-    case .closed: throw errors.closed
-    case .poisoned(let error): throw error
-    }
+  /// What is known of a call when it has been decided.
+  private enum Decision<Value> {
+    case answer(Value)
+    case lines(Submission)
   }
 
   /// Leaves lines for the thread, unless the file is not open.
-  private func submit<Value>(
+  private func submit<Value: Sendable>(
     _ continuation: CheckedContinuation<Value, any Error>,
-    _ make: (inout TaskTable) -> Submission?
+    _ decide: (inout TaskTable) -> Decision<Value>
   ) {
-    let result = state.withLock { state -> Result<IOThread?, any Error> in
+    let (answer, thread) = state.withLock {
+      state -> (Result<Value, any Error>?, (any JobThread)?) in
       do {
         guard try isOpen(state.phase) else { throw errors.closed }
-        guard let submission = make(&state.table) else { return .success(nil) }
-        state.pending.append(submission)
+        switch decide(&state.table) {
+        case .answer(let value): return (.success(value), nil)
+        case .lines(let submission): state.pending.append(submission)
+        }
         defer { state.isWriting = true }
-        return .success(state.isWriting ? nil : state.thread)
+        return (nil, state.isWriting ? nil : state.thread)
       } catch {
-        return .failure(error)
+        return (.failure(error), nil)
       }
     }
-    switch result {
-    case .success(let thread): thread?.add { self.writePending() }
-    case .failure(let error): continuation.resume(throwing: error)
-    }
+    if let answer { continuation.resume(with: answer) }
+    thread?.add { self.writePending() }
   }
-}
 
-// MARK: - On the thread
-
-extension JSONFileCore {
+  /// Does a job on the thread, which is started if there is none.
   private func onThread(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Void
   ) async throws {
-    let thread = try state.withLock { state throws -> IOThread in
+    let thread = try state.withLock { state throws -> any JobThread in
       if let thread = state.thread { return thread }
       _ = try isOpen(state.phase)
-      let thread = try errors.translating { try IOThread() }
+      let thread = try errors.translating { try makeThread() }
       state.thread = thread
       return thread
     }
@@ -196,103 +194,48 @@ extension JSONFileCore {
     }
   }
 
-  private func openFile() throws {
-    if try state.withLock({ state in try isOpen(state.phase) }) { return }
-    let (lock, opened) = try errors.translating {
-      let (lock, storage) = try opener()
-      return (lock, try Journal.open(storage))
-    }
-    journal.withLock { $0 = opened.journal }
-    state.withLock { state in
-      state.lock = lock
-      state.table = opened.table
-      state.phase = .open
+  func isOpen(_ phase: Phase) throws(JSONFileError) -> Bool {
+    switch phase {
+    case .unopened: return false
+    case .open: return true
+    case .closing, .closed: throw errors.closed
+    case .poisoned(let error): throw error
     }
   }
+}
 
-  private func closeFile(deleting: Bool = false) throws {
-    var lock: FileLock?
-    var isClosed = false
-    while !isClosed {
-      writePending()
-      // Nothing may be added between the last look at what is pending and the closing.
-      (isClosed, lock) = state.withLock { state in
-        guard state.pending.isEmpty else { return (false, nil) }
-        state.phase = .closed
-        defer { state.lock = nil }
-        return (true, state.lock)
-      }
-    }
-    defer { lock?.release() }
-    try errors.translating {
-      try journal.withLock { journal in
-        defer { journal = nil }
-        try deleting ? journal?.delete() : journal?.close()
-      }
-    }
+extension JSONFileCore.State {
+  enum ClosingStep {
+    case close(any JobThread)
+    /// It is being closed.
+    case wait
+    case done
+    case fail(JSONFileError)
   }
 
-  private func writePending() {
-    while let group = takePending() { write(group) }
-  }
-
-  private func takePending() -> [Submission]? {
-    state.withLock { state in
-      guard !state.pending.isEmpty else {
-        state.isWriting = false
-        return nil
+  /// Refuses further calls, and says how the file is closed.
+  mutating func beginClosing(
+    _ closer: CheckedContinuation<Void, any Error>?
+  ) -> ClosingStep {
+    switch phase {
+    case .closed:
+      return .done
+    case .poisoned(let error):
+      // The file was given up when the failure was met.
+      phase = .closed
+      thread = nil
+      return .fail(error)
+    case .closing:
+      if let closer { closers.append(closer) }
+      return .wait
+    case .unopened, .open:
+      guard let thread else {
+        phase = .closed
+        return .done
       }
-      defer { state.pending = [] }
-      return state.pending
+      phase = .closing
+      if let closer { closers.append(closer) }
+      return .close(thread)
     }
-  }
-
-  private func write(_ group: [Submission]) {
-    do throws(Journal.Failure) {
-      try withJournal { journal throws(Journal.Failure) in
-        try journal.append(group.flatMap(\.lines))
-      }
-    } catch {
-      return fail(group, error)
-    }
-    // A claim need only survive the process; what it leased is leased already.
-    for claim in group where claim.isClaim { claim.succeed() }
-    let changes = group.filter { !$0.isClaim }
-    do throws(Journal.Failure) {
-      if changes.contains(where: \.needsFlush) {
-        try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
-      }
-    } catch {
-      return fail(changes, error)
-    }
-    state.withLock { state in
-      for submission in changes { submission.commit(to: &state.table) }
-    }
-    for submission in changes { submission.succeed() }
-  }
-
-  private func withJournal(
-    _ body: (inout Journal) throws(Journal.Failure) -> Void
-  ) throws(Journal.Failure) {
-    try journal.withLock { journal throws(Journal.Failure) in
-      guard var open = journal.take() else {
-        preconditionFailure("lines were written to a closed file")
-      }
-      defer { journal = open }
-      try body(&open)
-    }
-  }
-
-  /// Takes everything back that is staged: what is pending may rest on what has failed.
-  private func fail(_ group: [Submission], _ failure: Journal.Failure) {
-    let error = errors.writing(failure)
-    let failed = state.withLock { state in
-      let failed = group + state.pending
-      state.pending = []
-      for submission in failed.reversed() { submission.rollBack(&state.table) }
-      if case .poisoned = failure { state.phase = .poisoned(error) }
-      return failed
-    }
-    for submission in failed { submission.fail(error) }
   }
 }

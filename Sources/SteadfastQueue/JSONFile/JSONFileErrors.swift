@@ -44,7 +44,7 @@ struct JSONFileErrors: Sendable {
         .outcomeUnknown,
         url,
         "\(path) can't be written: \(error). Whether the last changes are stored is unknown; "
-          + "close the store and open the file anew to see"
+          + "make a new store of the same file to see"
       )
     }
   }
@@ -59,6 +59,8 @@ struct JSONFileErrors: Sendable {
       throw reading(error)
     } catch let error as Journal.Failure {
       throw writing(error)
+    } catch let error as FileOpeningError {
+      throw opening(error)
     } catch let error as SystemCallError {
       throw systemCall(error)
     }
@@ -83,6 +85,21 @@ struct JSONFileErrors: Sendable {
         .inUse,
         url,
         "\(path) is in use by another process; wait until it ends, or choose another file"
+      )
+    case .opening(let error):
+      opening(error)
+    case .systemCall(let error):
+      systemCall(error)
+    }
+  }
+
+  private func opening(_ error: FileOpeningError) -> JSONFileError {
+    switch error {
+    case .unsafe(let reason):
+      JSONFileError(
+        .unsafeFile,
+        url,
+        "\(path) can't be used as a queue file: \(reason); give the path of a file of its own"
       )
     case .systemCall(let error):
       systemCall(error)
@@ -124,18 +141,6 @@ struct JSONFileErrors: Sendable {
 
   private func systemCall(_ error: SystemCallError) -> JSONFileError {
     switch error.number {
-    case ELOOP:
-      JSONFileError(
-        .unsafeFile,
-        url,
-        "\(path) is a symbolic link; give the path of the file itself"
-      )
-    case EINVAL, EMLINK, EPERM:
-      JSONFileError(
-        .unsafeFile,
-        url,
-        "\(path) can't be used as a queue file: \(error.call); choose another file"
-      )
     case ENOENT, ENOTDIR:
       JSONFileError(
         .systemCall,

@@ -11,101 +11,57 @@ struct Journal {
     case poisoned(SystemCallError)
   }
 
-  private let storage: any JournalStorage
+  private let file: any JournalFile
   private var nextSequence: UInt64
   private var firstUnsynced: UInt64
   private var size: Int
   private var poison: SystemCallError?
 
-  // MARK: Opening
-
-  /// Opens the file, or makes it, and returns the tasks in it.
-  ///
-  /// Every step may be repeated after a crash in its midst.
-  static func open(
-    _ storage: any JournalStorage
-  ) throws -> (journal: Journal, table: TaskTable) {
-    let bytes = try storage.read() ?? []
-    guard !bytes.isEmpty else { return (try create(storage), TaskTable()) }
-    let contents = try JournalReader.read(bytes)
-    try storage.open()
-    do {
-      if contents.goodSize < bytes.count { try storage.truncate(to: contents.goodSize) }
-      // After a flush that failed, the system may take the last lines for stored though they are
-      // not. Written once more, they are stored by the next flush.
-      try storage.overwrite(
-        bytes[contents.unsyncedOffset..<contents.goodSize],
-        at: contents.unsyncedOffset
-      )
-      try storage.synchronize()
-      try storage.synchronizeFolder()
-    } catch {
-      storage.close()
-      throw error
-    }
-    var journal = Journal(storage, nextSequence: contents.nextSequence, size: contents.goodSize)
-    if contents.interruptionCount > 0 {
-      // Whoever reads the file later must know it too where the lines that follow rest on it.
-      do {
-        try journal.append([JournalBody(.interruption)])
-        try journal.synchronize()
-      } catch {
-        storage.close()
-        throw error
-      }
-    }
-    return (journal, contents.table)
-  }
-
-  private static func create(_ storage: any JournalStorage) throws -> Journal {
-    var header: [UInt8] = []
-    let body = try JournalBody(.header(version: JournalEntry.formatVersion, generation: 1))
-    JournalLine.append(body, sequence: 0, firstUnsynced: 0, to: &header)
-    try storage.replace(with: header)
-    try storage.open()
-    return Journal(storage, nextSequence: 1, size: header.count)
-  }
-
-  private init(_ storage: any JournalStorage, nextSequence: UInt64, size: Int) {
-    self.storage = storage
+  init(_ file: any JournalFile, nextSequence: UInt64, size: Int) {
+    self.file = file
     self.nextSequence = nextSequence
     firstUnsynced = nextSequence
     self.size = size
   }
 
-  // MARK: Writing
-
-  /// Appends lines: all of them or, if it throws `refused`, none.
-  mutating func append(_ bodies: [JournalBody]) throws(Failure) {
+  /// Appends batches of lines: all of them or, if it throws `refused`, none.
+  ///
+  /// After a crash each batch is there as a whole or not at all.
+  mutating func append(_ batches: [[JournalBody]]) throws(Failure) {
     if let poison { throw .poisoned(poison) }
-    guard !bodies.isEmpty else { return }
     var bytes: [UInt8] = []
-    bytes.reserveCapacity(bodies.reduce(0) { $0 + $1.bytes.count + 64 })
-    for (offset, body) in bodies.enumerated() {
-      JournalLine.append(
-        body,
-        sequence: nextSequence + UInt64(offset),
-        firstUnsynced: firstUnsynced,
-        to: &bytes
-      )
+    bytes.reserveCapacity(batches.joined().reduce(0) { $0 + $1.bytes.count + 64 })
+    var sequence = nextSequence
+    for batch in batches {
+      for (index, body) in batch.enumerated() {
+        JournalLine.append(
+          body,
+          sequence: sequence,
+          firstUnsynced: firstUnsynced,
+          isContinued: index + 1 < batch.count,
+          to: &bytes
+        )
+        sequence += 1
+      }
     }
     do {
-      var rest = bytes[...]
-      while !rest.isEmpty { rest = rest.dropFirst(try storage.append(rest)) }
+      try file.writeAll(bytes[...], at: size)
     } catch {
       try takeBack(error)
     }
-    nextSequence += UInt64(bodies.count)
+    nextSequence = sequence
     size += bytes.count
   }
 
+  /// Removes what a failed write has left, for good: a power cut must not bring it back.
   private mutating func takeBack(_ error: SystemCallError) throws(Failure) {
     do {
-      try storage.truncate(to: size)
+      try file.truncate(to: size)
     } catch {
       poison = error
       throw .poisoned(error)
     }
+    try synchronize()
     throw .refused(error)
   }
 
@@ -116,7 +72,7 @@ struct Journal {
   mutating func synchronize() throws(Failure) {
     if let poison { throw .poisoned(poison) }
     do {
-      try storage.synchronize()
+      try file.synchronize()
     } catch {
       poison = error
       throw .poisoned(error)
@@ -126,16 +82,12 @@ struct Journal {
 
   /// Ends the use of the file: what is there is made durable, and a last line says so.
   mutating func close() throws {
-    defer { storage.close() }
+    defer { file.close() }
     try synchronize()
-    try append([JournalBody(.seal)])
+    try append([[JournalBody(.seal)]])
     try synchronize()
   }
 
-  /// Ends the use of the file and deletes it; poisoned or not.
-  mutating func delete() throws {
-    defer { storage.close() }
-    try storage.delete()
-    try storage.synchronizeFolder()
-  }
+  /// Gives the file up as it is.
+  func abandon() { file.close() }
 }

@@ -2,6 +2,7 @@
 ///
 /// The checksum stands first, at a fixed offset, and covers every byte after it. `s` is the line's
 /// sequence number; `b` is the first that was not known to be durable when the line was written.
+/// `"more":true,` follows where the next line belongs to the same batch.
 struct JournalLine {
   /// Longer lines are neither written nor read.
   static var maxLength: Int { 16 << 20 }
@@ -9,11 +10,14 @@ struct JournalLine {
   /// The first sequence number that was not known to be durable.
   let firstUnsynced: UInt64
   let sequence: UInt64
+  /// Whether the next line belongs to the same batch.
+  let isContinued: Bool
   /// Where the body is.
   let body: Range<Int>
 
   private static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
+  private static let continuation = #""more":true,"#
 
   // MARK: Writing
 
@@ -21,6 +25,7 @@ struct JournalLine {
     _ body: JournalBody,
     sequence: UInt64,
     firstUnsynced: UInt64,
+    isContinued: Bool,
     to bytes: inout [UInt8]
   ) {
     let start = bytes.count
@@ -31,6 +36,7 @@ struct JournalLine {
     bytes.append(contentsOf: #","s":"#.utf8)
     bytes.append(contentsOf: String(sequence).utf8)
     bytes.append(UInt8(ascii: ","))
+    if isContinued { bytes.append(contentsOf: continuation.utf8) }
     bytes.append(contentsOf: body.bytes)
     let digits = checksum(of: bytes[(start + checksumEnd)...])
     bytes.replaceSubrange(start + prefix.count..<start + checksumEnd, with: digits)
@@ -55,6 +61,7 @@ struct JournalLine {
     else { return nil }
     self.firstUnsynced = firstUnsynced
     self.sequence = sequence
+    isContinued = scanner.skip(Self.continuation)
     body = scanner.position..<range.upperBound
   }
 

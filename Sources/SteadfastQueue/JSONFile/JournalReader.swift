@@ -29,13 +29,24 @@ enum JournalProblem: Error, Equatable {
 /// because lines that no flush has covered yet may reach the disk in any order, good ones behind
 /// it. Such lines do not know the bad one to be durable. So a bad line is damage if and only if a
 /// good line behind it says that the bad one's sequence number was durable when it was written.
+///
+/// The lines of a batch count when its last one is there. They were written at once: all of them
+/// name the same first unsynced line.
 struct JournalReader {
+  private struct Place {
+    let line: JournalLine
+    let number: Int
+    let range: Range<Int>
+  }
+
   private let bytes: [UInt8]
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
-  /// Where lines begin that may still be unsynced, with their sequence numbers.
-  private var recentLines: [(sequence: UInt64, offset: Int)] = []
+  /// The lines of the batch that has begun and not ended.
+  private var batch: [Place] = []
+  /// Where batches begin that may still be unsynced, with their first sequence numbers.
+  private var recentBatches: [(sequence: UInt64, offset: Int)] = []
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
     var reader = JournalReader(bytes: bytes)
@@ -51,45 +62,58 @@ struct JournalReader {
         try refuseDamage()
         break
       }
-      guard line.sequence == contents.nextSequence else {
-        throw .damaged(
-          line: lineNumber,
-          byte: position,
-          reason: "it has the number \(line.sequence) where \(contents.nextSequence) should be"
-        )
-      }
-      try replay(line)
-      accept(line, end: end)
+      try check(line)
+      batch.append(Place(line: line, number: lineNumber, range: position..<end))
+      position = end + 1
+      lineNumber += 1
+      if !line.isContinued { try accept() }
     }
     guard contents.nextSequence > 0 else { throw .notAJournal }
     contents.interruptionCount = contents.table.interruptLeased()
   }
 
-  private mutating func accept(_ line: JournalLine, end: Int) {
-    recentLines.append((line.sequence, position))
-    let synced = recentLines.firstIndex { $0.sequence >= line.firstUnsynced } ?? 0
-    recentLines.removeFirst(synced)
-    contents.unsyncedOffset = recentLines[0].offset
-    contents.nextSequence += 1
-    contents.goodSize = end + 1
-    position = end + 1
-    lineNumber += 1
+  /// Refuses a line that is whole and can't stand where it does.
+  private func check(_ line: JournalLine) throws(JournalProblem) {
+    let expected = contents.nextSequence + UInt64(batch.count)
+    guard line.sequence == expected else {
+      throw damage("it has the number \(line.sequence) where \(expected) should be")
+    }
+    guard line.firstUnsynced <= line.sequence else {
+      throw damage("it says that it was stored before it was written")
+    }
+    if let first = batch.first, first.line.firstUnsynced != line.firstUnsynced {
+      throw damage("the batch before it has no end")
+    }
+  }
+
+  /// The batch is whole.
+  private mutating func accept() throws(JournalProblem) {
+    for place in batch { try replay(place) }
+    let first = batch[0]
+    recentBatches.append((first.line.sequence, first.range.lowerBound))
+    let synced = recentBatches.firstIndex { $0.sequence >= first.line.firstUnsynced } ?? 0
+    recentBatches.removeFirst(synced)
+    contents.unsyncedOffset = recentBatches[0].offset
+    contents.nextSequence += UInt64(batch.count)
+    contents.goodSize = position
+    batch.removeAll(keepingCapacity: true)
   }
 
   private func lineEnd(from start: Int) -> Int? { bytes[start...].firstIndex(of: 0x0A) }
 
   // MARK: Damage
 
+  private func damage(_ reason: String) -> JournalProblem {
+    .damaged(line: lineNumber, byte: position, reason: reason)
+  }
+
+  /// Refuses a bad line if one behind it knows that it, or the batch that it is in, was stored.
   private func refuseDamage() throws(JournalProblem) {
-    guard contents.nextSequence > 0 else { throw .notAJournal }
+    guard contents.nextSequence > 0 || !batch.isEmpty else { throw .notAJournal }
     var start = position
     while let end = lineEnd(from: start) {
       if let line = JournalLine(bytes, start..<end), line.firstUnsynced > contents.nextSequence {
-        throw .damaged(
-          line: lineNumber,
-          byte: position,
-          reason: "its checksum is wrong, and later lines show that it was stored"
-        )
+        throw damage("its checksum is wrong, and later lines show that it was stored")
       }
       start = end + 1
     }
@@ -97,32 +121,28 @@ struct JournalReader {
 
   // MARK: Replay
 
-  private mutating func replay(_ line: JournalLine) throws(JournalProblem) {
+  private mutating func replay(_ place: Place) throws(JournalProblem) {
+    func damage(_ reason: String) -> JournalProblem {
+      .damaged(line: place.number, byte: place.range.lowerBound, reason: reason)
+    }
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try JournalDecoder.entry(of: line, in: bytes)
+      entry = try JournalDecoder.entry(of: place.line, in: bytes)
     } catch {
       switch error {
-      case .unknownKind(let kind): throw .unknownKind(kind, line: lineNumber)
-      case .malformed(let reason):
-        throw .damaged(line: lineNumber, byte: position, reason: reason)
+      case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
+      case .malformed(let reason): throw damage(reason)
       }
     }
     switch entry {
     case .header(let version, let generation):
-      guard line.sequence == 0 else {
-        throw .damaged(line: lineNumber, byte: position, reason: "it is a second header")
-      }
+      guard place.line.sequence == 0 else { throw damage("it is a second header") }
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.generation = generation
     case .change, .begin, .interruption, .seal:
-      guard line.sequence > 0 else { throw .notAJournal }
+      guard place.line.sequence > 0 else { throw .notAJournal }
       guard contents.table.replay(entry) else {
-        throw .damaged(
-          line: lineNumber,
-          byte: position,
-          reason: "it does not fit the lines before it"
-        )
+        throw damage("it does not fit the lines before it")
       }
     }
   }

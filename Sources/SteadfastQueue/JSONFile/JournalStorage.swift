@@ -1,26 +1,57 @@
-/// What a journal asks of a file system: one file, and a temporary one beside it.
+/// What a journal asks of a file system: a few files in one folder, each known by its purpose.
 ///
 /// Calls are synchronous and come from one thread at a time. Behind the seam is the real file
-/// system or, in tests, one that fails on purpose.
+/// system or, in tests, one that fails on purpose or loses its power.
 protocol JournalStorage: AnyObject, Sendable {
-  /// All bytes of the file; `nil` if there is none.
-  func read() throws(SystemCallError) -> [UInt8]?
-  /// Makes the file with these contents, or replaces it: durably, and never in part.
-  func replace(with bytes: [UInt8]) throws(SystemCallError)
-  /// Opens the file for what follows.
-  func open() throws(SystemCallError)
-  /// Appends some bytes, at least one, and returns how many.
-  func append(_ bytes: ArraySlice<UInt8>) throws(SystemCallError) -> Int
-  /// Writes bytes over those that are there.
-  func overwrite(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError)
-  /// Cuts the file.
-  func truncate(to size: Int) throws(SystemCallError)
-  /// Makes all that was written durable.
-  func synchronize() throws(SystemCallError)
-  /// Makes the file's name durable.
+  /// Opens a file to read and write it; `nil` if there is none.
+  func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)?
+  /// Makes an empty file where there is none.
+  func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile
+  /// Gives a file another name in one step; a file that bore that name is gone.
+  func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError)
+  /// Removes a file, if there is one.
+  func remove(_ name: JournalFileName) throws(SystemCallError)
+  /// Makes durable which file bears which name.
   func synchronizeFolder() throws(SystemCallError)
-  /// Removes the file's name; it does nothing if there is none.
-  func delete() throws(SystemCallError)
-  /// Gives the file up.
+}
+
+/// A file that is open; it stays the same file when its name changes.
+protocol JournalFile: AnyObject, Sendable {
+  /// How many bytes it holds.
+  func size() throws(SystemCallError) -> Int
+  /// Bytes from an offset on: as many as asked for, or as there are.
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8]
+  /// Writes some of the bytes, at least one, over those that are there or behind them, and returns
+  /// how many.
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int
+  /// Cuts it.
+  func truncate(to size: Int) throws(SystemCallError)
+  /// Makes its bytes durable, though not its name.
+  func synchronize() throws(SystemCallError)
+  /// Gives it up.
   func close()
+}
+
+extension JournalFile {
+  /// Writes all of the bytes.
+  func writeAll(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) {
+    var done = 0
+    while done < bytes.count { done += try write(bytes.dropFirst(done), at: offset + done) }
+  }
+}
+
+/// What a file beside others is for.
+enum JournalFileName: Hashable, Sendable {
+  case journal
+  /// What is to take the journal's place.
+  ///
+  /// One that is found at opening was left by a crash.
+  case replacement
+}
+
+/// Why a file was not opened.
+enum FileOpeningError: Error, Equatable {
+  /// It is not what this library would have made; what it is instead.
+  case unsafe(String)
+  case systemCall(SystemCallError)
 }

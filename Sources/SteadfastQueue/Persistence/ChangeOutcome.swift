@@ -2,7 +2,8 @@
 public enum ChangeOutcome: Sendable, Hashable {
   /// It is kept.
   case done
-  /// An insertion is kept, and this task with the same unique key was removed for it.
+  /// An insertion is kept, and this task with the same unique key, which had not ended, was removed
+  /// for it.
   case replaced(TaskID)
   /// An insertion was skipped: this task bears the unique key.
   case duplicate(of: TaskID)

@@ -24,17 +24,8 @@
 /// Calls come from many tasks at the same time, run in the caller's isolation, and may return
 /// without suspending. A store that waits for a device gathers concurrent calls into one write.
 /// <doc:WritingAStore> goes through the requirements, with the SQL that would meet each.
-///
-/// ## In virtual time
-///
-/// Wrap the wait for the device, and nothing that waits for other tasks, in
-/// ``RealWork/performInTurn(_:)``. Tests in virtual time of whoever uses the store then go the same
-/// way each time, however fast the device is; in a program it costs one look at a task-local value.
-/// ```swift
-/// func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-///   try await RealWork.performInTurn { try await database.write(batch) }
-/// }
-/// ```
+/// It wraps each wait in ``RealWork/performInTurn(_:)``, so that tests in virtual time are the same
+/// each time, however fast the device is.
 public protocol Persistence: Sendable {
   /// Whether ``apply(_:durability:)`` waits for nothing, so that the queue gains nothing by
   /// gathering changes into larger batches.

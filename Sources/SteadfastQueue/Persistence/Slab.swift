@@ -1,6 +1,6 @@
 /// Elements at stable indices, in chunks: growing moves nothing, freed slots are used again.
 struct Slab<Element: Sendable>: Sendable {
-  private static var chunkSize: Int { 1024 }
+  private static var chunkSize: Int { 256 }
   private var chunks: [[Element?]] = []
   private var free: [Int] = []
 

@@ -13,8 +13,8 @@ public enum TaskChange: Sendable {
   ///
   /// If a task that the store knows bears the same unique key, the policy decides. With
   /// ``UniquePolicy/keep`` the outcome is ``ChangeOutcome/duplicate(of:)`` and nothing changes. With
-  /// ``UniquePolicy/replace`` a twin that is not running is removed, and one that is running loses
-  /// the key and goes on. With ``UniquePolicy/reject`` the outcome is a duplicate too, and nothing
+  /// ``UniquePolicy/replace`` a twin that is not running is removed, which the outcome tells unless
+  /// the twin had ended, and one that is running loses the key and goes on. With ``UniquePolicy/reject`` the outcome is a duplicate too, and nothing
   /// of the whole batch is kept, as if its identity were taken.
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task is done. It is kept if asked for, else removed.
@@ -39,7 +39,7 @@ public enum TaskChange: Sendable {
   /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
   /// ended in too.
   case restart(TaskTarget, availableDate: Date)
-  /// A task that nobody has claimed is removed, whatever its state, and leaves no trace.
+  /// A task that has ended and was kept is removed, and leaves no trace.
   case remove(TaskID)
   /// A claim lasts until this date; only for stores that several queues share.
   case extend(Lease, until: Date)

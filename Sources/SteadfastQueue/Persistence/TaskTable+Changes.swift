@@ -12,6 +12,8 @@ struct StagedChange: Sendable {
   fileprivate let slot: Int?
   /// The task that an insertion takes the unique key from.
   fileprivate var twin: TaskTable.Node?
+  /// Whether that task is removed, one that had ended without a word.
+  fileprivate var removesTwin = false
 
   /// Whether the change is to be kept, and then committed.
   var isKept: Bool {
@@ -74,7 +76,7 @@ extension TaskTable {
     case .restart(let target, _):
       return stage(change, of: slot(of: target) { _ in true })
     case .remove(let id):
-      return stage(change, of: unclaimed(id) { _ in true })
+      return stage(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
       stagedPrunes += 1
       return StagedChange(change: change, outcome: .done, slot: nil)
@@ -130,6 +132,7 @@ extension TaskTable {
     }
     var outcome = ChangeOutcome.done
     var twin: Node?
+    var removesTwin = false
     if let key = record.uniqueKey, let slot = keyHolders[key] {
       let entry = entries[slot]
       // Whoever wanted a twin replaced that is in doubt may ask once more.
@@ -139,14 +142,21 @@ extension TaskTable {
       twin = Node(slot: slot, position: entry.position)
       if entry.place.isAtRest {
         entries[slot].isReserved = true
-        outcome = .replaced(entry.record.id)
+        removesTwin = true
+        if entry.place != .finished { outcome = .replaced(entry.record.id) }
       }
     }
     let lane = enterLane(of: record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane, position: 0))
     slots[record.id] = slot
     if let key = record.uniqueKey { keyHolders[key] = slot }
-    return StagedChange(change: change, outcome: outcome, slot: slot, twin: twin)
+    return StagedChange(
+      change: change,
+      outcome: outcome,
+      slot: slot,
+      twin: twin,
+      removesTwin: removesTwin
+    )
   }
 
   /// Takes back what staging reserved.
@@ -159,7 +169,7 @@ extension TaskTable {
     remove(slot)
     guard let twin = staged.twin, isAt(twin), let key = record.uniqueKey else { return }
     keyHolders[key] = twin.slot
-    if case .replaced = staged.outcome { setFree(twin.slot) }
+    if staged.removesTwin { setFree(twin.slot) }
   }
 
   /// Ends a reservation.
@@ -183,7 +193,7 @@ extension TaskTable {
     entries[slot].isReserved = false
     switch staged.change {
     case .insert:
-      if case .replaced = staged.outcome, let twin = staged.twin, isAt(twin) { remove(twin.slot) }
+      if staged.removesTwin, let twin = staged.twin, isAt(twin) { remove(twin.slot) }
       admit(slot)
     case .succeed(_, let date, let keeps):
       keeps ? end(slot, as: .succeeded, at: date) : remove(slot)

@@ -191,13 +191,20 @@ struct AttemptJudge: Sendable {
   }
 
   /// The change that was asked for.
-  func change(_ directive: Directive, of target: TaskTarget, now: Date) -> TaskChange {
+  ///
+  /// Only of one that has ended already nothing is told when it is removed.
+  func change(
+    _ directive: Directive,
+    of target: TaskTarget,
+    hasEnded: Bool = false,
+    now: Date
+  ) -> TaskChange {
     switch (directive, target) {
     case (.cancel, _): .cancel(target, at: now, keeps: keepsCancelled)
     case (.pause, _): .pause(target)
     case (.restart, _): .restart(target, availableDate: now)
-    case (.remove, .claimed): .cancel(target, at: now, keeps: false)
-    case (.remove, .unclaimed(let id)): .remove(id)
+    case (.remove, _) where hasEnded: .remove(target.id)
+    case (.remove, _): .cancel(target, at: now, keeps: false)
     case (.release, .claimed(let lease)): .release(lease)
     case (.release, .unclaimed(let id)): .resume(id)
     }

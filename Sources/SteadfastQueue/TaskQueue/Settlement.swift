@@ -13,9 +13,8 @@ struct Settlement: Sendable {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
     case .cancel: .cancelled
-    case .remove: record.state.isFinished ? nil : .cancelled
-    case .retry, .release, .park, .pause, .resume, .restart, .insert, .unpark, .extend, .prune,
-      .rebase:
+    case .retry, .release, .park, .pause, .resume, .restart, .remove, .insert, .unpark, .extend,
+      .prune, .rebase:
       nil
     }
   }
@@ -31,11 +30,10 @@ struct Settlement: Sendable {
     case .release: wasBegun ? .released(record) : nil
     case .park(_, let failure): .unhandled(record, reason: failure.reason)
     case .cancel: .cancelled(record.id)
-    case .remove: record.state.isFinished ? nil : .cancelled(record.id)
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
-    case .insert, .unpark, .extend, .prune, .rebase: nil
+    case .remove, .insert, .unpark, .extend, .prune, .rebase: nil
     }
   }
 }

@@ -131,7 +131,7 @@ extension TaskQueue {
       let page = try await store.tasks(matching: filter, after: last, limit: 10_000)
       guard let end = page.last else { return count }
       last = end.id
-      let changes = page.map { judge.change(directive, of: .unclaimed($0.id), now: now) }
+      let changes = page.map { change(directive, of: $0) }
       let outcomes = try await store.apply(changes, durability: .durable)
       for (index, outcome) in outcomes.enumerated() {
         if outcome == .done {
@@ -142,6 +142,16 @@ extension TaskQueue {
         }
       }
     }
+  }
+
+  /// What to do to a task that nobody has claimed.
+  private nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
+    judge.change(
+      directive,
+      of: .unclaimed(record.id),
+      hasEnded: record.state.isFinished,
+      now: now
+    )
   }
 
   /// Does what was asked of a task that no worker performs.
@@ -156,7 +166,7 @@ extension TaskQueue {
         machine.withLock { _ = $0.takeRequest(of: id) }
         return false
       }
-      let change = judge.change(directive, of: .unclaimed(id), now: now)
+      let change = change(directive, of: record)
       if try await store.apply([change], durability: .durable)[0] == .done {
         machine.withLock { _ = $0.takeRequest(of: id) }
         report(Settlement(change: change, record: record))

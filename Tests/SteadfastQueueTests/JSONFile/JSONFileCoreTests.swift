@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -28,7 +29,7 @@ import Testing
   }
 
   @Test func `an opening that fails is tried again by the next call`() async throws {
-    storage.fail(.read, EACCES)
+    storage.fail(.open(.journal), EACCES)
     await #expect(throws: JSONFileError.self) { try await core.open() }
     try await core.open()
     try await insert(1)
@@ -95,8 +96,32 @@ import Testing
     }
     let error = await #expect(throws: JSONFileError.self) { try await core.open() }
     #expect(error?.code == .outcomeUnknown)
-    await #expect(throws: JSONFileError.self) { try await core.close() }
     #expect(storage.calls.last == .close)
+    await #expect(throws: JSONFileError.self) { try await core.close() }
+    try await core.close()
+  }
+
+  @Test func `a new store of the same file works while the one whose flush failed is still held`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let path = folder.appending(path: "queue.jsonl").path
+      let storage = storage
+      let makeCore = {
+        JSONFileCore(URL(filePath: path)) { (try FileLock.acquire(for: path), storage) }
+      }
+      let poisoned = makeCore()
+      try await poisoned.open()
+      storage.fail(.synchronize, EIO)
+      await #expect(throws: JSONFileError.self) {
+        _ = try await poisoned.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+      }
+      let fresh = makeCore()
+      try await fresh.open()
+      _ = try await fresh.apply([.insert(.make(2), onDuplicate: .keep)], .durable)
+      #expect(fresh.read { $0.record(of: .numbered(2)) } != nil)
+      await #expect(throws: JSONFileError.self) { try await poisoned.open() }
+    }
   }
 
   @Test func `a task that is too large is refused before anything is written`() async throws {
@@ -135,6 +160,48 @@ import Testing
     }
     let stored = try JournalReader.read(storage.bytes).table
     #expect(stored.count(matching: TaskFilter()) == 101)
+  }
+
+  @Test func `a batch of which a crash has torn the end is gone as a whole`() async throws {
+    try await core.open()
+    try await insert(1)
+    let size = storage.bytes.count
+    try await insert(2, 3, 4)
+    for end in size..<storage.bytes.count {
+      let (_, table) = try Journal.open(MemoryStorage(Array(storage.bytes[..<end])))
+      #expect(table.count(matching: TaskFilter()) == 1, "cut at \(end)")
+    }
+  }
+
+  @Test(arguments: [EINVAL, EPERM, EMLINK])
+  func `a system call that fails is not taken for an unsafe file`(number: Int32) async throws {
+    storage.fail(.synchronizeFolder, number)
+    let error = await #expect(throws: JSONFileError.self) { try await core.open() }
+    #expect(error?.code == .systemCall)
+  }
+
+  @Test func `two who close at the same time both return when it is closed`() async throws {
+    for _ in 1...200 {
+      let storage = MemoryStorage()
+      let core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
+      try await core.open()
+      try await withThrowingTaskGroup { group in
+        for _ in 1...3 {
+          group.addTask {
+            try await core.close()
+            #expect(storage.calls.last == .close)
+          }
+        }
+        try await group.waitForAll()
+      }
+      #expect(storage.calls.count { $0 == .close } == 1)
+    }
+  }
+
+  @Test func `closing a store that was never opened touches nothing`() async throws {
+    try await core.close()
+    #expect(storage.calls.isEmpty)
+    await #expect(throws: JSONFileError.self) { try await core.open() }
   }
 
   @Test func `closing twice is closing once, and later calls say so`() async throws {

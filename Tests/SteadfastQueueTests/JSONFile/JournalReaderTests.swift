@@ -3,30 +3,37 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file in which three batches of two tasks each were flushed, one after the other.
-private func threeBatches() throws -> (bytes: [UInt8], ends: [Int]) {
+/// A file in which three batches of two tasks each were flushed, one after the other, without the
+/// marks that make them whole, as the first files were written.
+private func threeBatches(
+  areMarked: Bool = false
+) throws -> (bytes: [UInt8], ends: [Int]) {
   let storage = MemoryStorage()
   var journal = try Journal.open(storage).journal
   var ends = [storage.bytes.count]
   for batch in 0..<3 {
-    try journal.append(
-      try (1...2).map { number in
-        try JournalBody(.change(.insert(.make(batch * 2 + number), onDuplicate: .keep)))
-      }
-    )
+    let lines = try (1...2).map { number in
+      try JournalBody(.change(.insert(.make(batch * 2 + number), onDuplicate: .keep)))
+    }
+    try journal.append(areMarked ? [lines] : lines.map { [$0] })
     try journal.synchronize()
     ends.append(storage.bytes.count)
   }
   return (storage.bytes, ends)
 }
 
-private func line(_ entry: JournalEntry, sequence: UInt64, firstUnsynced: UInt64) throws -> [UInt8]
-{
+private func line(
+  _ entry: JournalEntry,
+  sequence: UInt64,
+  firstUnsynced: UInt64,
+  isContinued: Bool = false
+) throws -> [UInt8] {
   var bytes: [UInt8] = []
   JournalLine.append(
     try JournalBody(entry),
     sequence: sequence,
     firstUnsynced: firstUnsynced,
+    isContinued: isContinued,
     to: &bytes
   )
   return bytes
@@ -55,6 +62,56 @@ private func numbers(_ contents: JournalContents) -> [Int] {
       #expect(found == Array(1...6).prefix(whole) + [], "cut at \(size)")
       #expect(contents.goodSize <= size)
     }
+  }
+
+  @Test func `a file cut anywhere holds whole batches and nothing of the one that is torn`() throws
+  {
+    let (bytes, ends) = try threeBatches(areMarked: true)
+    for size in ends[0]...bytes.count {
+      let contents = try JournalReader.read(Array(bytes[..<size]))
+      let whole = ends.lastIndex { $0 <= size } ?? 0
+      #expect(numbers(contents) == Array((1...6).prefix(2 * whole)), "cut at \(size)")
+      #expect(contents.goodSize == ends[whole], "cut at \(size)")
+      #expect(contents.nextSequence == UInt64(1 + 2 * whole), "cut at \(size)")
+    }
+  }
+
+  @Test func `a batch without an end in the middle of a file is damage`() throws {
+    var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
+    bytes += try line(
+      .change(.insert(.make(1), onDuplicate: .keep)),
+      sequence: 1,
+      firstUnsynced: 1,
+      isContinued: true
+    )
+    let start = bytes.count
+    bytes += try line(
+      .change(.insert(.make(2), onDuplicate: .keep)),
+      sequence: 2,
+      firstUnsynced: 2
+    )
+    #expect(
+      throws: JournalProblem.damaged(
+        line: 3,
+        byte: start,
+        reason: "the batch before it has no end"
+      )
+    ) { try JournalReader.read(bytes) }
+  }
+
+  @Test func `a bad line in a batch that was stored is damage`() throws {
+    let (bytes, ends) = try threeBatches(areMarked: true)
+    for offset in ends[0]..<ends[2] {
+      var damaged = bytes
+      damaged[offset] ^= 1
+      #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }
+    }
+  }
+
+  @Test func `a line that claims to have been stored before it was written is damage`() throws {
+    var bytes = try line(.header(version: 1, generation: 1), sequence: 0, firstUnsynced: 0)
+    bytes += try line(.seal, sequence: 1, firstUnsynced: 2)
+    #expect(throws: JournalProblem.self) { try JournalReader.read(bytes) }
   }
 
   @Test func `a file cut in its header is not taken for a new one`() throws {

@@ -88,7 +88,7 @@ private struct Comparison {
     let outcome = table.apply([change])[0]
     try #require(outcome == expected, "\(change)")
     switch outcome {
-    case .done, .replaced: try journal.append([JournalBody(.change(change))])
+    case .done, .replaced: try journal.append([[JournalBody(.change(change))]])
     case .duplicate, .stale, .identityTaken, .batchRefused: break
     }
   }
@@ -122,7 +122,7 @@ private struct Comparison {
       reference.lease(task.lease)
       leases.append(task.lease)
     }
-    try journal.append(claim.tasks.map { JournalBody(beginningOf: $0.lease.id) })
+    try journal.append([claim.tasks.map { JournalBody(beginningOf: $0.lease.id) }])
   }
 
   private mutating func end() throws {
@@ -215,7 +215,8 @@ private struct Comparison {
         reference.change(id, in: Self.atRest, to: .waiting) { Self.makeNew(&$0, now) }
       )
     default:
-      try apply(.remove(id), reference.change(id, in: Self.atRest, to: .waiting, keeps: false))
+      let ended = Self.atRest.filter(\.isFinished)
+      try apply(.remove(id), reference.change(id, in: ended, to: .waiting, keeps: false))
     }
   }
 

@@ -5,30 +5,45 @@ import Synchronization
 /// A storage in memory that fails when told to, and notes what it was asked.
 final class MemoryStorage: JournalStorage {
   enum Call: Equatable {
-    case read, replace, open, append, overwrite(at: Int), truncate(to: Int), synchronize
-    case synchronizeFolder, delete, close
+    case open(JournalFileName), create(JournalFileName), remove(JournalFileName)
+    case rename(JournalFileName, JournalFileName), synchronizeFolder
+    case read, append, overwrite(at: Int), truncate(to: Int), synchronize, close
   }
 
   struct State {
-    var bytes: [UInt8]?
+    /// The contents of files, and which of them bears which name.
+    var files: [[UInt8]] = []
+    var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
-    var longestAppend = Int.max
+    var longestWrite = Int.max
     var failures: [(call: Call, number: Int32)] = []
   }
 
   let state: Mutex<State>
 
-  init(_ bytes: [UInt8]? = nil) { state = Mutex(State(bytes: bytes)) }
+  init(_ bytes: [UInt8]? = nil) {
+    var initial = State()
+    if let bytes {
+      initial.files = [bytes]
+      initial.names = [.journal: 0]
+    }
+    state = Mutex(initial)
+  }
 
-  var bytes: [UInt8] { state.withLock { $0.bytes ?? [] } }
+  /// What the journal holds.
+  var bytes: [UInt8] { bytes(of: .journal) ?? [] }
   var calls: [Call] { state.withLock { $0.calls } }
+
+  func bytes(of name: JournalFileName) -> [UInt8]? {
+    state.withLock { state in state.names[name].map { state.files[$0] } }
+  }
 
   /// The next such call fails once, with this error.
   func fail(_ call: Call, _ number: Int32) {
     state.withLock { $0.failures.append((call, number)) }
   }
 
-  private func note(_ call: Call) throws(SystemCallError) {
+  fileprivate func note(_ call: Call) throws(SystemCallError) {
     let failure = state.withLock { state -> Int32? in
       state.calls.append(call)
       guard let index = state.failures.firstIndex(where: { $0.call == call }) else { return nil }
@@ -37,48 +52,84 @@ final class MemoryStorage: JournalStorage {
     if let failure { throw SystemCallError("\(call)", failure) }
   }
 
-  func read() throws(SystemCallError) -> [UInt8]? {
-    try note(.read)
-    return state.withLock { $0.bytes }
+  private func noteOpening(_ call: Call) throws(FileOpeningError) {
+    do { try note(call) } catch { throw .systemCall(error) }
   }
 
-  func replace(with bytes: [UInt8]) throws(SystemCallError) {
-    try note(.replace)
-    state.withLock { $0.bytes = bytes }
+  func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
+    try noteOpening(.open(name))
+    return state.withLock { $0.names[name] }.map { MemoryFile(self, $0) }
   }
 
-  func open() throws(SystemCallError) { try note(.open) }
+  func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
+    try noteOpening(.create(name))
+    let node = state.withLock { state in
+      state.files.append([])
+      state.names[name] = state.files.count - 1
+      return state.files.count - 1
+    }
+    return MemoryFile(self, node)
+  }
 
-  /// A failing append has written half.
-  func append(_ bytes: ArraySlice<UInt8>) throws(SystemCallError) -> Int {
-    let longest = state.withLock { $0.longestAppend }
-    let part = bytes.prefix(longest)
+  func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError) {
+    try note(.rename(name, other))
+    state.withLock { $0.names[other] = $0.names.removeValue(forKey: name) }
+  }
+
+  func remove(_ name: JournalFileName) throws(SystemCallError) {
+    try note(.remove(name))
+    state.withLock { $0.names[name] = nil }
+  }
+
+  func synchronizeFolder() throws(SystemCallError) { try note(.synchronizeFolder) }
+}
+
+private final class MemoryFile: JournalFile {
+  private let storage: MemoryStorage
+  private let node: Int
+
+  init(_ storage: MemoryStorage, _ node: Int) {
+    self.storage = storage
+    self.node = node
+  }
+
+  private var bytes: [UInt8] {
+    get { storage.state.withLock { $0.files[node] } }
+    set { storage.state.withLock { $0.files[node] = newValue } }
+  }
+
+  func size() -> Int { bytes.count }
+
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
+    try storage.note(.read)
+    return Array(bytes.dropFirst(offset).prefix(count))
+  }
+
+  /// A write that fails has written half.
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
+    let part = bytes.prefix(storage.state.withLock { $0.longestWrite })
     do {
-      try note(.append)
+      try storage.note(offset == self.bytes.count ? .append : .overwrite(at: offset))
     } catch {
-      state.withLock { $0.bytes?.append(contentsOf: part.prefix(part.count / 2)) }
+      put(part.prefix(part.count / 2), at: offset)
       throw error
     }
-    state.withLock { $0.bytes?.append(contentsOf: part) }
+    put(part, at: offset)
     return part.count
   }
 
-  func overwrite(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) {
-    try note(.overwrite(at: offset))
-    state.withLock { $0.bytes?.replaceSubrange(offset..<offset + bytes.count, with: bytes) }
+  private func put(_ part: ArraySlice<UInt8>, at offset: Int) {
+    storage.state.withLock { state in
+      let end = min(offset + part.count, state.files[node].count)
+      state.files[node].replaceSubrange(offset..<end, with: part)
+    }
   }
 
   func truncate(to size: Int) throws(SystemCallError) {
-    try note(.truncate(to: size))
-    state.withLock { state in state.bytes = state.bytes.map { Array($0.prefix(size)) } }
+    try storage.note(.truncate(to: size))
+    bytes = Array(bytes.prefix(size))
   }
 
-  func synchronize() throws(SystemCallError) { try note(.synchronize) }
-  func synchronizeFolder() throws(SystemCallError) { try note(.synchronizeFolder) }
-  func delete() throws(SystemCallError) {
-    try note(.delete)
-    state.withLock { $0.bytes = nil }
-  }
-
-  func close() { state.withLock { $0.calls.append(.close) } }
+  func synchronize() throws(SystemCallError) { try storage.note(.synchronize) }
+  func close() { storage.state.withLock { $0.calls.append(.close) } }
 }

@@ -33,7 +33,8 @@ struct ReferenceTable {
       if entries[twin].record.state == .running {
         entries[twin].holdsKey = false
       } else {
-        outcome = .replaced(entries.remove(at: twin).record.id)
+        let replaced = entries.remove(at: twin).record
+        if !replaced.state.isFinished { outcome = .replaced(replaced.id) }
       }
     }
     entries.append(Entry(record: record, place: nextPlace(), holdsKey: record.uniqueKey != nil))
@@ -133,7 +134,7 @@ struct ReferenceTable {
       var record = entries[index].record
       if let failed = record.failedDate {
         guard failed > now else { continue }
-        record.availableDate -= failed.timeIntervalSince(now)
+        record.availableDate = (now + record.availableDate.timeIntervalSince(failed)).storable
         record.failedDate = now
       } else {
         guard record.availableDate > now, record.availableDate <= record.createdDate else {

@@ -51,6 +51,32 @@ import Testing
     }
   }
 
+  /// What is done to a task that has succeeded and was kept.
+  enum Farewell: CaseIterable { case remove, removeAll, replace }
+
+  @Test(arguments: Farewell.allCases)
+  func `a task that has succeeded is not called cancelled when it leaves`(
+    farewell: Farewell
+  ) async throws {
+    let queue = await queue(keeping: .forever)
+    let task = try await queue.enqueue(Note("done"), uniqueKey: "k")
+    try await queue.runAvailable()
+    var events = queue.events.makeAsyncIterator()
+    switch farewell {
+    case .remove: #expect(try await queue.remove(task.id))
+    case .removeAll: #expect(try await queue.remove(matching: TaskFilter(names: ["Note"])) == 1)
+    case .replace:
+      try await queue.enqueue(Note("new"), uniqueKey: "k", onDuplicate: .replace)
+    }
+    #expect(try await task.outcome() == .succeeded)
+    #expect(try await queue.count(matching: TaskFilter(ids: [task.id])) == 0)
+    let last = try await queue.enqueue(Note("last"))
+    while let event = await events.next() {
+      if case .enqueued(let record) = event, record.id == last.id { break }
+      if case .cancelled = event { Issue.record("the queue says that it cancelled a task") }
+    }
+  }
+
   @Test func `a duplicate that is rejected is an error that names the key`() async throws {
     let queue = await queue()
     let first = try await queue.enqueue(Note("one"), uniqueKey: "k")

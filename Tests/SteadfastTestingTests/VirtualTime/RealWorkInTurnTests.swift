@@ -213,6 +213,21 @@ import Testing
     #expect(trace.entries == ["work begins", "work ends"])
   }
 
+  @Test func `a body that is cancelled for being stuck still has its turns`() async {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime(.manual) { time in
+        do {
+          try await time.clock.sleep(for: .seconds(1))
+        } catch {
+          await RealWork.performInTurn { await device("clean-up") }
+          throw error
+        }
+      }
+    }
+    #expect(error?.code == .stuck)
+    #expect(trace.entries == ["clean-up begins", "clean-up ends"])
+  }
+
   @Test func `what a closed world leaves behind, under way or waiting, ends`() async throws {
     let (begun, release) = (Gate(), Gate())
     let tasks = Mutex<[Task<Void, Never>]>([])

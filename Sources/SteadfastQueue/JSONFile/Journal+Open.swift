@@ -1,0 +1,66 @@
+extension Journal {
+  /// Opens the file, or makes it, and returns the tasks in it.
+  ///
+  /// Every step may be repeated after a crash in its midst.
+  static func open(
+    _ storage: any JournalStorage
+  ) throws -> (journal: Journal, table: TaskTable) {
+    guard let file = try storage.open(.journal) else {
+      return (try create(in: storage), TaskTable())
+    }
+    do {
+      let bytes = try file.read(try file.size(), at: 0)
+      if bytes.isEmpty {
+        file.close()
+        return (try create(in: storage), TaskTable())
+      }
+      let contents = try JournalReader.read(bytes)
+      try storage.remove(.replacement)
+      return (try recover(file, bytes, contents, in: storage), contents.table)
+    } catch {
+      file.close()
+      throw error
+    }
+  }
+
+  /// Makes durable what was read of a file, and nothing else in it.
+  private static func recover(
+    _ file: any JournalFile,
+    _ bytes: [UInt8],
+    _ contents: JournalContents,
+    in storage: any JournalStorage
+  ) throws -> Journal {
+    if contents.goodSize < bytes.count { try file.truncate(to: contents.goodSize) }
+    // After a flush that failed, the system may take the last lines for stored though they are
+    // not. Written once more, they are stored by the next flush.
+    let unsynced = bytes[contents.unsyncedOffset..<contents.goodSize]
+    try file.writeAll(unsynced, at: contents.unsyncedOffset)
+    try file.synchronize()
+    try storage.synchronizeFolder()
+    var journal = Journal(file, nextSequence: contents.nextSequence, size: contents.goodSize)
+    if contents.interruptionCount > 0 {
+      // Whoever reads the file later must know it too where the lines that follow rest on it.
+      try journal.append([[JournalBody(.interruption)]])
+      try journal.synchronize()
+    }
+    return journal
+  }
+
+  private static func create(in storage: any JournalStorage) throws -> Journal {
+    var header: [UInt8] = []
+    let body = try JournalBody(.header(version: JournalEntry.formatVersion, generation: 1))
+    JournalLine.append(body, sequence: 0, firstUnsynced: 0, isContinued: false, to: &header)
+    try storage.remove(.replacement)
+    let file = try storage.create(.replacement)
+    do {
+      try file.writeAll(header[...], at: 0)
+      try file.synchronize()
+      try storage.rename(.replacement, to: .journal)
+      try storage.synchronizeFolder()
+    } catch {
+      file.close()
+      throw error
+    }
+    return Journal(file, nextSequence: 1, size: header.count)
+  }
+}

@@ -1,0 +1,167 @@
+import SteadfastRetry
+
+@testable import SteadfastQueue
+
+/// Lets the power fail after every operation of a history, in every way, and recovers what is left
+/// with the real code.
+struct CrashCheck {
+  struct Figures: Sendable {
+    var crashPoints = 0
+    /// How many recoveries were run.
+    var recoveries = 0
+    /// How many of them began in the midst of another recovery, or of what followed it.
+    var nestedRecoveries = 0
+    /// The fingerprints of the images.
+    var images: Set<UInt64> = []
+    /// What must not be, with the crash point and the image.
+    var findings: [String] = []
+  }
+
+  var density = CrashImages.Density(cuts: 6, subsets: 6)
+  /// How many of the images of one moment to recover, chosen at random.
+  var imagesPerMoment = Int.max
+  /// In how many of a hundred images the power fails again while they are recovered.
+  var nestedShare = 10
+  /// Puts something between the recovery and the disk.
+  var wrap: @Sendable (any JournalStorage) -> any JournalStorage = { $0 }
+  /// Whether to look on after a finding.
+  var stopsAtFinding = true
+  var figures = Figures()
+
+  private var random: SplitMix64
+  /// Second crashes that were looked at, by image and what may be found.
+  private var nestedImages: Set<[UInt64]> = []
+
+  init(seed: UInt64) { random = SplitMix64(seed: seed) }
+
+  /// Checks every moment of a history.
+  mutating func check(_ history: History) {
+    var disk = CrashImages()
+    var promises = Promises()
+    var events = history.events[...]
+    for moment in 0...history.operations.count {
+      do throws(Finding) {
+        while let next = events.first, next.moment <= moment {
+          try promises.apply(next.event)
+          events.removeFirst()
+        }
+      } catch {
+        figures.findings.append("before operation \(moment): \(error)")
+        return
+      }
+      check(disk, promises.allowed, moment, history)
+      if stopsAtFinding, !figures.findings.isEmpty { return }
+      guard moment < history.operations.count else { return }
+      disk.perform(history.operations[moment], using: &random)
+    }
+  }
+
+  /// Checks every image of one moment.
+  private mutating func check(
+    _ disk: CrashImages,
+    _ allowed: ArraySlice<Promises.Stage>,
+    _ moment: Int,
+    _ history: History
+  ) {
+    figures.crashPoints += 1
+    var seen: Set<UInt64> = []
+    var images: [(DiskImage, String)] = []
+    disk.forEachImage(density, using: &random) { image, kind in
+      let fingerprint = image.fingerprint
+      guard seen.insert(fingerprint).inserted else { return }
+      images.append((image, kind))
+    }
+    if images.count > imagesPerMoment { images.shuffle(using: &random) }
+    for (image, kind) in images.prefix(imagesPerMoment) {
+      figures.images.insert(image.fingerprint)
+      do throws(Finding) {
+        try recover(image, allowed)
+      } catch {
+        let operation = moment == 0 ? "the start" : history.operations[moment - 1].summary
+        figures.findings.append("after \(operation) (\(moment)), \(kind): \(error)")
+        if stopsAtFinding { return }
+      }
+    }
+  }
+
+  // MARK: One image
+
+  /// Recovers an image, goes on with it, and opens it again.
+  private mutating func recover(
+    _ image: DiskImage,
+    _ allowed: ArraySlice<Promises.Stage>
+  ) throws(Finding) {
+    let disk = SimulatedDisk(image)
+    var (journal, digest) = try open(disk)
+    guard let stage = allowed.last(where: { $0.digest == digest }) else {
+      throw Finding("recovered a state that was never promised, or lost one that was")
+    }
+    let recovered = disk.log.count
+    let after = try goOn(&journal, from: stage)
+    let (_, found) = try open(SimulatedDisk(disk.image))
+    guard found == after else {
+      throw Finding("what was stored after the recovery is not found by the next one")
+    }
+    guard random.next() % 100 < UInt64(nestedShare) else { return }
+    try failAgain(image, disk.log, recovered, before: digest, after: after)
+  }
+
+  private mutating func open(_ disk: SimulatedDisk) throws(Finding) -> (Journal, UInt64) {
+    figures.recoveries += 1
+    do {
+      var (journal, table) = try Journal.open(wrap(disk))
+      return (journal, table.takeDigest())
+    } catch {
+      throw Finding("the recovery refused the file: \(error)")
+    }
+  }
+
+  /// Stores a batch; returns the digest of what is stored then.
+  private func goOn(
+    _ journal: inout Journal,
+    from stage: Promises.Stage
+  ) throws(Finding) -> UInt64 {
+    let entries = [9_000_001, 9_000_002].map {
+      JournalEntry.change(.insert(.make($0), onDuplicate: .keep))
+    }
+    do {
+      try journal.append([try entries.map { try JournalBody($0) }])
+      try journal.synchronize()
+    } catch {
+      throw Finding("nothing can be stored after the recovery: \(error)")
+    }
+    var table = stage.table
+    table.interruptLeased()
+    for entry in entries { _ = table.replay(entry) }
+    return table.takeDigest()
+  }
+
+  /// Lets the power fail again during a recovery, and while a batch is stored after it.
+  private mutating func failAgain(
+    _ image: DiskImage,
+    _ operations: [DiskOperation],
+    _ recovered: Int,
+    before: UInt64,
+    after: UInt64
+  ) throws(Finding) {
+    var disk = CrashImages(durable: image)
+    let thin = CrashImages.Density(cuts: 1, subsets: 1)
+    for (index, operation) in operations.enumerated() {
+      disk.perform(operation, using: &random)
+      let isDone = index + 1 == operations.count
+      let digests = isDone ? [after] : index < recovered ? [before] : [before, after]
+      var images: [DiskImage] = []
+      disk.forEachImage(thin, using: &random) { image, _ in images.append(image) }
+      for image in images {
+        let fingerprint = image.fingerprint
+        guard nestedImages.insert([fingerprint] + digests).inserted else { continue }
+        figures.images.insert(fingerprint)
+        figures.nestedRecoveries += 1
+        let (_, digest) = try open(SimulatedDisk(image))
+        guard digests.contains(digest) else {
+          throw Finding("a crash after operation \(index + 1) of the recovery changed its result")
+        }
+      }
+    }
+  }
+}

@@ -1,0 +1,153 @@
+import SteadfastRetry
+
+@testable import SteadfastQueue
+
+/// What of a disk is durable, and what may or may not be.
+struct CrashImages {
+  private(set) var durable: DiskImage
+  private(set) var pending: [DiskOperation] = []
+
+  /// How many images to build of the operations that are pending.
+  struct Density {
+    /// In how many places each write is cut.
+    var cuts: Int
+    /// How many random subsets of the pending operations.
+    var subsets: Int
+    /// Whether each write is cut at every byte.
+    var cutsEverywhere = false
+  }
+
+  init(durable: DiskImage = DiskImage()) { self.durable = durable }
+
+  mutating func perform(_ operation: DiskOperation, using random: inout SplitMix64) {
+    switch operation {
+    case .flush(let node):
+      settle { $0.changedNode == node }
+    case .flushFolder:
+      settle(\.changesNames)
+    case .failedFlush(let node):
+      // Some of the writes may have reached the disk; none of the others ever will.
+      let reached = Int(random.next() % 3)
+      pending.removeAll { operation in
+        guard case .write(node, _, _) = operation else { return false }
+        if reached == 1 || reached == 2 && random.next() % 2 == 0 { durable.apply(operation) }
+        return true
+      }
+    case .create, .rename, .remove, .write, .truncate:
+      pending.append(operation)
+    }
+  }
+
+  private mutating func settle(_ isSettled: (DiskOperation) -> Bool) {
+    for operation in pending where isSettled(operation) { durable.apply(operation) }
+    pending.removeAll(where: isSettled)
+  }
+
+  /// The disk if all that is pending was written, except for these.
+  private func image(without skipped: (Int) -> Bool = { _ in false }) -> DiskImage {
+    var image = durable
+    for (index, operation) in pending.enumerated() where !skipped(index) { image.apply(operation) }
+    return image
+  }
+
+  /// Every image that a power cut may leave now: of each kind all or, where there are too many, some.
+  func forEachImage(
+    _ density: Density,
+    using random: inout SplitMix64,
+    _ body: (_ image: DiskImage, _ kind: String) -> Void
+  ) {
+    body(durable, "nothing pending")
+    guard !pending.isEmpty else { return }
+    for count in pending.indices {
+      body(image { $0 > count }, "the first \(count + 1) of \(pending.count) pending")
+    }
+    if pending.count > 1 {
+      for index in pending.indices {
+        body(image { $0 == index }, "all pending but number \(index + 1)")
+        body(image { $0 != index }, "of the pending only number \(index + 1)")
+      }
+    }
+    for index in pending.indices {
+      guard case .write(let node, let offset, let bytes) = pending[index] else { continue }
+      forEachTear(of: bytes, density, using: &random) { lost, filler, kind in
+        for isLast in [true, false] where isLast || index + 1 < pending.count {
+          var image = image { $0 >= index }
+          put(bytes, without: lost, filler, at: offset, in: node, of: &image)
+          if !isLast { for later in pending[(index + 1)...] { image.apply(later) } }
+          body(image, "write \(index + 1) of \(pending.count) pending \(kind)")
+        }
+      }
+    }
+    for _ in 0..<density.subsets {
+      var image = durable
+      for operation in pending where random.next() % 2 == 0 { image.apply(operation) }
+      body(image, "a random part of what is pending")
+    }
+  }
+
+  // MARK: Torn writes
+
+  /// What stands where bytes were lost behind the old end of a file.
+  enum Filler {
+    case zeros, garbage(UInt64)
+    /// The file ends there.
+    case nothing
+  }
+
+  private func forEachTear(
+    of bytes: [UInt8],
+    _ density: Density,
+    using random: inout SplitMix64,
+    _ body: (_ lost: Range<Int>, _ filler: Filler, _ kind: String) -> Void
+  ) {
+    for cut in cuts(of: bytes, density, using: &random) {
+      body(cut..<bytes.count, .nothing, "cut at \(cut)")
+      body(cut..<bytes.count, .zeros, "zeroed from \(cut)")
+      body(cut..<bytes.count, .garbage(random.next()), "garbage from \(cut)")
+      body(0..<cut, .zeros, "zeroed up to \(cut)")
+      let end = min(bytes.count, cut + 1 + Int(random.next() % 64))
+      body(cut..<end, .zeros, "zeroed in \(cut)..<\(end)")
+      body(cut..<end, .garbage(random.next()), "garbage in \(cut)..<\(end)")
+    }
+  }
+
+  private func cuts(
+    of bytes: [UInt8],
+    _ density: Density,
+    using random: inout SplitMix64
+  ) -> [Int] {
+    guard bytes.count > 1 else { return [] }
+    if density.cutsEverywhere { return Array(1..<bytes.count) }
+    // Between lines, and on either side of a line feed, is where a reader may go wrong.
+    let lineEnds = bytes.indices.filter { bytes[$0] == 0x0A }
+    let nearby = lineEnds.suffix(8).flatMap { [$0, $0 + 1] }.filter { $0 > 0 && $0 < bytes.count }
+    return nearby + (0..<density.cuts).map { _ in 1 + Int(random.next() % UInt64(bytes.count - 1)) }
+  }
+
+  /// Writes bytes of which some are lost: what was durable there stays, and behind it is filler.
+  private func put(
+    _ bytes: [UInt8],
+    without lost: Range<Int>,
+    _ filler: Filler,
+    at offset: Int,
+    in node: Int,
+    of image: inout DiskImage
+  ) {
+    let old = image.size(of: node)
+    var torn = bytes
+    for index in lost {
+      let place = offset + index
+      switch filler {
+      case _ where place < old: torn[index] = image.contents[node][place]
+      case .zeros: torn[index] = 0
+      case .garbage(let seed):
+        torn[index] = UInt8(
+          truncatingIfNeeded: (seed ^ UInt64(index)) &* 0x9E37_79B9_7F4A_7C15 >> 40
+        )
+      case .nothing:
+        return image.put(torn[..<index], at: offset, in: node)
+      }
+    }
+    image.put(torn[...], at: offset, in: node)
+  }
+}

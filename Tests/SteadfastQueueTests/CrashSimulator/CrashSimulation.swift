@@ -1,0 +1,79 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+/// Workloads of many seeds, each let fail in every way, on all processors.
+enum CrashSimulation {
+  struct Report: Sendable, CustomStringConvertible {
+    var histories = 0
+    var crashPoints = 0
+    var recoveries = 0
+    var nestedRecoveries = 0
+    var imageCount = 0
+    var findings: [String] = []
+
+    var description: String {
+      """
+      crash simulator: \(histories) histories, \(crashPoints) crash points, \
+      \(imageCount) distinct images, \(recoveries) recoveries (\(nestedRecoveries) inside a \
+      recovery or after it), \(findings.count) findings
+      """ + findings.prefix(20).map { "\n  " + $0 }.joined()
+    }
+  }
+
+  /// How many distinct images to recover: what `STEADFAST_IMAGES` says; `nil` for a quick look.
+  static var imageCount: Int? {
+    ProcessInfo.processInfo.environment["STEADFAST_IMAGES"].flatMap { Int($0) }
+  }
+
+  /// Checks histories until this many distinct images were recovered; `nil` for one history of
+  /// each workload, with few images.
+  static func run(images: Int?) async -> Report {
+    var report = Report()
+    var fingerprints: Set<UInt64> = []
+    await withTaskGroup(of: CrashCheck.Figures.self) { group in
+      var nextSeed: UInt64 = 0
+      func addHistory() {
+        let seed = nextSeed
+        nextSeed += 1
+        group.addTask { check(seed: seed, isQuick: images == nil) }
+      }
+      for _ in 0..<ProcessInfo.processInfo.activeProcessorCount { addHistory() }
+      for await figures in group {
+        report.add(figures)
+        fingerprints.formUnion(figures.images)
+        let isEnough = images.map { fingerprints.count >= $0 } ?? (nextSeed >= Workload.all.count)
+        if !isEnough, report.findings.count < 20 { addHistory() }
+      }
+    }
+    report.imageCount = fingerprints.count
+    return report
+  }
+
+  /// One history: the seed decides its workload and all else in it.
+  static func check(seed: UInt64, isQuick: Bool) -> CrashCheck.Figures {
+    let workload = Workload.all[Int(seed % UInt64(Workload.all.count))]
+    let history = WorkloadRun(workload, seed: seed).history()
+    var check = CrashCheck(seed: seed)
+    if isQuick {
+      check.density = CrashImages.Density(cuts: 1, subsets: 1)
+      check.imagesPerMoment = 8
+      check.nestedShare = 2
+    } else {
+      check.density.cutsEverywhere = seed / UInt64(Workload.all.count) % 8 == 7
+    }
+    check.check(history)
+    check.figures.findings = check.figures.findings.map { "seed \(seed), \(workload), \($0)" }
+    return check.figures
+  }
+}
+
+extension CrashSimulation.Report {
+  fileprivate mutating func add(_ figures: CrashCheck.Figures) {
+    histories += 1
+    crashPoints += figures.crashPoints
+    recoveries += figures.recoveries
+    nestedRecoveries += figures.nestedRecoveries
+    findings += figures.findings
+  }
+}

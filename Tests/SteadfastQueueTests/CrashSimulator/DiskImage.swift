@@ -1,0 +1,94 @@
+@testable import SteadfastQueue
+
+/// The contents of a disk: files, and which of them bears which name.
+struct DiskImage: Sendable {
+  /// By node: a file keeps its node when its name changes.
+  private(set) var contents: [[UInt8]] = []
+  private(set) var names: [JournalFileName: Int] = [:]
+
+  /// The contents of the file that bears a name.
+  func bytes(of name: JournalFileName) -> [UInt8]? { names[name].map { contents[$0] } }
+
+  func size(of node: Int) -> Int { node < contents.count ? contents[node].count : 0 }
+
+  /// What a process that starts now could tell apart.
+  var fingerprint: UInt64 {
+    var hasher = Hasher()
+    for name in names.keys.sorted(by: { "\($0)" < "\($1)" }) {
+      hasher.combine(name)
+      hasher.combine(bytes(of: name))
+    }
+    return UInt64(bitPattern: Int64(hasher.finalize()))
+  }
+
+  mutating func apply(_ operation: DiskOperation) {
+    switch operation {
+    case .create(let name, let node):
+      makeRoom(for: node)
+      names[name] = node
+    case .rename(let name, let other, let node):
+      makeRoom(for: node)
+      if names[name] == node { names[name] = nil }
+      names[other] = node
+    case .remove(let name):
+      names[name] = nil
+    case .write(let node, let offset, let bytes):
+      put(bytes[...], at: offset, in: node)
+    case .truncate(let node, let size):
+      makeRoom(for: node)
+      if size < contents[node].count { contents[node].removeLast(contents[node].count - size) }
+    case .flush, .failedFlush, .flushFolder:
+      break
+    }
+  }
+
+  mutating func put(_ bytes: ArraySlice<UInt8>, at offset: Int, in node: Int) {
+    makeRoom(for: node)
+    let gap = offset - contents[node].count
+    if gap > 0 { contents[node].append(contentsOf: repeatElement(0, count: gap)) }
+    let end = min(offset + bytes.count, contents[node].count)
+    contents[node].replaceSubrange(offset..<end, with: bytes)
+  }
+
+  private mutating func makeRoom(for node: Int) {
+    while contents.count <= node { contents.append([]) }
+  }
+}
+
+/// What a process asked of a disk, in order.
+enum DiskOperation: Sendable {
+  case create(JournalFileName, node: Int)
+  case rename(JournalFileName, JournalFileName, node: Int)
+  case remove(JournalFileName)
+  case write(node: Int, offset: Int, [UInt8])
+  case truncate(node: Int, size: Int)
+  case flush(node: Int)
+  /// The flush of a file failed: what it should have written is dropped, and looks clean.
+  case failedFlush(node: Int)
+  case flushFolder
+
+  /// The file whose bytes it changes.
+  var changedNode: Int? {
+    switch self {
+    case .write(let node, _, _), .truncate(let node, _): node
+    case .create, .rename, .remove, .flush, .failedFlush, .flushFolder: nil
+    }
+  }
+
+  /// Whether it changes which file bears which name.
+  var changesNames: Bool {
+    switch self {
+    case .create, .rename, .remove: true
+    case .write, .truncate, .flush, .failedFlush, .flushFolder: false
+    }
+  }
+
+  /// Its name and numbers, without bytes.
+  var summary: String {
+    switch self {
+    case .write(let node, let offset, let bytes):
+      "write(node: \(node), offset: \(offset), \(bytes.count) bytes)"
+    case .create, .rename, .remove, .truncate, .flush, .failedFlush, .flushFolder: "\(self)"
+    }
+  }
+}

@@ -1,0 +1,99 @@
+@testable import SteadfastQueue
+
+/// What processes did to a disk, and what their callers were told.
+struct History: Sendable {
+  /// The changes of one call, as the thread was to write them.
+  struct Batch: Sendable {
+    /// Calls are numbered in the order in which they were made.
+    let call: Int
+    let entries: [JournalEntry]
+  }
+
+  enum Event: Sendable {
+    /// The thread is about to write these.
+    case submitted([Batch])
+    /// A caller was told that its batch is stored.
+    case acknowledged(call: Int, isDurable: Bool)
+    /// A caller was told that its batch is not stored, or that nobody knows.
+    case failed(call: Int, isUnknown: Bool)
+    /// Another process opened a store, and serves what it found.
+    case opened(digest: UInt64)
+  }
+
+  var operations: [DiskOperation] = []
+  /// Each with the number of operations before it.
+  var events: [(moment: Int, event: Event)] = []
+}
+
+/// What may be found on the disk at some moment of a history.
+struct Promises {
+  /// The tasks after some of the batches.
+  struct Stage {
+    let table: TaskTable
+    let digest: UInt64
+    /// The call that led to it; `nil` for what was there at the start.
+    let call: Int?
+  }
+
+  /// The stages, one batch after the other.
+  private(set) var stages: [Stage]
+  /// The first stage that may be found after a power cut.
+  private(set) var firstDurable = 0
+  /// The first that may be found after the end of the process.
+  private var firstKept = 0
+
+  init(_ table: TaskTable = TaskTable()) {
+    stages = [Stage(table: table, digest: table.digest(), call: nil)]
+  }
+
+  /// What may be found after a power cut, latest last.
+  var allowed: ArraySlice<Stage> { stages[firstDurable...] }
+
+  mutating func apply(_ event: History.Event) throws(Finding) {
+    switch event {
+    case .submitted(let batches):
+      for batch in batches { submit(batch) }
+    case .acknowledged(let call, let isDurable):
+      // Of a call that changed nothing there is no stage.
+      guard let stage = stages.lastIndex(where: { $0.call == call }) else { return }
+      firstKept = max(firstKept, stage)
+      if isDurable { firstDurable = max(firstDurable, stage) }
+    case .failed(let call, let isUnknown):
+      guard !isUnknown, let stage = stages.firstIndex(where: { $0.call == call }) else { return }
+      guard stage > firstKept else { throw Finding("a call failed before one that was stored") }
+      stages.removeSubrange(stage...)
+    case .opened(let digest):
+      // The power did not fail: what survives the end of a process has survived.
+      guard let stage = stages[firstKept...].lastIndex(where: { $0.digest == digest }) else {
+        throw Finding("a process that was started anew found a state that can't be")
+      }
+      stages.removeSubrange((stage + 1)...)
+      firstDurable = stage
+      firstKept = stage
+      interrupt()
+    }
+  }
+
+  private mutating func submit(_ batch: History.Batch) {
+    guard !batch.entries.isEmpty, var table = stages.last?.table else { return }
+    for entry in batch.entries {
+      precondition(table.replay(entry), "a batch of the history does not fit")
+    }
+    stages.append(Stage(table: table, digest: table.digest(), call: batch.call))
+  }
+
+  /// What was found was found by a process that has counted interruptions.
+  private mutating func interrupt() {
+    guard let last = stages.last else { return }
+    var table = last.table
+    table.interruptLeased()
+    stages[stages.count - 1] = Stage(table: table, digest: last.digest, call: last.call)
+  }
+}
+
+/// Something that must not be.
+struct Finding: Error, CustomStringConvertible {
+  let description: String
+
+  init(_ description: String) { self.description = description }
+}

@@ -1,0 +1,54 @@
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// Runs Swift tasks and a store's jobs on the thread that asks for it, one at a time, so that a run
+/// is the same each time.
+final class ManualExecutor: TaskExecutor, JobThread {
+  private struct State {
+    var tasks: [(job: UnownedJob, moment: Int)] = []
+    var jobs: [@Sendable () -> Void] = []
+    /// The moment at which what runs now became able to run.
+    var presentMoment = 0
+  }
+
+  private let state = Mutex(State())
+  /// Tells the moment.
+  private let now: @Sendable () -> Int
+
+  init(now: @escaping @Sendable () -> Int) { self.now = now }
+
+  /// The moment at which the task that runs now was resumed.
+  var resumptionMoment: Int { state.withLock { $0.presentMoment } }
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    let moment = now()
+    state.withLock { $0.tasks.append((job, moment)) }
+  }
+
+  func add(_ job: @escaping @Sendable () -> Void) {
+    state.withLock { $0.jobs.append(job) }
+  }
+
+  /// Runs all tasks until each of them waits for a job.
+  func runTasks() {
+    while true {
+      let next = state.withLock { state -> UnownedJob? in
+        guard !state.tasks.isEmpty else { return nil }
+        let first = state.tasks.removeFirst()
+        state.presentMoment = first.moment
+        return first.job
+      }
+      guard let next else { return }
+      unsafe next.runSynchronously(on: asUnownedTaskExecutor())
+    }
+  }
+
+  /// Does the first job; whether there was one.
+  func doJob() -> Bool {
+    let job = state.withLock { $0.jobs.isEmpty ? nil : $0.jobs.removeFirst() }
+    job?()
+    return job != nil
+  }
+}

@@ -1,0 +1,62 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+extension TaskTable {
+  /// A number for all that the next process could tell of this table: its tasks, and the order in
+  /// which they are handed out and leave.
+  func digest() -> UInt64 {
+    var table = self
+    return table.takeDigest()
+  }
+
+  /// As `digest()`; the table is of no use afterwards.
+  mutating func takeDigest() -> UInt64 {
+    interruptLeased()
+    var hasher = Hasher()
+    for record in tasks(matching: TaskFilter(), after: nil, limit: .max) {
+      record.combine(into: &hasher)
+      if let key = record.uniqueKey {
+        hasher.combine(keyHolders[key].map { entries[$0].record.id == record.id } ?? false)
+      }
+    }
+    // Of those that ended, the earlier half leaves.
+    for state in TaskState.allCases where state.isFinished {
+      let ended = count(matching: TaskFilter(states: [state]))
+      _ = apply([.prune(state, endedBefore: nil, keepingLatest: ended / 2)])
+      for record in tasks(matching: TaskFilter(states: [state]), after: nil, limit: .max) {
+        hasher.combine(record.id)
+      }
+    }
+    let names = lanes.map(\.name)
+    for name in names.sorted() { _ = apply([.unpark(name: name)]) }
+    let request = ClaimRequest(
+      limit: .max,
+      names: Dictionary(uniqueKeysWithValues: names.map { ($0, .max) }),
+      now: .distantFuture
+    )
+    for task in claim(request).tasks { hasher.combine(task.record.id) }
+    return UInt64(bitPattern: Int64(hasher.finalize()))
+  }
+}
+
+extension TaskRecord {
+  fileprivate func combine(into hasher: inout Hasher) {
+    hasher.combine(id)
+    hasher.combine(name)
+    hasher.combine((try? payload.bytes()) ?? [])
+    hasher.combine(payload.format)
+    hasher.combine(priority.rawValue)
+    hasher.combine(createdDate)
+    hasher.combine("\(maxRetries)")
+    hasher.combine(usesBackoff)
+    hasher.combine(uniqueKey)
+    hasher.combine(state)
+    hasher.combine(availableDate)
+    hasher.combine(retryCount)
+    hasher.combine(interruptionCount)
+    hasher.combine(lastError)
+    hasher.combine(failedDate)
+    hasher.combine(finishedDate)
+  }
+}

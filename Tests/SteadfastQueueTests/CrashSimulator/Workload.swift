@@ -1,0 +1,75 @@
+/// What callers do with a store.
+struct Workload: Sendable, CustomStringConvertible {
+  let name: String
+  /// How many rounds of concurrent calls.
+  var rounds = 12
+  /// How many calls at the same time, at most.
+  var concurrentCalls = 1
+  /// How many changes a call makes, at most.
+  var batchSize = 1
+  /// How many of a hundred calls are relaxed.
+  var relaxedShare = 0
+  /// How many of a hundred calls claim or end tasks.
+  var workShare = 0
+  /// How many of a hundred insertions have a unique key, of a few.
+  var keyedShare = 0
+  /// After how many of a hundred rounds the store is closed, or its process ends, and another opens
+  /// the file.
+  var restartShare = 0
+  /// How many of a thousand calls of the disk fail.
+  var faultShare = 0
+
+  var description: String { name }
+
+  static let all = [
+    Workload(name: "durable insertions"),
+    Workload(name: "batches", rounds: 10, batchSize: 5, keyedShare: 30),
+    Workload(
+      name: "many callers",
+      rounds: 6,
+      concurrentCalls: 5,
+      batchSize: 3,
+      workShare: 30,
+      keyedShare: 20
+    ),
+    Workload(name: "work", rounds: 16, concurrentCalls: 2, batchSize: 2, workShare: 65),
+    Workload(
+      name: "relaxed",
+      rounds: 14,
+      concurrentCalls: 3,
+      batchSize: 3,
+      relaxedShare: 100,
+      workShare: 40
+    ),
+    Workload(
+      name: "relaxed and durable",
+      rounds: 14,
+      concurrentCalls: 3,
+      batchSize: 3,
+      relaxedShare: 60,
+      workShare: 40,
+      keyedShare: 30
+    ),
+    Workload(
+      name: "restarts",
+      rounds: 14,
+      concurrentCalls: 2,
+      batchSize: 2,
+      relaxedShare: 30,
+      workShare: 50,
+      keyedShare: 20,
+      restartShare: 35
+    ),
+    Workload(
+      name: "failing disk",
+      rounds: 14,
+      concurrentCalls: 3,
+      batchSize: 3,
+      relaxedShare: 30,
+      workShare: 40,
+      keyedShare: 20,
+      restartShare: 10,
+      faultShare: 60
+    ),
+  ]
+}

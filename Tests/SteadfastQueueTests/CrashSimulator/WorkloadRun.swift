@@ -1,0 +1,174 @@
+import Foundation
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// Performs a workload with the real store on a simulated disk, and notes its history.
+final class WorkloadRun: Sendable {
+  private struct State {
+    var core: JSONFileCore
+    var caller: SimulatedCaller
+    var events: [(moment: Int, event: History.Event)] = []
+    var callCount = 0
+    /// Calls that were made and have not returned.
+    var openCalls: [Int] = []
+    var isOver = false
+  }
+
+  private let workload: Workload
+  private let disk: SimulatedDisk
+  private let executor: ManualExecutor
+  private let makeCore: @Sendable () -> JSONFileCore
+  private let state: Mutex<State>
+
+  /// Makes a run; `wrap` puts something between the store and the disk.
+  init(
+    _ workload: Workload,
+    seed: UInt64,
+    disk: SimulatedDisk = SimulatedDisk(),
+    wrap: @escaping @Sendable (any JournalStorage) -> any JournalStorage = { $0 }
+  ) {
+    self.workload = workload
+    self.disk = disk
+    let executor = ManualExecutor { disk.state.withLock { $0.log.count } }
+    self.executor = executor
+    makeCore = {
+      JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, wrap(disk)) }
+    }
+    state = Mutex(State(core: makeCore(), caller: SimulatedCaller(workload, seed: seed)))
+  }
+
+  /// Runs the workload to its end.
+  func history() -> History {
+    Task(executorPreference: executor) {
+      await self.perform()
+      self.state.withLock { $0.isOver = true }
+    }
+    executor.runTasks()
+    while !state.withLock({ $0.isOver }) {
+      noteSubmissions()
+      guard executor.doJob() else { preconditionFailure("the workload waits for nothing") }
+      executor.runTasks()
+    }
+    let events = state.withLock { $0.events }
+    return History(
+      operations: disk.log,
+      events: events.enumerated()
+        .sorted { ($0.element.moment, $0.offset) < ($1.element.moment, $1.offset) }
+        .map(\.element)
+    )
+  }
+
+  // MARK: The history
+
+  private func note(_ event: History.Event, at moment: Int? = nil) {
+    let moment = moment ?? disk.state.withLock { $0.log.count }
+    state.withLock { $0.events.append((moment, event)) }
+  }
+
+  /// What the thread is about to write.
+  private func noteSubmissions() {
+    let (core, calls) = state.withLock { ($0.core, $0.openCalls) }
+    let submissions = core.state.withLock { $0.pending }
+    guard !submissions.isEmpty else { return }
+    precondition(submissions.count == calls.count, "calls and submissions do not agree")
+    let batches = zip(submissions, calls).map { submission, call in
+      History.Batch(call: call, entries: submission.entries)
+    }
+    note(.submitted(batches))
+  }
+
+  // MARK: The workload
+
+  private func perform() async {
+    planFaults()
+    guard await open() else { return }
+    for _ in 0..<workload.rounds {
+      let calls = state.withLock { $0.caller.nextCalls() }
+      await withTaskGroup(of: Void.self) { group in
+        for call in calls { group.addTask { await self.perform(call) } }
+      }
+      let (mustRestart, closes) = state.withLock { state in
+        let restarts = state.caller.hits(workload.restartShare)
+        return (restarts || state.core.isPoisoned, state.caller.hits(50))
+      }
+      guard mustRestart else { continue }
+      if closes { await close() }
+      guard await restart() else { return }
+    }
+    await close()
+  }
+
+  private func planFaults() {
+    for (call, fault) in state.withLock({ $0.caller.faults() }) {
+      disk.plan(fault, atCall: call)
+    }
+  }
+
+  private func open() async -> Bool {
+    let core = state.withLock { $0.core }
+    for _ in 0..<5 {
+      guard (try? await core.open()) != nil else { continue }
+      note(.opened(digest: core.read { $0.digest() }))
+      return true
+    }
+    return false
+  }
+
+  private func close() async {
+    let core = state.withLock { $0.core }
+    try? await core.close()
+  }
+
+  private func restart() async -> Bool {
+    state.withLock { state in
+      state.core = makeCore()
+      state.caller.leases = []
+    }
+    return await open()
+  }
+
+  private func perform(_ call: SimulatedCaller.Call) async {
+    let (core, number) = state.withLock { state in
+      state.callCount += 1
+      state.openCalls.append(state.callCount)
+      return (state.core, state.callCount)
+    }
+    let event: History.Event
+    do {
+      switch call {
+      case .apply(let changes, let durability):
+        _ = try await core.apply(changes, durability)
+        event = .acknowledged(call: number, isDurable: durability == .durable)
+      case .claim(let request):
+        let claim = try await core.claim(request)
+        state.withLock { $0.caller.leases += claim.tasks.map(\.lease) }
+        event = .acknowledged(call: number, isDurable: false)
+      }
+    } catch let error as JSONFileError where error.code == .systemCall {
+      event = .failed(call: number, isUnknown: false)
+    } catch {
+      event = .failed(call: number, isUnknown: true)
+    }
+    note(event, at: executor.resumptionMoment)
+    state.withLock { $0.openCalls.removeAll { $0 == number } }
+  }
+}
+
+extension Submission {
+  /// What its lines say.
+  fileprivate var entries: [JournalEntry] {
+    switch caller {
+    case .changes(let staged, _, _): staged.filter(\.isKept).map { .change($0.change) }
+    case .claim(let claim, _): claim.tasks.map { .begin($0.lease.id) }
+    }
+  }
+}
+
+extension JSONFileCore {
+  fileprivate var isPoisoned: Bool {
+    state.withLock { state in
+      if case .poisoned = state.phase { true } else { false }
+    }
+  }
+}

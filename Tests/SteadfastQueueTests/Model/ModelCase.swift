@@ -1,0 +1,143 @@
+import SteadfastRetry
+import SteadfastTesting
+
+@testable import SteadfastQueue
+
+/// A case of the model check: a queue's configuration, the order of tasks, and what is done.
+struct ModelCase: Sendable {
+  var seed: UInt64
+  var workers: Int
+  var backoffSeconds: Int
+  var retention: Retention
+  var operations: [ModelOperation]
+
+  var configuration: TaskQueueConfiguration {
+    TaskQueueConfiguration(
+      maxConcurrentTasks: workers,
+      backoff: .linear(from: .seconds(backoffSeconds), by: .seconds(1)),
+      succeededRetention: retention,
+      abandonedRetention: .forever,
+      cancelledRetention: retention,
+      eventBufferSize: 100_000
+    )
+  }
+}
+
+extension ModelCase: CustomStringConvertible {
+  var description: String {
+    let list = operations.enumerated().map { "  \($0). \($1)" }.joined(separator: "\n")
+    return """
+      seed \(seed), \(workers) workers, backoff from \(backoffSeconds) s, retention \(retention)
+      \(list)
+      """
+  }
+}
+
+// MARK: - Drawing
+
+extension ModelCase {
+  /// Draws a case of so many operations.
+  init(seed: UInt64, operations count: Int) {
+    var random = ModelRandom(seed: seed)
+    self.seed = seed
+    workers = random.draw([1, 1, 2, 3])
+    backoffSeconds = random.draw([0, 1, 5])
+    retention = random.draw([.none, .none, .forever, Retention(maxCount: 2)])
+    operations = (0..<count).map { _ in random.operation() }
+  }
+}
+
+/// Draws operations.
+struct ModelRandom {
+  private var generator: SplitMix64
+
+  init(seed: UInt64) { generator = Randomness.seeded(seed).makeGenerator() }
+
+  mutating func draw<Choice>(_ choices: [Choice]) -> Choice {
+    choices[below(choices.count)]
+  }
+
+  mutating func below(_ bound: Int) -> Int { Int(generator.next(upperBound: UInt64(bound))) }
+
+  /// True once in so many draws.
+  mutating func once(in count: Int) -> Bool { below(count) == 0 }
+
+  mutating func operation() -> ModelOperation {
+    switch below(100) {
+    case 0..<26: .enqueue(newTask())
+    case 26..<40: .ask(draw(ModelOperation.Request.allCases), task: below(40))
+    case 40..<43:
+      .askTagged(draw([.cancel, .restart, .remove]), tag: draw(["red", "blue"]))
+    case 43..<49: .outcome(task: below(40))
+    case 49..<51: .pauseQueue
+    case 51..<54: .resumeQueue
+    case 54..<61: .run
+    case 61..<63: .runAvailable
+    case 63..<66: .cancelRun
+    case 66: .shutDown(within: draw([0, 1, 3]))
+    case 67: .restartQueue
+    case 68: .registerStray
+    case 69..<82: .advance(seconds: draw([0, 1, 1, 2, 5, 30, 90]))
+    case 82..<84: .step(seconds: draw([-3600, -30, -1, 1, 30, 3600]))
+    default: .settle
+    }
+  }
+
+  private mutating func newTask() -> ModelOperation.NewTask {
+    var task = ModelOperation.NewTask(acts: (0...below(3)).map { _ in act() })
+    task.name = draw([.plain, .plain, .plain, .limited, .limited, .stray])
+    if once(in: 3) { task.delay = draw([-5, 1, 2, 10, 100]) }
+    task.maxRetries = draw([0, 1, 2, 2])
+    task.usesBackoff = !once(in: 3)
+    task.priority = draw([-1, 0, 0, 0, 1])
+    if once(in: 5) { task.timeLimit = draw([1, 2]) }
+    if once(in: 6) { task.lifetime = max(0, task.delay ?? 0) + draw([1, 3, 20]) }
+    if once(in: 3) { task.tag = draw(["red", "blue"]) }
+    if once(in: 3) { task.key = draw(["x", "y"]) }
+    task.policy = draw([.keep, .replace, .reject])
+    if once(in: 6) { task.count = 2 + below(3) }
+    return task
+  }
+
+  private mutating func act() -> Act {
+    var act = Act(
+      end: draw([
+        .succeed, .succeed, .succeed, .fail, .fail, .abandon, .snooze(seconds: draw([0, 1, 7])),
+        .retryAfter(seconds: draw([0, 2])),
+      ])
+    )
+    act.seconds = draw([0, 0, 0, 1, 1, 3])
+    act.ignoresCancellation = once(in: 5)
+    act.reportsProgress = once(in: 5)
+    act.enqueues = once(in: 10)
+    return act
+  }
+}
+
+// MARK: - Shrinking
+
+extension ModelCase {
+  /// The smallest case found that fails too, with its failure, by taking operations out.
+  func shrunk(
+    failing failure: any Error,
+    by failureOf: (ModelCase) async -> (any Error)?
+  ) async -> (ModelCase, any Error) {
+    var (best, reason) = (self, failure)
+    var size = max(1, operations.count / 2)
+    while true {
+      var start = 0
+      var hasShrunk = false
+      while start < best.operations.count {
+        var smaller = best
+        let end = min(start + size, best.operations.count)
+        smaller.operations.removeSubrange(start..<end)
+        if let failure = await failureOf(smaller) {
+          (best, reason, hasShrunk) = (smaller, failure, true)
+        } else {
+          start = end
+        }
+      }
+      if size > 1 { size /= 2 } else if !hasShrunk { return (best, reason) }
+    }
+  }
+}

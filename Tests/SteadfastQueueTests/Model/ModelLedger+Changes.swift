@@ -1,0 +1,230 @@
+import Foundation
+import SteadfastRetry
+import SteadfastTesting
+
+@testable import SteadfastQueue
+
+/// Whether each change that a queue stores is what must follow from what has happened.
+extension ModelLedger {
+  mutating func note(_ change: TaskChange) {
+    switch change {
+    case .insert(let record, _): inserted(record)
+    case .succeed(let lease, _, _):
+      requireEnd(of: lease, "succeeds", { if case .returned = $0 { true } else { false } })
+      // An attempt that was cut short has all the time it wants to end.
+      require(
+        !hasTimedOut(lease.id, surely: true) || entries[lease.id]?.asked != [] || runsWereCut,
+        "\(label(lease.id)) succeeds after its time"
+      )
+      tally.succeeded += 1
+      end(lease.id, .succeeded, event: "succeeded")
+    case .retry(let lease, let date, let retryCount, let failure):
+      if let failure {
+        failed(lease, date, retryCount, failure)
+      } else {
+        snoozed(lease, retryCount)
+      }
+      release(lease.id)
+    case .abandon(let lease, let failure, _):
+      abandoned(lease, failure)
+      end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
+    case .release(let lease):
+      requireCutShort(lease, "is put back", .pause)
+      entries[lease.id]?.expectedEvents.append("released")
+      release(lease.id)
+    case .cancel(let target, _, _):
+      requireAsked(target, [.cancel, .remove])
+      end(target.id, .cancelled, event: "cancelled")
+    case .remove(let id):
+      requireAsked(.unclaimed(id), [.remove])
+      removed(id)
+    case .pause(let target): controlled(target, .pause, "paused")
+    case .resume(let id): controlled(.unclaimed(id), .resume, "resumed")
+    case .restart(let target, _):
+      controlled(target, .restart, "restarted")
+      entries[target.id]?.hasEnded = false
+      entries[target.id]?.wasRestarted = true
+      entries[target.id]?.failureCount = 0
+    case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
+    case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
+    case .unpark, .prune, .rebase: break
+    }
+  }
+
+  private mutating func inserted(_ record: TaskRecord) {
+    known.append(record.id)
+    require(entries[record.id] == nil, "\(label(record.id)) is stored twice")
+    entries[record.id] = Entry(
+      asked: record.tags.reduce(into: []) { $0.formUnion(askedTags[$1] ?? []) },
+      expectedEvents: ["enqueued"]
+    )
+    guard let work = record.modelWork, let (task, date) = specifications[work.number] else {
+      return require(false, "\(label(record.id)) was stored, but not enqueued")
+    }
+    let isAsEnqueued =
+      record.maxRetries == task.maxRetries && record.usesBackoff == task.usesBackoff
+      && record.priority.rawValue == task.priority && record.uniqueKey == task.key
+      && record.tags == Set([task.tag].compactMap(\.self)) && work.acts == task.acts
+      && record.timeLimit == task.timeLimit.map { .seconds($0) }
+      && task.delay.map { abs(record.availableDate.timeIntervalSince(date) - Double($0)) < 1e-3 }
+        ?? (record.availableDate == record.createdDate)
+    require(isAsEnqueued, "\(label(record.id)) was enqueued as \(task), and stored as \(record)")
+  }
+
+  // MARK: Ends of attempts
+
+  private func attempt(_ lease: Lease) -> Attempt? {
+    entries[lease.id].flatMap { $0.lease == lease ? $0.attempt : nil }
+  }
+
+  private func requireEnd(of lease: Lease, _ verb: String, _ fits: (End) -> Bool) {
+    let attempt = attempt(lease)
+    require(
+      attempt?.end.map(fits) ?? false,
+      "\(label(lease.id)) \(verb), but its attempt is \(attempt.map { "\($0)" } ?? "not there")"
+    )
+  }
+
+  /// Whether the task's time was up when its handler ended; at the very moment it may be either.
+  private func hasTimedOut(_ id: TaskID, surely: Bool) -> Bool {
+    guard let entry = entries[id], let limit = entry.claimed?.timeLimit,
+      let attempt = entry.attempt, let ended = attempt.ended
+    else { return false }
+    let time = attempt.began.duration(to: ended)
+    return surely ? time > limit : time >= limit
+  }
+
+  private mutating func failed(
+    _ lease: Lease,
+    _ date: Date,
+    _ retryCount: Int,
+    _ failure: TaskFailure
+  ) {
+    let id = lease.id
+    tally.failed += 1
+    entries[id]?.failureCount += 1
+    entries[id]?.expectedEvents.append("failed")
+    guard let record = entries[id]?.claimed else {
+      return require(false, "\(label(id)) fails, but is not claimed")
+    }
+    let timedOut = hasTimedOut(id, surely: false)
+    requireEnd(of: lease, "is retried") { end in
+      switch end {
+      case .failed, .retryAfter: true
+      case .returned, .abandoned, .snoozed, .cancelled: timedOut
+      }
+    }
+    require(
+      attempt(lease)?.wasCancelled == false || timedOut,
+      "\(label(id)) was cancelled, and that counts as a failure"
+    )
+    require(retryCount == record.retryCount + 1, "\(label(id)) counts \(retryCount) retries")
+    require(record.maxRetries.allows(retryCount: retryCount), "\(label(id)) has too many attempts")
+    require(
+      record.maxRetries.allows(retryCount: entries[id]?.failureCount ?? 0),
+      "\(label(id)) has failed too often and is tried again"
+    )
+    requireDelay(date.timeIntervalSince(failure.date), lease, record, timedOut: timedOut)
+  }
+
+  private func requireDelay(
+    _ found: Double,
+    _ lease: Lease,
+    _ record: TaskRecord,
+    timedOut: Bool
+  ) {
+    let backoff = record.usesBackoff ? Double(configuration.backoffSeconds + record.retryCount) : 0
+    var allowed = [backoff]
+    if case .retryAfter(let seconds)? = attempt(lease)?.end {
+      allowed = timedOut ? [backoff, Double(seconds)] : [Double(seconds)]
+    }
+    // In a pass, a retry comes after its horizon, which is later than the clock by a trifle, or by
+    // what the clock was set back.
+    require(
+      allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= setBack + 1.001) },
+      "\(label(lease.id)) is retried after \(found) s, expected: \(allowed)"
+    )
+  }
+
+  private mutating func snoozed(_ lease: Lease, _ retryCount: Int) {
+    let id = lease.id
+    tally.snoozed += 1
+    entries[id]?.expectedEvents.append("snoozed")
+    requireEnd(of: lease, "is put off") { if case .snoozed = $0 { true } else { false } }
+    require(attempt(lease)?.wasCancelled == false, "\(label(id)) was cancelled, and is put off")
+    require(retryCount == entries[id]?.claimed?.retryCount, "\(label(id)): putting off counts")
+  }
+
+  private mutating func abandoned(_ lease: Lease, _ failure: TaskFailure) {
+    let id = lease.id
+    tally.abandoned += 1
+    guard let record = entries[id]?.claimed else {
+      return require(false, "\(label(id)) is abandoned, but is not claimed")
+    }
+    let isLast = !record.maxRetries.allows(retryCount: record.retryCount + 1)
+    // The longest delay before a retry in this model.
+    let mayExpire = record.expiryDate.map { $0 <= failure.date + 20 } ?? false
+    let timedOut = hasTimedOut(id, surely: false)
+    let isRight =
+      switch attempt(lease)?.end {
+      case nil: record.expiryDate.map { $0 <= failure.date } ?? false
+      case .abandoned: true
+      case .failed, .retryAfter: isLast || mayExpire
+      case .returned, .snoozed, .cancelled: timedOut && (isLast || mayExpire)
+      }
+    require(isRight, "\(label(id)) is abandoned (\(failure.reason)) after \(attempt(lease).debug)")
+    require(
+      attempt(lease)?.wasCancelled != true || timedOut,
+      "\(label(id)) was cancelled, and is abandoned for it"
+    )
+  }
+
+  // MARK: Control
+
+  private mutating func controlled(
+    _ target: TaskTarget,
+    _ request: ModelOperation.Request,
+    _ event: String
+  ) {
+    requireAsked(target, [request])
+    entries[target.id]?.expectedEvents.append(event)
+    if case .claimed = target { release(target.id) }
+  }
+
+  private func requireAsked(
+    _ target: TaskTarget,
+    _ requests: Set<ModelOperation.Request>
+  ) {
+    require(
+      entries[target.id]?.asked.isDisjoint(with: requests) == false,
+      "nobody has asked that \(label(target.id)) be changed by \(requests)"
+    )
+    if case .claimed(let lease) = target { requireCutShort(lease, "is changed", nil) }
+  }
+
+  /// The attempt, if one was made, ended by an error after it was told to end.
+  private func requireCutShort(
+    _ lease: Lease,
+    _ verb: String,
+    _ request: ModelOperation.Request?
+  ) {
+    guard let attempt = attempt(lease) else { return }
+    let timedOut = hasTimedOut(lease.id, surely: false)
+    requireEnd(of: lease, verb) { end in
+      if case .returned = end { timedOut } else { true }
+    }
+    guard request != nil else { return }
+    require(
+      attempt.wasCancelled || entries[lease.id]?.wasPaused ?? false || timedOut,
+      "\(label(lease.id)) \(verb), but its attempt was not cancelled"
+    )
+  }
+}
+
+extension ModelLedger.Entry {
+  fileprivate var wasPaused: Bool { asked.contains(.pause) || asked.contains(.resume) }
+}
+
+extension Optional where Wrapped == ModelLedger.Attempt {
+  fileprivate var debug: String { map { "\($0)" } ?? "no attempt" }
+}

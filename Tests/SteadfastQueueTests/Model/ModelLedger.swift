@@ -1,0 +1,181 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+
+@testable import SteadfastQueue
+
+/// What is known of a case's tasks: what was asked, what their handlers did, what was stored.
+///
+/// Each event is checked against what came before it; what does not fit is a violation.
+struct ModelLedger: Sendable {
+  enum End: Sendable { case returned, failed, abandoned, snoozed(Int), retryAfter(Int), cancelled }
+
+  /// An attempt of the present claim of a task.
+  struct Attempt: Sendable {
+    let began: VirtualClock.Instant
+    var ended: VirtualClock.Instant?
+    var end: End?
+    /// Its Swift task was cancelled when the handler ended.
+    var wasCancelled = false
+  }
+
+  struct Entry: Sendable {
+    var lease: Lease?
+    var claimed: TaskRecord?
+    var attempt: Attempt?
+    var attemptCount = 0
+    var failureCount = 0
+    var outcomes: [TaskOutcome] = []
+    var hasEnded = false
+    var wasRestarted = false
+    var asked: Set<ModelOperation.Request> = []
+    var expectedEvents: [String] = []
+    var seenEvents: [String] = []
+  }
+
+  /// What the queue that runs has done, to compare with its statistics.
+  struct Tally: Sendable, Equatable {
+    var attempts = 0
+    var succeeded = 0
+    var failed = 0
+    var abandoned = 0
+    var snoozed = 0
+  }
+
+  let configuration: ModelCase
+  var table = ReferenceTable()
+  var entries: [TaskID: Entry] = [:]
+  /// All tasks that were stored, in order.
+  var known: [TaskID] = []
+  var specifications: [Int: (task: ModelOperation.NewTask, enqueued: Date)] = [:]
+  var tally = Tally()
+  /// What is being asked of all tasks with a tag.
+  var askedTags: [String: [ModelOperation.Request]] = [:]
+  /// Whether a run was cancelled or shut down: attempts may have been cut short for that.
+  var runsWereCut = false
+  /// By how many seconds the date was set back in all.
+  var setBack = 0.0
+  /// How many handlers are at work.
+  var liveCount = 0
+  var lastNumber = 0
+  private let log = Log<String>()
+
+  init(_ configuration: ModelCase) { self.configuration = configuration }
+
+  var violations: [String] { log.entries }
+
+  func require(_ holds: Bool, _ text: @autoclosure () -> String) {
+    if !holds, log.count < 10 { log.add(text()) }
+  }
+
+  /// How a task is called in a violation.
+  func label(_ id: TaskID) -> String {
+    let number = known.firstIndex(of: id).map { "task \($0)" } ?? "a task that is not known"
+    let state = table.record(of: id).map { "\($0.state)" } ?? "gone"
+    return "\(number) (\(state))"
+  }
+
+  func record(_ index: Int) -> TaskID? { known.isEmpty ? nil : known[index % known.count] }
+
+  // MARK: Handlers
+
+  /// Notes that an attempt begins; returns what it is to do.
+  mutating func began(_ id: TaskID, _ work: ModelWork, at now: VirtualClock.Instant) -> Act {
+    let entry = entries[id] ?? Entry()
+    require(entry.lease != nil, "\(label(id)) is performed though nobody has claimed it")
+    require(entry.attempt == nil, "\(label(id)) is performed twice under one claim")
+    require(!entry.hasEnded, "\(label(id)) is performed after its end was stored")
+    liveCount += 1
+    require(liveCount <= configuration.workers, "\(liveCount) tasks are performed at a time")
+    if entry.claimed?.name == LimitedJob.taskName {
+      let count = entries.values.count {
+        $0.claimed?.name == LimitedJob.taskName && $0.attempt.map { $0.end == nil } ?? false
+      }
+      require(count == 0, "\(label(id)) is performed beside another of its name")
+    }
+    entries[id, default: entry].attempt = Attempt(began: now)
+    entries[id]?.attemptCount += 1
+    entries[id]?.expectedEvents.append("started")
+    tally.attempts += 1
+    return entry.attemptCount < work.acts.count
+      ? work.acts[entry.attemptCount] : Act(end: .succeed)
+  }
+
+  mutating func ended(_ id: TaskID, _ end: End, wasCancelled: Bool, at now: VirtualClock.Instant) {
+    liveCount -= 1
+    require(
+      entries[id]?.attempt?.end == nil && entries[id]?.attempt != nil,
+      "\(label(id)) ended, but was not performed"
+    )
+    entries[id]?.attempt?.end = end
+    entries[id]?.attempt?.ended = now
+    entries[id]?.attempt?.wasCancelled = wasCancelled
+  }
+
+  // MARK: The store
+
+  mutating func claimed(_ claim: Claim, for request: ClaimRequest) {
+    let expected = table.claimable(request)
+    let found = claim.tasks.map(\.record.id)
+    require(found == expected, "claimed: \(found.map(label)), expected: \(expected.map(label))")
+    for task in claim.tasks {
+      let id = task.record.id
+      let isDue = task.record.availableDate <= request.now + 1
+      require(isDue, "\(label(id)) is claimed before its date")
+      require(entries[id]?.lease == nil, "\(label(id)) is claimed twice")
+      require(
+        entries[id]?.hasEnded == false,
+        "\(label(id)) is claimed, but has ended or was never stored"
+      )
+      entries[id]?.lease = task.lease
+      entries[id]?.claimed = task.record
+      entries[id]?.attempt = nil
+      table.lease(task.lease)
+    }
+  }
+
+  /// The store has made changes.
+  mutating func applied(_ batch: [TaskChange], _ outcomes: [ChangeOutcome]) {
+    let expected = table.apply(batch)
+    require(outcomes == expected, "\(batch) gave \(outcomes), expected: \(expected)")
+    for (index, change) in batch.enumerated() {
+      switch outcomes[index] {
+      case .done: note(change)
+      case .replaced(let twin):
+        removed(twin)
+        note(change)
+      case .duplicate, .identityTaken, .stale, .batchRefused: break
+      }
+    }
+  }
+
+  mutating func end(_ id: TaskID, _ outcome: TaskOutcome, event: String) {
+    require(entries[id]?.hasEnded == false, "\(label(id)) ends twice")
+    entries[id]?.hasEnded = true
+    entries[id]?.outcomes.append(outcome)
+    entries[id]?.expectedEvents.append(event)
+    release(id)
+  }
+
+  /// A task was removed; one that had ended leaves without a word.
+  mutating func removed(_ id: TaskID) {
+    if entries[id]?.hasEnded == false { end(id, .cancelled, event: "cancelled") }
+  }
+
+  /// Nobody asks for anything at this moment: what was asked of tasks that are not performed is done,
+  /// or never will be.
+  mutating func forgetRequests() {
+    for (id, entry) in entries where entry.lease == nil { entries[id]?.asked = [] }
+  }
+
+  /// Nobody holds the task any more.
+  mutating func release(_ id: TaskID) {
+    require(
+      entries[id]?.attempt.map { $0.end != nil } ?? true,
+      "\(label(id)) is put back or ended while it is performed"
+    )
+    entries[id]?.lease = nil
+    entries[id]?.claimed = nil
+    entries[id]?.attempt = nil
+  }
+}

@@ -1,0 +1,79 @@
+import SteadfastRetry
+
+@testable import SteadfastQueue
+
+/// One step of a case of the model check.
+///
+/// Tasks are named by how many of those known at that moment lie before them, so that a case from
+/// which steps are taken out still makes sense.
+indirect enum ModelOperation: Sendable {
+  enum Request: String, Sendable, CaseIterable { case cancel, pause, resume, restart, remove }
+  enum Name: String, Sendable, CaseIterable { case plain, limited, stray }
+
+  struct NewTask: Sendable {
+    var name = Name.plain
+    var acts: [Act]
+    var delay: Int?
+    var maxRetries = RetryLimit.atMost(2)
+    var usesBackoff = true
+    var priority = 0
+    var timeLimit: Int?
+    var lifetime: Int?
+    var tag: String?
+    var key: String?
+    var policy = UniquePolicy.keep
+    var count = 1
+  }
+
+  case enqueue(NewTask)
+  case ask(Request, task: Int)
+  case askTagged(Request, tag: String)
+  case outcome(task: Int)
+  case pauseQueue, resumeQueue
+  case run, runAvailable, cancelRun
+  case shutDown(within: Int)
+  /// Ends the queue and makes another on the same store.
+  case restartQueue
+  case registerStray
+  case advance(seconds: Int)
+  case step(seconds: Int)
+  /// Lets everything that can happen at this instant happen, and checks all there is to check.
+  case settle
+}
+
+extension ModelOperation: CustomStringConvertible {
+  var description: String {
+    switch self {
+    case .enqueue(let task): "enqueue \(task)"
+    case .ask(let request, let task): "\(request) task \(task)"
+    case .askTagged(let request, let tag): "\(request) all tagged \(tag)"
+    case .outcome(let task): "ask for the outcome of task \(task)"
+    case .pauseQueue: "pause the queue"
+    case .resumeQueue: "resume the queue"
+    case .run: "run"
+    case .runAvailable: "run what is available"
+    case .cancelRun: "cancel the run"
+    case .shutDown(let limit): "shut down within \(limit) s"
+    case .restartQueue: "make a new queue on the store"
+    case .registerStray: "register the handler of stray"
+    case .advance(let seconds): "advance by \(seconds) s"
+    case .step(let seconds): "step the date by \(seconds) s"
+    case .settle: "settle"
+    }
+  }
+}
+
+extension ModelOperation.NewTask: CustomStringConvertible {
+  var description: String {
+    var text = "\(count > 1 ? "\(count) × " : "")\(name): \(acts)"
+    if let delay { text += ", in \(delay) s" }
+    text += ", \(maxRetries)"
+    if !usesBackoff { text += ", no backoff" }
+    if priority != 0 { text += ", priority \(priority)" }
+    if let timeLimit { text += ", limit \(timeLimit) s" }
+    if let lifetime { text += ", expires in \(lifetime) s" }
+    if let tag { text += ", tag \(tag)" }
+    if let key { text += ", key \(key) (\(policy))" }
+    return text
+  }
+}

@@ -1,0 +1,200 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// What must hold whenever nothing more can happen at an instant.
+extension ModelRun {
+  /// Lets everything happen that can at this instant, and checks it.
+  ///
+  /// - Throws: a ``ModelViolation``.
+  func settle() async throws {
+    await time.advance(by: .zero)
+    let found = try await queue.tasks(matching: TaskFilter(), limit: .max)
+    let statistics = try await queue.statistics
+    let state = state.withLock { $0 }
+    let now = (instant: time.clock.now, date: time.clock.date)
+    let count = try await queue.count
+    let violations = ledger.update { ledger in
+      ledger.compare(found)
+      ledger.require(
+        count == found.count { !$0.state.isFinished },
+        "the queue counts \(count) tasks"
+      )
+      ledger.compare(statistics)
+      ledger.checkOrder(state, now.instant, now.date)
+      ledger.checkEvents()
+      if state.callsInFlight == 0 { ledger.forgetRequests() }
+      for (id, count) in state.pendingOutcomes where count > 0 {
+        // Calls that race with a restart may tell what they did in another order than the store did it.
+        let entry = ledger.entries[id]
+        let hasEnded = entry.map { $0.hasEnded && !$0.wasRestarted } ?? true
+        ledger.require(!hasEnded, "\(ledger.label(id)) has ended, and \(count) are not told so")
+      }
+      return ledger.violations
+    }
+    guard violations.isEmpty else {
+      throw ModelViolation(description: violations.joined(separator: "\n"))
+    }
+  }
+
+  /// Lets all tasks end, and checks that nothing is left of them.
+  func finish() async throws {
+    if state.withLock(\.isShutDown) { try await restart() }
+    try await perform(.registerStray)
+    try await perform(.resumeQueue)
+    run()
+    for _ in 0..<300 {
+      try await settle()
+      let left = try await queue.tasks()
+      if left.isEmpty { break }
+      for record in left where record.state == .paused { askToResume(record.id) }
+      if state.withLock(\.runs).isEmpty { run() }
+      let date = left.map(\.availableDate).min() ?? time.clock.date
+      // The alarm looks at the date once a minute.
+      let seconds = min(max(0, date.timeIntervalSince(time.clock.date)), 1e6)
+      await time.advance(by: .seconds(seconds + 61))
+    }
+    try await restart()
+    ledger.update { ledger in
+      for id in ledger.known where ledger.entries[id]?.hasEnded != true {
+        ledger.require(false, "\(ledger.label(id)) never ends")
+      }
+    }
+    checkLeftovers()
+    try await settle()
+  }
+
+  private func askToResume(_ id: TaskID) {
+    ledger.update { _ = $0.entries[id]?.asked.insert(.resume) }
+    let queue = queue
+    start { _ = try? await queue.resume(id) }
+  }
+
+  private func checkLeftovers() {
+    let state = state.withLock { $0 }
+    if state.callsInFlight > 0 { violate("\(state.callsInFlight) calls have not returned") }
+    if !state.runs.isEmpty { violate("run() has not returned") }
+    if state.pendingOutcomes.values.contains(where: { $0 != 0 }) {
+      violate("somebody waits for an outcome still")
+    }
+  }
+}
+
+extension ModelLedger {
+  fileprivate func compare(_ found: [TaskRecord]) {
+    let expected = table.entries.map(\.record).sorted { $0.id < $1.id }.map(\.modelSummary)
+    let found = found.map(\.modelSummary)
+    guard found != expected else { return }
+    let difference = found.difference(from: expected)
+    require(false, "the store holds what it should not, or does not what it should: \(difference)")
+  }
+
+  fileprivate func compare(_ statistics: QueueStatistics) {
+    let found = Tally(
+      attempts: statistics.attempts,
+      succeeded: statistics.succeeded,
+      failed: statistics.failed,
+      abandoned: statistics.abandoned,
+      snoozed: statistics.snoozed
+    )
+    require(found == tally, "the statistics are \(found), expected: \(tally)")
+    for state in TaskState.allCases {
+      let count = table.entries.count { $0.record.state == state }
+      require(
+        statistics.counts[state] ?? 0 == count,
+        "the statistics count \(statistics.counts[state] ?? 0) tasks that are \(state), not \(count)"
+      )
+    }
+  }
+
+  /// Nothing waits that could be performed, and nothing is held that is not performed.
+  fileprivate func checkOrder(
+    _ state: ModelRun.State,
+    _ now: VirtualClock.Instant,
+    _ date: Date
+  ) {
+    let isRunning =
+      !state.isShutDown
+      && state.runs.keys.contains { !state.cancelledRuns.contains($0) }
+    for (id, entry) in entries where entry.lease != nil {
+      let isLive = entry.attempt.map { $0.end == nil } ?? false
+      // It has been claimed for a worker that then found the queue paused, or about to stop.
+      let isHeldBack =
+        entry.attempt == nil && (state.isPaused || !isRunning)
+        && (!state.runs.isEmpty || state.callsInFlight > 0)
+      require(isLive || isHeldBack, "\(label(id)) is claimed, but not performed")
+    }
+    guard isRunning, !state.isPaused, liveCount < configuration.workers else { return }
+    var until = date
+    if let (instant, earlier) = state.lastStep, instant.duration(to: now) <= .seconds(61) {
+      until = min(until, earlier)
+    }
+    let hasLimited = entries.values.contains { $0.claimed?.name == LimitedJob.taskName }
+    for entry in table.entries where entry.record.state == .waiting {
+      let mayRun =
+        switch entry.record.name {
+        case LimitedJob.taskName: !hasLimited
+        case StrayJob.taskName: state.handlesStray
+        default: true
+        }
+      let isDue = entry.record.availableDate <= until - 1e-3
+      require(!mayRun || !isDue, "\(label(entry.record.id)) could be performed, and is not")
+    }
+  }
+
+  fileprivate func checkEvents() {
+    for id in known {
+      guard let entry = entries[id] else { continue }
+      // Calls and workers that race may tell what they did in another order than the store did it.
+      let isTold =
+        entry.seenEvents.sorted() == entry.expectedEvents.sorted()
+        && (entry.seenEvents.firstIndex(of: "enqueued") ?? 0)
+          <= (entry.seenEvents.firstIndex(of: "started") ?? .max)
+      require(
+        isTold,
+        "\(label(id)): the events \(entry.seenEvents), expected: \(entry.expectedEvents)"
+      )
+    }
+  }
+
+  func told(_ outcome: TaskOutcome, of id: TaskID) {
+    require(
+      entries[id]?.outcomes.contains(outcome) ?? false,
+      "\(label(id)) is said to have ended as \(outcome), but \(entries[id]?.outcomes ?? [])"
+    )
+  }
+
+  mutating func saw(_ event: TaskEvent) {
+    let (id, name): (TaskID, String)
+    switch event {
+    case .enqueued(let record): (id, name) = (record.id, "enqueued")
+    case .started(let record): (id, name) = (record.id, "started")
+    case .failed(let record, _, _): (id, name) = (record.id, "failed")
+    case .snoozed(let record, _): (id, name) = (record.id, "snoozed")
+    case .succeeded(let record): (id, name) = (record.id, "succeeded")
+    case .abandoned(let record, _): (id, name) = (record.id, "abandoned")
+    case .cancelled(let task): (id, name) = (task, "cancelled")
+    case .paused(let task): (id, name) = (task, "paused")
+    case .resumed(let task): (id, name) = (task, "resumed")
+    case .restarted(let task): (id, name) = (task, "restarted")
+    case .released(let record): (id, name) = (record.id, "released")
+    case .missed(let count): return require(false, "\(count) events were missed")
+    case .progressed, .unhandled: return
+    @unknown default: return
+    }
+    require(entries[id] != nil, "\(name) is told of a task that was never stored")
+    entries[id]?.seenEvents.append(name)
+  }
+}
+
+extension TaskRecord {
+  fileprivate var modelSummary: String {
+    """
+    \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
+    \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
+    \(finishedDate?.timeIntervalSince1970 ?? 0)
+    """
+  }
+}

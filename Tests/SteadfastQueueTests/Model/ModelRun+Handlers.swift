@@ -1,0 +1,66 @@
+import SteadfastRetry
+import SteadfastTesting
+
+@testable import SteadfastQueue
+
+/// The handlers.
+extension ModelRun {
+  func perform(_ work: ModelWork, _ context: TaskContext) async throws {
+    let act = ledger.update { $0.began(context.id, work, at: time.clock.now) }
+    let error = await carryOut(act, context)
+    let end: ModelLedger.End =
+      switch (error, act.end) {
+      case (nil, _): .returned
+      case (is CancellationError, _): .cancelled
+      case (_, .succeed): .returned
+      case (_, .fail): .failed
+      case (_, .abandon): .abandoned
+      case (_, .snooze(let seconds)): .snoozed(seconds)
+      case (_, .retryAfter(let seconds)): .retryAfter(seconds)
+      }
+    let wasCancelled = Task.isCancelled
+    ledger.update { $0.ended(context.id, end, wasCancelled: wasCancelled, at: time.clock.now) }
+    if let error { throw error }
+  }
+
+  /// Returns what to throw.
+  private func carryOut(_ act: Act, _ context: TaskContext) async -> (any Error)? {
+    if act.reportsProgress { context.report(progress: 0.5) }
+    if act.enqueues { await enqueueChild() }
+    if act.seconds > 0, let error = await sleep(act) { return error }
+    switch act.end {
+    case .succeed: return nil
+    case .fail: return Refusal()
+    case .abandon: return TaskAbandoned("it is hopeless")
+    case .snooze(let seconds): return TaskSnoozed(for: .seconds(seconds))
+    case .retryAfter(let seconds): return Later(retryDecision: .retry(after: .seconds(seconds)))
+    }
+  }
+
+  private func sleep(_ act: Act) async -> (any Error)? {
+    let clock = time.clock
+    guard act.ignoresCancellation else {
+      do {
+        try await clock.sleep(for: .seconds(act.seconds))
+        return nil
+      } catch {
+        return error
+      }
+    }
+    // A task of its own is not cancelled with the handler's.
+    await Task(executorPreference: time.executor) {
+      try? await clock.sleep(for: .seconds(act.seconds))
+    }.value
+    return nil
+  }
+
+  private func enqueueChild() async {
+    var child = ModelOperation.NewTask(acts: [Act(end: .succeed)])
+    child.tag = "red"
+    await enqueue(child)
+  }
+}
+
+private struct Later: RetryAwareError {
+  let retryDecision: RetryDecision
+}

@@ -1,0 +1,235 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// What is done with the queue.
+extension ModelRun {
+  /// Begins an operation; all but a few do not wait for it.
+  func perform(_ operation: ModelOperation) async throws {
+    let queue = queue
+    switch operation {
+    case .enqueue(let task): start { await self.enqueue(task) }
+    case .ask(let request, let index): ask(request, index)
+    case .askTagged(let request, let tag): ask(request, tag: tag)
+    case .outcome(let index): askForOutcome(index)
+    case .pauseQueue:
+      start { await queue.pause() }
+      state.withLock { $0.isPaused = true }
+      try await settle()
+    case .resumeQueue:
+      start { await queue.resume() }
+      state.withLock { $0.isPaused = false }
+      try await settle()
+    case .run: run()
+    case .runAvailable:
+      start {
+        let result = await Result { try await queue.runAvailable() }
+        self.check(result.map { _ in }, of: "runAvailable()", wasCancelled: false, isPass: true)
+      }
+    case .cancelRun:
+      let runs = state.withLock { state in
+        state.cancelledRuns.formUnion(state.runs.keys)
+        return state.runs.values
+      }
+      ledger.update { $0.runsWereCut = true }
+      for run in runs { run.cancel() }
+    case .shutDown(let limit):
+      state.withLock { $0.isShutDown = true }
+      ledger.update { $0.runsWereCut = true }
+      start { await queue.shutDown(within: .seconds(limit)) }
+    case .restartQueue: try await restart()
+    case .registerStray: start { await self.registerStray(queue) }
+    case .advance(let seconds):
+      await time.advance(by: .seconds(seconds))
+      try await settle()
+    case .step(let seconds): step(seconds)
+    case .settle: try await settle()
+    }
+  }
+
+  private func step(_ seconds: Int) {
+    let before = time.clock.date
+    ledger.update { $0.setBack += max(0, Double(-seconds)) }
+    time.clock.setDate(before + Double(seconds))
+    state.withLock { state in
+      // Until the alarm has looked, only what both dates have reached is sure to be begun.
+      let earlier = min(before, time.clock.date)
+      state.lastStep = (time.clock.now, min(state.lastStep?.date ?? earlier, earlier))
+    }
+  }
+
+  // MARK: Tasks
+
+  func enqueue(_ task: ModelOperation.NewTask) async {
+    let now = time.clock.date
+    let works = ledger.update { ledger in
+      (0..<task.count).map { _ in
+        ledger.lastNumber += 1
+        ledger.specifications[ledger.lastNumber] = (task, now)
+        return ModelWork(number: ledger.lastNumber, acts: task.acts)
+      }
+    }
+    do {
+      let tasks =
+        switch task.name {
+        case .plain: try await enqueue(works.map(PlainJob.init), task, now)
+        case .limited: try await enqueue(works.map(LimitedJob.init), task, now)
+        case .stray: try await enqueue(works.map(StrayJob.init), task, now)
+        }
+      ledger.update { ledger in
+        for task in tasks {
+          ledger.require(ledger.entries[task.id] != nil, "what was enqueued is not stored")
+        }
+      }
+      state.withLock { state in for task in tasks { state.handles[task.id] = task } }
+    } catch let error as TaskQueueError where error.code == .duplicate && task.policy == .reject {
+    } catch let error as TaskQueueError where error.code == .invalidArgument {
+    } catch {
+      violate("enqueue throws \(error)")
+    }
+  }
+
+  private func enqueue(
+    _ jobs: [some ModelPayload],
+    _ task: ModelOperation.NewTask,
+    _ now: Date
+  ) async throws -> [EnqueuedTask] {
+    try await queue.enqueue(
+      contentsOf: jobs,
+      availableDate: task.delay.map { now + Double($0) },
+      maxRetries: task.maxRetries,
+      usesBackoff: task.usesBackoff,
+      priority: TaskQueue.Priority(rawValue: task.priority),
+      timeLimit: task.timeLimit.map { .seconds($0) },
+      expiryDate: task.lifetime.map { now + Double($0) },
+      tags: Set([task.tag].compactMap(\.self)),
+      onDuplicate: task.policy
+    ) { _ in task.key }
+  }
+
+  private func ask(_ request: ModelOperation.Request, _ index: Int) {
+    guard let id = ledger.update({ $0.record(index) }) else { return }
+    let queue = queue
+    ledger.update { _ = $0.entries[id]?.asked.insert(request) }
+    start {
+      do {
+        let was =
+          switch request {
+          case .cancel: try await queue.cancel(id)
+          case .pause: try await queue.pause(id)
+          case .resume: try await queue.resume(id)
+          case .restart: try await queue.restart(id)
+          case .remove: try await queue.remove(id)
+          }
+        self.ledger.update { ledger in
+          // Without a task that it applies to, nothing is done later either.
+          if !was, request == .remove || request == .restart {
+            ledger.require(ledger.table.record(of: id) == nil, "\(ledger.label(id)): \(request)")
+          }
+        }
+      } catch {
+        self.violate("\(request) throws \(error)")
+      }
+    }
+  }
+
+  private func ask(_ request: ModelOperation.Request, tag: String) {
+    let queue = queue
+    ledger.update { ledger in
+      for id in ledger.known where ledger.table.record(of: id)?.tags.contains(tag) ?? false {
+        ledger.entries[id]?.asked.insert(request)
+      }
+      ledger.askedTags[tag, default: []].append(request)
+    }
+    start {
+      do {
+        let filter = TaskFilter(tags: [tag])
+        switch request {
+        case .cancel: _ = try await queue.cancel(matching: filter)
+        case .restart: _ = try await queue.restart(matching: filter)
+        case .remove: _ = try await queue.remove(matching: filter)
+        case .pause, .resume: break
+        }
+      } catch {
+        self.violate("\(request) of all tagged \(tag) throws \(error)")
+      }
+      self.ledger.update { ledger in
+        guard let index = ledger.askedTags[tag]?.firstIndex(of: request) else { return }
+        ledger.askedTags[tag]?.remove(at: index)
+      }
+    }
+  }
+
+  private func askForOutcome(_ index: Int) {
+    guard let id = ledger.update({ $0.record(index) }) else { return }
+    let (queue, handle) = state.withLock { state in
+      state.pendingOutcomes[id, default: 0] += 1
+      return (state.queue, state.handles[id])
+    }
+    start {
+      do {
+        let task = if let handle { handle } else { try await queue.task(id) }
+        guard let outcome = try await task?.outcome() else { return self.isAnswered(id) }
+        self.ledger.update { $0.told(outcome, of: id) }
+      } catch let error as TaskQueueError where error.code == .unknownTask {
+        self.ledger.update { ledger in
+          let hasEnded = ledger.entries[id]?.hasEnded ?? false
+          ledger.require(hasEnded, "\(ledger.label(id)) is said not to be there")
+        }
+      } catch let error as TaskQueueError where error.code == .shutDown {
+        let isShutDown = self.state.withLock { $0.isShutDown || $0.queue !== queue }
+        if !isShutDown { self.violate("outcome() says that the queue is shut down") }
+      } catch {
+        self.violate("outcome() throws \(error)")
+      }
+      self.isAnswered(id)
+    }
+  }
+
+  private func isAnswered(_ id: TaskID) {
+    state.withLock { $0.pendingOutcomes[id]? -= 1 }
+  }
+
+  // MARK: Runs
+
+  func run() {
+    let queue = queue
+    state.withLock { state in
+      state.runCount += 1
+      let number = state.runCount
+      state.runs[number] = Task(executorPreference: time.executor) {
+        let result = await Result { try await queue.run() }
+        self.check(result, of: "run()", wasCancelled: Task.isCancelled, isPass: false)
+        self.state.withLock { $0.runs[number] = nil }
+      }
+    }
+  }
+
+  private func check(
+    _ result: Result<Void, any Error>,
+    of call: String,
+    wasCancelled: Bool,
+    isPass: Bool
+  ) {
+    let isShutDown = state.withLock { $0.isShutDown }
+    do {
+      try result.get()
+      if !isPass, !isShutDown { violate("\(call) returned, but was not shut down") }
+    } catch is CancellationError {
+      if !wasCancelled { violate("\(call) throws a CancellationError, but was not cancelled") }
+    } catch let error as TaskQueueError where error.code == .alreadyRunning {
+    } catch let error as TaskQueueError where error.code == .shutDown {
+      if !isShutDown { violate("\(call) throws \(error)") }
+    } catch {
+      violate("\(call) throws \(error)")
+    }
+  }
+}
+
+extension Result where Failure == any Error {
+  fileprivate init(catching body: () async throws -> Success) async {
+    do { self = .success(try await body()) } catch { self = .failure(error) }
+  }
+}

@@ -1,0 +1,167 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// What a case of the model check broke.
+struct ModelViolation: Error, CustomStringConvertible {
+  let description: String
+}
+
+/// Where the tasks of a case rest.
+enum ModelStorage: Sendable, CaseIterable {
+  case memory, suspending, suspendingAtOnce
+  case file
+}
+
+/// One case of the model check as it is carried out.
+///
+/// All of it happens in one virtual time: its parts take turns, and need no locks of their own.
+final class ModelRun: Sendable {
+  let configuration: ModelCase
+  let time: VirtualTime
+  let ledger: SharedLedger
+  let store: any Persistence
+  let state: Mutex<State>
+
+  /// The queue at present, and what was begun with it.
+  struct State {
+    var queue: TaskQueue
+    var events: TaskEvents
+    var eventTask: Task<Void, Never>?
+    /// The calls of `run()` that have not ended.
+    var runs: [Int: Task<Void, Never>] = [:]
+    var cancelledRuns: Set<Int> = []
+    var runCount = 0
+    var isShutDown = false
+    var isPaused = false
+    var handlesStray = false
+    var handles: [TaskID: EnqueuedTask] = [:]
+    var pendingOutcomes: [TaskID: Int] = [:]
+    var callsInFlight = 0
+    /// When the date was last stepped, and the earlier of the two dates.
+    var lastStep: (instant: VirtualClock.Instant, date: Date)?
+    var queueCount = 1
+  }
+
+  init(_ configuration: ModelCase, _ time: VirtualTime, _ storage: ModelStorage, file: URL?) {
+    self.configuration = configuration
+    self.time = time
+    ledger = SharedLedger(ModelLedger(configuration))
+    let base: any Persistence = file.map { .jsonFile(at: $0) } ?? .inMemory
+    store = ModelStore(
+      base,
+      ledger,
+      appliesAtOnce: storage == .memory || storage == .suspendingAtOnce,
+      suspends: storage == .suspending || storage == .suspendingAtOnce,
+      turns: storage == .file ? Turns() : nil
+    )
+    let queue = Self.queue(configuration, store, time, number: 1)
+    state = Mutex(State(queue: queue, events: queue.events))
+  }
+
+  private static func queue(
+    _ configuration: ModelCase,
+    _ store: any Persistence,
+    _ time: VirtualTime,
+    number: UInt64
+  ) -> TaskQueue {
+    var settings = configuration.configuration
+    settings.randomness = .seeded(configuration.seed &* 1000 &+ number)
+    return TaskQueue(persistence: store, configuration: settings, clock: time.clock)
+  }
+
+  /// Carries a case out, to the end of all its tasks.
+  ///
+  /// - Throws: a ``ModelViolation``; a `VirtualTimeError` if it is stuck.
+  static func perform(_ configuration: ModelCase, _ storage: ModelStorage, file: URL?) async throws
+  {
+    try await withVirtualTime(.manual, order: .shuffled(seed: configuration.seed)) { time in
+      let run = ModelRun(configuration, time, storage, file: file)
+      do {
+        await run.setUp()
+        for operation in configuration.operations { try await run.perform(operation) }
+        try await run.settle()
+        try await run.finish()
+      } catch {
+        await run.abandon()
+        throw error
+      }
+      await run.abandon()
+    }
+  }
+
+  // MARK: The queue
+
+  var queue: TaskQueue { state.withLock { $0.queue } }
+
+  func setUp() async {
+    let (queue, events, handlesStray) = state.withLock { ($0.queue, $0.events, $0.handlesStray) }
+    await queue.register(PlainJob.self) { [unowned self] job, context in
+      try await self.perform(job.work, context)
+    }
+    await queue.register(LimitedJob.self, maxConcurrentTasks: 1) { [unowned self] job, context in
+      try await self.perform(job.work, context)
+    }
+    if handlesStray { await registerStray(queue) }
+    let ledger = ledger
+    let eventTask = Task(executorPreference: time.executor) {
+      for await event in events { ledger.update { $0.saw(event) } }
+    }
+    state.withLock { $0.eventTask = eventTask }
+  }
+
+  func registerStray(_ queue: TaskQueue) async {
+    await queue.register(StrayJob.self) { [unowned self] job, context in
+      try await self.perform(job.work, context)
+    }
+    state.withLock { $0.handlesStray = true }
+  }
+
+  /// Ends the queue and makes another on the same store.
+  func restart() async throws {
+    let old = queue
+    let isDone = Mutex(false)
+    start {
+      await old.shutDown(within: .zero)
+      isDone.withLock { $0 = true }
+    }
+    state.withLock { $0.isShutDown = true }
+    ledger.update { $0.runsWereCut = true }
+    // Handlers may be deaf for some time.
+    while !isDone.withLock(\.self) { await time.advance(by: .seconds(1)) }
+    try await settle()
+    state.withLock { state in
+      state.eventTask?.cancel()
+      state.queueCount += 1
+      state.queue = Self.queue(configuration, store, time, number: UInt64(state.queueCount))
+      state.events = state.queue.events
+      state.handles = [:]
+      (state.isShutDown, state.isPaused) = (false, false)
+    }
+    ledger.update { $0.tally = ModelLedger.Tally() }
+    await setUp()
+  }
+
+  /// Begins a call beside the others.
+  func start(_ call: @escaping @Sendable () async -> Void) {
+    state.withLock { $0.callsInFlight += 1 }
+    _ = Task(executorPreference: time.executor) {
+      await call()
+      self.state.withLock { $0.callsInFlight -= 1 }
+    }
+  }
+
+  func violate(_ text: String) { ledger.update { $0.require(false, text) } }
+
+  /// Ends what is left, so that the virtual time can be left.
+  private func abandon() async {
+    let (runs, eventTask) = state.withLock { ($0.runs, $0.eventTask) }
+    for run in runs.values { run.cancel() }
+    for _ in 0..<10 { await time.advance(by: .seconds(10)) }
+    eventTask?.cancel()
+    await time.advance(by: .zero)
+    try? await store.close()
+  }
+}

@@ -1,0 +1,185 @@
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// A store that tells a ledger what it does, and suspends before and after if it is to.
+final class ModelStore: Persistence {
+  private let base: any Persistence
+  private let ledger: SharedLedger
+  private let suspends: Bool
+  private let turns: Turns?
+  private let fault: FaultPlan?
+  let appliesAtOnce: Bool
+
+  init(
+    _ base: any Persistence,
+    _ ledger: SharedLedger,
+    appliesAtOnce: Bool,
+    suspends: Bool = false,
+    turns: Turns? = nil,
+    fault: FaultPlan? = nil
+  ) {
+    self.base = base
+    self.ledger = ledger
+    self.appliesAtOnce = appliesAtOnce
+    self.suspends = suspends
+    self.turns = turns
+    self.fault = fault
+  }
+
+  /// Lets other tasks run, as many as the order says.
+  private func suspend() async {
+    guard suspends else { return }
+    await withDiscardingTaskGroup { $0.addTask {} }
+  }
+
+  private func call<Result>(_ body: () async throws -> Result) async throws -> Result {
+    await suspend()
+    try await fault?.call()
+    await turns?.begin()
+    defer { turns?.end() }
+    let result = try await body()
+    await suspend()
+    return result
+  }
+
+  func open() async throws { try await call { try await base.open() } }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    try await call {
+      let outcomes = try await base.apply(batch, durability: durability)
+      ledger.update { $0.applied(batch, outcomes) }
+      return outcomes
+    }
+  }
+
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    try await call {
+      let claim = try await base.claim(request)
+      ledger.update { $0.claimed(claim, for: request) }
+      return claim
+    }
+  }
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await call { try await base.tasks(matching: filter, after: id, limit: limit) }
+  }
+
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await call { try await base.count(matching: filter) }
+  }
+
+  func close() async throws { try await base.close() }
+  func destroy() async throws { try await base.destroy() }
+}
+
+/// Lets one call at a time reach a store, so that the order in which they are told is the order in
+/// which they take effect.
+final class Turns: Sendable {
+  private struct State {
+    var isTaken = false
+    var waiting: [CheckedContinuation<Void, Never>] = []
+  }
+
+  private let state = Mutex(State())
+
+  func begin() async {
+    await withCheckedContinuation { continuation in
+      let isTaken = state.withLock { state in
+        defer { state.isTaken = true }
+        if state.isTaken { state.waiting.append(continuation) }
+        return state.isTaken
+      }
+      if !isTaken { continuation.resume() }
+    }
+  }
+
+  func end() {
+    let next = state.withLock { state in
+      guard !state.waiting.isEmpty else {
+        state.isTaken = false
+        return nil as CheckedContinuation<Void, Never>?
+      }
+      return state.waiting.removeFirst()
+    }
+    next?.resume()
+  }
+}
+
+/// A ledger that many tasks write to.
+final class SharedLedger: Sendable {
+  private let state: Mutex<ModelLedger>
+
+  init(_ ledger: ModelLedger) { state = Mutex(ledger) }
+
+  @discardableResult
+  func update<Result: Sendable>(_ body: (inout ModelLedger) -> Result) -> Result {
+    state.withLock { body(&$0) }
+  }
+}
+
+/// What goes wrong with a store's calls.
+final class FaultPlan: Sendable {
+  enum Fault: Sendable, CaseIterable {
+    /// The call fails, and all after it until the store is mended.
+    case fails
+    /// The call does not return until the store is mended, and then fails.
+    case hangsAndFails
+    /// The call does not return until the store is mended, and then succeeds.
+    case hangs
+  }
+
+  private struct State {
+    var callsLeft: Int
+    var count = 0
+    var isMended = false
+    var hanging: [CheckedContinuation<Void, Never>] = []
+  }
+
+  private let fault: Fault
+  private let state: Mutex<State>
+
+  init(_ fault: Fault, atCall number: Int) {
+    self.fault = fault
+    state = Mutex(State(callsLeft: number - 1))
+  }
+
+  /// How many calls there were.
+  var count: Int { state.withLock { $0.count } }
+
+  /// Whether a call has met the fault.
+  var wasMet: Bool { state.withLock { $0.callsLeft < 0 } }
+
+  func call() async throws {
+    let (isMet, isMended) = state.withLock { state in
+      state.count += 1
+      state.callsLeft -= 1
+      return (state.callsLeft < 0, state.isMended)
+    }
+    guard isMet, !isMended else { return }
+    if fault != .fails {
+      await withCheckedContinuation { continuation in
+        let isMended = state.withLock { state in
+          if !state.isMended { state.hanging.append(continuation) }
+          return state.isMended
+        }
+        if isMended { continuation.resume() }
+      }
+    }
+    if fault != .hangs { throw Refusal("the disk is on fire") }
+  }
+
+  func mend() {
+    let hanging = state.withLock { state in
+      state.isMended = true
+      defer { state.hanging = [] }
+      return state.hanging
+    }
+    for continuation in hanging { continuation.resume() }
+  }
+}

@@ -1,0 +1,63 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Random operations on a whole queue in virtual time, compared with what must follow from them.
+///
+/// A million: `STEADFAST_RUNS=25000 swift test -c release -Xswiftc -enable-testing --filter
+/// QueueModelTests`. `STEADFAST_SEED=17` repeats the case with this seed alone.
+@Suite struct QueueModelTests {
+  private static let operationsInCase = 40
+
+  /// The seeds of one run of the proof, shared out.
+  private static func seeds(short: Int) -> Range<UInt64> {
+    if let seed = Soak.seed { return seed..<(seed + 1) }
+    return 0..<UInt64(Soak.runs(short: short))
+  }
+
+  private func check(
+    _ storage: ModelStorage,
+    _ seeds: Range<UInt64>,
+    in folder: URL? = nil
+  ) async throws {
+    for seed in seeds {
+      let model = ModelCase(seed: seed, operations: Self.operationsInCase)
+      guard let failure = await Self.failure(of: model, storage, folder) else { continue }
+      let (smallest, reason) = await model.shrunk(failing: failure) {
+        await Self.failure(of: $0, storage, folder)
+      }
+      Issue.record("over \(storage), \(smallest)\n\(reason)")
+      return
+    }
+  }
+
+  private static func failure(
+    of model: ModelCase,
+    _ storage: ModelStorage,
+    _ folder: URL?
+  ) async -> (any Error)? {
+    do {
+      let file = folder?.appending(path: UUID().uuidString)
+      try await ModelRun.perform(model, storage, file: file)
+      return nil
+    } catch {
+      return error
+    }
+  }
+
+  @Test(arguments: [ModelStorage.memory, .suspending, .suspendingAtOnce])
+  func `a queue does what must follow from what is done with it`(
+    storage: ModelStorage
+  ) async throws {
+    try await check(storage, Self.seeds(short: 40))
+  }
+
+  @Test func `so does one that keeps its tasks in a file`() async throws {
+    try await withTemporaryFolder { folder in
+      let seeds = Self.seeds(short: 5)
+      try await check(.file, seeds.count > 1 ? seeds.prefix(200) : seeds, in: folder)
+    }
+  }
+}

@@ -1,0 +1,108 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+/// All changes, as a store is given them.
+extension ReferenceTable {
+  func record(of id: TaskID) -> TaskRecord? { entries.first { $0.record.id == id }?.record }
+
+  /// All or, if an insertion refuses the batch, none.
+  mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
+    let before = self
+    var inserted: Set<TaskID> = []
+    let outcomes = batch.map { change -> ChangeOutcome in
+      // A twin of the same batch is not kept yet, and not replaced.
+      if case .insert(let record, .replace) = change, let twin = keyHolder(record.uniqueKey),
+        inserted.contains(twin)
+      {
+        return .duplicate(of: twin)
+      }
+      let outcome = apply(change)
+      if case .insert(let record, _) = change { inserted.insert(record.id) }
+      return outcome
+    }
+    let refuses = zip(batch, outcomes).contains { change, outcome in
+      switch (change, outcome) {
+      case (_, .identityTaken), (.insert(_, .reject), .duplicate): true
+      default: false
+      }
+    }
+    guard refuses else { return outcomes }
+    self = before
+    return outcomes.map { outcome in
+      switch outcome {
+      case .done, .replaced: .batchRefused
+      case .duplicate, .identityTaken, .stale, .batchRefused: outcome
+      }
+    }
+  }
+
+  private func keyHolder(_ key: String?) -> TaskID? {
+    key.flatMap { key in
+      entries.first { $0.holdsKey && $0.record.uniqueKey == key }?.record.id
+    }
+  }
+
+  private mutating func apply(_ change: TaskChange) -> ChangeOutcome {
+    switch change {
+    case .insert(let record, let policy): return insert(record, onDuplicate: policy)
+    case .succeed(let lease, let date, let keeps):
+      return self.change(lease, to: .succeeded, keeps: keeps, at: date)
+    case .retry(let lease, let date, let retryCount, let failure):
+      return self.change(lease, to: .waiting) { record in
+        record.availableDate = date
+        record.retryCount = retryCount
+        record.interruptionCount = 0
+        record.note(failure)
+      }
+    case .abandon(let lease, let failure, let keeps):
+      return self.change(lease, to: .abandoned, keeps: keeps, at: failure.date) {
+        $0.note(failure)
+      }
+    case .release(let lease): return self.change(lease, to: .waiting, keepsPlace: true)
+    case .park(let lease, let failure):
+      return self.change(lease, to: .parked) { $0.note(failure) }
+    case .cancel(let target, let date, let keeps):
+      return control(target, [.waiting, .parked, .paused], to: .cancelled, keeps: keeps, at: date)
+    case .pause(let target): return control(target, [.waiting, .parked], to: .paused)
+    case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
+    case .restart(let target, let date):
+      return control(target, Self.atRest, to: .waiting) { $0.makeNew(availableDate: date) }
+    case .remove(let id):
+      return control(.unclaimed(id), Self.ended, to: .waiting, keeps: false)
+    case .unpark(let name): unpark(name)
+    case .prune(let state, let date, let count):
+      prune(state, endedBefore: date, keepingLatest: count)
+    case .rebase(let date): rebase(to: date)
+    case .extend: break
+    @unknown default: break
+    }
+    return .done
+  }
+
+  private static let ended = Set(TaskState.allCases.filter(\.isFinished))
+  private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
+
+  private mutating func control(
+    _ target: TaskTarget,
+    _ states: Set<TaskState>,
+    to state: TaskState,
+    keeps: Bool = true,
+    at date: Date? = nil,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    switch target {
+    case .claimed(let lease): change(lease, to: state, keeps: keeps, at: date, note)
+    case .unclaimed(let id):
+      change(id, in: states, to: state, keeps: keeps, at: date, note)
+    }
+  }
+}
+
+extension TaskRecord {
+  fileprivate mutating func note(_ failure: TaskFailure?) {
+    guard let failure else { return }
+    lastError = failure.reason
+    failedDate = failure.date
+  }
+}
