@@ -58,6 +58,14 @@ final class OutcomeCell: Sendable {
   struct Progress {
     var fraction = 0.0
     var number = 0
+
+    mutating func tell(_ fraction: Double) {
+      self.fraction = fraction
+      number += 1
+    }
+
+    /// Nothing is done any more.
+    mutating func goBack() { if fraction > 0 { tell(0) } }
   }
 
   private struct State {
@@ -87,15 +95,18 @@ final class OutcomeCell: Sendable {
     state.withLock { state in
       state.outcome = outcome
       state.value = value
-      guard outcome == .succeeded else { return }
-      state.progress = Progress(fraction: 1, number: state.progress.number + 1)
+      switch outcome {
+      case .succeeded: state.progress.tell(1)
+      case .abandoned: state.progress.goBack()
+      case .cancelled: break
+      }
     }
     waiters.resumeAll(with: .success(outcome))
     progressWaiters.resumeAll(with: .success(()))
   }
 
   fileprivate func report(_ fraction: Double) {
-    state.withLock { $0.progress = Progress(fraction: fraction, number: $0.progress.number + 1) }
+    state.withLock { $0.progress.tell(fraction) }
     progressWaiters.resumeAll(with: .success(()))
   }
 
@@ -103,7 +114,9 @@ final class OutcomeCell: Sendable {
     state.withLock { state in
       state.outcome = nil
       state.value = nil
+      state.progress.goBack()
     }
+    progressWaiters.resumeAll(with: .success(()))
   }
 
   fileprivate func failWaiters(_ error: any Error) {

@@ -120,8 +120,9 @@ extension TaskQueue {
     }
     let chosen = await hooks.retryDate(record, context, error, date)
     guard chosen.timeIntervalSince1970.isFinite else { return verdict }
+    // A date that has passed would put the task ahead of those that wait.
     return .retry(
-      at: moment.notBeforeHorizon(chosen.storable),
+      at: moment.notBeforeHorizon(max(chosen.storable, now)),
       retryCount: retryCount,
       failure: failure,
       isByBackoff: true

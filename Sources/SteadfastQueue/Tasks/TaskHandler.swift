@@ -32,7 +32,8 @@ public protocol TaskHandler<Payload>: Sendable {
   /// Chooses when a failed task is tried again; by default at the proposed date.
   ///
   /// It is asked when the queue's backoff proposes a date: not for a task that does not use backoff,
-  /// nor when the error has set its own delay. A date that has passed means at once.
+  /// nor when the error has set its own delay. A date that has passed means at once, behind the
+  /// tasks that are available.
   func retryDate(
     of payload: Payload,
     after error: any Error,

@@ -50,6 +50,39 @@ import Testing
     }
   }
 
+  @Test func `the progress of a task that is given up is 0, and that of one tried once more`()
+    async throws
+  {
+    let queue = await queue { context in
+      context.report(progress: 0.75)
+      throw TaskAbandoned("no")
+    }
+    let task = try await queue.enqueue(Note("a"))
+    var fractions = task.progress.makeAsyncIterator()
+    try await queue.runAvailable()
+    #expect(await fractions.next() == 0)
+    #expect(await fractions.next() == nil)
+    await queue.register(Note.self) { _, _ in }
+    try await queue.restart(task.id)
+    try await queue.runAvailable()
+    #expect(await fractions.next() == 1)
+  }
+
+  @Test func `what was told of a task that is done is not told when it is tried once more`()
+    async throws
+  {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(succeededRetention: .forever),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, _ in }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    try await queue.restart(task.id)
+    var fractions = task.progress.makeAsyncIterator()
+    #expect(await fractions.next() == 0)
+  }
+
   @Test func `what is no fraction is brought into range, or not told`() async throws {
     let queue = await queue { context in
       for fraction in [-1, .nan, 7, 0.5] { context.report(progress: fraction) }

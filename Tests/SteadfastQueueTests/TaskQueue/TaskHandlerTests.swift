@@ -43,7 +43,7 @@ private struct Asked: TaskHandler {
   }
 }
 
-@Suite(.virtualTime) struct TaskHandlerTests {
+@Suite(.virtualTime, .timeLimit(.minutes(1))) struct TaskHandlerTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
@@ -107,5 +107,91 @@ private struct Asked: TaskHandler {
   @Test func `a date that is none is not taken`() async throws {
     try await perform(Asked(log: log, clock: clock, delay: .nan))
     #expect(clock.now.offset == .seconds(10))
+  }
+
+  @Test func `a date that has passed means at once, and does not starve the others`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(handler: Asked(log: log, clock: clock, delay: -1_000_000))
+    await queue.register(name: "Other") { [log] _, _ in log.add("other") }
+    let stubborn = try await queue.enqueue(Note("a"), maxRetries: 1)
+    try await queue.enqueue(name: "Other")
+    try await queue.enqueue(name: "Other")
+    try await withRunning(queue) { _ = try await stubborn.outcome() }
+    #expect(
+      log.entries.filter { $0 == "other" || $0.contains("attempt") } == [
+        "0.0 seconds: attempt 1", "other", "other", "0.0 seconds: attempt 2",
+      ]
+    )
+  }
+
+  @Test func `it is not asked for a date when the error has set the delay`() async throws {
+    struct Throttled: RetryAwareError {
+      var retryDecision: RetryDecision { .retry(after: .seconds(7)) }
+    }
+    try await perform(Asked(log: log, clock: clock, error: Throttled(), delay: 3))
+    #expect(!log.entries.contains { $0.hasPrefix("proposed") })
+    #expect(clock.now.offset == .seconds(7))
+  }
+
+  /// How a task leaves that is performed, and then ended from outside.
+  private func end(_ body: @Sendable (EnqueuedTask, TaskQueue) async throws -> Void) async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(cancelledRetention: .forever),
+      clock: clock
+    )
+    await queue.register(handler: Sleeping(log: log, clock: clock))
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      try await body(task, queue)
+      #expect(try await task.outcome() == .cancelled)
+    }
+    #expect(clock.now.offset == .seconds(1))
+  }
+
+  @Test func `it is told that a task leaves that is cancelled while it is performed`() async throws
+  {
+    try await end { task, queue in
+      #expect(try await task.cancel())
+      _ = try await task.outcome()
+      #expect(try await queue.tasks(matching: TaskFilter()).map(\.state) == [.cancelled])
+    }
+    #expect(log.entries == ["leaves: cancelled"])
+  }
+
+  @Test func `it is told that a task leaves that is removed while it is performed`() async throws {
+    try await end { task, queue in
+      #expect(try await queue.remove(task.id))
+      _ = try await task.outcome()
+      #expect(try await queue.count(matching: TaskFilter()) == 0)
+    }
+    #expect(log.entries == ["leaves: cancelled"])
+  }
+
+  @Test func `it is not told of a task that leaves while it waits`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(handler: Asked(log: log, clock: clock))
+    let tasks = try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))
+    try await queue.enqueue(Note("old"), uniqueKey: "k")
+    let new = try await queue.enqueue(Note("new"), uniqueKey: "k", onDuplicate: .replace)
+    try await tasks[0].cancel()
+    try await queue.remove(tasks[1].id)
+    try await new.cancel()
+    #expect(try await queue.runAvailable() == 0)
+    #expect(log.entries == [])
+  }
+}
+
+/// A handler that sleeps for a minute and notes how its tasks leave.
+private struct Sleeping: TaskHandler {
+  let log: Log<String>
+  let clock: VirtualClock
+
+  func perform(_ note: Note, in context: TaskContext) async throws {
+    try await clock.sleep(for: .seconds(60))
+  }
+
+  func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+    log.add("leaves: \(outcome)")
   }
 }
