@@ -40,16 +40,16 @@ extension TaskChange {
 }
 
 extension TaskRecord {
-  fileprivate func checkForm() throws(TaskQueueError) {
+  /// As ``TaskChange/checkForm()`` for the insertion of the task.
+  func checkForm() throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
     }
-    for (date, name) in [
-      (createdDate, "createdDate"), (availableDate, "availableDate"), (expiryDate, "expiryDate"),
-      (failedDate, "failedDate"), (finishedDate, "finishedDate"),
-    ] {
-      try TaskChange.check(date, name)
-    }
+    try TaskChange.check(createdDate, "createdDate")
+    try TaskChange.check(availableDate, "availableDate")
+    try TaskChange.check(expiryDate, "expiryDate")
+    try TaskChange.check(failedDate, "failedDate")
+    try TaskChange.check(finishedDate, "finishedDate")
     try TaskChange.check(retryCount, "retryCount")
     try TaskChange.check(interruptionCount, "interruptionCount")
     if case .atMost(let limit) = maxRetries, limit < 0 {

@@ -53,7 +53,7 @@ extension TaskQueue {
       tags: tags
     )
     let draft = Draft(Payload.taskName, StoredPayload(payload), uniqueKey)
-    return try await add([draft], options, policy)[0]
+    return try await add(CollectionOfOne(draft), options, policy)[0]
   }
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
@@ -150,7 +150,7 @@ extension TaskQueue {
       tags: tags
     )
     let draft = Draft(name, StoredPayload(payload, version: 1), uniqueKey)
-    return try await add([draft], options, policy)[0]
+    return try await add(CollectionOfOne(draft), options, policy)[0]
   }
 }
 
@@ -169,7 +169,7 @@ extension TaskQueue {
   }
 
   private nonisolated func add(
-    _ drafts: [Draft],
+    _ drafts: some Collection<Draft>,
     _ options: TaskOptions,
     _ policy: UniquePolicy
   ) async throws -> [EnqueuedTask] {
@@ -188,7 +188,7 @@ extension TaskQueue {
           now: now
         )
       }
-      if let tasks = try await insert(records, policy) { return tasks }
+      if let tasks = try await insert(records, policy, now) { return tasks }
     }
     throw TaskQueueError(
       .storeFailed,
@@ -200,10 +200,13 @@ extension TaskQueue {
   /// Has the store keep new tasks; `nil` if it holds tasks with their identities.
   private nonisolated func insert(
     _ records: [TaskRecord],
-    _ policy: UniquePolicy
+    _ policy: UniquePolicy,
+    _ now: Date
   ) async throws -> [EnqueuedTask]? {
     // Made before the tasks can be performed, so that no outcome is missed.
-    let cells = records.map { outcomes.cell(of: $0.id) }
+    var tasks = records.map { record in
+      EnqueuedTask(cell: outcomes.cell(of: record.id), isNew: true, queue: self)
+    }
     for record in records { hub.willEnqueue(record) }
     let results: [ChangeOutcome]
     do {
@@ -223,9 +226,10 @@ extension TaskQueue {
       for record in records { hub.didNotEnqueue(record) }
       throw error
     }
-    return zip(zip(records, cells), results).map { task, result in
-      inserted(task.0, task.1, result)
+    for index in records.indices {
+      if let twin = inserted(records[index], results[index], now) { tasks[index] = twin }
     }
+    return tasks
   }
 
   /// The error for the first task that was rejected, if one was.
@@ -267,11 +271,14 @@ extension TaskQueue {
     return results
   }
 
+  /// Tells what became of a new task.
+  ///
+  /// Returns the twin, if that was kept instead.
   private nonisolated func inserted(
     _ record: TaskRecord,
-    _ cell: OutcomeCell,
-    _ result: ChangeOutcome
-  ) -> EnqueuedTask {
+    _ result: ChangeOutcome,
+    _ now: Date
+  ) -> EnqueuedTask? {
     switch result {
     case .duplicate(let twin):
       hub.didNotEnqueue(record)
@@ -283,9 +290,9 @@ extension TaskQueue {
       break
     }
     hub.didEnqueue(record)
-    if handlers[record.name] == nil { postUnhandled(record) }
-    becomesAvailable(at: record.availableDate)
-    return EnqueuedTask(cell: cell, isNew: true, queue: self)
+    if hub.isObserved, handlers[record.name] == nil { postUnhandled(record) }
+    becomesAvailable(at: record.availableDate, after: now)
+    return nil
   }
 
   nonisolated func postUnhandled(_ record: TaskRecord) {

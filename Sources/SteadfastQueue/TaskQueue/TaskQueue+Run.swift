@@ -305,8 +305,10 @@ extension TaskQueue {
   }
 
   /// Sees to it that a worker looks when a task becomes available.
-  nonisolated func becomesAvailable(at date: Date) {
-    if date <= now {
+  ///
+  /// A date that has passed already spares the look at the clock.
+  nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
+    if date <= past || date <= now {
       machine.withLock { $0.workArrived() }
       wake.fire()
     } else {

@@ -48,6 +48,9 @@ public actor TaskQueue {
   /// How the queue performs its tasks.
   public nonisolated let configuration: TaskQueueConfiguration
 
+  /// Whether the configuration makes sense.
+  private nonisolated let validity: Result<Void, TaskQueueError>
+
   // The actor is the shell for what happens seldom. Whatever happens for each task takes the short
   // way, not isolated to it: a lock around the machine, and the store.
   nonisolated let store: any Persistence
@@ -93,6 +96,7 @@ public actor TaskQueue {
     self.name = name
     self.configuration = configuration
     self.clock = clock
+    validity = Result { () throws(TaskQueueError) in try configuration.validate() }
     store = persistence
     machine = Mutex(WorkMachine(workers: max(1, configuration.maxConcurrentTasks)))
     judge = AttemptJudge(configuration)
@@ -114,7 +118,7 @@ public actor TaskQueue {
   /// - Throws: a ``TaskQueueError`` if the configuration makes no sense, or what keeps the store
   ///   from being opened.
   public nonisolated func open() async throws {
-    try configuration.validate()
+    try validity.get()
     try await store.open()
   }
 

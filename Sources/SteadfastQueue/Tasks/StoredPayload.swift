@@ -19,7 +19,7 @@ public struct StoredPayload: Sendable {
 
   private enum Form: Sendable {
     case bytes([UInt8])
-    case value(any Sendable, bytes: @Sendable () throws -> [UInt8])
+    case value(any Encodable & Sendable)
   }
 
   /// What ``bytes()`` returns.
@@ -39,7 +39,7 @@ public struct StoredPayload: Sendable {
   init<Value: Encodable & Sendable>(_ value: Value, version: Int) {
     format = .json
     self.version = version
-    form = .value(value) { Array(try Self.encoder.encode(value)) }
+    form = .value(value)
   }
 
   /// Makes a payload of a value that is encoded as JSON when a store asks.
@@ -59,7 +59,7 @@ public struct StoredPayload: Sendable {
   public func bytes() throws -> [UInt8] {
     switch form {
     case .bytes(let bytes): bytes
-    case .value(_, let bytes): try bytes()
+    case .value(let value): Array(try Self.encoder.encode(value))
     }
   }
 
@@ -67,7 +67,7 @@ public struct StoredPayload: Sendable {
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {
     case .bytes: nil
-    case .value(let value, _): value as? Value
+    case .value(let value): value as? Value
     }
   }
 }

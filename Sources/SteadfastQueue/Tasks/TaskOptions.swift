@@ -40,7 +40,7 @@ struct TaskOptions: Sendable {
       expiryDate: expiryDate?.storable,
       availableDate: availableDate?.storable ?? now
     )
-    try TaskChange.insert(record, onDuplicate: .keep).checkForm()
+    try record.checkForm()
     if let expiryDate, record.availableDate >= expiryDate {
       throw TaskQueueError(
         .invalidArgument,
