@@ -20,7 +20,15 @@ struct JournalDecoder {
     of line: JournalLine,
     in bytes: [UInt8]
   ) throws(JournalDecodingError) -> JournalEntry {
-    try JournalDecoder(bytes, line.body).entry()
+    let entry = try JournalDecoder(bytes, line.body).entry()
+    if case .change(let change) = entry {
+      do {
+        try change.checkForm()
+      } catch {
+        throw .malformed(error.message)
+      }
+    }
+    return entry
   }
 
   private init(_ bytes: [UInt8], _ body: Range<Int>) throws(JournalDecodingError) {

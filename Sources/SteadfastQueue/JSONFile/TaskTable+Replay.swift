@@ -9,7 +9,6 @@ extension TaskTable {
     case .interruption:
       interruptLeased()
       return true
-    case .change(.insert(let record, _)) where slots[record.id] != nil: return false
     case .change(let change):
       guard let change = withPresentLease(change) else { return false }
       let staged = stage(change)

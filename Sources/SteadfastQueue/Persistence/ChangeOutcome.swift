@@ -1,4 +1,7 @@
 /// What became of a change.
+///
+/// More kinds may be added.
+@nonexhaustive
 public enum ChangeOutcome: Sendable, Hashable {
   /// It is kept.
   case done

@@ -1,7 +1,8 @@
 /// Where a queue's tasks rest: memory, a file, a database, or a store of your own.
 ///
 /// A store keeps tasks and hands them out in order; it does not schedule. Backoff, handlers and
-/// limits are the queue's, and `now` is passed in. One store holds the tasks of one queue.
+/// limits are the queue's, and `now` is passed in. A store holds the tasks of one queue, which may run
+/// in several processes at the same time if the store says so (``sharing``).
 ///
 /// ## What a store promises
 ///

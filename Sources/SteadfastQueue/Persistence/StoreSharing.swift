@@ -13,4 +13,14 @@ public struct StoreSharing: Sendable {
     self.leaseDuration = leaseDuration
     self.pollInterval = pollInterval
   }
+
+  func validate() throws(TaskQueueError) {
+    for (name, duration) in [("leaseDuration", leaseDuration), ("pollInterval", pollInterval)] {
+      guard duration <= .zero else { continue }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the store's \(name) is \(duration); it must be more than zero"
+      )
+    }
+  }
 }

@@ -58,8 +58,12 @@ extension TaskRecord {
         "maxRetries is \(limit); give 0 or more, or .alwaysRetry for no limit"
       )
     }
-    if let timeLimit, timeLimit <= .zero {
-      throw TaskQueueError(.invalidArgument, "timeLimit is \(timeLimit); give more than zero")
+    // Longer than the age of the universe is more than can be written.
+    if let timeLimit, timeLimit <= .zero || timeLimit > .seconds(1 << 60) {
+      throw TaskQueueError(
+        .invalidArgument,
+        "timeLimit is \(timeLimit); give more than zero, or none for any time"
+      )
     }
   }
 }

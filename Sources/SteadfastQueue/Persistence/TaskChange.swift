@@ -14,8 +14,9 @@ public enum TaskChange: Sendable {
   /// If a task that the store knows bears the same unique key, the policy decides. With
   /// ``UniquePolicy/keep`` the outcome is ``ChangeOutcome/duplicate(of:)`` and nothing changes. With
   /// ``UniquePolicy/replace`` a twin that is not running is removed, which the outcome tells unless
-  /// the twin had ended, and one that is running loses the key and goes on. With ``UniquePolicy/reject`` the outcome is a duplicate too, and nothing
-  /// of the whole batch is kept, as if its identity were taken.
+  /// the twin had ended, and one that is running loses the key and goes on. With
+  /// ``UniquePolicy/reject`` the outcome is a duplicate too, and nothing of the whole batch is kept, as
+  /// if its identity were taken; so it is with a twin to be replaced that is just being changed.
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task is done. It is kept if asked for, else removed.
   case succeed(Lease, at: Date, keeps: Bool)

@@ -26,7 +26,9 @@ struct StagedChange: Sendable {
   /// Whether nothing of the batch is kept either.
   fileprivate var refusesBatch: Bool {
     switch (outcome, change) {
-    case (.identityTaken, _), (.duplicate, .insert(_, onDuplicate: .reject)): true
+    case (.identityTaken, _), (.duplicate, .insert(_, onDuplicate: .reject)),
+      (.duplicate, .insert(_, onDuplicate: .replace)):
+      true
     default: false
     }
   }
@@ -134,7 +136,7 @@ extension TaskTable {
     var removesTwin = false
     if let key = record.uniqueKey, let slot = keyHolders[key] {
       let entry = entries[slot]
-      // Whoever wanted a twin replaced that is in doubt may ask once more.
+      // Whoever wanted a twin replaced that is in doubt may ask once more, for the whole batch.
       guard policy == .replace, !isInDoubt(slot) else {
         return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
       }
@@ -162,8 +164,9 @@ extension TaskTable {
   ///
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
+    guard staged.isKept else { return }
     if case .prune = staged.change { stagedPrunes -= 1 }
-    guard staged.isKept, let slot = staged.slot else { return }
+    guard let slot = staged.slot else { return }
     guard case .insert(let record, _) = staged.change else { return setFree(slot) }
     remove(slot)
     guard let twin = staged.twin, isAt(twin), let key = record.uniqueKey else { return }
@@ -260,9 +263,15 @@ extension TaskTable {
     guard let lane = laneIndices[name] else { return }
     let parked = lanes[lane].parked
     lanes[lane].parked = []
-    for node in parked where isCurrent(node, .parked) {
+    for node in parked {
+      guard isAt(node), entries[node.slot].place == .parked else { continue }
       setState(.waiting, of: node.slot)
-      lineUpAnew(node.slot)
+      guard entries[node.slot].isReserved else {
+        lineUpAnew(node.slot)
+        continue
+      }
+      // If the change that holds it is rolled back, it is lined up then.
+      setPlace(.waiting, of: node.slot)
     }
   }
 

@@ -93,6 +93,12 @@ final class OutcomeBoard: Sendable {
   /// How many tasks somebody holds.
   var count: Int { entries.withLock { $0.count } }
 
+  /// Fails whoever waits for the end of a task.
+  func fail(_ id: TaskID, _ error: any Error) {
+    let old = change(id) { _ in }
+    old?.waiters?.resumeAll(with: .failure(error))
+  }
+
   /// Fails whoever still waits.
   func failWaiters(_ error: any Error) {
     for entry in entries.withLock({ Array($0.values) }) {

@@ -31,7 +31,8 @@ public enum TaskEvent: Sendable {
   case resumed(TaskID)
   /// A task waits again as if it were new: one that was given up is tried once more, for example.
   case restarted(TaskID)
-  /// An attempt was cut short because the queue's run was cancelled; the task waits as before.
+  /// An attempt was cut short, and the task waits as before: the queue's run was cancelled, or the
+  /// task was to be paused and then not.
   case released(TaskRecord)
   /// A task is there that the queue can't perform: no handler is registered for its name, or its
   /// payload can't be decoded. It stays, and is performed when that has changed.

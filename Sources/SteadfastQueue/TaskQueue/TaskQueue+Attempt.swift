@@ -21,21 +21,19 @@ extension TaskQueue {
     guard let handler = handlers[record.name] else {
       // The store has handed out what it was not asked for.
       fail(UnaskedTask(name: record.name), to: "hand out tasks")
-      _ = machine.withLock { $0.endAttempt(of: worker) }
+      let isCutShort = endAttempt(of: worker).1
       let settlement = judge.settlement(.release, of: task, now: now)
       await finish(settlement, worker, isAttempt: false)
-      return false
+      return isCutShort
     }
     if let failure = judge.failureInsteadOfAttempt(record, now: now) {
-      let directive = machine.withLock { $0.endAttempt(of: worker) }
-      await settle(task, .abandon(failure), nil, handler, context, worker, isAttempt: false)
-      return directive != nil
+      let (directive, isCutShort) = endAttempt(of: worker)
+      let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
+      await settle(task, verdict, nil, handler, context, worker, isAttempt: false)
+      return isCutShort
     }
     let end = await attempt(record, handler, context)
-    let (directive, isCutShort) = machine.withLock { machine in
-      let isCutShort = machine.isInterrupted(worker)
-      return (machine.endAttempt(of: worker), isCutShort)
-    }
+    let (directive, isCutShort) = endAttempt(of: worker)
     var generator = makeGenerator()
     let verdict = judge.verdict(
       on: record,
@@ -46,6 +44,14 @@ extension TaskQueue {
     )
     await settle(task, verdict, end, handler, context, worker, isAttempt: true)
     return isCutShort
+  }
+
+  /// What was asked of the task, and whether the attempt was to be cut short.
+  private nonisolated func endAttempt(of worker: Int) -> (Directive?, Bool) {
+    machine.withLock { machine in
+      let isCutShort = machine.isInterrupted(worker)
+      return (machine.endAttempt(of: worker), isCutShort)
+    }
   }
 
   private nonisolated var moment: AttemptJudge.Moment {
@@ -118,15 +124,13 @@ extension TaskQueue {
     guard case .retry(let date, let retryCount, let failure, isByBackoff: true) = verdict else {
       return verdict
     }
-    let chosen = await hooks.retryDate(record, context, error, date)
-    guard chosen.timeIntervalSince1970.isFinite else { return verdict }
+    var chosen = await hooks.retryDate(record, context, error, date)
+    if !chosen.timeIntervalSince1970.isFinite { chosen = date }
     // A date that has passed would put the task ahead of those that wait.
-    return .retry(
-      at: moment.notBeforeHorizon(max(chosen.storable, now)),
-      retryCount: retryCount,
-      failure: failure,
-      isByBackoff: true
-    )
+    chosen = moment.notBeforeHorizon(max(chosen.storable, now))
+    // A wait that would end when it is too late is not begun.
+    if let expiry = record.expiryDate, expiry <= chosen { return .abandon(failure) }
+    return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)
   }
 
   /// A handler reports how far it is.

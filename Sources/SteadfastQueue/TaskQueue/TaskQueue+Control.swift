@@ -33,15 +33,17 @@ extension TaskQueue {
   /// A handler that called this would wait for itself; it calls ``beginShutDown()``.
   ///
   /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
-  ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for.
+  ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for. If the waiting is
+  ///   cancelled, they are cancelled at once.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown()
     guard let limit, machine.withLock({ $0.mode != nil }) else { return await waitForRunToEnd() }
     await withTaskGroup { group in
       group.addTask { await self.waitForRunToEnd() }
       group.addTask {
-        guard (try? await self.clock.sleep(for: max(limit, .zero))) != nil else { return }
-        self.cutShort()
+        // Cancelled while the run goes on: nobody is left to see to the limit.
+        if limit > .zero { try? await self.clock.sleep(for: limit) }
+        if self.machine.withLock({ $0.mode != nil }) { self.cutShort() }
         await self.waitForRunToEnd()
       }
       await group.next()
@@ -80,6 +82,7 @@ extension TaskQueue {
   /// - Throws: what the store throws.
   public func destroy() async throws {
     await shutDown(within: .zero)
+    await runEnd.waitUncancelled { machine.withLock { $0.mode == nil } ? () : nil }
     try await open()
     try await store.destroy()
     outcomes.failWaiters(TaskQueueError(.destroyed, "the queue was destroyed, with its tasks"))

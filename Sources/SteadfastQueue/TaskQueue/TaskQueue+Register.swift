@@ -18,8 +18,8 @@ extension TaskQueue {
   ///
   /// - Parameters:
   ///   - type: what the tasks carry; it says by which names they are found.
-  ///   - limit: how many tasks of each of these names are performed at a time; by default as many as
-  ///     the queue performs.
+  ///   - limit: how many tasks of each of these names this queue performs at a time, at least 1; by
+  ///     default as many as it performs at all.
   ///   - perform: what does the work.
   public func register<Payload: TaskPayload, Output: Sendable>(
     _ type: Payload.Type,

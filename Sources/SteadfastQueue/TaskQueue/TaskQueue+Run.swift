@@ -144,7 +144,6 @@ extension TaskQueue {
         if wakesAnother { wake.fire() }
         if await perform(task, worker, number) { return .interrupted }
       case .obey(let directive, let task):
-        _ = machine.withLock { $0.endAttempt(of: worker) }
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
       }
@@ -170,15 +169,20 @@ extension TaskQueue {
           leaseEnd: leaseEnd
         )
       )
-      if let date = claim.nextDate, date > now { alarm.set(date) }
+      if let date = claim.nextDate {
+        // A store that names a date that has come, and hands out nothing, is asked again, but later.
+        if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
+      }
       let (goesOn, unbegun) = machine.withLock { machine in
         let goesOn = machine.claimed(claim, now: now)
         return (goesOn, machine.isPaused ? machine.takeUnbegun() : [])
       }
+      claimEnd.resumeAll(with: .success(()))
       await putBack(unbegun)
       return goesOn
     } catch {
       fail(error, to: "hand out tasks")
+      claimEnd.resumeAll(with: .success(()))
       return true
     }
   }
@@ -210,120 +214,5 @@ extension TaskQueue {
   nonisolated var horizon: Date? {
     guard case .pass(let horizon) = machine.withLock({ $0.mode }) else { return nil }
     return horizon
-  }
-
-  // MARK: What attempts end in
-
-  nonisolated func finish(
-    _ settlement: Settlement,
-    _ worker: Int,
-    isAttempt: Bool
-  ) async {
-    if store.appliesAtOnce {
-      await apply([settlement])
-      machine.withLock {
-        $0.finished(worker, name: settlement.record.name, isAttempt: isAttempt)
-      }
-    } else if machine.withLock({
-      $0.finished(worker, with: settlement, isAttempt: isAttempt)
-    }) {
-      // The finisher of a cancelled run has gone, and other handlers may take long to end.
-      if Task.isCancelled { await settleAll() } else { settle.fire() }
-    }
-  }
-
-  private nonisolated func finishLoop() async {
-    while !Task.isCancelled {
-      await settleAll()
-      await settle.wait()
-    }
-    await settleAll()
-  }
-
-  private nonisolated func settleAll() async {
-    while let settlements = machine.withLock({ $0.takeOutbox() }) {
-      await apply(settlements)
-      if machine.withLock({ $0.settled() }) { wake.fireAll() }
-    }
-  }
-
-  private nonisolated func apply(_ settlements: [Settlement]) async {
-    let pruning = pruning.withLock { $0.changes(after: settlements, now: now) }
-    do {
-      let outcomes = try await store.apply(
-        settlements.map(\.change) + pruning,
-        durability: .durable
-      )
-      report(settlements, outcomes)
-      for settlement in settlements { try await obeyRequest(for: settlement.record.id) }
-    } catch {
-      machine.withLock { $0.putBack(settlements) }
-      fail(error, to: "keep how tasks ended")
-    }
-  }
-
-  /// Puts back what was claimed and not begun.
-  nonisolated func putBack(_ tasks: [ClaimedTask]) async {
-    guard !tasks.isEmpty else { return }
-    await apply(
-      tasks.map {
-        Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
-      }
-    )
-  }
-
-  private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
-    statisticsBoard.withLock { board in
-      for (settlement, result) in zip(settlements, results) where result == .done {
-        board.stored(settlement.change)
-      }
-    }
-    for (settlement, result) in zip(settlements, results) where result == .done {
-      report(settlement)
-    }
-  }
-
-  /// Tells what has been stored of a task.
-  nonisolated func report(_ settlement: Settlement) {
-    let id = settlement.record.id
-    if let outcome = settlement.outcome {
-      outcomes.resolve(id, outcome, value: settlement.value)
-    }
-    if let event = settlement.event { hub.post(event) }
-    switch settlement.change {
-    case .retry(_, let date, _, let failure):
-      if failure != nil { outcomes.report(0, of: id) }
-      becomesAvailable(at: date)
-    case .restart(_, let date):
-      outcomes.reopen(id)
-      becomesAvailable(at: date)
-    case .resume: becomesAvailable(at: settlement.record.availableDate)
-    case .succeed, .abandon, .cancel, .release, .park, .pause, .remove, .insert, .unpark, .extend,
-      .prune, .rebase:
-      break
-    }
-  }
-
-  /// Sees to it that a worker looks when a task becomes available.
-  ///
-  /// A date that has passed already spares the look at the clock.
-  nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
-    if date <= past || date <= now {
-      machine.withLock { $0.workArrived() }
-      wake.fire()
-    } else {
-      alarm.set(date)
-    }
-  }
-
-  nonisolated func fail(_ error: any Error, to operation: String) {
-    let error = TaskQueueError(
-      .storeFailed,
-      "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
-        + "\(error). Nothing acknowledged is lost; run it again when the fault is gone, with a new store if this one says so",
-      underlying: error
-    )
-    machine.withLock { $0.fail(error) }
-    wake.fireAll()
   }
 }

@@ -45,6 +45,33 @@ extension TaskQueue {
       try? await clock.sleep(for: max(sharing.pollInterval, .milliseconds(1)))
       machine.withLock { $0.workArrived() }
       wake.fire()
+      await tellOfOthersTasks()
     }
+  }
+
+  /// Tells those who wait for the end of a task that another process may have performed.
+  private nonisolated func tellOfOthersTasks() async {
+    let awaited = outcomes.awaited
+    guard !awaited.isEmpty else { return }
+    do {
+      let filter = TaskFilter(ids: Set(awaited))
+      let records = try await store.tasks(matching: filter, after: nil, limit: awaited.count)
+      for record in records {
+        if let outcome = record.outcome { outcomes.resolve(record.id, outcome) }
+      }
+      let found = Set(records.map(\.id))
+      for id in awaited where !found.contains(id) {
+        if !machine.withLock({ $0.isUnsettled(id) }) { outcomes.fail(id, Self.unknown(id)) }
+      }
+    } catch {
+      fail(error, to: "look tasks up")
+    }
+  }
+
+  static func unknown(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .unknownTask,
+      "the task \(id) is not there any more: it has ended, and its outcome was not kept"
+    )
   }
 }

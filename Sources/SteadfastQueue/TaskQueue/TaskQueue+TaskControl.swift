@@ -51,15 +51,11 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func resume(_ id: TaskID) async throws -> Bool {
     try await open()
-    if machine.withLock({ $0.withdrawPause(of: id) }) { return true }
-    while let record = try await record(of: id), record.state == .paused {
-      let change = TaskChange.resume(id)
-      guard try await store.apply([change], durability: .durable)[0] != .done else {
-        report(Settlement(change: change, record: record))
-        return true
-      }
+    while true {
+      if machine.withLock({ $0.withdrawPause(of: id) }) { return true }
+      guard let record = try await record(of: id), record.state == .paused else { return false }
+      if try await store([.resume(id)], for: [record])[0] { return true }
     }
-    return false
   }
 
   /// Lets a task wait again as if it were new, available now, whatever state it is in.
@@ -102,107 +98,5 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func remove(matching filter: TaskFilter) async throws -> Int {
     try await ask(.remove, of: filter)
-  }
-}
-
-extension TaskQueue {
-  private nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
-    try await open()
-    if let worker = machine.withLock({ $0.request(directive, of: id) }) {
-      interrupts[worker].fire()
-      return true
-    }
-    do {
-      return try await obey(directive, of: id)
-    } catch {
-      machine.withLock { _ = $0.takeRequest(of: id) }
-      throw error
-    }
-  }
-
-  private nonisolated func ask(
-    _ directive: Directive,
-    of filter: TaskFilter
-  ) async throws -> Int {
-    try await open()
-    var count = 0
-    var last: TaskID?
-    while true {
-      let page = try await store.tasks(matching: filter, after: last, limit: 10_000)
-      guard let end = page.last else { return count }
-      last = end.id
-      let changes = page.map { change(directive, of: $0) }
-      let outcomes = try await store.apply(changes, durability: .durable)
-      for (index, outcome) in outcomes.enumerated() {
-        if outcome == .done {
-          report(Settlement(change: changes[index], record: page[index]))
-          count += 1
-        } else if try await ask(directive, of: page[index].id) {
-          count += 1
-        }
-      }
-    }
-  }
-
-  /// What to do to a task that nobody has claimed.
-  private nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
-    judge.change(
-      directive,
-      of: .unclaimed(record.id),
-      hasEnded: record.state.isFinished,
-      now: now
-    )
-  }
-
-  /// Does what was asked of a task that no worker performs.
-  ///
-  /// A store that is just changing the task is asked again, when it has. A task that is leased is
-  /// on its way to a worker, or from one: the request is kept until it arrives.
-  ///
-  /// Whether the task was there, and in a state for that.
-  private nonisolated func obey(_ directive: Directive, of id: TaskID) async throws -> Bool {
-    while true {
-      guard let record = try await record(of: id), directive.applies(to: record.state) else {
-        machine.withLock { _ = $0.takeRequest(of: id) }
-        return false
-      }
-      let change = change(directive, of: record)
-      if try await store.apply([change], durability: .durable)[0] == .done {
-        machine.withLock { _ = $0.takeRequest(of: id) }
-        report(Settlement(change: change, record: record))
-        return true
-      }
-      guard record.state == .running else { continue }
-      let (worker, isHeld) = machine.withLock { machine in
-        let isHeld = machine.mayHold(id)
-        if !isHeld { machine.takeRequest(of: id) }
-        return (isHeld ? machine.request(directive, of: id) : nil, isHeld)
-      }
-      if let worker { interrupts[worker].fire() }
-      if isHeld { return true }
-      // Somebody else performs it; or it has just ended here, and is seen so the next time.
-      if store.sharing != nil { return false }
-    }
-  }
-
-  /// Does what was asked of a task while the end of its attempt was being kept.
-  nonisolated func obeyRequest(for id: TaskID) async throws {
-    guard let directive = machine.withLock({ $0.takeRequest(of: id) }) else { return }
-    _ = try await obey(directive, of: id)
-  }
-
-  private nonisolated func record(of id: TaskID) async throws -> TaskRecord? {
-    try await store.tasks(matching: TaskFilter(ids: [id]), after: nil, limit: 1).first
-  }
-}
-
-extension Directive {
-  fileprivate func applies(to state: TaskState) -> Bool {
-    switch self {
-    case .cancel: !state.isFinished
-    case .pause: !state.isFinished && state != .paused
-    case .restart, .remove: true
-    case .release: state == .paused
-    }
   }
 }

@@ -75,6 +75,8 @@ public actor TaskQueue {
   /// Wakes the finisher.
   nonisolated let settle = WakeUp()
   nonisolated let alarm = Alarm()
+  /// Those who wait for the claim in flight.
+  nonisolated let claimEnd = Waiters<Void>()
   /// Those who wait for the run to end.
   nonisolated let runEnd = Waiters<Void>()
 
@@ -84,7 +86,8 @@ public actor TaskQueue {
   ///
   /// - Parameters:
   ///   - name: what to call it.
-  ///   - persistence: where its tasks rest; by default in memory. A store serves one queue.
+  ///   - persistence: where its tasks rest; by default in memory. A store serves one queue, unless it
+  ///     can be shared.
   ///   - configuration: how it performs them.
   ///   - clock: what it sleeps on and reads dates from. A test gives one that it moves by hand.
   public init(
@@ -96,7 +99,11 @@ public actor TaskQueue {
     self.name = name
     self.configuration = configuration
     self.clock = clock
-    validity = Result { () throws(TaskQueueError) in try configuration.validate() }
+    let sharing = persistence.sharing
+    validity = Result { () throws(TaskQueueError) in
+      try configuration.validate()
+      try sharing?.validate()
+    }
     store = persistence
     machine = Mutex(WorkMachine(workers: max(1, configuration.maxConcurrentTasks)))
     judge = AttemptJudge(configuration)

@@ -113,6 +113,14 @@ public struct TaskQueueConfiguration: Sendable {
         "maxInterruptions is \(count); give 0 or more, or .alwaysRetry for no limit"
       )
     }
+    for (name, age) in [
+      ("succeededRetention", succeededRetention.maxAge),
+      ("abandonedRetention", abandonedRetention.maxAge),
+      ("cancelledRetention", cancelledRetention.maxAge),
+    ] {
+      guard let age, age < .zero else { continue }
+      throw TaskQueueError(.invalidArgument, "\(name) has a maxAge of \(age); give 0 or more")
+    }
     guard eventBufferSize >= 1 else {
       throw TaskQueueError(
         .invalidArgument,

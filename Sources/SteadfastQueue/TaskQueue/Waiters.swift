@@ -40,6 +40,25 @@ final class Waiters<Value: Sendable>: Sendable {
     }
   }
 
+  /// Waits to be resumed with a value, unless the check has one already, even if cancelled.
+  ///
+  /// Nobody may resume those who wait so with an error.
+  func waitUncancelled(unless check: () -> Value?) async -> Value {
+    let result = try? await withCheckedThrowingContinuation { continuation in
+      let value = state.withLock { state -> Value? in
+        if let value = check() { return value }
+        state.lastKey += 1
+        state.list.append((state.lastKey, continuation))
+        return nil
+      }
+      if let value { continuation.resume(returning: value) }
+    }
+    guard let result else {
+      preconditionFailure("an error was sent to those who can't be told of one")
+    }
+    return result
+  }
+
   /// Resumes the one that came last, if any waits.
   func resumeLast(returning value: Value) {
     state.withLock { $0.list.popLast() }?.continuation.resume(returning: value)

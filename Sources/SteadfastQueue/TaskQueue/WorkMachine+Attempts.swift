@@ -21,21 +21,31 @@ struct Attempt: Sendable, Equatable {
 }
 
 /// What others ask of the tasks that are leased.
+///
+/// ``requests`` names only tasks that this queue holds: claimed and not begun, or whose end is being
+/// kept. Whoever lets go of such a task does what was asked of it.
 extension WorkMachine {
+  /// What becomes of a request.
+  enum RequestAnswer: Equatable {
+    /// The attempt of this worker is to be cut short for it.
+    case interrupt(worker: Int)
+    /// It is done when the task is begun, or its end is kept.
+    case kept
+    /// The queue does not hold the task.
+    case notHeld(isClaiming: Bool)
+  }
+
   /// Somebody asks something of a task.
-  ///
-  /// Returns the worker whose attempt is to be cut short for it. If no worker performs the task, the
-  /// request is kept until its claim arrives, or its end is kept; whoever asked withdraws it if the
-  /// store says that the task is not leased.
-  mutating func request(_ directive: Directive, of id: TaskID) -> Int? {
-    guard let worker = attempts.firstIndex(where: { $0?.id == id }),
-      attempts[worker]?.isOver == false
-    else {
-      requests[id] = directive
-      return nil
+  mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
+    if let worker = attempts.firstIndex(where: { $0?.id == id && $0?.isOver == false }) {
+      attempts[worker]?.directive = directive
+      return .interrupt(worker: worker)
     }
-    attempts[worker]?.directive = directive
-    return worker
+    guard isUnsettled(id) || ready.contains(where: { $0.record.id == id }) else {
+      return .notHeld(isClaiming: isClaiming)
+    }
+    requests[id] = directive
+    return .kept
   }
 
   /// Takes back that a task is to be paused.
@@ -46,16 +56,25 @@ extension WorkMachine {
       requests[id] = nil
       return true
     }
-    guard let worker = attempts.firstIndex(where: { $0?.id == id }),
+    if let worker = attempts.firstIndex(where: { $0?.id == id }),
       attempts[worker]?.directive == .pause
-    else { return false }
-    // Its attempt may have been cut short by now, and must be ended.
-    attempts[worker]?.directive = .release
+    {
+      if attempts[worker]?.isOver == true {
+        requests[id] = .release
+      } else {
+        // Its attempt may have been cut short by now, and must be ended.
+        attempts[worker]?.directive = .release
+      }
+      return true
+    }
+    guard (outbox + settling).contains(where: { $0.record.id == id && $0.isPause }) else {
+      return false
+    }
+    requests[id] = .release
     return true
   }
 
-  /// Takes what was asked of a task whose end has been kept, or that is not leased.
-  @discardableResult
+  /// Takes what was asked of a task that is let go.
   mutating func takeRequest(of id: TaskID) -> Directive? {
     requests.isEmpty ? nil : requests.removeValue(forKey: id)
   }
@@ -70,11 +89,6 @@ extension WorkMachine {
   func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver && attempt.directive == nil
-  }
-
-  /// Whether this queue has claimed a task, or may be claiming it.
-  func mayHold(_ id: TaskID) -> Bool {
-    isClaiming || isUnsettled(id) || ready.contains { $0.record.id == id }
   }
 
   /// Whether what ended the last attempt of a task is still to be kept or told.
@@ -93,12 +107,19 @@ extension WorkMachine {
   /// Returns the worker whose attempt is to be cut short for it. The change that ends the attempt
   /// is stale by then, whatever it is.
   mutating func lose(_ lease: Lease) -> Int? {
-    for task in ready where task.lease == lease { leaves(task.record.name) }
+    for task in ready where task.lease == lease {
+      leaves(task.record.name)
+      requests[task.record.id] = nil
+    }
     ready.removeAll { $0.lease == lease }
     guard let worker = attempts.firstIndex(where: { $0?.lease == lease }),
       attempts[worker]?.isOver == false
     else { return nil }
-    attempts[worker]?.directive = .cancel
+    attempts[worker]?.directive = .release
     return worker
   }
+}
+
+extension Settlement {
+  fileprivate var isPause: Bool { if case .pause = change { true } else { false } }
 }

@@ -59,7 +59,7 @@ struct WorkMachine: Sendable {
   /// What each worker performs.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
-  /// What was asked of tasks that are leased, but that no worker performs now.
+  /// What was asked of tasks that are held, but that no worker performs now.
   var requests: [TaskID: Directive] = [:]
   /// What the finisher has taken from the outbox.
   private(set) var settling: [Settlement] = []
@@ -166,7 +166,8 @@ struct WorkMachine: Sendable {
         lease: task.lease,
         name: task.record.name,
         number: lastAttempt,
-        directive: directive
+        directive: directive,
+        isOver: directive != nil
       )
       if let directive { return .obey(directive, task) }
       let wakesAnother = idle > 0 && (storeHasMore || !ready.isEmpty)
@@ -198,7 +199,9 @@ struct WorkMachine: Sendable {
   ///
   /// Whether there is a next step at once.
   mutating func claimed(_ claim: Claim, now: Date) -> Bool {
-    storeHasMore = wasAskedWhileClaiming || claim.nextDate.map { $0 <= now } ?? false
+    // A store that hands out nothing has nothing, whatever date it names.
+    let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
+    storeHasMore = wasAskedWhileClaiming || hasMore
     isClaiming = false
     wasAskedWhileClaiming = false
     ready = claim.tasks.reversed()
@@ -247,12 +250,21 @@ struct WorkMachine: Sendable {
   }
 
   /// An attempt has ended, and what ended it is kept already.
-  mutating func finished(_ worker: Int, name: String, isAttempt: Bool) {
+  ///
+  /// Returns what was asked of the task meanwhile.
+  @discardableResult
+  mutating func finished(_ worker: Int, name: String, isAttempt: Bool) -> Directive? {
     attemptCount += isAttempt ? 1 : 0
     idle += 1
+    let id = attempts[worker]?.id
     attempts[worker] = nil
     isExhausted = false
     leaves(name)
+    // A store that failed has its task in the outbox.
+    guard let id, !requests.isEmpty, !outbox.contains(where: { $0.record.id == id }) else {
+      return nil
+    }
+    return requests.removeValue(forKey: id)
   }
 
   mutating func leaves(_ name: String) {
@@ -270,13 +282,15 @@ struct WorkMachine: Sendable {
     with settlement: Settlement,
     isAttempt: Bool
   ) -> Bool {
-    finished(worker, name: settlement.record.name, isAttempt: isAttempt)
     outbox.append(settlement)
+    finished(worker, name: settlement.record.name, isAttempt: isAttempt)
     return !isSettling
   }
 
-  /// The finisher takes what has gathered; `nil` if nothing has, or the store has failed.
+  /// The finisher takes what has gathered; `nil` if nothing has, the store has failed, or somebody
+  /// else has taken something: who then takes the rest.
   mutating func takeOutbox() -> [Settlement]? {
+    guard settling.isEmpty else { return nil }
     isSettling = !outbox.isEmpty && failure == nil
     guard isSettling else { return nil }
     settling = outbox
@@ -284,13 +298,19 @@ struct WorkMachine: Sendable {
     return outbox
   }
 
-  /// What was taken is kept.
+  /// What was taken is kept, or was put back.
   ///
-  /// Whether a worker waited for that.
-  mutating func settled() -> Bool {
+  /// Whether a worker waited for that, and what was asked of the tasks meanwhile.
+  mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
+    var asked: [(TaskID, Directive)] = []
+    if !requests.isEmpty {
+      for id in settling.map(\.record.id) {
+        if let directive = requests.removeValue(forKey: id) { asked.append((id, directive)) }
+      }
+    }
     settling = []
     defer { isHeldBack = false }
-    return isHeldBack
+    return (isHeldBack, asked)
   }
 
   /// What was taken could not be kept, and goes back.

@@ -58,7 +58,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
   ///   before, has ended, and was not kept. What the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = cell.outcome { return outcome }
-    if !isNew || queue.hasEnded, let outcome = try await storedOutcome() { return outcome }
+    // Whoever shares the store may have performed it.
+    let mayHaveEnded = !isNew || queue.hasEnded || queue.store.sharing != nil
+    if mayHaveEnded, let outcome = try await storedOutcome() { return outcome }
     return try await cell.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
   }
 
@@ -89,16 +91,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
       if let outcome = cell.outcome { return outcome }
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       if let outcome = cell.outcome { return outcome }
-      throw TaskQueueError(
-        .unknownTask,
-        "the task \(id) is not there any more: it has ended, and its outcome was not kept"
-      )
+      throw TaskQueue.unknown(id)
     }
-    switch record.state {
-    case .waiting, .running, .parked, .paused: return nil
-    case .succeeded: return .succeeded
-    case .abandoned: return .abandoned(reason: record.lastError ?? "")
-    case .cancelled: return .cancelled
-    }
+    return record.outcome
   }
 }

@@ -1,5 +1,7 @@
 /// Any JSON value: what a task carries that has a name and no payload type.
 ///
+/// A number is read back as ``integer(_:)`` whenever it has no fraction and fits.
+///
 /// ```swift
 /// try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important", "retries": 3])
 /// ```

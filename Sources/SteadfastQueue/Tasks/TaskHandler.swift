@@ -53,6 +53,8 @@ public protocol TaskHandler<Payload>: Sendable {
 
   /// Told that a task is about to leave, on success too; by default it does nothing.
   ///
+  /// After a cancellation it is called in a Swift task that is cancelled.
+  ///
   /// A task that is cancelled, replaced or removed while it waits leaves without this call.
   func willRemove(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
 }

@@ -1,4 +1,7 @@
 /// Where a task is in its life.
+///
+/// More states may be added.
+@nonexhaustive
 public enum TaskState: String, Sendable, Hashable, CaseIterable {
   /// To be performed: from its available date on, when a worker is free.
   case waiting

@@ -177,7 +177,7 @@ extension WorkMachine {
     _ = machine.finished(with: settlement(1))
     #expect(machine.next().summary == "wait")
     _ = machine.takeOutbox()
-    #expect(machine.settled() == true)
+    #expect(machine.settled().wakesWorkers == true)
     #expect(machine.next().summary == "perform 2")
   }
 
@@ -227,8 +227,8 @@ extension WorkMachine {
     _ = machine.claimed(claim(1, 2), now: now)
     _ = machine.next()
     _ = machine.next()
-    let worker = machine.request(.cancel, of: .numbered(2))
-    #expect(worker == 1)
+    let answer = machine.request(.cancel, of: .numbered(2))
+    #expect(answer == .interrupt(worker: 1))
     #expect(machine.isInterrupted(1) && !machine.isInterrupted(0))
     let directive = machine.endAttempt(of: 1)
     #expect(directive == .cancel)
@@ -238,12 +238,18 @@ extension WorkMachine {
   @Test func `what is asked of a task before its attempt begins is done in its place`() throws {
     var machine = try machine()
     _ = machine.next()
-    let worker = machine.request(.pause, of: .numbered(2))
-    #expect(worker == nil)
+    let early = machine.request(.pause, of: .numbered(2))
+    #expect(early == .notHeld(isClaiming: true))
     _ = machine.claimed(claim(1, 2), now: now)
+    let answer = machine.request(.pause, of: .numbered(2))
+    #expect(answer == .kept)
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "pause 2")
     #expect(machine.requests.isEmpty)
+    // It is not an attempt that could be cut short.
+    #expect(!machine.isInterrupted(1))
+    let later = machine.request(.cancel, of: .numbered(2))
+    #expect(later == .kept)
   }
 
   @Test func `what is asked of a task whose attempt has ended waits until that is kept`() throws {
@@ -252,16 +258,32 @@ extension WorkMachine {
     _ = machine.claimed(claim(1), now: now)
     _ = machine.next()
     _ = machine.endAttempt(of: 0)
-    let worker = machine.request(.cancel, of: .numbered(1))
-    #expect(worker == nil)
+    let answer = machine.request(.cancel, of: .numbered(1))
+    #expect(answer == .kept)
     _ = machine.finished(with: settlement(1))
     #expect(machine.isUnsettled(.numbered(1)))
     _ = machine.takeOutbox()
     #expect(machine.isUnsettled(.numbered(1)))
+    let requests = machine.settled().requests
+    #expect(requests.map(\.0) == [.numbered(1)] && requests.map(\.1) == [.cancel])
+    #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
+  }
+
+  @Test func `one settles at a time, and takes what others leave`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.next()
+    _ = machine.finished(with: settlement(1))
+    let first = machine.takeOutbox()
+    #expect(first?.count == 1)
+    _ = machine.finished(with: settlement(2))
+    let second = machine.takeOutbox()
+    #expect(second == nil)
+    #expect(machine.isUnsettled(.numbered(1)) && machine.isUnsettled(.numbered(2)))
     _ = machine.settled()
-    #expect(!machine.isUnsettled(.numbered(1)))
-    let directive = machine.takeRequest(of: .numbered(1))
-    #expect(directive == .cancel)
+    #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
   }
 
   @Test func `a pause that is taken back puts the task back`() throws {
@@ -274,13 +296,6 @@ extension WorkMachine {
     #expect(isTakenBack)
     let directive = machine.endAttempt(of: 0)
     #expect(directive == .release)
-  }
-
-  @Test func `requests for tasks that nobody holds are forgotten when the run ends`() throws {
-    var machine = try machine()
-    _ = machine.request(.cancel, of: .numbered(1))
-    machine.end()
-    #expect(machine.requests.isEmpty)
   }
 
   // MARK: Limits

@@ -1,0 +1,195 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// How new tasks are stored, and told.
+extension TaskQueue {
+  /// What makes a new task different from others that are added with it.
+  struct Draft {
+    let name: String
+    let payload: StoredPayload
+    let uniqueKey: String?
+
+    init(_ name: String, _ payload: StoredPayload, _ uniqueKey: String?) {
+      self.name = name
+      self.payload = payload
+      self.uniqueKey = uniqueKey
+    }
+  }
+
+  nonisolated func add(
+    _ drafts: some Collection<Draft>,
+    _ options: TaskOptions,
+    _ policy: UniquePolicy
+  ) async throws -> [EnqueuedTask] {
+    try await open()
+    guard !drafts.isEmpty else { return [] }
+    // Identities are random: that one is taken means that another process draws the same ones.
+    for _ in 0..<8 {
+      let now = self.now
+      let records = try drafts.map { draft throws(TaskQueueError) in
+        try options.record(
+          id: ids.withLock { $0.next(at: now) },
+          name: draft.name,
+          payload: draft.payload,
+          uniqueKey: draft.uniqueKey,
+          configuration: configuration,
+          now: now
+        )
+      }
+      if let tasks = try await insert(records, policy, now) { return tasks }
+    }
+    throw TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) holds tasks with the identities that the queue '\(name)' draws: two "
+        + "queues on one store must not have the same seed as their randomness"
+    )
+  }
+
+  /// Has the store keep new tasks; `nil` if it holds tasks with their identities.
+  private nonisolated func insert(
+    _ records: [TaskRecord],
+    _ policy: UniquePolicy,
+    _ now: Date
+  ) async throws -> [EnqueuedTask]? {
+    // Made before the tasks can be performed, so that no outcome is missed.
+    var tasks = records.map { record in
+      EnqueuedTask(cell: outcomes.cell(of: record.id), isNew: true, queue: self)
+    }
+    for record in records { hub.willEnqueue(record) }
+    let results: [ChangeOutcome]
+    do {
+      results = try await keep(records, policy)
+    } catch {
+      for record in records { hub.didNotEnqueue(record) }
+      // A twin that was to be replaced may have been passed over meanwhile.
+      machine.withLock { $0.workArrived() }
+      wake.fire()
+      throw error
+    }
+    guard !results.contains(.identityTaken) else {
+      for record in records { hub.didNotEnqueue(record) }
+      return nil
+    }
+    if policy == .reject, let error = rejection(of: records, results) {
+      for record in records { hub.didNotEnqueue(record) }
+      throw error
+    }
+    for index in records.indices {
+      if results[index] == .stale, let twin = records.last(withKeyOf: records[index]) {
+        hub.didNotEnqueue(records[index])
+        tasks[index] = EnqueuedTask(cell: outcomes.cell(of: twin.id), isNew: false, queue: self)
+      } else if let twin = inserted(records[index], results[index], now) {
+        tasks[index] = twin
+      }
+    }
+    return tasks
+  }
+
+  /// The error for the first task that was rejected, if one was.
+  private nonisolated func rejection(
+    of records: [TaskRecord],
+    _ results: [ChangeOutcome]
+  ) -> TaskQueueError? {
+    for (record, result) in zip(records, results) {
+      guard case .duplicate(let twin) = result else { continue }
+      return TaskQueueError(
+        .duplicate,
+        "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin)"
+      )
+    }
+    return nil
+  }
+
+  /// Has the store keep the tasks.
+  ///
+  /// A twin to be replaced that the store was just changing has been changed when it answers: then
+  /// it is asked once more. Of those with one key that are to replace one another only the last is
+  /// stored; the others are answered with `stale`.
+  private nonisolated func keep(
+    _ records: [TaskRecord],
+    _ policy: UniquePolicy
+  ) async throws -> [ChangeOutcome] {
+    let kept = policy == .replace && records.count > 1 ? Self.lastOfEachKey(records) : records
+    let batch = kept.map { TaskChange.insert($0, onDuplicate: policy) }
+    var results: [ChangeOutcome] = []
+    for _ in 0..<1_000 {
+      results = try await store.apply(batch, durability: .durable)
+      guard results.count == batch.count, !results.contains(.stale) else {
+        throw UnusableAnswer(results: results, to: batch.count)
+      }
+      guard policy == .replace, results.contains(where: \.isDuplicate) else { break }
+    }
+    if policy == .replace, results.contains(where: \.isDuplicate) {
+      throw UnusableAnswer(results: results, to: batch.count)
+    }
+    guard kept.count < records.count else { return results }
+    var found = Dictionary(uniqueKeysWithValues: zip(kept.map(\.id), results))
+    return records.map { found.removeValue(forKey: $0.id) ?? .stale }
+  }
+
+  private static func lastOfEachKey(_ records: [TaskRecord]) -> [TaskRecord] {
+    var keys: Set<String> = []
+    return records.reversed().filter { record in
+      record.uniqueKey.map { keys.insert($0).inserted } ?? true
+    }.reversed()
+  }
+
+  /// Tells what became of a new task.
+  ///
+  /// Returns the twin, if that was kept instead.
+  private nonisolated func inserted(
+    _ record: TaskRecord,
+    _ result: ChangeOutcome,
+    _ now: Date
+  ) -> EnqueuedTask? {
+    switch result {
+    case .duplicate(let twin):
+      hub.didNotEnqueue(record)
+      return EnqueuedTask(cell: outcomes.cell(of: twin), isNew: false, queue: self)
+    case .replaced(let twin):
+      outcomes.resolve(twin, .cancelled)
+      hub.post(.cancelled(twin))
+    case .stale:
+      preconditionFailure("a task that another one of its batch replaces was told of by itself")
+    case .done, .identityTaken, .batchRefused:
+      break
+    }
+    hub.didEnqueue(record)
+    if hub.isObserved, handlers[record.name] == nil { postUnhandled(record) }
+    becomesAvailable(at: record.availableDate, after: now)
+    return nil
+  }
+
+  nonisolated func postUnhandled(_ record: TaskRecord) {
+    hub.post(
+      .unhandled(record, reason: "no handler is registered for the name '\(record.name)'")
+    )
+  }
+}
+
+extension [TaskRecord] {
+  /// The one of a batch that has taken the place of all others with its key.
+  fileprivate func last(withKeyOf record: TaskRecord) -> TaskRecord? {
+    last { $0.uniqueKey == record.uniqueKey }
+  }
+}
+
+extension ChangeOutcome {
+  fileprivate var isDuplicate: Bool { if case .duplicate = self { true } else { false } }
+}
+
+/// A store has answered insertions with what is no answer to them.
+private struct UnusableAnswer: Error, CustomStringConvertible {
+  let results: [ChangeOutcome]
+  let to: Int
+
+  var description: String {
+    "the store has answered \(to) insertions with \(results), which is no answer to them; "
+      + "whether the tasks were added is not known"
+  }
+}

@@ -1,0 +1,139 @@
+import Synchronization
+
+/// How what is asked of tasks is done.
+extension TaskQueue {
+  /// Asks something of a task, wherever it is: in a handler, on its way, or in the store.
+  ///
+  /// Whether the task was there, and in a state for that.
+  nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
+    try await open()
+    var last: TaskRecord?
+    // A task is in doubt in a store for as long as another change to it is being stored.
+    for _ in 0..<1_000 {
+      switch machine.withLock({ $0.request(directive, of: id) }) {
+      case .interrupt(let worker):
+        interrupts[worker].fire()
+        return true
+      case .kept:
+        return true
+      case .notHeld: break
+      }
+      guard let record = try await record(of: id), directive.applies(to: record.state) else {
+        return false
+      }
+      if try await store([change(directive, of: record)], for: [record])[0] { return true }
+      if record.state == .running, last?.state == .running {
+        // The task is on its way here, or another process performs it.
+        guard await waitForClaim() || store.sharing == nil else { return false }
+      }
+      last = record
+    }
+    throw TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) says again and again that the task \(id) is being changed, which the queue "
+        + "'\(name)' does not do; it may serve another queue at the same time"
+    )
+  }
+
+  /// Asks something of all tasks that a filter lets through, and returns how many it was done to.
+  nonisolated func ask(_ directive: Directive, of filter: TaskFilter) async throws -> Int {
+    try await open()
+    var count = 0
+    var last: TaskID?
+    while true {
+      let page = try await store.tasks(matching: filter, after: last, limit: 10_000)
+      guard let end = page.last else { return count }
+      last = end.id
+      let areDone = try await store(page.map { change(directive, of: $0) }, for: page)
+      for (record, isDone) in zip(page, areDone) {
+        if isDone {
+          count += 1
+          // It may have changed since it was listed, and be none of those that were meant.
+        } else if let record = try await self.record(of: record.id), filter.matches(record),
+          try await ask(directive, of: record.id)
+        {
+          count += 1
+        }
+      }
+    }
+  }
+
+  /// Does what was asked of tasks while the ends of their attempts were being kept.
+  nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
+    for (id, directive) in requests {
+      do {
+        _ = try await ask(directive, of: id)
+      } catch {
+        fail(error, to: "do what was asked of a task")
+      }
+    }
+  }
+
+  /// Has the store keep changes of tasks that nobody has claimed, and tells of those that it did.
+  nonisolated func store(_ changes: [TaskChange], for records: [TaskRecord]) async throws -> [Bool]
+  {
+    // What is restarted may have ended once more before its restart is told.
+    let pasts = zip(changes, records).map { change, record -> OutcomeBoard.Past? in
+      guard case .restart = change else { return nil }
+      return outcomes.reopen(record.id)
+    }
+    let results: [Bool]
+    do {
+      results = try await store.apply(changes, durability: .durable).map { $0 == .done }
+    } catch {
+      for (record, past) in zip(records, pasts) {
+        if let past { outcomes.restore(past, of: record.id) }
+      }
+      // The tasks may have been passed over meanwhile.
+      machine.withLock { $0.workArrived() }
+      wake.fire()
+      throw error
+    }
+    var ended: [Settlement] = []
+    for (index, isDone) in results.enumerated() {
+      let record = records[index]
+      guard isDone else {
+        if let past = pasts[index] { outcomes.restore(past, of: record.id) }
+        continue
+      }
+      let settlement = Settlement(change: changes[index], record: record)
+      report(settlement)
+      ended.append(settlement)
+    }
+    let prunings = pruning.withLock { $0.changes(after: ended, now: now) }
+    if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
+    return results
+  }
+
+  /// What to do to a task that nobody has claimed.
+  private nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
+    judge.change(
+      directive,
+      of: .unclaimed(record.id),
+      hasEnded: record.state.isFinished,
+      now: now
+    )
+  }
+
+  /// Waits for the claim in flight, if there is one; whether there was.
+  private nonisolated func waitForClaim() async -> Bool {
+    guard machine.withLock({ $0.isClaiming }) else { return false }
+    await claimEnd.waitUncancelled { machine.withLock { $0.isClaiming } ? nil : () }
+    return true
+  }
+
+  nonisolated func record(of id: TaskID) async throws -> TaskRecord? {
+    try await store.tasks(matching: TaskFilter(ids: [id]), after: nil, limit: 1).first
+  }
+}
+
+extension Directive {
+  fileprivate func applies(to state: TaskState) -> Bool {
+    switch self {
+    case .cancel: !state.isFinished
+    case .pause: !state.isFinished && state != .paused
+    case .restart, .remove: true
+    case .release: state == .paused
+    }
+  }
+}

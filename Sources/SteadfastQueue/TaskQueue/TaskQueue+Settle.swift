@@ -1,0 +1,131 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What attempts end in: stored, and then told.
+extension TaskQueue {
+  /// Hands on what ended an attempt.
+  nonisolated func finish(
+    _ settlement: Settlement,
+    _ worker: Int,
+    isAttempt: Bool
+  ) async {
+    if store.appliesAtOnce {
+      await apply([settlement])
+      let directive = machine.withLock {
+        $0.finished(worker, name: settlement.record.name, isAttempt: isAttempt)
+      }
+      if let directive { await obey([(settlement.record.id, directive)]) }
+    } else if machine.withLock({
+      $0.finished(worker, with: settlement, isAttempt: isAttempt)
+    }) {
+      // The finisher of a cancelled run has gone, and other handlers may take long to end.
+      if Task.isCancelled { await settleAll() } else { settle.fire() }
+    }
+  }
+
+  nonisolated func finishLoop() async {
+    while !Task.isCancelled {
+      await settleAll()
+      await settle.wait()
+    }
+    await settleAll()
+  }
+
+  nonisolated func settleAll() async {
+    while let settlements = machine.withLock({ $0.takeOutbox() }) {
+      await apply(settlements)
+      let (wakesWorkers, requests) = machine.withLock { $0.settled() }
+      if wakesWorkers { wake.fireAll() }
+      await obey(requests)
+    }
+  }
+
+  private nonisolated func apply(_ settlements: [Settlement]) async {
+    let pruning = pruning.withLock { $0.changes(after: settlements, now: now) }
+    do {
+      let outcomes = try await store.apply(
+        settlements.map(\.change) + pruning,
+        durability: .durable
+      )
+      report(settlements, outcomes)
+    } catch {
+      machine.withLock { $0.putBack(settlements) }
+      fail(error, to: "keep how tasks ended")
+    }
+  }
+
+  /// Puts back what was claimed and not begun.
+  nonisolated func putBack(_ tasks: [ClaimedTask]) async {
+    guard !tasks.isEmpty else { return }
+    await apply(
+      tasks.map {
+        Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
+      }
+    )
+    let requests = machine.withLock { machine in
+      tasks.compactMap { task in
+        machine.isUnsettled(task.record.id)
+          ? nil : machine.takeRequest(of: task.record.id).map { (task.record.id, $0) }
+      }
+    }
+    await obey(requests)
+  }
+
+  private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
+    statisticsBoard.withLock { board in
+      for (settlement, result) in zip(settlements, results) where result == .done {
+        board.stored(settlement.change)
+      }
+    }
+    for (settlement, result) in zip(settlements, results) where result == .done {
+      report(settlement)
+    }
+  }
+
+  /// Tells what has been stored of a task.
+  nonisolated func report(_ settlement: Settlement) {
+    let id = settlement.record.id
+    if let outcome = settlement.outcome {
+      outcomes.resolve(id, outcome, value: settlement.value)
+    }
+    if let event = settlement.event { hub.post(event) }
+    switch settlement.change {
+    case .retry(_, let date, _, let failure):
+      if failure != nil { outcomes.report(0, of: id) }
+      becomesAvailable(at: date)
+    case .restart(_, let date): becomesAvailable(at: date)
+    case .release, .resume: becomesAvailable(at: settlement.record.availableDate)
+    case .succeed, .abandon, .cancel, .park, .pause, .remove, .insert, .unpark, .extend,
+      .prune, .rebase:
+      break
+    }
+  }
+
+  /// Sees to it that a worker looks when a task becomes available.
+  ///
+  /// A date that has passed already spares the look at the clock.
+  nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
+    if date <= past || date <= now {
+      machine.withLock { $0.workArrived() }
+      wake.fire()
+    } else {
+      alarm.set(date)
+    }
+  }
+
+  nonisolated func fail(_ error: any Error, to operation: String) {
+    let error = TaskQueueError(
+      .storeFailed,
+      "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
+        + "\(error). Nothing acknowledged is lost; run it again when the fault is gone, with a new store if this one says so",
+      underlying: error
+    )
+    machine.withLock { $0.fail(error) }
+    wake.fireAll()
+  }
+}
