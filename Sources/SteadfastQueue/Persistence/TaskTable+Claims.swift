@@ -69,7 +69,8 @@ extension TaskTable {
 
   /// Makes ready what has become available.
   private mutating func promote(until now: Date) {
-    horizon = max(horizon, now)
+    // A date that has gone back is taken over once no task is ready by a later one.
+    horizon = readyCount > 0 ? max(horizon, now) : now
     while let first = waiting.first {
       let isCurrent = isCurrent(first.node, .waiting)
       guard first.date <= horizon || !isCurrent else { return }

@@ -64,13 +64,14 @@ struct TaskTable: Sendable {
   private var freeLanes: [Int] = []
   var waiting = OrderedLine<DateNode>()
   var waitingCount = 0
+  private(set) var readyCount = 0
   var keyHolders: [String: Int] = [:]
   var ended: [TaskState: EndedLine] = [:]
   /// How many prunings are staged and not committed.
   var stagedPrunes = 0
   private var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
-  /// The latest date of a claim: what was available then is ready.
+  /// The latest date of a claim since something was last ready: what was available then is ready.
   var horizon = Date.distantPast
 
   /// A number that was never given before, for positions and lease tokens.
@@ -199,7 +200,9 @@ extension TaskTable {
   private mutating func count(_ difference: Int, at place: Place, lane: Int) {
     switch place {
     case .waiting: waitingCount += difference
-    case .ready: lanes[lane].readyCount += difference
+    case .ready:
+      readyCount += difference
+      lanes[lane].readyCount += difference
     case .parked: lanes[lane].parkedCount += difference
     case .staged, .leased, .paused, .finished: break
     }

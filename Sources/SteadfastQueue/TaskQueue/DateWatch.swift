@@ -11,6 +11,9 @@ struct DateWatch: Sendable {
 
   private var latest: Date?
 
+  /// Whether no date was seen.
+  var isUnused: Bool { latest == nil }
+
   /// Whether dates that were kept may lie in the future, because the date went back since one was
   /// last seen, or none was: then this is the first of a process, and the clock of the one before is
   /// unknown.

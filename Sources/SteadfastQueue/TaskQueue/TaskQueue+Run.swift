@@ -190,9 +190,10 @@ extension TaskQueue {
   /// Keeps retries from waiting for a date that the system's clock has left behind.
   private nonisolated func rebaseIfDateWentBack() async throws {
     let now = self.now
-    guard dates.withLock({ $0.wentBack(to: now) }),
-      try await store.count(matching: .unfinished) > 0
-    else { return }
+    let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: now)) }
+    guard wentBack else { return }
+    // A store that was just opened has not taken the date that was left for that of its claims.
+    if isFirst, try await store.count(matching: .unfinished) == 0 { return }
     _ = try await store.apply([.rebase(now)], durability: .relaxed)
   }
 

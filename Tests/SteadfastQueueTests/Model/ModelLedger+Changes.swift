@@ -30,7 +30,8 @@ extension ModelLedger {
       end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
     case .release(let lease):
       requireCutShort(lease, "is put back", .pause)
-      entries[lease.id]?.expectedEvents.append("released")
+      // What was claimed and not begun is put back without a word.
+      if entries[lease.id]?.attempt != nil { entries[lease.id]?.expectedEvents.append("released") }
       release(lease.id)
     case .cancel(let target, _, _):
       requireAsked(target, [.cancel, .remove])

@@ -242,9 +242,8 @@ extension ModelRun {
       try result.get()
       if !isPass, !isShutDown { violate("\(call) returned, but was not shut down") }
     } catch is CancellationError {
-      if !wasCancelled, !state.withLock(\.wereCallsCancelled) {
-        violate("\(call) throws a CancellationError, but was not cancelled")
-      }
+      let isExpected = wasCancelled || state.withLock(\.wereCallsCancelled)
+      if !isExpected { violate("\(call) throws a CancellationError, but was not cancelled") }
     } catch let error as TaskQueueError where error.code == .alreadyRunning {
     } catch let error as TaskQueueError where error.code == .shutDown {
       if !isShutDown { violate("\(call) throws \(error)") }

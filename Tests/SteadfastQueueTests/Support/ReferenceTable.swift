@@ -43,7 +43,10 @@ struct ReferenceTable {
 
   /// The tasks to claim, in order; the table under test says which leases they get.
   mutating func claimable(_ request: ClaimRequest) -> [TaskID] {
-    horizon = max(horizon, request.now)
+    let hasReady = entries.contains {
+      $0.record.state == .waiting && $0.record.availableDate <= horizon
+    }
+    horizon = hasReady ? max(horizon, request.now) : request.now
     var room = request.names
     return
       entries

@@ -7,7 +7,7 @@ import Testing
 ///
 /// The scenarios are cases of the model check, so that all its rules hold: nothing acknowledged is
 /// lost, nothing is performed after its end was stored, and the queue runs again. All N of more of
-/// them: `STEADFAST_RUNS=200 swift test --filter StoreFaultTests`.
+/// them: `STEADFAST_RUNS=500 swift test --filter StoreFaultTests`.
 @Suite struct StoreFaultTests {
   struct Setting: Sendable, CustomTestStringConvertible {
     var fault: FaultPlan.Fault
@@ -58,10 +58,10 @@ import Testing
     setting: Setting
   ) async {
     let runs = Soak.runs(short: 20)
-    for seed in 0..<UInt64(max(1, runs / 20)) {
+    for seed in 0..<UInt64(max(1, runs / 100)) {
       let model = Self.scenario(seed)
       // A short run takes each seventh call.
-      for call in stride(from: 1, to: .max, by: runs > 20 ? 1 : 7) {
+      for call in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 7) {
         let (failure, wasMet) = await Self.failure(model, setting, call: call)
         guard wasMet else { break }
         guard let failure else { continue }

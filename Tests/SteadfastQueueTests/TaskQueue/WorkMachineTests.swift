@@ -91,9 +91,18 @@ extension WorkMachine {
   @Test func `a store that has more is asked again, one that has later tasks is not`() throws {
     var machine = try machine()
     _ = machine.next()
-    #expect(machine.claimed(claim(next: now), now: now) == true)
-    _ = machine.next()
+    #expect(machine.claimed(claim(1, next: now), now: now) == true)
+    #expect(machine.next().summary == "perform 1, wake another")
+    #expect(machine.next().summary == "claim 1")
     #expect(machine.claimed(claim(next: now + 1), now: now) == false)
+  }
+
+  @Test func `a store that names a date that has come, and hands out nothing, is not asked at once`()
+    throws
+  {
+    var machine = try machine()
+    _ = machine.next()
+    #expect(machine.claimed(claim(next: now), now: now) == false)
   }
 
   @Test func `names are unparked once, by the first claim`() throws {
@@ -165,7 +174,9 @@ extension WorkMachine {
     #expect(machine.takeOutbox()?.count == 1)
     let wakes = machine.finished(with: settlement(2))
     #expect(!wakes)
+    _ = machine.settled()
     #expect(machine.takeOutbox()?.count == 1)
+    _ = machine.settled()
     #expect(machine.takeOutbox() == nil)
   }
 

@@ -63,6 +63,20 @@ import Testing
     }
   }
 
+  @Test func `a task waits for its date after the clock has gone back in an empty queue`()
+    async throws
+  {
+    let queue = await queue()
+    try await queue.enqueue(Note("good"))
+    try await queue.runAvailable()
+    step(hours: -1)
+    #expect(try await queue.runAvailable() == 0)
+    try await queue.enqueue(Note("good"), availableDate: time.clock.date + 600)
+    #expect(try await queue.runAvailable() == 0)
+    await time.advance(by: .seconds(600))
+    #expect(try await queue.runAvailable() == 1)
+  }
+
   @Test func `a date that was chosen for a task is kept when the clock goes back`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("chosen"), availableDate: time.clock.date + 600)

@@ -1,0 +1,74 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A store in memory that counts what it is asked for.
+private final class CountingStore: Persistence {
+  struct Work: Equatable {
+    var claims = 0
+    var handedOut = 0
+    var listed = 0
+  }
+
+  private let base = InMemoryStore()
+  private let counted = Mutex(Work())
+  var appliesAtOnce: Bool { true }
+  var work: Work { counted.withLock { $0 } }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    try await base.apply(batch, durability: durability)
+  }
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    let claim = try await base.claim(request)
+    counted.withLock { work in
+      work.claims += 1
+      work.handedOut += claim.tasks.count
+    }
+    return claim
+  }
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    let tasks = try await base.tasks(matching: filter, after: id, limit: limit)
+    counted.withLock { $0.listed += tasks.count }
+    return tasks
+  }
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: filter)
+  }
+  func destroy() async throws { try await base.destroy() }
+}
+
+@Suite struct ManyTasksTests {
+  @Test func `a task goes first before 90,000 lesser ones and 10,000 far in the future`()
+    async throws
+  {
+    let clock = VirtualClock()
+    let store = CountingStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let log = Log<String>()
+    await queue.register(Note.self) { note, _ in
+      log.add(note.text)
+      queue.beginShutDown()
+    }
+    let year = 365.0 * 86_400
+    try await queue.enqueue(
+      contentsOf: (0..<10_000).lazy.map { Note("future \($0)") },
+      availableDate: clock.date + year,
+      priority: .high
+    )
+    try await queue.enqueue(contentsOf: (0..<90_000).lazy.map { Note("lesser \($0)") })
+    try await queue.enqueue(Note("now"), priority: .high)
+    try await queue.run()
+    #expect(log.entries == ["now"])
+    #expect(store.work == CountingStore.Work(claims: 1, handedOut: 1, listed: 0))
+    #expect(clock.now.offset == .zero)
+    #expect(try await queue.count == 100_000)
+  }
+}
