@@ -26,26 +26,38 @@ extension TaskQueue {
       await finish(settlement, worker, isAttempt: false)
       return false
     }
-    if let failure = judge.failureInsteadOfAttempt(record, now: now) {
+    let begin = now
+    if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let directive = machine.withLock { $0.endAttempt(of: worker) }
       await settle(task, .abandon(failure), nil, handler, context, worker, isAttempt: false)
       return directive != nil
     }
+    statisticsBoard.withLock { $0.began(record, now: begin) }
     let end = await attempt(record, handler, context)
     let (directive, isCutShort) = machine.withLock { machine in
       let isCutShort = machine.isInterrupted(worker)
       return (machine.endAttempt(of: worker), isCutShort)
     }
+    let verdict = verdict(on: record, after: end, directive)
+    await settle(task, verdict, end, handler, context, worker, isAttempt: true)
+    return isCutShort
+  }
+
+  private nonisolated func verdict(
+    on record: TaskRecord,
+    after end: AttemptEnd,
+    _ directive: Directive?
+  ) -> Verdict {
+    // Most succeed: then there is nothing to draw, and no date to look at.
+    if case .returned = end { return .succeed }
     var generator = makeGenerator()
-    let verdict = judge.verdict(
+    return judge.verdict(
       on: record,
       after: end,
       directive: directive,
       at: moment,
       using: &generator
     )
-    await settle(task, verdict, end, handler, context, worker, isAttempt: true)
-    return isCutShort
   }
 
   private nonisolated var moment: AttemptJudge.Moment {
@@ -64,9 +76,8 @@ extension TaskQueue {
     _ context: TaskContext
   ) async -> AttemptEnd {
     hub.willStart(record)
-    let begin = stopwatch()
-    statisticsBoard.withLock { $0.began(record, now: now) }
-    defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - begin) } }
+    let start = stopwatch()
+    defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - start) } }
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
     do {
       return try await withTimeout(limit, clock: clock) {

@@ -153,15 +153,18 @@ extension TaskQueue {
 
   /// Whether there is a next step at once.
   private nonisolated func claim(_ limit: Int, unparking names: Set<String>) async -> Bool {
-    let now = horizon ?? self.now
+    let date = self.now
+    let handled = handlers.room
+    let (now, room) = machine.withLock { machine in
+      (machine.horizon ?? date, machine.room(in: handled.names))
+    }
     do {
-      try await rebaseIfDateWentBack()
-      try await unpark(names)
-      let handled = handlers.room
+      if dates.withLock({ $0.wentBack(to: date) }) { try await rebase(to: date) }
+      if !names.isEmpty { try await unpark(names) }
       let claim = try await store.claim(
         ClaimRequest(
           limit: limit,
-          names: machine.withLock { $0.room(in: handled.names) },
+          names: room,
           otherNames: handled.others,
           now: now,
           leaseEnd: leaseEnd
@@ -176,26 +179,18 @@ extension TaskQueue {
   }
 
   /// Keeps retries from waiting for a date that the system's clock has left behind.
-  private nonisolated func rebaseIfDateWentBack() async throws {
-    let now = self.now
-    guard dates.withLock({ $0.wentBack(to: now) }),
-      try await store.count(matching: .unfinished) > 0
-    else { return }
-    _ = try await store.apply([.rebase(now)], durability: .relaxed)
+  private nonisolated func rebase(to date: Date) async throws {
+    guard try await store.count(matching: .unfinished) > 0 else { return }
+    _ = try await store.apply([.rebase(date)], durability: .relaxed)
   }
 
   private nonisolated func unpark(_ names: Set<String>) async throws {
-    guard !names.isEmpty,
-      try await store.count(matching: TaskFilter(states: [.parked])) > 0
-    else { return }
+    guard try await store.count(matching: TaskFilter(states: [.parked])) > 0 else { return }
     _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
   }
 
   /// In a pass, the date that decides what is available.
-  nonisolated var horizon: Date? {
-    guard case .pass(let horizon) = machine.withLock({ $0.mode }) else { return nil }
-    return horizon
-  }
+  nonisolated var horizon: Date? { machine.withLock { $0.horizon } }
 
   // MARK: What attempts end in
 
@@ -233,14 +228,14 @@ extension TaskQueue {
   }
 
   private nonisolated func apply(_ settlements: [Settlement]) async {
-    let pruning = pruning.withLock { $0.changes(after: settlements, now: now) }
+    var changes = settlements.map(\.change)
+    changes += pruning.withLock { $0.changes(after: settlements, now: now) }
     do {
-      let outcomes = try await store.apply(
-        settlements.map(\.change) + pruning,
-        durability: .durable
-      )
-      report(settlements, outcomes)
-      for settlement in settlements { try await obeyRequest(for: settlement.record.id) }
+      report(settlements, try await store.apply(changes, durability: .durable))
+      for id in settlements.lazy.map(\.record.id) {
+        guard let directive = machine.withLock({ $0.takeRequest(of: id) }) else { continue }
+        _ = try await obey(directive, of: id)
+      }
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -253,14 +248,11 @@ extension TaskQueue {
   }
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
+    let kept = settlements.indices.filter { results[$0] == .done }
     statisticsBoard.withLock { board in
-      for (settlement, result) in zip(settlements, results) where result == .done {
-        board.stored(settlement.change)
-      }
+      for index in kept { board.stored(settlements[index].change) }
     }
-    for (settlement, result) in zip(settlements, results) where result == .done {
-      report(settlement)
-    }
+    for index in kept { report(settlements[index]) }
   }
 
   /// Tells what has been stored of a task.
@@ -269,7 +261,7 @@ extension TaskQueue {
     if let outcome = settlement.outcome {
       outcomes.resolve(id, outcome, value: settlement.value)
     }
-    if let event = settlement.event { hub.post(event) }
+    if hub.isObserved, let event = settlement.event { hub.post(event) }
     switch settlement.change {
     case .retry(_, let date, _, let failure):
       if failure != nil { outcomes.report(0, of: id) }

@@ -150,7 +150,7 @@ extension TaskQueue {
   /// on its way to a worker, or from one: the request is kept until it arrives.
   ///
   /// Whether the task was there, and in a state for that.
-  private nonisolated func obey(_ directive: Directive, of id: TaskID) async throws -> Bool {
+  nonisolated func obey(_ directive: Directive, of id: TaskID) async throws -> Bool {
     while true {
       guard let record = try await record(of: id), directive.applies(to: record.state) else {
         machine.withLock { _ = $0.takeRequest(of: id) }
@@ -173,12 +173,6 @@ extension TaskQueue {
       // Somebody else performs it; or it has just ended here, and is seen so the next time.
       if store.sharing != nil { return false }
     }
-  }
-
-  /// Does what was asked of a task while the end of its attempt was being kept.
-  nonisolated func obeyRequest(for id: TaskID) async throws {
-    guard let directive = machine.withLock({ $0.takeRequest(of: id) }) else { return }
-    _ = try await obey(directive, of: id)
   }
 
   private nonisolated func record(of id: TaskID) async throws -> TaskRecord? {

@@ -104,6 +104,12 @@ struct WorkMachine: Sendable {
     requests = requests.filter { id, _ in outbox.contains { $0.record.id == id } }
   }
 
+  /// In a pass, the date that decides what is available.
+  var horizon: Date? {
+    guard case .pass(let horizon) = mode else { return nil }
+    return horizon
+  }
+
   /// Whether no task will be performed any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 
