@@ -207,10 +207,14 @@ extension TaskQueue {
     var tasks = records.map { record in
       EnqueuedTask(cell: outcomes.cell(of: record.id), isNew: true, queue: self)
     }
-    for record in records { hub.willEnqueue(record) }
-    let results: [ChangeOutcome]
+    if hub.isObserved { for record in records { hub.willEnqueue(record) } }
+    var results: [ChangeOutcome]
     do {
-      results = try await keep(records, policy)
+      results = try await store.apply(
+        records.map { .insert($0, onDuplicate: policy) },
+        durability: .durable
+      )
+      if policy == .replace { try await replaceTwins(of: records, &results) }
     } catch {
       for record in records { hub.didNotEnqueue(record) }
       // A twin that was to be replaced may have been passed over meanwhile.
@@ -247,19 +251,13 @@ extension TaskQueue {
     return nil
   }
 
-  /// Has the store keep the tasks.
+  /// Has the store replace the twins that it has not.
   ///
-  /// A twin to be replaced that the store was just changing has been changed when it answers: then
-  /// it is asked once more.
-  private nonisolated func keep(
-    _ records: [TaskRecord],
-    _ policy: UniquePolicy
-  ) async throws -> [ChangeOutcome] {
-    var results = try await store.apply(
-      records.map { .insert($0, onDuplicate: policy) },
-      durability: .durable
-    )
-    guard policy == .replace else { return results }
+  /// A twin that it was just changing has been changed when it answers: then it is asked once more.
+  private nonisolated func replaceTwins(
+    of records: [TaskRecord],
+    _ results: inout [ChangeOutcome]
+  ) async throws {
     for (index, record) in records.enumerated() {
       while case .duplicate = results[index] {
         results[index] = try await store.apply(
@@ -268,7 +266,6 @@ extension TaskQueue {
         )[0]
       }
     }
-    return results
   }
 
   /// Tells what became of a new task.

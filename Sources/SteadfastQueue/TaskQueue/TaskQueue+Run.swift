@@ -248,11 +248,12 @@ extension TaskQueue {
   }
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
-    let kept = settlements.indices.filter { results[$0] == .done }
     statisticsBoard.withLock { board in
-      for index in kept { board.stored(settlements[index].change) }
+      for index in settlements.indices where results[index] == .done {
+        board.stored(settlements[index].change)
+      }
     }
-    for index in kept { report(settlements[index]) }
+    for index in settlements.indices where results[index] == .done { report(settlements[index]) }
   }
 
   /// Tells what has been stored of a task.

@@ -196,7 +196,8 @@ struct WorkMachine: Sendable {
     storeHasMore = wasAskedWhileClaiming || claim.nextDate.map { $0 <= now } ?? false
     isClaiming = false
     wasAskedWhileClaiming = false
-    ready = claim.tasks.reversed()
+    ready = claim.tasks
+    if ready.count > 1 { ready.reverse() }
     if !limitedNames.isEmpty {
       for task in claim.tasks where limitedNames.contains(task.record.name) {
         leasedCounts[task.record.name, default: 0] += 1
