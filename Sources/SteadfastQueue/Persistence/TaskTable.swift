@@ -153,16 +153,18 @@ extension TaskTable {
 
   /// Lines a task up where its state and date put it, in its present position.
   mutating func lineUp(_ slot: Int) {
-    let record = entries[slot].record
+    let date = entries[slot].record.availableDate
+    let state = entries[slot].record.state
     let node = Node(slot: slot, position: entries[slot].position)
-    switch record.state {
-    case .waiting where record.availableDate <= horizon:
+    switch state {
+    case .waiting where date <= horizon:
       setPlace(.ready, of: slot)
-      lanes[entries[slot].lane].ready.insert(ReadyNode(record, at: node))
+      let priority = entries[slot].record.priority.rawValue
+      lanes[entries[slot].lane].ready.insert(ReadyNode(priority: priority, date: date, node: node))
       dropStaleReadyIfMany(entries[slot].lane)
     case .waiting:
       setPlace(.waiting, of: slot)
-      waiting.insert(DateNode(date: record.availableDate, node: node))
+      waiting.insert(DateNode(date: date, node: node))
       dropStaleDatesIfMany()
     case .parked:
       setPlace(.parked, of: slot)
@@ -172,8 +174,9 @@ extension TaskTable {
       setPlace(.paused, of: slot)
     case .succeeded, .abandoned, .cancelled:
       setPlace(.finished, of: slot)
-      ended[record.state, default: EndedLine()].append(node, finishedDate: record.finishedDate)
-      dropStaleEndedIfMany(record.state)
+      let finishedDate = entries[slot].record.finishedDate
+      ended[state, default: EndedLine()].append(node, finishedDate: finishedDate)
+      dropStaleEndedIfMany(state)
     case .running:
       preconditionFailure("a running task stands in no line")
     }
@@ -215,13 +218,14 @@ extension TaskTable {
   }
 
   mutating func remove(_ slot: Int) {
-    let entry = entries[slot]
+    let lane = entries[slot].lane
+    let place = entries[slot].place
+    count(-1, at: place, lane: lane)
+    if place != .staged { stateCounts[entries[slot].record.state] -= 1 }
+    slots[entries[slot].record.id] = nil
+    if let key = entries[slot].record.uniqueKey, keyHolders[key] == slot { keyHolders[key] = nil }
     entries.remove(slot)
-    count(-1, at: entry.place, lane: entry.lane)
-    if entry.place != .staged { stateCounts[entry.record.state] -= 1 }
-    slots[entry.record.id] = nil
-    if let key = entry.record.uniqueKey, keyHolders[key] == slot { keyHolders[key] = nil }
-    leaveLane(entry.lane)
+    leaveLane(lane)
   }
 
   func isCurrent(_ node: Node, _ place: Place) -> Bool {

@@ -11,12 +11,6 @@ extension TaskTable {
     let date: Date
     let node: Node
 
-    init(_ record: TaskRecord, at node: Node) {
-      priority = record.priority.rawValue
-      date = record.availableDate
-      self.node = node
-    }
-
     static func < (left: ReadyNode, right: ReadyNode) -> Bool {
       if left.priority != right.priority { return left.priority > right.priority }
       if left.date != right.date { return left.date < right.date }

@@ -5,10 +5,21 @@ import Foundation
 #endif
 
 /// A handler whose payload's type is forgotten: it decodes payloads by itself.
-struct AnyHandler: Sendable {
+///
+/// A class, because it is looked up for each attempt, and a structure of closures costs a reference
+/// for each of them.
+final class AnyHandler: Sendable {
   let perform: @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
   /// The hooks, if the handler has any.
-  var hooks: Hooks?
+  let hooks: Hooks?
+
+  private init(
+    hooks: Hooks? = nil,
+    perform: @escaping @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
+  ) {
+    self.perform = perform
+    self.hooks = hooks
+  }
 
   struct Hooks: Sendable {
     let retryDate: @Sendable (TaskRecord, TaskContext, any Error, Date) async -> Date
@@ -19,11 +30,12 @@ struct AnyHandler: Sendable {
 
 extension AnyHandler {
   /// A closure as a handler.
-  init<Payload: TaskPayload, Output: Sendable>(
+  convenience init<Payload: TaskPayload, Output: Sendable>(
     _ type: Payload.Type,
+    hooks: Hooks? = nil,
     _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
   ) {
-    self.init { record, context in
+    self.init(hooks: hooks) { record, context in
       let payload: Payload
       do {
         payload = try record.payload(as: Payload.self)
@@ -39,7 +51,7 @@ extension AnyHandler {
   }
 
   /// A closure that performs tasks of any payload.
-  init<Output: Sendable>(
+  convenience init<Output: Sendable>(
     untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) {
     self.init { record, context in
@@ -58,11 +70,8 @@ extension AnyHandler {
   }
 
   /// A handler with its hooks.
-  init<Handler: TaskHandler>(_ handler: Handler) {
-    self.init(Handler.Payload.self) { payload, context in
-      try await handler.perform(payload, in: context)
-    }
-    hooks = Hooks(
+  convenience init<Handler: TaskHandler>(_ handler: Handler) {
+    let hooks = Hooks(
       retryDate: { record, context, error, date in
         guard let payload = try? record.payload(as: Handler.Payload.self) else { return date }
         return await handler.retryDate(of: payload, after: error, proposed: date, in: context)
@@ -76,6 +85,9 @@ extension AnyHandler {
         await handler.willRemove(payload, outcome: outcome, in: context)
       }
     )
+    self.init(Handler.Payload.self, hooks: hooks) { payload, context in
+      try await handler.perform(payload, in: context)
+    }
   }
 }
 

@@ -112,7 +112,7 @@ final class OutcomeBoard: Sendable {
   /// A value that is let go thereby goes with the result, outside of the lock.
   private func change(_ id: TaskID, _ body: (inout Entry) -> Void) -> Entry? {
     entries.withLock { entries in
-      guard let index = entries.index(forKey: id) else { return nil }
+      guard !entries.isEmpty, let index = entries.index(forKey: id) else { return nil }
       let old = entries.values[index]
       body(&entries.values[index])
       return old

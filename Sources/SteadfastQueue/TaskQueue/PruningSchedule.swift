@@ -32,11 +32,14 @@ struct PruningSchedule: Sendable {
   }
 
   /// What to prune now that these tasks have ended too.
-  mutating func changes(after settlements: [Settlement], now: Date) -> [TaskChange] {
+  mutating func changes(
+    after settlements: [Settlement],
+    now: @autoclosure () -> Date
+  ) -> [TaskChange] {
     endedCount += settlements.count { $0.isKeptEnd }
     guard endedCount >= Self.interval else { return [] }
     endedCount = 0
-    return changes(now: now)
+    return changes(now: now())
   }
 }
 

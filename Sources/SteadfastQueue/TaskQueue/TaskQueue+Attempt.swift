@@ -26,24 +26,36 @@ extension TaskQueue {
       await finish(settlement, worker, isAttempt: false)
       return isCutShort
     }
-    if let failure = judge.failureInsteadOfAttempt(record, now: now) {
+    let begin = now
+    if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let (directive, isCutShort) = endAttempt(of: worker)
       let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
       await settle(task, verdict, nil, handler, context, worker, isAttempt: false)
       return isCutShort
     }
+    statisticsBoard.withLock { $0.began(record, now: begin) }
     let end = await attempt(record, handler, context)
     let (directive, isCutShort) = endAttempt(of: worker)
+    let verdict = verdict(on: record, after: end, directive)
+    await settle(task, verdict, end, handler, context, worker, isAttempt: true)
+    return isCutShort
+  }
+
+  private nonisolated func verdict(
+    on record: TaskRecord,
+    after end: AttemptEnd,
+    _ directive: Directive?
+  ) -> Verdict {
+    // Most succeed: then there is nothing to draw, and no date to look at.
+    if case .returned = end { return .succeed }
     var generator = makeGenerator()
-    let verdict = judge.verdict(
+    return judge.verdict(
       on: record,
       after: end,
       directive: directive,
       at: moment,
       using: &generator
     )
-    await settle(task, verdict, end, handler, context, worker, isAttempt: true)
-    return isCutShort
   }
 
   /// What was asked of the task, and whether the attempt was to be cut short.
@@ -70,9 +82,8 @@ extension TaskQueue {
     _ context: TaskContext
   ) async -> AttemptEnd {
     hub.willStart(record)
-    let begin = stopwatch()
-    statisticsBoard.withLock { $0.began(record, now: now) }
-    defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - begin) } }
+    let start = stopwatch()
+    defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - start) } }
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
     do {
       return try await withTimeout(limit, clock: clock) {

@@ -60,7 +60,7 @@ extension TaskQueue {
     var tasks = records.map { record in
       EnqueuedTask(cell: outcomes.cell(of: record.id), isNew: true, queue: self)
     }
-    for record in records { hub.willEnqueue(record) }
+    if hub.isObserved { for record in records { hub.willEnqueue(record) } }
     let results: [ChangeOutcome]
     do {
       results = try await keep(records, policy)
@@ -181,15 +181,4 @@ extension [TaskRecord] {
 
 extension ChangeOutcome {
   fileprivate var isDuplicate: Bool { if case .duplicate = self { true } else { false } }
-}
-
-/// A store has answered insertions with what is no answer to them.
-private struct UnusableAnswer: Error, CustomStringConvertible {
-  let results: [ChangeOutcome]
-  let to: Int
-
-  var description: String {
-    "the store has answered \(to) insertions with \(results), which is no answer to them; "
-      + "whether the tasks were added is not known"
-  }
 }

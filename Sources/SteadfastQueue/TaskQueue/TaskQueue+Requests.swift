@@ -79,7 +79,11 @@ extension TaskQueue {
     }
     let results: [Bool]
     do {
-      results = try await store.apply(changes, durability: .durable).map { $0 == .done }
+      let outcomes = try await store.apply(changes, durability: .durable)
+      guard outcomes.count == changes.count else {
+        throw UnusableAnswer(results: outcomes, to: changes.count)
+      }
+      results = outcomes.map { $0 == .done }
     } catch {
       for (record, past) in zip(records, pasts) {
         if let past { outcomes.restore(past, of: record.id) }

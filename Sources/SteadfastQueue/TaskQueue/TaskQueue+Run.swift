@@ -155,15 +155,18 @@ extension TaskQueue {
     _ limit: Int,
     unparking parked: WorkMachine.ParkedNames
   ) async -> Bool {
-    let now = horizon ?? self.now
+    let date = self.now
+    let handled = handlers.room
+    let (now, room) = machine.withLock { machine in
+      (machine.horizon ?? date, machine.room(in: handled.names))
+    }
     do {
-      try await rebaseIfDateWentBack()
-      try await unpark(parked)
-      let handled = handlers.room
+      try await rebaseIfDateWentBack(to: date)
+      if parked != WorkMachine.ParkedNames() { try await unpark(parked) }
       let claim = try await store.claim(
         ClaimRequest(
           limit: limit,
-          names: machine.withLock { $0.room(in: handled.names) },
+          names: room,
           otherNames: handled.others,
           now: now,
           leaseEnd: leaseEnd
@@ -188,8 +191,7 @@ extension TaskQueue {
   }
 
   /// Keeps retries from waiting for a date that the system's clock has left behind.
-  private nonisolated func rebaseIfDateWentBack() async throws {
-    let now = self.now
+  private nonisolated func rebaseIfDateWentBack(to now: Date) async throws {
     let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: now)) }
     guard wentBack else { return }
     // A store that was just opened has not taken the date that was left for that of its claims.
@@ -199,9 +201,7 @@ extension TaskQueue {
 
   private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
-    guard parked != WorkMachine.ParkedNames(), try await store.count(matching: isParked) > 0 else {
-      return
-    }
+    guard try await store.count(matching: isParked) > 0 else { return }
     var names = parked.names
     if parked.others, handlers.room.others > 0 {
       let page = try await store.tasks(matching: isParked, after: nil, limit: 10_000)
@@ -212,8 +212,5 @@ extension TaskQueue {
   }
 
   /// In a pass, the date that decides what is available.
-  nonisolated var horizon: Date? {
-    guard case .pass(let horizon) = machine.withLock({ $0.mode }) else { return nil }
-    return horizon
-  }
+  nonisolated var horizon: Date? { machine.withLock { $0.horizon } }
 }

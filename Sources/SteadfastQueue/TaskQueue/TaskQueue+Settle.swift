@@ -46,13 +46,14 @@ extension TaskQueue {
   }
 
   private nonisolated func apply(_ settlements: [Settlement]) async {
-    let pruning = pruning.withLock { $0.changes(after: settlements, now: now) }
+    var changes = settlements.map(\.change)
+    changes += pruning.withLock { $0.changes(after: settlements, now: now) }
     do {
-      let outcomes = try await store.apply(
-        settlements.map(\.change) + pruning,
-        durability: .durable
-      )
-      report(settlements, outcomes)
+      let results = try await store.apply(changes, durability: .durable)
+      guard results.count == changes.count else {
+        throw UnusableAnswer(results: results, to: changes.count)
+      }
+      report(settlements, results)
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -78,13 +79,11 @@ extension TaskQueue {
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
     statisticsBoard.withLock { board in
-      for (settlement, result) in zip(settlements, results) where result == .done {
-        board.stored(settlement.change)
+      for index in settlements.indices where results[index] == .done {
+        board.stored(settlements[index].change)
       }
     }
-    for (settlement, result) in zip(settlements, results) where result == .done {
-      report(settlement)
-    }
+    for index in settlements.indices where results[index] == .done { report(settlements[index]) }
   }
 
   /// Tells what has been stored of a task.
@@ -93,7 +92,7 @@ extension TaskQueue {
     if let outcome = settlement.outcome {
       outcomes.resolve(id, outcome, value: settlement.value)
     }
-    if let event = settlement.event { hub.post(event) }
+    if hub.isObserved, let event = settlement.event { hub.post(event) }
     switch settlement.change {
     case .retry(_, let date, _, let failure):
       if failure != nil { outcomes.report(0, of: id) }

@@ -110,6 +110,12 @@ struct WorkMachine: Sendable {
     requests = requests.filter { id, _ in outbox.contains { $0.record.id == id } }
   }
 
+  /// In a pass, the date that decides what is available.
+  var horizon: Date? {
+    guard case .pass(let horizon) = mode else { return nil }
+    return horizon
+  }
+
   /// Whether no task will be performed any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 
@@ -204,7 +210,8 @@ struct WorkMachine: Sendable {
     storeHasMore = wasAskedWhileClaiming || hasMore
     isClaiming = false
     wasAskedWhileClaiming = false
-    ready = claim.tasks.reversed()
+    ready = claim.tasks
+    if ready.count > 1 { ready.reverse() }
     if !limitedNames.isEmpty {
       for task in claim.tasks where limitedNames.contains(task.record.name) {
         leasedCounts[task.record.name, default: 0] += 1

@@ -22,11 +22,11 @@ public struct StoredPayload: Sendable {
     case value(any Encodable & Sendable)
   }
 
-  /// What ``bytes()`` returns.
-  public let format: Format
   /// The schema version of the payload's type when the bytes were made.
   public let version: Int
   private let form: Form
+  /// What ``bytes()`` returns.
+  public let format: Format
 
   /// Makes a payload of bytes that a store has kept.
   public init(_ bytes: [UInt8], format: Format, version: Int = 1) {

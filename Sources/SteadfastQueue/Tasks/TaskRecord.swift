@@ -7,9 +7,8 @@ public import Foundation
 /// A task as a store keeps it, and as look-ups and events show it.
 public struct TaskRecord: Sendable, Identifiable {
   private let shared: SharedDefinition
+  // A flag behind an optional lies in what that leaves free: hence the order, here and below.
 
-  /// Where the task is in its life.
-  public var state: TaskState
   /// The date from which the task may be performed; after a failure, the date of the retry.
   public var availableDate: Date
   /// How many attempts have failed.
@@ -22,6 +21,8 @@ public struct TaskRecord: Sendable, Identifiable {
   public var failedDate: Date?
   /// When the task ended; `nil` while it has not.
   public var finishedDate: Date?
+  /// Where the task is in its life.
+  public var state: TaskState
 
   /// Makes a record; a store does, of what it has kept.
   public init(
