@@ -156,10 +156,10 @@ extension TaskQueue {
     _ limit: Int,
     unparking parked: WorkMachine.ParkedNames
   ) async -> Bool {
-    let now = horizon ?? self.now
     do {
       try await rebaseIfDateWentBack()
       try await unpark(parked)
+      let now = horizon ?? self.now
       let handled = handlers.room
       let claim = try await store.claim(
         ClaimRequest(
@@ -183,6 +183,7 @@ extension TaskQueue {
     let now = self.now
     let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: now)) }
     guard wentBack else { return }
+    machine.withLock { $0.dateWentBack(to: now) }
     // A store that was just opened has not taken the date that was left for that of its claims.
     if isFirst, try await store.count(matching: .unfinished) == 0 { return }
     _ = try await store.apply([.rebase(now)], durability: .relaxed)
