@@ -8,6 +8,7 @@ extension TaskQueue {
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
     var last: TaskRecord?
+    var hasWaited = false
     // A task is in doubt in a store for as long as another change to it is being stored.
     for _ in 0..<1_000 {
       switch machine.withLock({ $0.request(directive, of: id) }) {
@@ -24,7 +25,8 @@ extension TaskQueue {
       if try await store([change(directive, of: record)], for: [record])[0] { return true }
       if record.state == .running, last?.state == .running {
         // The task is on its way here, or another process performs it.
-        guard await waitForClaim() || store.sharing == nil else { return false }
+        if hasWaited, store.sharing != nil { return false }
+        hasWaited = await waitForClaim() || store.sharing != nil
       }
       last = record
     }
@@ -119,7 +121,9 @@ extension TaskQueue {
     )
   }
 
-  /// Waits for the claim in flight, if there is one; whether there was.
+  /// Waits for the claim in flight, if there is one.
+  ///
+  /// Whether there was.
   private nonisolated func waitForClaim() async -> Bool {
     guard machine.withLock({ $0.isClaiming }) else { return false }
     await claimEnd.waitUncancelled { machine.withLock { $0.isClaiming } ? nil : () }

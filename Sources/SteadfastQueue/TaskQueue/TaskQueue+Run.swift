@@ -157,12 +157,12 @@ extension TaskQueue {
   ) async -> Bool {
     let date = self.now
     let handled = handlers.room
-    let (now, room) = machine.withLock { machine in
-      (machine.horizon ?? date, machine.room(in: handled.names))
-    }
     do {
       try await rebaseIfDateWentBack(to: date)
       if parked != WorkMachine.ParkedNames() { try await unpark(parked) }
+      let (now, room) = machine.withLock { machine in
+        (machine.horizon ?? date, machine.room(in: handled.names))
+      }
       let claim = try await store.claim(
         ClaimRequest(
           limit: limit,
@@ -194,6 +194,7 @@ extension TaskQueue {
   private nonisolated func rebaseIfDateWentBack(to now: Date) async throws {
     let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: now)) }
     guard wentBack else { return }
+    machine.withLock { $0.dateWentBack(to: now) }
     // A store that was just opened has not taken the date that was left for that of its claims.
     if isFirst, try await store.count(matching: .unfinished) == 0 { return }
     _ = try await store.apply([.rebase(now)], durability: .relaxed)

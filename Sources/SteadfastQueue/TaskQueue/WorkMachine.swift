@@ -127,6 +127,13 @@ struct WorkMachine: Sendable {
     return horizon
   }
 
+  /// A pass does not perform what is available only by the date that was left.
+  mutating func dateWentBack(to now: Date) {
+    guard case .pass(let horizon) = mode, now < horizon - 1 else { return }
+    mode = .pass(horizon: now)
+    lastHorizon = now
+  }
+
   mutating func cancel() {
     isStopping = true
     wasCancelled = true

@@ -243,4 +243,41 @@ import Testing
     #expect(table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) } == numbers)
     #expect(table.count(matching: filter) == numbers.count)
   }
+
+  @Test func `what was parked waits again though a change behind it is rolled back`() {
+    var table = TaskTable()
+    let record = TaskRecord(
+      id: TaskID(high: 1, low: 1),
+      name: "A",
+      payload: StoredPayload(Array("{}".utf8), format: .json),
+      createdDate: Date(timeIntervalSince1970: 0),
+      state: .parked,
+      availableDate: Date(timeIntervalSince1970: 0)
+    )
+    _ = table.apply([.insert(record, onDuplicate: .keep)])
+    let unpark = table.stage([.unpark(name: "A")])
+    let cancel = table.stage([
+      .cancel(.unclaimed(record.id), at: Date(timeIntervalSince1970: 1), keeps: false)
+    ])
+    for c in unpark { table.commit(c) }
+    for c in cancel.reversed() { table.rollBack(c) }
+    #expect(table.record(of: record.id)?.state == .waiting)
+  }
+
+  @Test func `a refused batch leaves no pruning staged`() {
+    var table = TaskTable()
+    let record = TaskRecord(
+      id: TaskID(high: 1, low: 1),
+      name: "A",
+      payload: StoredPayload(Array("{}".utf8), format: .json),
+      createdDate: Date(timeIntervalSince1970: 0),
+      availableDate: Date(timeIntervalSince1970: 0)
+    )
+    _ = table.apply([.insert(record, onDuplicate: .keep)])
+    let staged = table.stage([
+      .prune(.abandoned, endedBefore: nil, keepingLatest: 1), .insert(record, onDuplicate: .keep),
+    ])
+    for c in staged.reversed() { table.rollBack(c) }
+    #expect(table.stagedPrunes == 0)
+  }
 }

@@ -107,11 +107,84 @@ import Testing
     }
     #expect(log.entries.first == "a begins 1 (0) at 3605")
   }
+
+  @Test func `whoever has lost a task is not told that it was cancelled, and learns how it ended`()
+    async throws
+  {
+    let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
+    let log = Log<String>()
+    let pa = shared.process()
+    let a = TaskQueue(name: "a", persistence: pa, clock: clock)
+    let b = TaskQueue(name: "b", persistence: shared.process(), clock: clock)
+    await a.register(handler: Hooked(log: log, name: "a", clock: clock))
+    await b.register(handler: Hooked(log: log, name: "b", clock: clock))
+    let task = try await a.enqueue(Note("x"))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(1))
+      pa.die()
+      try await withRunning(b) {
+        try await clock.sleep(for: .seconds(150))
+        pa.revive()
+        try await clock.sleep(for: .seconds(1))
+        #expect(!log.entries.contains("a willRemove cancelled"), "\(log.entries)")
+        try await clock.sleep(for: .seconds(1000))
+        #expect(try await b.contains(task.id) == false)
+        // It was not kept, and only the other process knows how it ended.
+        let error = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
+        #expect(error?.code == .unknownTask)
+      }
+    }
+  }
+
+  @Test func `a task that another process performs is left alone`() async throws {
+    let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
+    let a = TaskQueue(
+      name: "a",
+      persistence: HeldStore(shared.process(), clock, claimDelay: .seconds(10)),
+      clock: clock
+    )
+    let b = TaskQueue(name: "b", persistence: shared.process(), clock: clock)
+    let log = Log<String>()
+    await a.register(Note.self) { _, _ in log.add("a") }
+    await b.register(Note.self) { [clock] _, _ in
+      log.add("b")
+      try await clock.sleep(for: .seconds(30))
+      throw Refusal()
+    }
+    try await withRunning(a) {
+      try await withRunning(b) {
+        try await clock.sleep(for: .milliseconds(5100))
+        let task = try await b.enqueue(Note("x"), maxRetries: 5)
+        try await clock.sleep(for: .seconds(2))
+        let said = try await a.cancel(task.id)
+        #expect(!said, "a task that another process performs is left alone; log \(log.entries)")
+        try await clock.sleep(for: .seconds(29))
+      }
+      let states = try await a.tasks().map(\.state)
+      try await clock.sleep(for: .seconds(200))
+      #expect(log.entries == ["b", "a"], "\(log.entries) \(states)")
+    }
+  }
 }
 
 extension TaskQueue {
   /// Returns when the store does not know the task any more.
   fileprivate nonisolated func waitUntilGone(_ id: TaskID, on clock: VirtualClock) async throws {
     while try await contains(id) { try await clock.sleep(for: .seconds(1)) }
+  }
+}
+
+/// Notes that a task leaves.
+private struct Hooked: TaskHandler {
+  let log: Log<String>
+  let name: String
+  let clock: VirtualClock
+  func perform(_ note: Note, in context: TaskContext) async throws {
+    log.add("\(name) begins")
+    try await clock.sleep(for: .seconds(300))
+    log.add("\(name) ends")
+  }
+  func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+    log.add("\(name) willRemove \(outcome)")
   }
 }

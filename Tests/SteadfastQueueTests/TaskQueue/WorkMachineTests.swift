@@ -97,7 +97,8 @@ extension WorkMachine {
     #expect(machine.claimed(claim(next: now + 1), now: now) == false)
   }
 
-  @Test func `a store that names a date that has come, and hands out nothing, is not asked at once`()
+  @Test
+  func `a store that names a date that has come, and hands out nothing, is not asked at once`()
     throws
   {
     var machine = try machine()

@@ -63,6 +63,17 @@ import Testing
     }
   }
 
+  @Test(arguments: [(-3600.0, -3600.0), (-0.5, 0), (5, 0)])
+  func `a pass follows a date that goes back, not one that trembles`(
+    step: Double,
+    horizon: Double
+  ) throws {
+    var machine = WorkMachine(workers: 1)
+    try machine.begin(.pass(horizon: .seconds(0)), names: [])
+    machine.dateWentBack(to: .seconds(step))
+    #expect(machine.mode == .pass(horizon: .seconds(horizon)))
+  }
+
   @Test func `a task waits for its date after the clock has gone back in an empty queue`()
     async throws
   {

@@ -1,0 +1,210 @@
+import SteadfastTesting
+import TestSupport
+import Synchronization
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What is asked of tasks while their claims and their ends are on their way.
+@Suite(.virtualTime) struct RequestTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  @Test(arguments: [false, true])
+  func `a resume while the pause is being stored lets the task wait again`(atOnce: Bool)
+    async throws
+  {
+    let store = HeldStore(
+      InMemoryStore(),
+      clock,
+      appliesAtOnce: atOnce,
+      before: { $0.contains("pause") }
+    )
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(100)) }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await queue.pause(task.id))
+      try await clock.sleep(for: .milliseconds(500))
+      let resumed = try await queue.resume(task.id)
+      store.letGo()
+      try await clock.sleep(for: .seconds(5000))
+      let states = try await queue.tasks().map(\.state)
+      #expect(resumed && states == [], "resume said \(resumed), states \(states)")
+    }
+  }
+
+  @Test func `a restart that is told late does not erase the success that followed it`()
+    async throws
+  {
+    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("restart") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let on = Log<Void>()
+    await queue.register(Note.self) { _, _ in if on.count == 0 { throw TaskAbandoned("x") } }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    on.add(())
+    try await queue.enqueue(Note("tick"), availableDate: clock.date + 5)
+    try await withRunning(queue) {
+      async let n = queue.restart(matching: .deadLetters)
+      try await clock.sleep(for: .seconds(50))
+      #expect(try await queue.count == 0)
+      store.letGo()
+      #expect(try await n == 1)
+      try await clock.sleep(for: .seconds(100))
+      #expect(try await queue.count == 0)
+      let outcome = try await task.outcome()
+      #expect(outcome == .succeeded)
+    }
+  }
+
+  @Test func `a task that is put back while others are being stored is performed again`()
+    async throws
+  {
+    let store = HeldStore(InMemoryStore(), clock, before: { $0.contains("succeed") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let log = Log<String>()
+    await queue.register(Note.self) { [clock] note, _ in
+      log.add(note.text)
+      if note.text == "T" { try await clock.sleep(for: .seconds(100)) }
+    }
+    try await queue.enqueue(Note("P"))
+    let task = try await queue.enqueue(Note("T"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(log.entries == ["P", "T"])
+      #expect(try await queue.pause(task.id))
+      #expect(try await queue.resume(task.id))
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      try await clock.sleep(for: .seconds(5000))
+      let states = try await queue.tasks().map(\.state)
+      #expect(log.entries == ["P", "T", "T"], "\(log.entries) \(states)")
+      store.letGo()
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      try await clock.sleep(for: .seconds(1))
+    }
+  }
+
+  @Test func `a request that was answered is not made again in a later life of the task`()
+    async throws
+  {
+    let store = HeldStore(
+      InMemoryStore(),
+      clock,
+      claimDelay: .seconds(10),
+      before: { $0.contains("retry") },
+      after: { $0.contains("cancel(SteadfastQueue.TaskTarget.unclaimed") }
+    )
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(cancelledRetention: .forever),
+      clock: clock
+    )
+    let log = Log<String>()
+    await queue.register(Note.self) { note, _ in
+      log.add(note.text)
+      if log.count == 1 { throw Refusal() }
+    }
+    let task = try await queue.enqueue(Note("T"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(11))
+      #expect(log.entries == ["T"])
+      // The retry is being stored.
+      #expect(try await task.cancel())
+      store.letGo()
+      try await clock.sleep(for: .seconds(1))
+      // The cancellation is being answered; somebody asks for it once more.
+      try await queue.enqueue(Note("tick"))
+      try await clock.sleep(for: .seconds(5))
+      #expect(try await task.cancel() == false)
+      store.letGo()
+      try await clock.sleep(for: .seconds(100))
+      #expect(try await task.outcome() == .cancelled)
+      #expect(queue.machine.withLock { $0.requests.isEmpty })
+      #expect(try await queue.restart(matching: TaskFilter(states: [.cancelled])) == 1)
+      try await clock.sleep(for: .seconds(100))
+      store.letGo()
+      try await clock.sleep(for: .seconds(100))
+      let states = try await queue.tasks(matching: TaskFilter()).map(\.state)
+      #expect(log.entries == ["T", "tick", "T"], "\(log.entries) \(states)")
+      store.letGo()
+    }
+  }
+
+  @Test func `a task that was restarted meanwhile is not removed with the dead letters`()
+    async throws
+  {
+    let store = HeldStore(InMemoryStore(), clock, before: { $0.contains("remove") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    async let removed = queue.remove(matching: .deadLetters)
+    try await clock.sleep(for: .seconds(1))
+    #expect(try await queue.restart(task.id))
+    store.letGo()
+    _ = try await removed
+    #expect(try await queue.contains(task.id))
+  }
+
+  @Test func `cancelled tasks are kept by policy though they never ran`() async throws {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(cancelledRetention: Retention(maxCount: 10)),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, _ in }
+    try await queue.enqueue(
+      contentsOf: (0..<5000).map { Note("\($0)") },
+      availableDate: clock.date + 1e6
+    )
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      try await queue.cancelAll()
+      try await clock.sleep(for: .seconds(1000))
+      let n = try await queue.count(matching: TaskFilter(states: [.cancelled]))
+      #expect(n < 400, "\(n)")
+    }
+  }
+
+  @Test func `destroying waits for the attempts though its caller is cancelled`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let log = Log<String>()
+    await queue.register(Note.self) { [clock] _, _ in
+      log.add("begins")
+      defer { log.add("ends") }
+      try await clock.sleep(for: .seconds(100))
+    }
+    try await queue.enqueue(Note("a"))
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await queue.run() }
+      try await clock.sleep(for: .seconds(1))
+      await withTaskGroup(of: Void.self) { destroying in
+        destroying.cancelAll()
+        destroying.addTask {
+          do { try await queue.destroy() } catch { log.add("\(error)") }
+        }
+      }
+      log.add("destroyed")
+      try await group.waitForAll()
+    }
+    #expect(log.entries == ["begins", "ends", "destroyed"], "\(log.entries)")
+  }
+
+  @Test func `progress ends when the queue is shut down`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let task = try await queue.enqueue(Note("a"), availableDate: clock.date + 1000)
+    async let fractions = task.progress.reduce(into: []) { $0.append($1) }
+    try await withRunning(queue) { try await clock.sleep(for: .seconds(1)) }
+    #expect(await fractions == [])
+  }
+}
