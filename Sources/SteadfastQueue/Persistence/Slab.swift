@@ -20,6 +20,9 @@ struct Slab<Element: Sendable>: Sendable {
     free.append(slot)
   }
 
+  /// Slots are below this number.
+  var endSlot: Int { chunks.count * Self.chunkSize }
+
   /// The element of a slot that may be free.
   func element(at slot: Int) -> Element? {
     chunks[slot / Self.chunkSize][slot % Self.chunkSize]

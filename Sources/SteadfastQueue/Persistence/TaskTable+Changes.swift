@@ -86,7 +86,13 @@ extension TaskTable {
     if let slot = staged.slot { entries[slot].isReserved = false }
     switch (staged.change, staged.slot) {
     case (.insert, let slot?):
-      if case .replaced = staged.outcome, let twin = staged.twin, isAt(twin) { remove(twin.slot) }
+      if let twin = staged.twin, isAt(twin) {
+        if case .replaced = staged.outcome {
+          remove(twin.slot)
+        } else {
+          entries[twin.slot].hasLostKey = true
+        }
+      }
       admit(slot)
     case (.succeed(_, let date, let keeps), let slot?):
       keeps ? end(slot, as: .succeeded, at: date) : remove(slot)
@@ -149,7 +155,8 @@ extension TaskTable {
 
   private mutating func unpark(_ name: String) {
     guard let lane = laneIndices[name] else { return }
-    let parked = lanes[lane].parked
+    // Those that a compaction has written come back in any order.
+    let parked = lanes[lane].parked.sorted { $0.position < $1.position }
     lanes[lane].parked = []
     for node in parked where isCurrent(node, .parked) {
       setState(.waiting, of: node.slot)
