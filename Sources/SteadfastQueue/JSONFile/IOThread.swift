@@ -12,6 +12,10 @@ import Musl
 /// Where a store's jobs are done, one after another, in order.
 protocol JobThread: AnyObject, Sendable {
   func add(_ job: @escaping @Sendable () -> Void)
+  /// Adds a job when so much time has passed.
+  ///
+  /// It is not done if the thread ends before.
+  func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
 }
 
 /// A thread of its own for work that blocks, so that none of it holds up Swift's shared threads.
@@ -24,7 +28,21 @@ final class IOThread: JobThread {
   private final class Work: Sendable {
     private struct State {
       var jobs: [Job] = []
+      var delayedJobs: [(instant: ContinuousClock.Instant, job: Job)] = []
       var isEnding = false
+
+      /// Takes out the jobs to do now, and says when there will be more.
+      mutating func takeJobs(
+        _ now: ContinuousClock.Instant
+      ) -> (jobs: [Job], next: ContinuousClock.Instant?, isEnding: Bool) {
+        defer {
+          jobs = []
+          delayedJobs.removeAll { $0.instant <= now }
+        }
+        let due = delayedJobs.filter { $0.instant <= now }.map(\.job)
+        let next = delayedJobs.lazy.map(\.instant).filter { $0 > now }.min()
+        return (jobs + due, next, isEnding)
+      }
     }
 
     private let state = Mutex(State())
@@ -35,18 +53,30 @@ final class IOThread: JobThread {
       changed.signal()
     }
 
+    func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
+      state.withLock { $0.delayedJobs.append((instant, job)) }
+      changed.signal()
+    }
+
     func end() {
       state.withLock { $0.isEnding = true }
       changed.signal()
     }
 
+    private func wait(until instant: ContinuousClock.Instant?) {
+      guard let instant else { return changed.wait() }
+      let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
+      let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
+      _ = changed.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds)) + 1))
+    }
+
     func doAll() {
+      var next: ContinuousClock.Instant?
       while true {
-        changed.wait()
-        let (jobs, isEnding) = state.withLock { state in
-          defer { state.jobs = [] }
-          return (state.jobs, state.isEnding)
-        }
+        wait(until: next)
+        let jobs: [Job]
+        let isEnding: Bool
+        (jobs, next, isEnding) = state.withLock { $0.takeJobs(.now) }
         for job in jobs { job() }
         if isEnding { return }
       }
@@ -68,6 +98,10 @@ final class IOThread: JobThread {
   deinit { work.end() }
 
   func add(_ job: @escaping @Sendable () -> Void) { work.add(job) }
+
+  func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
+    work.add(job, at: .now + delay)
+  }
 
   private static func start(_ context: UnsafeMutableRawPointer) -> Int32 {
     #if canImport(Darwin)

@@ -8,7 +8,13 @@ extension JSONFileCore {
       let (lock, storage) = try opener()
       return (lock, storage, try Journal.open(storage))
     }
-    journal.withLock { $0 = opened.journal }
+    file.withLock { file in
+      file = OpenFile(
+        storage: storage,
+        journal: opened.journal,
+        compactSize: opened.table.compactSize
+      )
+    }
     state.withLock { state in
       state.lock = lock
       state.storage = storage
@@ -16,6 +22,7 @@ extension JSONFileCore {
       // A closing that has begun meanwhile goes on.
       if case .unopened = state.phase { state.phase = .open }
     }
+    compactIfDue()
   }
 
   func closeFile() {
@@ -23,14 +30,16 @@ extension JSONFileCore {
     writePending()
     let result = Result {
       try errors.translating {
-        try journal.withLock { journal in
-          defer { journal = nil }
+        try file.withLock { file in
+          defer { file = nil }
+          file?.compaction?.abandon()
           guard let storage = state.withLock({ $0.deletesFile ? $0.storage : nil }) else {
-            try journal?.close()
+            try file?.journal.close()
             return
           }
-          journal?.abandon()
+          file?.journal.abandon()
           try storage.remove(.journal)
+          try storage.remove(.replacement)
           try storage.synchronizeFolder()
         }
       }
@@ -49,8 +58,27 @@ extension JSONFileCore {
     for closer in closers { closer.resume(with: result) }
   }
 
+  /// What the file holds.
+  func readStatistics() throws -> JSONFileStatistics {
+    let (tasks, live) = try state.withLock { state in
+      guard try isOpen(state.phase) else { throw errors.closed }
+      return (state.table.taskCount, state.table.liveRecordCount)
+    }
+    return try file.withLock { file in
+      guard let journal = file?.journal else { throw errors.closed }
+      return JSONFileStatistics(
+        taskCount: tasks,
+        recordCount: Int(journal.nextSequence),
+        liveRecordCount: live,
+        byteCount: journal.size,
+        lastCompaction: journal.lastCompaction
+      )
+    }
+  }
+
   func writePending() {
     while let group = takePending() { write(group) }
+    compactIfDue()
   }
 
   private func takePending() -> [Submission]? {
@@ -76,9 +104,7 @@ extension JSONFileCore {
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     do throws(Journal.Failure) {
-      if changes.contains(where: \.needsFlush) {
-        try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
-      }
+      if changes.contains(where: \.needsFlush) { try flush() }
     } catch {
       return fail(changes, error)
     }
@@ -88,20 +114,46 @@ extension JSONFileCore {
     for submission in changes { submission.succeed() }
   }
 
+  /// Flushes what was written, now or later.
+  private func flush() throws(Journal.Failure) {
+    switch flushing.moment {
+    case .eachBatch:
+      try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
+    case .atMostEvery(let interval):
+      let thread = state.withLock { state in
+        defer { state.willFlush = true }
+        return state.willFlush ? nil : state.thread
+      }
+      thread?.add(after: interval) { self.flushLate() }
+    case .leftToSystem:
+      break
+    }
+  }
+
+  private func flushLate() {
+    state.withLock { $0.willFlush = false }
+    guard file.withLock({ $0 != nil }) else { return }
+    do throws(Journal.Failure) {
+      try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
+    } catch {
+      fail([], error)
+    }
+  }
+
   private func withJournal(
     _ body: (inout Journal) throws(Journal.Failure) -> Void
   ) throws(Journal.Failure) {
-    try journal.withLock { journal throws(Journal.Failure) in
-      guard var open = journal.take() else {
+    try file.withLock { file throws(Journal.Failure) in
+      guard var open = file.take() else {
         preconditionFailure("lines were written to a closed file")
       }
-      defer { journal = open }
-      try body(&open)
+      defer { file = open }
+      try body(&open.journal)
     }
   }
 
   /// Takes everything back that is staged: what is pending may rest on what has failed.
-  private func fail(_ group: [Submission], _ failure: Journal.Failure) {
+  func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
     let (failed, isPoisoned, lock) = state.withLock { state in
       let failed = group + state.pending
@@ -117,9 +169,10 @@ extension JSONFileCore {
     }
     if isPoisoned {
       // Nothing can be done with the file any more, but another store may open it anew.
-      journal.withLock { journal in
-        journal?.abandon()
-        journal = nil
+      file.withLock { file in
+        file?.compaction?.abandon()
+        file?.journal.abandon()
+        file = nil
       }
       lock?.release()
     }

@@ -28,6 +28,8 @@ final class JSONFileCore: Sendable {
     var pending: [Submission] = []
     /// Whether the thread is at work on what is pending, or about to be.
     var isWriting = false
+    /// Whether the thread is to flush when an interval has passed.
+    var willFlush = false
     var thread: (any JobThread)?
     var lock: FileLock?
     var storage: (any JournalStorage)?
@@ -37,25 +39,46 @@ final class JSONFileCore: Sendable {
     var closers: [CheckedContinuation<Void, any Error>] = []
   }
 
+  /// What only the thread uses.
+  struct OpenFile {
+    var storage: any JournalStorage
+    var journal: Journal
+    var compaction: Compaction?
+    /// About what size the file would have if it were compacted.
+    var compactSize: Int
+  }
+
   let errors: JSONFileErrors
   let opener: Opener
+  let flushing: JSONFileStore.Flushing
+  let compactionPolicy: CompactionPolicy
+  /// Tells the date, for people to read.
+  let date: @Sendable () -> Date
   private let makeThread: ThreadMaker
   let state = Mutex(State())
-  let journal = Mutex<Journal?>(nil)
+  let file = Mutex<OpenFile?>(nil)
 
   init(
     _ url: URL,
+    flushing: JSONFileStore.Flushing = .eachBatch,
+    compactionPolicy: CompactionPolicy = CompactionPolicy(),
+    date: @escaping @Sendable () -> Date = { Date() },
     thread: @escaping ThreadMaker = { try IOThread() },
     opener: @escaping Opener
   ) {
     errors = JSONFileErrors(url: url)
+    self.flushing = flushing
+    self.compactionPolicy = compactionPolicy
+    self.date = date
     makeThread = thread
     self.opener = opener
   }
 
   /// The real file.
-  convenience init(_ url: URL) {
-    self.init(url) { (try FileLock.acquire(for: url.path), FileStorage(path: url.path)) }
+  convenience init(_ url: URL, flushing: JSONFileStore.Flushing) {
+    self.init(url, flushing: flushing) {
+      (try FileLock.acquire(for: url.path), FileStorage(path: url.path))
+    }
   }
 
   func read<Result>(_ body: (TaskTable) -> Result) -> Result {
@@ -108,6 +131,10 @@ final class JSONFileCore: Sendable {
         )
       }
     }
+  }
+
+  func statistics() async throws -> JSONFileStatistics {
+    try await onThread { core in try core.readStatistics() }
   }
 
   /// Stores what is pending, seals the file, and gives it up.
@@ -179,9 +206,9 @@ final class JSONFileCore: Sendable {
   }
 
   /// Does a job on the thread, which is started if there is none.
-  private func onThread(
-    _ body: @escaping @Sendable (JSONFileCore) throws -> Void
-  ) async throws {
+  private func onThread<Value: Sendable>(
+    _ body: @escaping @Sendable (JSONFileCore) throws -> Value
+  ) async throws -> Value {
     let thread = try state.withLock { state throws -> any JobThread in
       if let thread = state.thread { return thread }
       _ = try isOpen(state.phase)
@@ -189,7 +216,7 @@ final class JSONFileCore: Sendable {
       state.thread = thread
       return thread
     }
-    try await waitForThread { continuation in
+    return try await waitForThread { continuation in
       thread.add { continuation.resume(with: Result { try body(self) }) }
     }
   }

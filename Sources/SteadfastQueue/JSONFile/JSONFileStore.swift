@@ -11,9 +11,9 @@ public import Foundation
 /// ```
 ///
 /// What was acknowledged survives a power cut: a change is written and flushed to the disk before
-/// the call that made it returns. Concurrent callers share one write and one flush. Beside the file
-/// lies a lock file, `.lock`, which keeps a second queue, in this process or another, from using
-/// the same file; it stays when the store is closed.
+/// the call that made it returns, unless you choose otherwise (``Flushing``). Concurrent callers
+/// share one write and one flush. Beside the file lies a lock file, `.lock`, which keeps a second
+/// queue, in this process or another, from using the same file; it stays when the store is closed.
 ///
 /// ## Opening
 ///
@@ -23,14 +23,18 @@ public import Foundation
 ///
 /// ## Size
 ///
-/// Every change is a line, and the file only grows: what it says of tasks that have gone stays in
-/// it. To begin anew, close the store when the queue is empty and delete the file.
+/// Every change is a line. When most lines say what later ones have made void, and the file is
+/// 4 MB or more, it is written anew without them: beside ordinary work, to a temporary file,
+/// `.new`, that takes its place when it is durable. If that fails, for instance because the disk is
+/// full, all stays as it was, and it is tried again when the file has doubled. ``statistics()`` tells
+/// the figures. A task may be 16 MB large.
 ///
 /// ## Failures
 ///
 /// When the disk is full, the call throws and nothing of it is stored. When a flush fails, it is
 /// open whether the last changes are stored: calls throw
-/// ``JSONFileError/Code/outcomeUnknown`` from then on, until the file is opened anew.
+/// ``JSONFileError/Code/outcomeUnknown`` from then on. The store has given the file up: make a new
+/// one to see what is there.
 ///
 /// ## Privacy
 ///
@@ -49,9 +53,13 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
   /// Makes a store in a file that is there, or will be.
   ///
   /// Nothing is opened yet.
-  public init(at url: URL) {
+  ///
+  /// - Parameters:
+  ///   - url: the file, which no other program writes.
+  ///   - flushing: what a power cut may take away.
+  public init(at url: URL, flushing: Flushing = .eachBatch) {
     self.url = url
-    core = JSONFileCore(url)
+    core = JSONFileCore(url, flushing: flushing)
   }
 
   deinit { core.abandon() }
@@ -66,7 +74,7 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
   /// - Throws: a ``JSONFileError``; the next call tries again.
   public func open() async throws { try await core.open() }
 
-  /// Stores a batch of changes and returns an outcome for each, when they are durable.
+  /// Stores a batch of changes and returns an outcome for each, when they are as durable as asked for.
   ///
   /// - Throws: a ``JSONFileError``; what a payload's encoding throws.
   public func apply(
@@ -107,6 +115,16 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
     return core.read { $0.count(matching: filter) }
   }
 
+  /// What the file holds now.
+  ///
+  /// O(1).
+  ///
+  /// - Throws: a ``JSONFileError``.
+  public func statistics() async throws -> JSONFileStatistics {
+    try await core.open()
+    return try await core.statistics()
+  }
+
   /// Makes all that was written durable, says so in a last line, and gives the file and its lock
   /// up.
   ///
@@ -126,6 +144,12 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
 }
 
 extension Persistence where Self == JSONFileStore {
-  /// A store in one file that people can read.
-  public static func jsonFile(at url: URL) -> JSONFileStore { JSONFileStore(at: url) }
+  /// A store in one file that people can read, which no other program writes; `flushing` says what
+  /// a power cut may take away.
+  public static func jsonFile(
+    at url: URL,
+    flushing: JSONFileStore.Flushing = .eachBatch
+  ) -> JSONFileStore {
+    JSONFileStore(at: url, flushing: flushing)
+  }
 }

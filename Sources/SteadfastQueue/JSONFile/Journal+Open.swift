@@ -37,7 +37,7 @@ extension Journal {
     try file.writeAll(unsynced, at: contents.unsyncedOffset)
     try file.synchronize()
     try storage.synchronizeFolder()
-    var journal = Journal(file, nextSequence: contents.nextSequence, size: contents.goodSize)
+    var journal = Journal(file, contents)
     if contents.interruptionCount > 0 {
       // Whoever reads the file later must know it too where the lines that follow rest on it.
       try journal.append([[JournalBody(.interruption)]])
@@ -47,20 +47,36 @@ extension Journal {
   }
 
   private static func create(in storage: any JournalStorage) throws -> Journal {
-    var header: [UInt8] = []
-    let body = try JournalBody(.header(version: JournalEntry.formatVersion, generation: 1))
-    JournalLine.append(body, sequence: 0, firstUnsynced: 0, isContinued: false, to: &header)
-    try storage.remove(.replacement)
-    let file = try storage.create(.replacement)
+    var journal = try makeReplacement(in: storage, generation: 1)
     do {
-      try file.writeAll(header[...], at: 0)
-      try file.synchronize()
+      try journal.synchronize()
       try storage.rename(.replacement, to: .journal)
       try storage.synchronizeFolder()
     } catch {
-      file.close()
+      journal.abandon()
       throw error
     }
-    return Journal(file, nextSequence: 1, size: header.count)
+    return journal
+  }
+
+  /// Makes a file with a header that may take the journal's place when it is durable.
+  static func makeReplacement(
+    in storage: any JournalStorage,
+    generation: Int
+  ) throws -> Journal {
+    try storage.remove(.replacement)
+    var journal = Journal(
+      try storage.create(.replacement),
+      JournalContents(generation: generation)
+    )
+    do {
+      try journal.append([
+        [JournalBody(.header(version: JournalEntry.formatVersion, generation: generation))]
+      ])
+    } catch {
+      journal.abandon()
+      throw error
+    }
+    return journal
   }
 }

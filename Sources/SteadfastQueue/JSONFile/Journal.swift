@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The file as a sequence of lines: opens it, appends to it, makes it durable.
 ///
 /// Used by one thread at a time. After a failure that leaves open what is on the disk it takes no
@@ -11,17 +17,24 @@ struct Journal {
     case poisoned(SystemCallError)
   }
 
+  let generation: Int
+  /// The sequence number of the next line, and so the number of lines.
+  private(set) var nextSequence: UInt64
+  /// In bytes.
+  private(set) var size: Int
+  private(set) var lastCompaction: JSONFileStatistics.Compaction?
   private let file: any JournalFile
-  private var nextSequence: UInt64
   private var firstUnsynced: UInt64
-  private var size: Int
   private var poison: SystemCallError?
 
-  init(_ file: any JournalFile, nextSequence: UInt64, size: Int) {
+  /// A journal in a file that holds this, durably.
+  init(_ file: any JournalFile, _ contents: JournalContents) {
     self.file = file
-    self.nextSequence = nextSequence
-    firstUnsynced = nextSequence
-    self.size = size
+    generation = contents.generation
+    nextSequence = contents.nextSequence
+    firstUnsynced = contents.nextSequence
+    size = contents.goodSize
+    lastCompaction = contents.lastCompaction
   }
 
   /// Appends batches of lines: all of them or, if it throws `refused`, none.
@@ -78,6 +91,19 @@ struct Journal {
       throw .poisoned(error)
     }
     firstUnsynced = nextSequence
+  }
+
+  /// What was written before, as it stands in the file.
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
+    try file.read(count, at: offset)
+  }
+
+  mutating func noteCompaction(at date: Date, bytesBefore: Int) {
+    lastCompaction = JSONFileStatistics.Compaction(
+      date: date,
+      bytesBefore: bytesBefore,
+      bytesAfter: size
+    )
   }
 
   /// Ends the use of the file: what is there is made durable, and a last line says so.

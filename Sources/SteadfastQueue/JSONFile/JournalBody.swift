@@ -12,6 +12,9 @@ struct JournalBody: Sendable {
   /// Longer bodies are not written: the line with its envelope would be too long to be read.
   static var maxLength: Int { JournalLine.maxLength - 128 }
 
+  /// The body of a line that was read.
+  init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
+
   init(beginningOf id: TaskID) {
     begin("begin", id)
     bytes.append(UInt8(ascii: "}"))
@@ -25,6 +28,14 @@ struct JournalBody: Sendable {
       add("format", JournalEntry.formatName)
       add("version", version)
       add("generation", generation)
+    case .task(let task):
+      try add(task.record, "task")
+      add("place", raw: String(task.position).utf8)
+      addIfTrue("keyless", task.hasLostKey)
+    case .compacted(let date, let bytesBefore):
+      begin("compacted")
+      add("at", date)
+      add("before", bytesBefore)
     case .change(let change): try add(change)
     case .begin(let id): begin("begin", id)
     case .interruption: begin("interruption")
@@ -37,7 +48,9 @@ struct JournalBody: Sendable {
 
   private mutating func add(_ change: TaskChange) throws {
     switch change {
-    case .insert(let record, let policy): try add(record, replacesTwin: policy == .replace)
+    case .insert(let record, let policy):
+      try add(record, "insert")
+      addIfTrue("replace", policy == .replace)
     case .succeed(let lease, let date, let keeps):
       begin("succeed", lease.id)
       add("at", date)
@@ -82,10 +95,10 @@ struct JournalBody: Sendable {
     }
   }
 
-  private mutating func add(_ record: TaskRecord, replacesTwin: Bool) throws {
+  private mutating func add(_ record: TaskRecord, _ kind: StaticString) throws {
     let payload = try record.payload.bytes()
     bytes.reserveCapacity(payload.count + 256)
-    begin("insert", record.id)
+    begin(kind, record.id)
     add("name", record.name)
     add("priority", record.priority.rawValue)
     add("created", record.createdDate)
@@ -96,7 +109,6 @@ struct JournalBody: Sendable {
     }
     if !record.usesBackoff { add("backoff", raw: "false".utf8) }
     if let key = record.uniqueKey { add("key", key) }
-    addIfTrue("replace", replacesTwin)
     if !record.tags.isEmpty { add("tags", record.tags.sorted()) }
     if let limit = record.timeLimit { add("limit", limit) }
     if let date = record.expiryDate { add("expires", date) }

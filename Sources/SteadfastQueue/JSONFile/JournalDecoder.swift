@@ -61,6 +61,9 @@ struct JournalDecoder {
       return .header(version: try integer("version"), generation: try integer("generation"))
     case "insert":
       return .change(.insert(try record(), onDuplicate: try flag("replace") ? .replace : .keep))
+    case "task": return .task(try keptTask())
+    case "compacted":
+      return .compacted(at: try date("at"), bytesBefore: try integer("before"))
     case "begin": return .begin(try id())
     case "succeed":
       return .change(.succeed(try lease(), at: try date("at"), keeps: try flag("keep")))
@@ -108,6 +111,18 @@ struct JournalDecoder {
       try state(),
       endedBefore: has("before") ? try date("before") : nil,
       keepingLatest: count
+    )
+  }
+
+  private func keptTask() throws(JournalDecodingError) -> KeptTask {
+    var scanner = JSONScanner(bytes, try range("place"))
+    guard let position = scanner.sequenceNumber(), scanner.isAtEnd, position < .max >> 1 else {
+      throw .malformed("its place can't be read")
+    }
+    return KeptTask(
+      record: try record(),
+      position: position,
+      hasLostKey: try flag("keyless")
     )
   }
 

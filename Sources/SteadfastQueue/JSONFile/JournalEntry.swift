@@ -1,7 +1,17 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// What one line of the file says.
 enum JournalEntry: Sendable {
   /// The first line: what the file is.
   case header(version: Int, generation: Int)
+  /// A task as it stood when the file was compacted.
+  case task(KeptTask)
+  /// The file was compacted: all before this line is durable.
+  case compacted(at: Date, bytesBefore: Int)
   /// A change to a task. The tokens of its leases mean nothing.
   case change(TaskChange)
   /// An attempt has begun.
@@ -16,4 +26,13 @@ enum JournalEntry: Sendable {
   static var formatName: String { "steadfast-queue" }
   /// The version of the format that this code writes, and the greatest that it reads.
   static var formatVersion: Int { 1 }
+}
+
+/// A task with what its record does not tell.
+struct KeptTask: Sendable {
+  var record: TaskRecord
+  /// Where it stands among its equals: the greater the later.
+  let position: UInt64
+  /// Whether a later task has taken its unique key.
+  let hasLostKey: Bool
 }

@@ -2,6 +2,7 @@
 struct JournalContents: Sendable {
   var table = TaskTable()
   var generation = 0
+  var lastCompaction: JSONFileStatistics.Compaction?
   /// How many tasks had begun and not ended.
   var interruptionCount = 0
   /// The sequence number of the line to write next.
@@ -139,10 +140,17 @@ struct JournalReader {
       guard place.line.sequence == 0 else { throw damage("it is a second header") }
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.generation = generation
-    case .change, .begin, .interruption, .seal:
+    case .task, .compacted, .change, .begin, .interruption, .seal:
       guard place.line.sequence > 0 else { throw .notAJournal }
       guard contents.table.replay(entry) else {
         throw damage("it does not fit the lines before it")
+      }
+      if case .compacted(let date, let bytesBefore) = entry {
+        contents.lastCompaction = JSONFileStatistics.Compaction(
+          date: date,
+          bytesBefore: bytesBefore,
+          bytesAfter: place.range.upperBound + 1
+        )
       }
     }
   }

@@ -4,7 +4,8 @@ extension TaskTable {
   /// Whether it was possible.
   mutating func replay(_ entry: JournalEntry) -> Bool {
     switch entry {
-    case .header, .seal: return true
+    case .header, .compacted, .seal: return true
+    case .task(let task): return restore(task)
     case .begin(let id): return replayBeginning(of: id)
     case .interruption:
       interruptLeased()
@@ -30,6 +31,26 @@ extension TaskTable {
       lineUp(slot)
     }
     return count
+  }
+
+  /// Puts a task back that a compaction has written.
+  private mutating func restore(_ task: KeptTask) -> Bool {
+    let id = task.record.id
+    let key = task.hasLostKey ? nil : task.record.uniqueKey
+    guard slots[id] == nil, key.map({ keyHolders[$0] == nil }) ?? true else { return false }
+    let slot = entries.insert(
+      Entry(
+        record: task.record,
+        place: .staged,
+        hasLostKey: task.hasLostKey,
+        lane: enterLane(of: task.record.name),
+        position: task.position
+      )
+    )
+    slots[id] = slot
+    if let key { keyHolders[key] = slot }
+    readmit(slot)
+    return true
   }
 
   private mutating func replayBeginning(of id: TaskID) -> Bool {

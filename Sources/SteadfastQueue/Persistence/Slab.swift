@@ -26,6 +26,9 @@ struct Slab<Element: Sendable>: Sendable {
     free.append(slot)
   }
 
+  /// Slots are below this number.
+  var endSlot: Int { chunks.count * Self.chunkSize }
+
   /// The element of a slot, or the filler if it is free.
   subscript(slot: Int) -> Element {
     _read { yield chunks[slot / Self.chunkSize][slot % Self.chunkSize] }

@@ -195,7 +195,9 @@ extension TaskTable {
     entries[slot].isReserved = false
     switch staged.change {
     case .insert:
-      if staged.removesTwin, let twin = staged.twin, isAt(twin) { remove(twin.slot) }
+      if let twin = staged.twin, isAt(twin) {
+        if staged.removesTwin { remove(twin.slot) } else { entries[twin.slot].hasLostKey = true }
+      }
       admit(slot)
     case .succeed(_, let date, let keeps):
       keeps ? end(slot, as: .succeeded, at: date) : remove(slot)
@@ -261,7 +263,8 @@ extension TaskTable {
 
   private mutating func unpark(_ name: String) {
     guard let lane = laneIndices[name] else { return }
-    let parked = lanes[lane].parked
+    // Those that a compaction has written come back in any order.
+    let parked = lanes[lane].parked.sorted { $0.position < $1.position }
     lanes[lane].parked = []
     for node in parked {
       guard isAt(node), entries[node.slot].place == .parked else { continue }

@@ -16,6 +16,8 @@ struct TaskTable: Sendable {
     var place: Place
     /// Whether a staged change holds the task.
     var isReserved = false
+    /// Whether a later task has taken its unique key while it was being performed.
+    var hasLostKey = false
     let lane: Int
     /// Changes when the task goes to the end of a line: a node that disagrees is stale.
     ///
@@ -186,6 +188,13 @@ extension TaskTable {
   mutating func admit(_ slot: Int) {
     stateCounts[entries[slot].record.state] += 1
     lineUpAnew(slot)
+  }
+
+  /// As `admit(_:)`, in the position that the task had in another table.
+  mutating func readmit(_ slot: Int) {
+    stateCounts[entries[slot].record.state] += 1
+    lastNumber = max(lastNumber, entries[slot].position)
+    lineUp(slot)
   }
 
   mutating func setState(_ state: TaskState, of slot: Int) {

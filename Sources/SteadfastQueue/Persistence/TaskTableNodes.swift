@@ -52,7 +52,9 @@ extension TaskTable {
       keepingLatest count: Int?,
       isCurrent: (Node) -> Bool
     ) -> [Node] {
+      // Those that a compaction has written come back in any order.
       nodes = nodes[head...].filter { isCurrent($0.node) }
+        .sorted { $0.node.position < $1.node.position }
       head = 0
       let surplus = count.map { max(0, nodes.count - $0) } ?? 0
       while head < nodes.count, head < surplus || date.map({ nodes[head].date < $0 }) ?? false {

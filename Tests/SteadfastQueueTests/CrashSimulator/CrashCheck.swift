@@ -7,6 +7,9 @@ import SteadfastRetry
 struct CrashCheck {
   struct Figures: Sendable {
     var crashPoints = 0
+    /// How often the file was made or written anew, and how many flushes failed.
+    var replacements = 0
+    var failedFlushes = 0
     /// How many recoveries were run.
     var recoveries = 0
     /// How many of them began in the midst of another recovery, or of what followed it.
@@ -17,11 +20,11 @@ struct CrashCheck {
     var findings: [String] = []
   }
 
-  var density = CrashImages.Density(cuts: 6, subsets: 6)
+  var density = CrashImages.Density(cuts: 4, subsets: 6)
   /// How many of the images of one moment to recover, chosen at random.
-  var imagesPerMoment = Int.max
+  var imagesPerMoment = 60
   /// In how many of a hundred images the power fails again while they are recovered.
-  var nestedShare = 10
+  var nestedShare = 5
   /// Puts something between the recovery and the disk.
   var wrap: @Sendable (any JournalStorage) -> any JournalStorage = { $0 }
   /// Whether to look on after a finding.
@@ -36,6 +39,13 @@ struct CrashCheck {
 
   /// Checks every moment of a history.
   mutating func check(_ history: History) {
+    for operation in history.operations {
+      switch operation {
+      case .rename: figures.replacements += 1
+      case .failedFlush: figures.failedFlushes += 1
+      case .create, .remove, .write, .truncate, .flush, .flushFolder: break
+      }
+    }
     var disk = CrashImages()
     var promises = Promises()
     var events = history.events[...]

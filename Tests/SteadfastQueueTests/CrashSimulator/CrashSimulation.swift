@@ -7,6 +7,8 @@ enum CrashSimulation {
   struct Report: Sendable, CustomStringConvertible {
     var histories = 0
     var crashPoints = 0
+    var replacements = 0
+    var failedFlushes = 0
     var recoveries = 0
     var nestedRecoveries = 0
     var imageCount = 0
@@ -14,7 +16,8 @@ enum CrashSimulation {
 
     var description: String {
       """
-      crash simulator: \(histories) histories, \(crashPoints) crash points, \
+      crash simulator: \(histories) histories (\(replacements - histories) compactions, \
+      \(failedFlushes) failed flushes), \(crashPoints) crash points, \
       \(imageCount) distinct images, \(recoveries) recoveries (\(nestedRecoveries) inside a \
       recovery or after it), \(findings.count) findings
       """ + findings.prefix(20).map { "\n  " + $0 }.joined()
@@ -57,10 +60,11 @@ enum CrashSimulation {
     var check = CrashCheck(seed: seed)
     if isQuick {
       check.density = CrashImages.Density(cuts: 1, subsets: 1)
-      check.imagesPerMoment = 8
+      check.imagesPerMoment = 2
       check.nestedShare = 2
-    } else {
-      check.density.cutsEverywhere = seed / UInt64(Workload.all.count) % 8 == 7
+    } else if seed / UInt64(Workload.all.count) % 16 == 15 {
+      check.density.cutsEverywhere = true
+      check.imagesPerMoment = .max
     }
     check.check(history)
     check.figures.findings = check.figures.findings.map { "seed \(seed), \(workload), \($0)" }
@@ -72,6 +76,8 @@ extension CrashSimulation.Report {
   fileprivate mutating func add(_ figures: CrashCheck.Figures) {
     histories += 1
     crashPoints += figures.crashPoints
+    replacements += figures.replacements
+    failedFlushes += figures.failedFlushes
     recoveries += figures.recoveries
     nestedRecoveries += figures.nestedRecoveries
     findings += figures.findings

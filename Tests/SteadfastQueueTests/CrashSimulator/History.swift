@@ -16,6 +16,8 @@ struct History: Sendable {
     case acknowledged(call: Int, isDurable: Bool)
     /// A caller was told that its batch is not stored, or that nobody knows.
     case failed(call: Int, isUnknown: Bool)
+    /// The store was closed: all of it is durable.
+    case closed
     /// Another process opened a store, and serves what it found.
     case opened(digest: UInt64)
   }
@@ -62,6 +64,9 @@ struct Promises {
       guard !isUnknown, let stage = stages.firstIndex(where: { $0.call == call }) else { return }
       guard stage > firstKept else { throw Finding("a call failed before one that was stored") }
       stages.removeSubrange(stage...)
+    case .closed:
+      firstKept = stages.count - 1
+      firstDurable = firstKept
     case .opened(let digest):
       // The power did not fail: what survives the end of a process has survived.
       guard let stage = stages[firstKept...].lastIndex(where: { $0.digest == digest }) else {

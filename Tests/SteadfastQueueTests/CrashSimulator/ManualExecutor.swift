@@ -8,6 +8,8 @@ final class ManualExecutor: TaskExecutor, JobThread {
   private struct State {
     var tasks: [(job: UnownedJob, moment: Int)] = []
     var jobs: [@Sendable () -> Void] = []
+    /// Jobs for when time has passed.
+    var delayedJobs: [@Sendable () -> Void] = []
     /// The moment at which what runs now became able to run.
     var presentMoment = 0
   }
@@ -31,6 +33,26 @@ final class ManualExecutor: TaskExecutor, JobThread {
     state.withLock { $0.jobs.append(job) }
   }
 
+  func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
+    state.withLock { $0.delayedJobs.append(job) }
+  }
+
+  /// The time of the delayed jobs has come.
+  func letTimePass() {
+    state.withLock { state in
+      state.jobs += state.delayedJobs
+      state.delayedJobs = []
+    }
+  }
+
+  /// The process ends: what it still had to do is not done.
+  func dropJobs() {
+    state.withLock { state in
+      state.jobs = []
+      state.delayedJobs = []
+    }
+  }
+
   /// Runs all tasks until each of them waits for a job.
   func runTasks() {
     while true {
@@ -43,6 +65,15 @@ final class ManualExecutor: TaskExecutor, JobThread {
       guard let next else { return }
       unsafe next.runSynchronously(on: asUnownedTaskExecutor())
     }
+  }
+
+  /// Performs the body and all jobs that come of it.
+  func run<Value: Sendable>(
+    _ body: @escaping @Sendable () async throws -> Value
+  ) async throws -> Value {
+    let task = Task(executorPreference: self) { try await body() }
+    repeat { runTasks() } while doJob()
+    return try await task.value
   }
 
   /// Does the first job; whether there was one.

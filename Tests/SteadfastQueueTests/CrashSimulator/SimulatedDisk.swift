@@ -51,12 +51,13 @@ final class SimulatedDisk: JournalStorage {
   }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
-    let node = try opening("create") { state in
-      precondition(state.image.names[name] == nil, "a file was made where there is one")
+    let node = try opening("create") { state -> Int? in
+      guard state.image.names[name] == nil else { return nil }
       state.nodeCount += 1
       state.perform(.create(name, node: state.nodeCount - 1))
       return state.nodeCount - 1
     }
+    guard let node else { throw .systemCall(SystemCallError("create", EEXIST)) }
     return SimulatedFile(self, node)
   }
 

@@ -1,3 +1,5 @@
+@testable import SteadfastQueue
+
 /// What callers do with a store.
 struct Workload: Sendable, CustomStringConvertible {
   let name: String
@@ -18,6 +20,9 @@ struct Workload: Sendable, CustomStringConvertible {
   var restartShare = 0
   /// How many of a thousand calls of the disk fail.
   var faultShare = 0
+  /// From which size on the file is compacted, in small steps.
+  var compactionSize = Int.max
+  var flushing = JSONFileStore.Flushing.eachBatch
 
   var description: String { name }
 
@@ -70,6 +75,58 @@ struct Workload: Sendable, CustomStringConvertible {
       keyedShare: 20,
       restartShare: 10,
       faultShare: 60
+    ),
+    Workload(
+      name: "compaction",
+      rounds: 36,
+      concurrentCalls: 2,
+      batchSize: 3,
+      workShare: 80,
+      keyedShare: 20,
+      compactionSize: 1000
+    ),
+    Workload(
+      name: "compaction, relaxed, restarts",
+      rounds: 36,
+      concurrentCalls: 3,
+      batchSize: 2,
+      relaxedShare: 50,
+      workShare: 80,
+      keyedShare: 30,
+      restartShare: 15,
+      compactionSize: 800
+    ),
+    Workload(
+      name: "compaction on a failing disk",
+      rounds: 36,
+      concurrentCalls: 2,
+      batchSize: 2,
+      relaxedShare: 20,
+      workShare: 80,
+      keyedShare: 20,
+      restartShare: 5,
+      faultShare: 25,
+      compactionSize: 800
+    ),
+    Workload(
+      name: "flushed at intervals",
+      rounds: 16,
+      concurrentCalls: 2,
+      batchSize: 3,
+      workShare: 50,
+      restartShare: 15,
+      compactionSize: 1000,
+      flushing: .atMostEvery(.seconds(1))
+    ),
+    Workload(
+      name: "flushed by the system",
+      rounds: 16,
+      concurrentCalls: 2,
+      batchSize: 3,
+      workShare: 50,
+      restartShare: 15,
+      faultShare: 10,
+      flushing: .leftToSystem
     ),
   ]
 }

@@ -12,6 +12,8 @@ final class WorkloadRun: Sendable {
     var callCount = 0
     /// Calls that were made and have not returned.
     var openCalls: [Int] = []
+    /// The last call that is known to have been submitted.
+    var lastSubmitted = 0
     var isOver = false
   }
 
@@ -33,7 +35,17 @@ final class WorkloadRun: Sendable {
     let executor = ManualExecutor { disk.state.withLock { $0.log.count } }
     self.executor = executor
     makeCore = {
-      JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, wrap(disk)) }
+      JSONFileCore(
+        URL(filePath: "/queue.jsonl"),
+        flushing: workload.flushing,
+        compactionPolicy: CompactionPolicy(
+          minimumSize: workload.compactionSize,
+          stepSize: 200,
+          flushSize: 500
+        ),
+        date: { .seconds(0) },
+        thread: { executor }
+      ) { (nil, wrap(disk)) }
     }
     state = Mutex(State(core: makeCore(), caller: SimulatedCaller(workload, seed: seed)))
   }
@@ -72,10 +84,12 @@ final class WorkloadRun: Sendable {
     let submissions = core.state.withLock { $0.pending }
     guard !submissions.isEmpty else { return }
     precondition(submissions.count == calls.count, "calls and submissions do not agree")
-    let batches = zip(submissions, calls).map { submission, call in
+    let last = state.withLock { $0.lastSubmitted }
+    let batches = zip(submissions, calls).filter { $1 > last }.map { submission, call in
       History.Batch(call: call, entries: submission.entries)
     }
-    note(.submitted(batches))
+    state.withLock { $0.lastSubmitted = calls.last ?? last }
+    if !batches.isEmpty { note(.submitted(batches)) }
   }
 
   // MARK: The workload
@@ -88,6 +102,7 @@ final class WorkloadRun: Sendable {
       await withTaskGroup(of: Void.self) { group in
         for call in calls { group.addTask { await self.perform(call) } }
       }
+      if state.withLock({ $0.caller.hits(40) }) { executor.letTimePass() }
       let (mustRestart, closes) = state.withLock { state in
         let restarts = state.caller.hits(workload.restartShare)
         return (restarts || state.core.isPoisoned, state.caller.hits(50))
@@ -117,10 +132,12 @@ final class WorkloadRun: Sendable {
 
   private func close() async {
     let core = state.withLock { $0.core }
-    try? await core.close()
+    guard (try? await core.close()) != nil else { return }
+    note(.closed)
   }
 
   private func restart() async -> Bool {
+    executor.dropJobs()
     state.withLock { state in
       state.core = makeCore()
       state.caller.leases = []
@@ -134,12 +151,13 @@ final class WorkloadRun: Sendable {
       state.openCalls.append(state.callCount)
       return (state.core, state.callCount)
     }
+    let flushes = workload.flushing == .eachBatch
     let event: History.Event
     do {
       switch call {
       case .apply(let changes, let durability):
         _ = try await core.apply(changes, durability)
-        event = .acknowledged(call: number, isDurable: durability == .durable)
+        event = .acknowledged(call: number, isDurable: durability == .durable && flushes)
       case .claim(let request):
         let claim = try await core.claim(request)
         state.withLock { $0.caller.leases += claim.tasks.map(\.lease) }

@@ -1,0 +1,114 @@
+import Synchronization
+
+// Compaction happens on the thread too, in steps between which other work is done.
+extension JSONFileCore {
+  /// Begins to write the file anew if most of it is dead.
+  func compactIfDue() {
+    file.withLock { file in
+      guard let open = file, open.compaction == nil else { return }
+      // Not the whole table: what changes while it is held twice is copied.
+      let (tasks, claimed, thread) = state.withLock { state in
+        isOpen(state) && isDue(open, state.table)
+          ? (state.table.entries, state.claimedAndUnwritten, state.thread) : (nil, [], nil)
+      }
+      guard let tasks, let thread else { return }
+      do {
+        file?.compaction = try Compaction(
+          of: open.journal,
+          tasks: tasks,
+          claimed: claimed,
+          in: open.storage,
+          compactionPolicy
+        )
+        thread.add { self.compact() }
+      } catch {
+        file?.putCompactionOff()
+      }
+    }
+  }
+
+  private func isOpen(_ state: State) -> Bool {
+    if case .open = state.phase { true } else { false }
+  }
+
+  private func isDue(_ file: OpenFile, _ table: TaskTable) -> Bool {
+    compactionPolicy.isDue(
+      size: file.journal.size,
+      compactSize: file.compactSize,
+      records: Int(file.journal.nextSequence),
+      liveRecords: table.liveRecordCount
+    )
+  }
+
+  /// Does a step of a compaction, and leaves the next one for when other work was done.
+  private func compact() {
+    let poison = file.withLock { file -> SystemCallError? in
+      guard var compaction = file?.compaction, let journal = file?.journal else { return nil }
+      // The copy of the tasks must not be kept alive in two places.
+      file?.compaction = nil
+      do throws(Compaction.Failure) {
+        switch try compaction.advance(journal, at: date()) {
+        case .unfinished:
+          file?.compaction = compaction
+          state.withLock { $0.thread }?.add { self.compact() }
+        case .finished(let replacement):
+          journal.abandon()
+          file?.journal = replacement
+          file?.compactSize = replacement.size
+        }
+        return nil
+      } catch {
+        switch error {
+        case .refused:
+          file?.putCompactionOff()
+          return nil
+        case .poisoned(let error):
+          return error
+        }
+      }
+    }
+    if let poison { fail([], .poisoned(poison)) }
+  }
+}
+
+extension JSONFileCore.OpenFile {
+  /// A compaction has failed: another one is tried when the file has twice its size.
+  fileprivate mutating func putCompactionOff() { compactSize = max(compactSize, journal.size) }
+}
+
+extension JSONFileCore.State {
+  /// Tasks that are leased though the file does not say so yet.
+  fileprivate var claimedAndUnwritten: Set<TaskID> {
+    Set(
+      pending.flatMap { submission -> [TaskID] in
+        guard case .claim(let claim, _) = submission.caller else { return [] }
+        return claim.tasks.map(\.record.id)
+      }
+    )
+  }
+}
+
+extension TaskTable {
+  /// How many tasks there are whose insertion is committed.
+  ///
+  /// O(1).
+  var taskCount: Int { count(matching: TaskFilter(states: Set(TaskState.allCases))) }
+
+  /// How many lines a file has that says what there is: the first and the last, one for each task,
+  /// and one more for each that is performed.
+  ///
+  /// O(1).
+  var liveRecordCount: Int {
+    2 + taskCount + count(matching: TaskFilter(states: [.running]))
+  }
+
+  /// About how many bytes a file takes that says what there is.
+  ///
+  /// O(n).
+  var compactSize: Int {
+    slots.values.reduce(0) { size, slot in
+      let record = entries[slot].record
+      return size + 256 + record.payload.storedByteCount + (record.lastError?.utf8.count ?? 0)
+    }
+  }
+}

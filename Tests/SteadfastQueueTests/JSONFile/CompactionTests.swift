@@ -1,0 +1,235 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct CompactionTests {
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+
+  private func makeCore(
+    minimumSize: Int = 2000,
+    flushing: JSONFileStore.Flushing = .eachBatch
+  ) -> JSONFileCore {
+    let (storage, executor) = (storage, executor)
+    let policy = CompactionPolicy(minimumSize: minimumSize, stepSize: 300, flushSize: 1000)
+    return JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      flushing: flushing,
+      compactionPolicy: policy,
+      date: { .seconds(7) },
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
+  /// Performs the body, and all that the store does for it and afterwards.
+  private func run(_ body: @escaping @Sendable () async throws -> Void) async throws {
+    try await executor.run(body)
+  }
+
+  private func digest() throws -> UInt64 { try JournalReader.read(storage.bytes).table.digest() }
+
+  @Test func `a file that is mostly dead shrinks by itself, and nothing is lost`() async throws {
+    let core = makeCore()
+    try await run {
+      try await core.open()
+      _ = try await core.apply(
+        (1...3).map { .insert(.make($0, key: "\($0)"), onDuplicate: .keep) },
+        .durable
+      )
+      try await churn(core, 100...160)
+    }
+    let statistics = try await executor.run { try await core.statistics() }
+    #expect(statistics.taskCount == 3)
+    #expect(statistics.byteCount < 4500)
+    #expect(statistics.byteCount == storage.bytes.count)
+    #expect(statistics.lastCompaction?.date == .seconds(7))
+    let contents = try JournalReader.read(storage.bytes)
+    #expect(contents.generation > 1)
+    #expect(contents.lastCompaction == statistics.lastCompaction)
+    #expect(contents.table.taskCount == 3)
+    #expect(storage.bytes(of: .replacement) == nil)
+  }
+
+  @Test func `a compacted file tells the same tasks, in the same order, with the same keys`()
+    async throws
+  {
+    let core = makeCore(minimumSize: .max)
+    try await run {
+      try await core.open()
+      try await liveThrough(core)
+      try await core.close()
+    }
+    let before = try digest()
+    let compacting = makeCore(minimumSize: 0)
+    try await run {
+      try await compacting.open()
+      try await churn(compacting, 1000...1100)
+    }
+    try await run { try await compacting.close() }
+    let contents = try JournalReader.read(storage.bytes)
+    #expect(contents.generation > 1)
+    #expect(contents.table.digest() == before)
+  }
+
+  @Test(arguments: [
+    MemoryStorage.Call.create(.replacement), .append, .synchronize,
+    .rename(.replacement, .journal), .read,
+  ])
+  func `a compaction that fails leaves everything as it was`(call: MemoryStorage.Call) async throws
+  {
+    let core = makeCore(minimumSize: .max)
+    try await run {
+      try await core.open()
+      try await churn(core, 1...30)
+      try await liveThrough(core)
+    }
+    let before = try digest()
+    var journal = try Journal.open(storage).journal
+    let tasks = core.read(\.entries)
+    let bytes = storage.bytes
+    func compact(_ call: MemoryStorage.Call?) throws {
+      var compaction = try Compaction(
+        of: journal,
+        tasks: tasks,
+        claimed: [],
+        in: storage,
+        CompactionPolicy(minimumSize: 0, stepSize: 300)
+      )
+      if let call { storage.fail(call, EIO) }
+      while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+    }
+    if case .create = call { storage.fail(call, EIO) }
+    if case .read = call {
+      // What comes meanwhile is read from the journal.
+      let begun = try Compaction(
+        of: journal,
+        tasks: tasks,
+        claimed: [],
+        in: storage,
+        CompactionPolicy()
+      )
+      try journal.append([[JournalBody(.seal)]])
+      var compaction = begun
+      storage.fail(.read, EIO)
+      #expect(throws: Compaction.Failure.self) {
+        while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+      }
+      #expect(storage.bytes.starts(with: bytes))
+    } else {
+      #expect(throws: (any Error).self) { try compact(call) }
+      #expect(storage.bytes == bytes)
+    }
+    #expect(try digest() == before)
+    #expect(storage.bytes(of: .replacement) == nil)
+    // The next attempt succeeds.
+    try compact(nil)
+    let contents = try JournalReader.read(storage.bytes)
+    #expect(contents.generation == 2)
+    #expect(contents.table.digest() == before)
+  }
+
+  @Test func `a compaction whose new name is not durable poisons the store`() async throws {
+    let core = makeCore()
+    try await run { try await core.open() }
+    storage.fail(.synchronizeFolder, EIO)
+    await #expect(throws: JSONFileError.self) {
+      try await run { try await churn(core, 1...200) }
+    }
+    let error = await #expect(throws: JSONFileError.self) { try await core.open() }
+    #expect(error?.code == .outcomeUnknown)
+    let fresh = makeCore()
+    try await run {
+      try await fresh.open()
+      try await churn(fresh, 300...310)
+    }
+    try await run { try await fresh.close() }
+  }
+
+  @Test func `what a crash in a compaction has left is swept when the file is opened`() throws {
+    _ = try Journal.open(storage)
+    _ = try Journal.makeReplacement(in: storage, generation: 2)
+    #expect(storage.bytes(of: .replacement) != nil)
+    _ = try Journal.open(storage)
+    #expect(storage.bytes(of: .replacement) == nil)
+  }
+
+  @Test func `damage in a compacted file is found`() async throws {
+    let core = makeCore()
+    try await run {
+      try await core.open()
+      _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+      try await churn(core, 100...140)
+    }
+    let bytes = storage.bytes
+    let size = try #require(try JournalReader.read(bytes).lastCompaction?.bytesAfter)
+    let lastLine = bytes[..<(size - 1)].lastIndex(of: 0x0A) ?? 0
+    for offset in 0..<lastLine {
+      var damaged = bytes
+      damaged[offset] ^= 1
+      #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }
+    }
+  }
+
+  @Test(arguments: [
+    (30 << 20, 10 << 20, 1000, 100, true), (30 << 20, 16 << 20, 1000, 100, false),
+    (30 << 20, 10 << 20, 1000, 600, false), (3 << 20, 0, 1000, 0, false),
+  ])
+  func `a file is compacted when most of it is dead, by size and by lines`(
+    size: Int,
+    compactSize: Int,
+    records: Int,
+    liveRecords: Int,
+    isDue: Bool
+  ) {
+    let policy = CompactionPolicy()
+    #expect(
+      policy.isDue(
+        size: size,
+        compactSize: compactSize,
+        records: records,
+        liveRecords: liveRecords
+      ) == isDue
+    )
+  }
+}
+
+/// Enqueues and ends tasks.
+private func churn(_ core: JSONFileCore, _ numbers: ClosedRange<Int>) async throws {
+  for number in numbers {
+    _ = try await core.apply(
+      [.insert(.make(number, name: "Churn"), onDuplicate: .keep)],
+      .relaxed
+    )
+    let claim = try await core.claim(ClaimRequest(limit: 1, names: ["Churn": 1], now: .seconds(0)))
+    let lease = try #require(claim.tasks.first?.lease)
+    _ = try await core.apply([.succeed(lease, at: .seconds(1), keeps: false)], .relaxed)
+  }
+}
+
+/// Leaves tasks in every state.
+private func liveThrough(_ core: JSONFileCore) async throws {
+  var leases: [Lease] = []
+  for number in 1...40 {
+    let record = TaskRecord.make(
+      100 + number,
+      available: Double(number % 5),
+      key: "\(number % 7)"
+    )
+    _ = try await core.apply([.insert(record, onDuplicate: .replace)], .durable)
+    let request = ClaimRequest(limit: number % 3, names: ["Note": .max], now: .seconds(3))
+    leases += try await core.claim(request).tasks.map(\.lease)
+    guard number % 2 == 0, let lease = leases.popLast() else { continue }
+    let failure = TaskFailure(reason: "refused", date: .seconds(2))
+    let change: TaskChange =
+      switch number % 5 {
+      case 0: .abandon(lease, failure: failure, keeps: true)
+      case 1: .park(lease, failure: failure)
+      case 2: .succeed(lease, at: .seconds(2), keeps: true)
+      default: .retry(lease, availableDate: .seconds(4), retryCount: 1, failure: failure)
+      }
+    _ = try await core.apply([change], .durable)
+  }
+}

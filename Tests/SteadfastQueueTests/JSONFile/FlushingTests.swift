@@ -1,0 +1,77 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct FlushingTests {
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+
+  private func makeCore(_ flushing: JSONFileStore.Flushing) -> JSONFileCore {
+    let (storage, executor) = (storage, executor)
+    return JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      flushing: flushing,
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
+  private var flushCount: Int { storage.calls.count { $0 == .synchronize } }
+
+  @Test func `with an interval, changes of that interval share one flush after it`() async throws {
+    let core = makeCore(.atMostEvery(.seconds(1)))
+    try await executor.run { try await core.open() }
+    let before = flushCount
+    for number in 1...5 {
+      try await executor.run {
+        _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .durable)
+      }
+    }
+    #expect(flushCount == before)
+    executor.letTimePass()
+    _ = executor.doJob()
+    #expect(flushCount == before + 1)
+    executor.letTimePass()
+    #expect(!executor.doJob())
+  }
+
+  @Test func `a flush after an interval that fails is told to the next call`() async throws {
+    let core = makeCore(.atMostEvery(.seconds(1)))
+    try await executor.run {
+      try await core.open()
+      _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+    }
+    storage.fail(.synchronize, EIO)
+    executor.letTimePass()
+    _ = executor.doJob()
+    let error = await #expect(throws: JSONFileError.self) { try await core.open() }
+    #expect(error?.code == .outcomeUnknown)
+  }
+
+  @Test func `left to the system, nothing is flushed before the store is closed`() async throws {
+    let core = makeCore(.leftToSystem)
+    try await executor.run { try await core.open() }
+    let before = flushCount
+    try await executor.run {
+      _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+    }
+    #expect(flushCount == before)
+    try await executor.run { try await core.close() }
+    #expect(flushCount == before + 2)
+  }
+
+  @Test func `a thread does a job when its time has come, and other jobs meanwhile`() async throws {
+    let thread = try IOThread()
+    let order = await withCheckedContinuation { continuation in
+      let log = Log<String>()
+      thread.add(after: .milliseconds(20)) {
+        log.add("late")
+        continuation.resume(returning: log.entries)
+      }
+      thread.add(after: .milliseconds(1)) { log.add("soon") }
+      thread.add { log.add("at once") }
+    }
+    #expect(order == ["at once", "soon", "late"])
+  }
+}
