@@ -21,7 +21,14 @@ struct PruningSchedule: Sendable {
   }
 
   /// What to prune at the beginning of a run.
-  func changes(now: Date) -> [TaskChange] {
+  ///
+  /// Of those, too, that are not kept any more, though they were under an earlier configuration.
+  func changes(now: Date) -> [TaskChange] { changes(retentions, now: now) }
+
+  private func changes(
+    _ retentions: [(state: TaskState, retention: Retention)],
+    now: Date
+  ) -> [TaskChange] {
     retentions.map { state, retention in
       .prune(
         state,
@@ -39,7 +46,7 @@ struct PruningSchedule: Sendable {
     endedCount += settlements.count { $0.isKeptEnd }
     guard endedCount >= Self.interval else { return [] }
     endedCount = 0
-    return changes(now: now())
+    return changes(retentions.filter(\.retention.keeps), now: now())
   }
 }
 

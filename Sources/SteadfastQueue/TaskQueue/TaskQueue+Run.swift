@@ -121,6 +121,8 @@ extension TaskQueue {
 
   private enum WorkerEnd { case done, interrupted }
 
+  private static let attemptsBeforeYielding = 64
+
   /// Returns when the worker's attempt is to be cut short, or when cancelled.
   private nonisolated func waitForInterrupt(of worker: Int) async {
     while !Task.isCancelled {
@@ -130,6 +132,7 @@ extension TaskQueue {
   }
 
   private nonisolated func workLoop(_ worker: Int) async -> WorkerEnd {
+    var attempts = 0
     while true {
       if Task.isCancelled { machine.withLock { $0.cancel() } }
       switch machine.withLock({ $0.next(for: worker) }) {
@@ -143,6 +146,9 @@ extension TaskQueue {
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { wake.fire() }
         if await perform(task, worker, number) { return .interrupted }
+        attempts += 1
+        // Neither a store in memory nor a handler need ever suspend; others want the thread too.
+        if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task):
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)

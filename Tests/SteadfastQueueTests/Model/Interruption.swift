@@ -1,6 +1,7 @@
 import Synchronization
 
-/// What happens to a run of the model check at one of its store's suspensions.
+/// What happens to a run of the model check at one of its suspensions: before or after a call of the
+/// store, at the beginning or the end of a handler, or while the case waits.
 final class Interruption: Sendable {
   private let act: CancellationTests.Act
   private let pointsLeft: Mutex<Int>
@@ -13,7 +14,7 @@ final class Interruption: Sendable {
   /// Whether the suspension was reached.
   var wasMet: Bool { pointsLeft.withLock { $0 <= 0 } }
 
-  /// The store suspends.
+  /// Something suspends.
   func passed(in run: ModelRun) {
     let isMet = pointsLeft.withLock { left in
       left -= 1

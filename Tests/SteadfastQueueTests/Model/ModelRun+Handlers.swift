@@ -7,7 +7,9 @@ import SteadfastTesting
 extension ModelRun {
   func perform(_ work: ModelWork, _ context: TaskContext) async throws {
     let act = ledger.update { $0.began(context.id, work, at: time.clock.now) }
+    store.passSuspension()
     let error = await carryOut(act, context)
+    store.passSuspension()
     let end: ModelLedger.End =
       switch (error, act.end) {
       case (nil, _): .returned

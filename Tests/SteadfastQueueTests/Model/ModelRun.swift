@@ -113,7 +113,10 @@ final class ModelRun: Sendable {
         if let interruption {
           run.store.onSuspension.withLock { $0 = { [unowned run] in interruption.passed(in: run) } }
         }
-        for operation in configuration.operations { try await run.perform(operation) }
+        for operation in configuration.operations {
+          run.store.passSuspension()
+          try await run.perform(operation)
+        }
         try await run.settle()
         fault?.mend()
         try await run.finish()

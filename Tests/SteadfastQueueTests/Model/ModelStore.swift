@@ -10,7 +10,7 @@ final class ModelStore: Persistence {
   private let suspends: Bool
   private let turns: Turns?
   private let fault: FaultPlan?
-  /// Told of each suspension.
+  /// Told of each suspension: of the store, of the handlers, and between the case's operations.
   let onSuspension = Mutex<(@Sendable () -> Void)?>(nil)
   let appliesAtOnce: Bool
 
@@ -30,10 +30,13 @@ final class ModelStore: Persistence {
     self.fault = fault
   }
 
+  /// A suspension, of the store or of something else.
+  func passSuspension() { onSuspension.withLock(\.self)?() }
+
   /// Lets other tasks run, as many as the order says.
   private func suspend() async {
     guard suspends else { return }
-    onSuspension.withLock(\.self)?()
+    passSuspension()
     await withDiscardingTaskGroup { $0.addTask {} }
   }
 

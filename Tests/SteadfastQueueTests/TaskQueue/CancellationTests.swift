@@ -8,7 +8,8 @@ import Testing
 /// A scenario in which one call is cancelled, or the queue is shut down, at each of its suspensions.
 ///
 /// The scenarios are cases of the model check over a store that suspends before and after each of
-/// its calls; the store counts the suspensions, and acts at the chosen one.
+/// its calls. These suspensions are counted, those of the handlers, and the case's own, in which all
+/// is idle; at the chosen one the test acts.
 @Suite struct CancellationTests {
   enum Act: CaseIterable, Sendable {
     case cancelRun, shutDown, shutDownAtOnce, shutDownSoon, cancelCalls

@@ -1,0 +1,49 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct PruningScheduleTests {
+  private let configuration = TaskQueueConfiguration(
+    succeededRetention: .forever,
+    abandonedRetention: Retention(maxCount: 3, maxAge: .seconds(60)),
+    cancelledRetention: .none
+  )
+
+  private func summary(_ changes: [TaskChange]) -> [String] {
+    changes.map { change in
+      guard case .prune(let state, let date, let count) = change else { return "nonsense" }
+      let age = date.map { "\(Int($0.timeIntervalSince1970))" } ?? "-"
+      return "\(state) before \(age), latest \(count.map(String.init) ?? "-")"
+    }
+  }
+
+  private func end(_ number: Int, keeps: Bool) -> Settlement {
+    let lease = Lease(id: .numbered(number), token: 1)
+    return Settlement(
+      change: .succeed(lease, at: .seconds(0), keeps: keeps),
+      record: .make(number)
+    )
+  }
+
+  @Test func `a run begins with pruning what may have been kept under another configuration`() {
+    let schedule = PruningSchedule(configuration)
+    #expect(
+      summary(schedule.changes(now: .seconds(1000))) == [
+        "abandoned before 940, latest 3", "cancelled before -, latest 0",
+      ]
+    )
+  }
+
+  @Test func `what is not kept at all is not pruned again and again`() {
+    var schedule = PruningSchedule(configuration)
+    var changes: [TaskChange] = []
+    for number in 0..<255 {
+      changes += schedule.changes(after: [end(number, keeps: true)], now: .seconds(1000))
+      changes += schedule.changes(after: [end(number, keeps: false)], now: .seconds(1000))
+    }
+    #expect(changes.isEmpty)
+    changes = schedule.changes(after: [end(256, keeps: true)], now: .seconds(1000))
+    #expect(summary(changes) == ["abandoned before 940, latest 3"])
+  }
+}
