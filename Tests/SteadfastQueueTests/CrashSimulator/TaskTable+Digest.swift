@@ -28,8 +28,8 @@ extension TaskTable {
         hasher.combine(record.id)
       }
     }
-    let names = lanes.map(\.name)
-    for name in names.sorted() { _ = apply([.unpark(name: name)]) }
+    let names = laneIndices.keys.sorted()
+    for name in names { _ = apply([.unpark(name: name)]) }
     let request = ClaimRequest(
       limit: .max,
       names: Dictionary(uniqueKeysWithValues: names.map { ($0, .max) }),

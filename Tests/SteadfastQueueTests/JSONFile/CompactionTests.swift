@@ -74,6 +74,66 @@ import Testing
     #expect(contents.table.digest() == before)
   }
 
+  @Test func `a compacted file tells everything of a task, whatever its state`() async throws {
+    let core = makeCore(minimumSize: .max)
+    try await run {
+      try await core.open()
+      let everything = TaskRecord(
+        id: .numbered(1),
+        name: "Every \"thing\"",
+        payload: StoredPayload([0, 10, 255], format: .binary, version: 3),
+        priority: -7,
+        createdDate: .seconds(1),
+        maxRetries: .alwaysRetry,
+        usesBackoff: false,
+        uniqueKey: "k",
+        tags: ["red", "é"],
+        timeLimit: .milliseconds(1_250),
+        expiryDate: .seconds(9_999),
+        availableDate: .seconds(3)
+      )
+      let others = (2...5).map { TaskChange.insert(.make($0), onDuplicate: .keep) }
+      _ = try await core.apply([.insert(everything, onDuplicate: .keep)] + others, .durable)
+      _ = try await core.apply(
+        [
+          .pause(.unclaimed(.numbered(2))),
+          .cancel(.unclaimed(.numbered(3)), at: .seconds(4), keeps: true),
+          .cancel(.unclaimed(.numbered(4)), at: .seconds(5), keeps: true),
+        ],
+        .durable
+      )
+      _ = try await core.apply(
+        [.restart(.unclaimed(.numbered(4)), availableDate: .seconds(6))],
+        .durable
+      )
+      try await core.close()
+    }
+    func records() throws -> [String] {
+      try JournalReader.read(storage.bytes).table
+        .tasks(matching: TaskFilter(), after: nil, limit: .max)
+        .map { record in
+          let bytes = try record.payload.bytes()
+          return """
+            \(record.id) \(record.name) \(bytes) \(record.payload.format) \(record.payload.version) \
+            \(record.priority.rawValue) \(record.createdDate) \(record.maxRetries) \
+            \(record.usesBackoff) \(record.uniqueKey ?? "-") \(record.tags.sorted()) \
+            \(record.timeLimit ?? .zero) \(record.expiryDate ?? .distantPast) \(record.state) \
+            \(record.availableDate) \(record.retryCount) \(record.finishedDate ?? .distantPast)
+            """
+        }
+    }
+    let before = try records()
+    #expect(before.count == 5)
+    let compacting = makeCore(minimumSize: 0)
+    try await run {
+      try await compacting.open()
+      try await churn(compacting, 1000...1100)
+      try await compacting.close()
+    }
+    #expect(try JournalReader.read(storage.bytes).generation > 1)
+    #expect(try records() == before)
+  }
+
   @Test(arguments: [
     MemoryStorage.Call.create(.replacement), .append, .synchronize,
     .rename(.replacement, .journal), .read,
