@@ -39,7 +39,7 @@ private actor Account {
 }
 
 /// The ways of calling that are promised compile as they stand, and mean what is said.
-@Suite(.timeLimit(.minutes(1))) struct CallSiteTests {
+@Suite(.timeLimit(.minutes(5))) struct CallSiteTests {
   private let clock = InstantClock()
 
   private func fetch() async throws -> Int { 42 }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastRetry
 
-@Suite(.timeLimit(.minutes(1))) struct WithRetryCancellationTests {
+@Suite(.timeLimit(.minutes(5))) struct WithRetryCancellationTests {
   private let clock = VirtualClock()
   private let attempts = Log<Int>()
   private let policy = RetryPolicy.attempts(5, backoff: .constant(.seconds(60)))

@@ -30,7 +30,7 @@ private actor Counter {
   func result(_ clock: VirtualClock) async throws -> Int { try await count(clock).count }
 }
 
-@Suite(.timeLimit(.minutes(1))) struct WithTimeoutTests {
+@Suite(.timeLimit(.minutes(5))) struct WithTimeoutTests {
   private let clock = VirtualClock()
 
   @Test func `an operation that ends in time returns its result, and the timer is gone`()

@@ -16,7 +16,7 @@ import Testing
 /// - Nothing runs at an interval; a task is performed when it is due.
 /// - `max_attempts: n` is `maxRetries: n - 1`; its code allowed one attempt more than its README.
 /// - A queue's name is for people; what is unique is its file.
-@Suite(.virtualTime, .timeLimit(.minutes(1))) struct IDelayedJobTests {
+@Suite(.virtualTime, .timeLimit(.minutes(5))) struct IDelayedJobTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 

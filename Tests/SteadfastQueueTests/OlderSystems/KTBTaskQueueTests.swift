@@ -11,7 +11,7 @@ import Testing
 /// - A retry at once goes behind the available tasks, not ahead of them: ahead, it starves them.
 /// - The path of a queue is taken as it is; no ".db" is added to it.
 /// - Nothing is polled: an interval is only the base of the delays.
-@Suite(.virtualTime, .timeLimit(.minutes(1))) struct KTBTaskQueueTests {
+@Suite(.virtualTime, .timeLimit(.minutes(5))) struct KTBTaskQueueTests {
   let clock: VirtualClock
   let log = Log<String>()
 

@@ -10,7 +10,7 @@ import Testing
 /// Not here, but to come: operations that depend on others, and finding them by resource.
 ///
 /// Kept otherwise, on purpose: adding a task to a queue that is paused does not resume it.
-@Suite(.timeLimit(.minutes(1))) struct YXQueueTests {
+@Suite(.timeLimit(.minutes(5))) struct YXQueueTests {
   private struct Download: TaskPayload {
     var url: String
     var target = "file"

@@ -43,7 +43,7 @@ private struct Asked: TaskHandler {
   }
 }
 
-@Suite(.virtualTime, .timeLimit(.minutes(1))) struct TaskHandlerTests {
+@Suite(.virtualTime, .timeLimit(.minutes(5))) struct TaskHandlerTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-@Suite(.virtualTime(.manual), .timeLimit(.minutes(1))) struct DateJumpTests {
+@Suite(.virtualTime(.manual), .timeLimit(.minutes(5))) struct DateJumpTests {
   private let time: VirtualTime
   private let log = Log<String>()
 

@@ -2,7 +2,7 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct VirtualClockCancellationTests {
+@Suite(.timeLimit(.minutes(5))) struct VirtualClockCancellationTests {
   private let clock = VirtualClock()
 
   @Test(arguments: [Duration.seconds(60), .zero])

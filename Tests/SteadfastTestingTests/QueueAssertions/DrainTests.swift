@@ -2,7 +2,7 @@ import Foundation
 import SteadfastTesting
 import Testing
 
-@Suite(.virtualTime, .timeLimit(.minutes(1))) struct DrainTests {
+@Suite(.virtualTime, .timeLimit(.minutes(5))) struct DrainTests {
   private let time: VirtualTime
   private let trace = Trace()
 

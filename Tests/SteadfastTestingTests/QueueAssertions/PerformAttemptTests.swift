@@ -3,7 +3,7 @@ import SteadfastTesting
 import Synchronization
 import Testing
 
-@Suite(.virtualTime, .timeLimit(.minutes(1))) struct PerformAttemptTests {
+@Suite(.virtualTime, .timeLimit(.minutes(5))) struct PerformAttemptTests {
   private let time: VirtualTime
   private let exact = TaskQueueConfiguration(backoff: .constant(.seconds(10)))
 

@@ -3,7 +3,7 @@ import SteadfastTesting
 import Testing
 
 /// What is not inside a virtual time, and what happens then.
-@Suite(.timeLimit(.minutes(1))) struct EscapeTests {
+@Suite(.timeLimit(.minutes(5))) struct EscapeTests {
   private let gate = Gate()
 
   /// A way out of a virtual time.

@@ -2,7 +2,7 @@ import SteadfastTesting
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct RealWorkInTurnTests {
+@Suite(.timeLimit(.minutes(5))) struct RealWorkInTurnTests {
   private struct Offline: Error {}
 
   private let trace = Trace()

@@ -1,7 +1,7 @@
 import SteadfastTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct RealWorkTests {
+@Suite(.timeLimit(.minutes(5))) struct RealWorkTests {
   private struct Offline: Error {}
   private struct Handle: ~Copyable { let number: Int }
 

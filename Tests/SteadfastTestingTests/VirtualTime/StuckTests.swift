@@ -2,7 +2,7 @@ import SteadfastTesting
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct StuckTests {
+@Suite(.timeLimit(.minutes(5))) struct StuckTests {
   private func error(
     _ mode: VirtualTime.Mode = .automatic,
     _ body: @escaping @Sendable (VirtualTime) async throws -> Void

@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-@Suite(.timeLimit(.minutes(1))) struct WithVirtualTimeTests {
+@Suite(.timeLimit(.minutes(5))) struct WithVirtualTimeTests {
   private struct Boom: Error {}
 
   @Test func `a virtual year passes at once and its result is returned`() async throws {
