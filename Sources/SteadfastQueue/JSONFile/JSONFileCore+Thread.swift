@@ -17,7 +17,6 @@ extension JSONFileCore {
     }
     state.withLock { state in
       state.lock = lock
-      state.storage = storage
       state.table = opened.table
       // A closing that has begun meanwhile goes on.
       if case .unopened = state.phase { state.phase = .open }
@@ -33,14 +32,14 @@ extension JSONFileCore {
         try file.withLock { file in
           defer { file = nil }
           file?.compaction?.abandon()
-          guard let storage = state.withLock({ $0.deletesFile ? $0.storage : nil }) else {
+          guard state.withLock(\.deletesFile) else {
             try file?.journal.close()
             return
           }
           file?.journal.abandon()
-          try storage.remove(.journal)
-          try storage.remove(.replacement)
-          try storage.synchronizeFolder()
+          try file?.storage.remove(.journal)
+          try file?.storage.remove(.replacement)
+          try file?.storage.synchronizeFolder()
         }
       }
     }
@@ -48,7 +47,6 @@ extension JSONFileCore {
       defer {
         state.phase = .closed
         state.lock = nil
-        state.storage = nil
         state.thread = nil
         state.closers = []
       }

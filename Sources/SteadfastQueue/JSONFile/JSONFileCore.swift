@@ -32,7 +32,6 @@ final class JSONFileCore: Sendable {
     var willFlush = false
     var thread: (any JobThread)?
     var lock: FileLock?
-    var storage: (any JournalStorage)?
     /// Whether closing deletes the file.
     var deletesFile = false
     /// Those who wait for the end of a closing that has begun.

@@ -78,10 +78,7 @@ extension TaskTable {
       return Lease(id: lease.id, token: token)
     }
     func present(_ target: TaskTarget) -> TaskTarget {
-      guard let slot = slots[target.id], case .leased(let token) = entries[slot].place else {
-        return .unclaimed(target.id)
-      }
-      return .claimed(Lease(id: target.id, token: token))
+      present(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
     }
     switch change {
     case .insert, .unpark, .resume, .remove, .prune, .rebase:

@@ -13,12 +13,25 @@ final class AnyHandler: Sendable {
   /// The hooks, if the handler has any.
   let hooks: Hooks?
 
-  private init(
+  private init<Payload, Output: Sendable>(
+    decode: @escaping @Sendable (TaskRecord) throws -> Payload,
     hooks: Hooks? = nil,
-    perform: @escaping @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
+    _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
   ) {
-    self.perform = perform
     self.hooks = hooks
+    perform = { record, context in
+      let payload: Payload
+      do {
+        payload = try decode(record)
+      } catch {
+        return .undecodable(error)
+      }
+      do {
+        return .returned(try await body(payload, context))
+      } catch {
+        return Task.isCancelled ? .cancelled : .threw(error)
+      }
+    }
   }
 
   struct Hooks: Sendable {
@@ -35,38 +48,14 @@ extension AnyHandler {
     hooks: Hooks? = nil,
     _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
   ) {
-    self.init(hooks: hooks) { record, context in
-      let payload: Payload
-      do {
-        payload = try record.payload(as: Payload.self)
-      } catch {
-        return .undecodable(error)
-      }
-      do {
-        return .returned(try await body(payload, context))
-      } catch {
-        return Task.isCancelled ? .cancelled : .threw(error)
-      }
-    }
+    self.init(decode: { try $0.payload(as: Payload.self) }, hooks: hooks, body)
   }
 
   /// A closure that performs tasks of any payload.
   convenience init<Output: Sendable>(
     untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) {
-    self.init { record, context in
-      let payload: JSONValue
-      do {
-        payload = try record.untypedPayload
-      } catch {
-        return .undecodable(error)
-      }
-      do {
-        return .returned(try await body(payload, context))
-      } catch {
-        return Task.isCancelled ? .cancelled : .threw(error)
-      }
-    }
+    self.init(decode: { try $0.untypedPayload }, body)
   }
 
   /// A handler with its hooks.

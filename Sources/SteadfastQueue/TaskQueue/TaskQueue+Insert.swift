@@ -67,8 +67,7 @@ extension TaskQueue {
     } catch {
       for record in records { hub.didNotEnqueue(record) }
       // A twin that was to be replaced may have been passed over meanwhile.
-      machine.withLock { $0.workArrived() }
-      wake.fire()
+      lookForWork()
       throw error
     }
     guard !results.contains(.identityTaken) else {
@@ -118,18 +117,15 @@ extension TaskQueue {
     let batch = kept.map { TaskChange.insert($0, onDuplicate: policy) }
     var results: [ChangeOutcome] = []
     for _ in 0..<1_000 {
-      results = try await store.apply(batch, durability: .durable)
-      guard results.count == batch.count, !results.contains(.stale) else {
-        throw UnusableAnswer(results: results, to: batch.count)
+      results = try await keep(batch)
+      if results.contains(.stale) { break }
+      guard policy == .replace, results.contains(where: \.isDuplicate) else {
+        guard kept.count < records.count else { return results }
+        var found = Dictionary(uniqueKeysWithValues: zip(kept.map(\.id), results))
+        return records.map { found.removeValue(forKey: $0.id) ?? .stale }
       }
-      guard policy == .replace, results.contains(where: \.isDuplicate) else { break }
     }
-    if policy == .replace, results.contains(where: \.isDuplicate) {
-      throw UnusableAnswer(results: results, to: batch.count)
-    }
-    guard kept.count < records.count else { return results }
-    var found = Dictionary(uniqueKeysWithValues: zip(kept.map(\.id), results))
-    return records.map { found.removeValue(forKey: $0.id) ?? .stale }
+    throw UnusableAnswer(results: results, to: batch.count)
   }
 
   private static func lastOfEachKey(_ records: [TaskRecord]) -> [TaskRecord] {

@@ -81,18 +81,13 @@ extension TaskQueue {
     }
     let results: [Bool]
     do {
-      let outcomes = try await store.apply(changes, durability: .durable)
-      guard outcomes.count == changes.count else {
-        throw UnusableAnswer(results: outcomes, to: changes.count)
-      }
-      results = outcomes.map { $0 == .done }
+      results = try await keep(changes).map { $0 == .done }
     } catch {
       for (record, past) in zip(records, pasts) {
         if let past { outcomes.restore(past, of: record.id) }
       }
       // The tasks may have been passed over meanwhile.
-      machine.withLock { $0.workArrived() }
-      wake.fire()
+      lookForWork()
       throw error
     }
     var ended: [Settlement] = []

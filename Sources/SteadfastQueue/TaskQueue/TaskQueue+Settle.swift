@@ -49,11 +49,7 @@ extension TaskQueue {
     var changes = settlements.map(\.change)
     changes += pruning.withLock { $0.changes(after: settlements, now: now) }
     do {
-      let results = try await store.apply(changes, durability: .durable)
-      guard results.count == changes.count else {
-        throw UnusableAnswer(results: results, to: changes.count)
-      }
-      report(settlements, results)
+      report(settlements, try await keep(changes))
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -109,12 +105,13 @@ extension TaskQueue {
   ///
   /// A date that has passed already spares the look at the clock.
   nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
-    if date <= past || date <= now {
-      machine.withLock { $0.workArrived() }
-      wake.fire()
-    } else {
-      alarm.set(date)
-    }
+    if date <= past || date <= now { lookForWork() } else { alarm.set(date) }
+  }
+
+  /// Has a worker look whether something is available.
+  nonisolated func lookForWork() {
+    machine.withLock { $0.workArrived() }
+    wake.fire()
   }
 
   nonisolated func fail(_ error: any Error, to operation: String) {

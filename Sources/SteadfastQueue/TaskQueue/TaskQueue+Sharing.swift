@@ -21,10 +21,7 @@ extension TaskQueue {
       let leases = machine.withLock { $0.leases }
       guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
       do {
-        let results = try await store.apply(
-          leases.map { .extend($0, until: end) },
-          durability: .relaxed
-        )
+        let results = try await keep(leases.map { .extend($0, until: end) }, .relaxed)
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
       } catch {
         fail(error, to: "extend its claims")
@@ -43,8 +40,7 @@ extension TaskQueue {
     while !Task.isCancelled {
       // Cancelled: the loop ends.
       try? await clock.sleep(for: max(sharing.pollInterval, .milliseconds(1)))
-      machine.withLock { $0.workArrived() }
-      wake.fire()
+      lookForWork()
       await tellOfOthersTasks()
     }
   }

@@ -80,13 +80,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// What the store knows; `nil` if the task has not ended.
   private func storedOutcome() async throws -> TaskOutcome? {
-    guard
-      let record = try await queue.store.tasks(
-        matching: TaskFilter(ids: [id]),
-        after: nil,
-        limit: 1
-      ).first
-    else {
+    guard let record = try await queue.record(of: id) else {
       // It may have ended, and gone, since the cell was last asked; or be about to be told.
       if let outcome = cell.outcome { return outcome }
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }

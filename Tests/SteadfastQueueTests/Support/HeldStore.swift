@@ -4,12 +4,12 @@ import SteadfastTesting
 @testable import SteadfastQueue
 
 /// A store whose answers are held back, before or after the change, until the test lets go of them.
-final class HeldStore: Persistence {
+final class HeldStore: ForwardingStore {
   typealias Choice = @Sendable ([TaskChange]) -> Bool
 
   let appliesAtOnce: Bool
   let sharing: StoreSharing?
-  private let base: any Persistence
+  let base: any Persistence
   private let clock: VirtualClock
   private let claimDelay: Duration
   private let before: Choice
@@ -61,20 +61,6 @@ final class HeldStore: Persistence {
     if claimDelay > .zero { try? await clock.sleep(for: claimDelay) }
     return claim
   }
-
-  func tasks(
-    matching filter: TaskFilter,
-    after id: TaskID?,
-    limit: Int
-  ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
-  }
-
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: filter)
-  }
-
-  func destroy() async throws { try await base.destroy() }
 }
 
 extension [TaskChange] {

@@ -7,21 +7,18 @@ import Testing
 @testable import SteadfastQueue
 
 /// A store in memory that counts what it is asked for.
-private final class CountingStore: Persistence {
+private final class CountingStore: ForwardingStore {
   struct Work: Equatable {
     var claims = 0
     var handedOut = 0
     var listed = 0
   }
 
-  private let base = InMemoryStore()
+  let base: any Persistence = InMemoryStore()
   private let counted = Mutex(Work())
   var appliesAtOnce: Bool { true }
   var work: Work { counted.withLock { $0 } }
 
-  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    try await base.apply(batch, durability: durability)
-  }
   func claim(_ request: ClaimRequest) async throws -> Claim {
     let claim = try await base.claim(request)
     counted.withLock { work in
@@ -30,6 +27,7 @@ private final class CountingStore: Persistence {
     }
     return claim
   }
+
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -39,10 +37,6 @@ private final class CountingStore: Persistence {
     counted.withLock { $0.listed += tasks.count }
     return tasks
   }
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: filter)
-  }
-  func destroy() async throws { try await base.destroy() }
 }
 
 @Suite struct ManyTasksTests {

@@ -56,8 +56,8 @@ import Testing
 }
 
 /// A store in memory that does something else once, between a claim and its answer.
-private final class PausingStore: Persistence {
-  private let store = InMemoryStore()
+private final class PausingStore: ForwardingStore {
+  let base: any Persistence = InMemoryStore()
   private let action = Mutex<(@Sendable () async -> Void)?>(nil)
 
   func onFirstClaim(_ action: @escaping @Sendable () async -> Void) {
@@ -65,7 +65,7 @@ private final class PausingStore: Persistence {
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {
-    let claim = try await store.claim(request)
+    let claim = try await base.claim(request)
     guard !claim.tasks.isEmpty else { return claim }
     let action = action.withLock { action in
       defer { action = nil }
@@ -74,25 +74,4 @@ private final class PausingStore: Persistence {
     await action?()
     return claim
   }
-
-  func apply(
-    _ batch: [TaskChange],
-    durability: Durability
-  ) async throws -> [ChangeOutcome] {
-    try await store.apply(batch, durability: durability)
-  }
-
-  func tasks(
-    matching filter: TaskFilter,
-    after id: TaskID?,
-    limit: Int
-  ) async throws -> [TaskRecord] {
-    try await store.tasks(matching: filter, after: id, limit: limit)
-  }
-
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await store.count(matching: filter)
-  }
-
-  func destroy() async throws { try await store.destroy() }
 }

@@ -6,8 +6,8 @@ import Testing
 @testable import SteadfastQueue
 
 /// A store that fails from a call on, until it is mended.
-private final class FailingStore: Persistence {
-  private let base = InMemoryStore()
+private final class FailingStore: ForwardingStore {
+  let base: any Persistence = InMemoryStore()
   private let callsLeft: Mutex<Int>
   let appliesAtOnce: Bool
 
@@ -33,17 +33,6 @@ private final class FailingStore: Persistence {
     try count()
     return try await base.claim(request)
   }
-  func tasks(
-    matching filter: TaskFilter,
-    after id: TaskID?,
-    limit: Int
-  ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
-  }
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: filter)
-  }
-  func destroy() async throws { try await base.destroy() }
 }
 
 @Suite struct StoreFailureTests {

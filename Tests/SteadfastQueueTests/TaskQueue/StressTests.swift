@@ -101,25 +101,10 @@ import Testing
 }
 
 /// A store in memory that says of itself how it applies changes.
-private final class GatheringStore: Persistence {
-  private let base = InMemoryStore()
+private final class GatheringStore: ForwardingStore {
+  let base: any Persistence = InMemoryStore()
   let appliesAtOnce: Bool
 
   init(appliesAtOnce: Bool) { self.appliesAtOnce = appliesAtOnce }
-
-  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    try await base.apply(batch, durability: durability)
-  }
   func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
-  func tasks(
-    matching filter: TaskFilter,
-    after id: TaskID?,
-    limit: Int
-  ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
-  }
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: filter)
-  }
-  func destroy() async throws { try await base.destroy() }
 }
