@@ -16,9 +16,7 @@ extension TaskQueue {
   ) async {
     if store.appliesAtOnce {
       await apply([settlement])
-      let directive = machine.withLock {
-        $0.finished(worker, name: settlement.record.name, isAttempt: isAttempt)
-      }
+      let directive = machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
       if let directive { await obey([(settlement.record.id, directive)]) }
     } else if machine.withLock({
       $0.finished(worker, with: settlement, isAttempt: isAttempt)

@@ -44,7 +44,6 @@ struct WorkMachine: Sendable {
   private var isStopping = false
   var ready: [ClaimedTask] = []  // the next one last
   private(set) var outbox: [Settlement] = []
-  private var isSettling = false
   private(set) var isClaiming = false
   /// A wake-up came too late for the claim in flight.
   private var wasAskedWhileClaiming = false
@@ -267,18 +266,19 @@ struct WorkMachine: Sendable {
   ///
   /// Returns what was asked of the task meanwhile.
   @discardableResult
-  mutating func finished(_ worker: Int, name: String, isAttempt: Bool) -> Directive? {
+  mutating func finished(_ worker: Int, isAttempt: Bool) -> Directive? {
+    guard let attempt = attempts[worker].take() else {
+      preconditionFailure("worker \(worker) has ended an attempt that it had not begun")
+    }
     attemptCount += isAttempt ? 1 : 0
     idle += 1
-    let id = attempts[worker]?.id
-    attempts[worker] = nil
     isExhausted = false
-    leaves(name)
+    leaves(attempt.name)
     // A store that failed has its task in the outbox.
-    guard let id, !requests.isEmpty, !outbox.contains(where: { $0.record.id == id }) else {
+    guard !requests.isEmpty, !outbox.contains(where: { $0.record.id == attempt.id }) else {
       return nil
     }
-    return requests.removeValue(forKey: id)
+    return requests.removeValue(forKey: attempt.id)
   }
 
   mutating func leaves(_ name: String) {
@@ -297,16 +297,14 @@ struct WorkMachine: Sendable {
     isAttempt: Bool
   ) -> Bool {
     outbox.append(settlement)
-    finished(worker, name: settlement.record.name, isAttempt: isAttempt)
-    return !isSettling
+    finished(worker, isAttempt: isAttempt)
+    return settling.isEmpty
   }
 
   /// The finisher takes what has gathered; `nil` if nothing has, the store has failed, or somebody
   /// else has taken something: who then takes the rest.
   mutating func takeOutbox() -> [Settlement]? {
-    guard settling.isEmpty else { return nil }
-    isSettling = !outbox.isEmpty && failure == nil
-    guard isSettling else { return nil }
+    guard settling.isEmpty, !outbox.isEmpty, failure == nil else { return nil }
     settling = outbox
     defer { outbox.removeAll(keepingCapacity: true) }
     return outbox

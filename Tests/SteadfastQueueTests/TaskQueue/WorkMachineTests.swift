@@ -27,7 +27,7 @@ extension WorkMachine {
 
   /// The first worker that performs something has ended its attempt, and that is kept.
   fileprivate mutating func finished() {
-    finished(attempts.firstIndex { $0 != nil } ?? 0, name: "Note", isAttempt: true)
+    finished(attempts.firstIndex { $0 != nil } ?? 0, isAttempt: true)
   }
 
   /// The first worker that performs something has ended its attempt.
