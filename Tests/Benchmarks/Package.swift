@@ -14,10 +14,12 @@ let package = Package(
   dependencies: [.package(name: "Steadfast", path: "../..")],
   targets: [
     .target(name: "AllocationCounter"),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .executableTarget(
       name: "bench",
       dependencies: [
         "AllocationCounter",
+        "CSQLite",
         .product(name: "SteadfastQueue", package: "Steadfast"),
         .product(name: "SteadfastRetry", package: "Steadfast"),
         .product(name: "SteadfastTesting", package: "Steadfast"),

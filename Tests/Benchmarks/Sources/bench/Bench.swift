@@ -1,7 +1,12 @@
-/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`, in this folder; all of
-/// it where nothing is named.
+/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`, in this folder;
+/// all of it where nothing is named.
+///
+/// `name=` with part of a row's name measures such rows alone.
 @main enum Bench {
-  static func main() async throws { try await measure(Set(CommandLine.arguments.dropFirst())) }
+  static func main() async throws {
+    let groups = CommandLine.arguments.dropFirst().filter { !$0.hasPrefix(rowArgument) }
+    try await measure(Set(groups))
+  }
 
   // Off the main actor, on whose executor each call of another actor costs microseconds.
   @concurrent private static func measure(_ groups: Set<String>) async throws {
@@ -28,7 +33,10 @@
   }
 
   private static func measureFile() async throws {
-    try await report("in a file, durable", fileBenchmarks, rounds: 5)
+    try await report("in a file, durable", fileBenchmarks, rounds: 5, comparing: .rate)
+    guard !picksRows else { return }
+    try await reportReopening()
+    try await reportCompaction()
   }
 
   private static func measureClocks() async throws {

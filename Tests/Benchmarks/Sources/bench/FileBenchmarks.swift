@@ -17,30 +17,81 @@ import Foundation
 private let writes = 2000
 private let tasks = 20_000
 private let bare = "bare append and flush of 200 bytes"
+private let sqliteEnqueue = "SQLite FULL: enqueue, one transaction each"
+private let sqliteWhole = "SQLite FULL: enqueue, claim, complete, each"
 
 /// Each task survives a power cut before `enqueue` returns, and so does its end.
+///
+/// Beside it, what the disk allows: an append of as many bytes and a flush, one after the other; and
+/// what a table in SQLite costs that promises the same.
 let fileBenchmarks = [
   Benchmark(bare, iterations: writes) { count in
     try await withScratchFile { url in try appendAndFlush(count, to: url) }
   },
-  enqueueBenchmark(producers: 1, iterations: writes),
-  enqueueBenchmark(producers: 64, iterations: tasks),
-  Benchmark("64 producers, 8 at a time, end to end", against: bare, iterations: tasks) { count in
-    try await withScratchFile { url in
-      let store = JSONFileStore(at: url)
-      try await performOverlapped(count, by: Steadfast(store, workers: 8), producers: 64)
-      try await store.close()
-    }
+  sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
+  sqliteBenchmark("SQLite FULL: enqueue, a transaction of 100", each: 100) {
+    try $0.enqueue($1, now: $2)
   },
+  enqueueBenchmark(producers: 1, iterations: writes, against: bare),
+  enqueueBenchmark(producers: 8, iterations: tasks, against: sqliteEnqueue),
+  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueue),
+  sqliteBenchmark(sqliteWhole, each: 1) { try $0.enqueueAndPerform($1, now: $2) },
+  sqliteBenchmark("SQLite FULL: the same by 100", each: 100) {
+    try $0.enqueueAndPerform($1, now: $2)
+  },
+  endToEndBenchmark(producers: 1, workers: 1, iterations: writes),
+  endToEndBenchmark(producers: 64, workers: 1, iterations: tasks),
+  endToEndBenchmark(producers: 64, workers: 8, iterations: 3 * tasks),
 ]
 
-private func enqueueBenchmark(producers: Int, iterations: Int) -> Benchmark {
-  Benchmark("enqueue, \(producers) at a time", against: bare, iterations: iterations) { count in
+private func enqueueBenchmark(
+  producers: Int,
+  iterations: Int,
+  against baseline: String
+) -> Benchmark {
+  Benchmark("enqueue, \(producers) at a time", against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
       let store = JSONFileStore(at: url)
       try await enqueue(count, to: Steadfast(store, workers: 1).queue, producers: producers)
       try await store.close()
     }
+  }
+}
+
+private func endToEndBenchmark(producers: Int, workers: Int, iterations: Int) -> Benchmark {
+  let name = "\(producers) producer\(producers == 1 ? "" : "s"), \(workers) at a time, end to end"
+  return Benchmark(name, against: sqliteWhole, iterations: iterations) { count in
+    try await withScratchFile { url in
+      let store = JSONFileStore(at: url)
+      try await performOverlapped(
+        count,
+        by: Steadfast(store, workers: workers),
+        producers: producers
+      )
+      try await store.close()
+    }
+  }
+}
+
+private func sqliteBenchmark(
+  _ name: String,
+  each batch: Int,
+  _ body: @escaping @Sendable (SQLite, Range<Int>, Double) throws -> Void
+) -> Benchmark {
+  Benchmark(name, iterations: batch == 1 ? writes : tasks) { count in
+    try await withScratchFile { url in
+      let database = try SQLite(path: url.path)
+      for first in stride(from: 0, to: count, by: batch) {
+        try body(database, first..<first + batch, Date().timeIntervalSince1970)
+      }
+    }
+  }
+}
+
+extension SQLite {
+  fileprivate func enqueueAndPerform(_ numbers: Range<Int>, now: Double) throws {
+    try enqueue(numbers, now: now)
+    try perform(numbers.count, now: now)
   }
 }
 
@@ -63,7 +114,7 @@ private func flush(_ file: Int32) -> Int32 {
 }
 
 /// A file in a new folder beside the temporary ones: TMPDIR chooses the disk.
-private func withScratchFile(_ body: (URL) async throws -> Void) async throws {
+func withScratchFile(_ body: (URL) async throws -> Void) async throws {
   let folder = FileManager.default.temporaryDirectory.appending(path: "bench-\(UUID())")
   try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
   defer { try? FileManager.default.removeItem(at: folder) }

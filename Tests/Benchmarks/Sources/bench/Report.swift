@@ -2,7 +2,14 @@
 ///
 /// The rounds are interleaved, so that a slow spell of the machine strikes all alike. Printed is the
 /// median of all rounds, and of the ratios to the baseline within each round.
-func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async throws {
+func report(
+  _ title: String,
+  _ benchmarks: [Benchmark],
+  rounds: Int = 31,
+  comparing comparison: Comparison = .cost
+) async throws {
+  let benchmarks = benchmarks.filter { rowName.map($0.name.contains) ?? true }
+  guard !benchmarks.isEmpty else { return }
   var samples: [String: [Sample]] = [:]
   for benchmark in benchmarks { _ = try await benchmark.sample() }
   for _ in 0..<rounds {
@@ -10,7 +17,8 @@ func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async 
       samples[benchmark.name, default: []].append(try await benchmark.sample())
     }
   }
-  print("\n" + title.padded(to: 44) + "        ns    CPU ns    a second  allocations  ratio")
+  let columns = "        ns    CPU ns    a second  allocations  "
+  print("\n" + title.padded(to: 44) + columns + (comparison == .cost ? "ratio" : "as fast as"))
   for benchmark in benchmarks {
     let own = samples[benchmark.name, default: []]
     let nanoseconds = median(own.map(\.nanoseconds))
@@ -21,11 +29,32 @@ func report(_ title: String, _ benchmarks: [Benchmark], rounds: Int = 31) async 
     line += decimal(1e9 / nanoseconds, digits: 0).leftPadded(to: 12)
     line += allocations.leftPadded(to: 13)
     if let baseline = benchmark.baseline, let others = samples[baseline] {
-      let ratio = median(zip(own, others).map { $0.nanoseconds / $1.nanoseconds })
+      let ratio = median(
+        zip(own, others).map { own, other in
+          comparison == .cost
+            ? own.nanoseconds / other.nanoseconds : other.nanoseconds / own.nanoseconds
+        }
+      )
       line += "  \(decimal(ratio, digits: 2)) × \(baseline)"
     }
     print(line)
   }
+}
+
+/// What comes before part of the name of the rows to measure.
+let rowArgument = "name="
+private let rowName = CommandLine.arguments.first { $0.hasPrefix(rowArgument) }
+  .map { $0.dropFirst(rowArgument.count) }
+
+/// Whether only some rows are measured.
+var picksRows: Bool { rowName != nil }
+
+/// What a ratio is of.
+enum Comparison {
+  /// The time of each piece of work: the greater, the worse.
+  case cost
+  /// The pieces of work in a second: the greater, the better.
+  case rate
 }
 
 /// Prints one line of a table of figures that stand for themselves.

@@ -1,0 +1,181 @@
+import AllocationCounter
+import SteadfastQueue
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A task that takes about 200 bytes in a file.
+private struct Letter: TaskPayload {
+  var text = "so important"
+  var number: Int
+}
+
+// MARK: Opening
+
+/// From a file of pending tasks on disk to the first line of a handler, and what the tasks take in
+/// memory then beside the bytes of their payloads.
+func reportReopening() async throws {
+  report("\nopening a file of pending tasks", "      MB   seconds to the handler   bytes a task")
+  for count in [10_000, 1_000_000] {
+    try await withScratchFile { url in
+      try await fill(url, with: count)
+      let size = try Double(FileManager.default.attributesOfItem(atPath: url.path).size)
+      var times: [Double] = []
+      var bytes: [Double] = []
+      for _ in 0..<(count > 100_000 ? 3 : 9) {
+        let sample = try await reopen(url)
+        times.append(sample.seconds)
+        bytes.append(sample.bytes / Double(count) - payloadSize)
+      }
+      report(
+        "\(count) pending",
+        decimal(size / 1e6, digits: 1).leftPadded(to: 8)
+          + decimal(median(times), digits: 3).leftPadded(to: 25)
+          + decimal(median(bytes), digits: 0).leftPadded(to: 15)
+      )
+    }
+  }
+}
+
+/// Of most letters above.
+private let payloadSize = Double(#"{"text":"so important","number":500000}"#.utf8.count)
+
+extension [FileAttributeKey: Any] {
+  fileprivate var size: UInt64 { self[.size] as? UInt64 ?? 0 }
+}
+
+private func fill(_ url: URL, with count: Int) async throws {
+  let store = JSONFileStore(at: url)
+  let queue = TaskQueue(persistence: store)
+  for first in stride(from: 0, to: count, by: 10_000) {
+    try await queue.enqueue(contentsOf: (first..<first + 10_000).map { Letter(number: $0) })
+  }
+  try await store.close()
+}
+
+private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double) {
+  let before = allocated_bytes()
+  let first = AsyncStream.makeStream(of: ContinuousClock.Instant.self)
+  let start = ContinuousClock.now
+  let store = JSONFileStore(at: url)
+  let queue = TaskQueue(persistence: store)
+  await queue.register(Letter.self) { _, _ in
+    first.continuation.yield(.now)
+    // It is put back, so that the next opening finds as many.
+    try await ContinuousClock().sleep(for: .seconds(3600))
+  }
+  let end = await withTaskGroup { group in
+    group.addTask { try? await queue.run() }
+    var iterator = first.stream.makeAsyncIterator()
+    let end = await iterator.next() ?? .now
+    group.cancelAll()
+    return end
+  }
+  let bytes = Double(allocated_bytes()) - Double(before)
+  try await store.close()
+  return (start.duration(to: end) / .seconds(1), bytes)
+}
+
+// MARK: Compaction
+
+private let dead = 500_000
+private let alive = 1000
+
+/// How long an enqueue takes while the file is written anew, beside before and after.
+///
+/// Of a million records 1,000 stay alive: the file shrinks by itself while eight producers go on.
+func reportCompaction() async throws {
+  try await withScratchFile { url in
+    let store = JSONFileStore(at: url)
+    let queue = TaskQueue(persistence: store)
+    let tasks = try await queue.enqueue(
+      contentsOf: (0..<alive + dead).map { Letter(number: $0) },
+      availableDate: .distantFuture
+    )
+    let before = try await latencies(of: queue, for: .seconds(1))
+    let heap = allocated_bytes()
+    let size = try await store.statistics().byteCount
+    let now = Date()
+    let ends = tasks.prefix(dead).map {
+      TaskChange.cancel(.unclaimed($0.id), at: now, keeps: false)
+    }
+    _ = try await store.apply(ends, durability: .durable)
+    let peak = Peak()
+    let during = try await latencies(of: queue) {
+      peak.look()
+      return try await store.statistics().lastCompaction == nil
+    }
+    let after = try await latencies(of: queue, for: .seconds(1))
+    let statistics = try await store.statistics()
+    let columns = ["enqueues", "p50 µs", "p99 µs", "max µs"].map { $0.leftPadded(to: 10) }.joined()
+    report("\nenqueue beside a compaction, 8 at a time", columns)
+    reportLatencies("before", before)
+    reportLatencies("during", during)
+    reportLatencies("after", after)
+    report("the file, from … to … MB", megabytes(size) + megabytes(statistics.byteCount))
+    report("the heap before, and at its peak, MB", megabytes(Int(heap)) + megabytes(peak.bytes))
+    try await store.close()
+  }
+}
+
+private final class Flag: Sendable {
+  let isUp = Atomic(false)
+}
+
+/// The most memory that was in use when it was looked at.
+private final class Peak: Sendable {
+  private let most = Atomic(0)
+
+  var bytes: Int { most.load(ordering: .relaxed) }
+
+  func look() { _ = most.max(Int(allocated_bytes()), ordering: .relaxed) }
+}
+
+private func megabytes(_ bytes: Int) -> String {
+  decimal(Double(bytes) / 1e6, digits: 1).leftPadded(to: 10)
+}
+
+private func reportLatencies(_ name: String, _ times: [Double]) {
+  let figures = [percentile(50, of: times), percentile(99, of: times), times.max() ?? 0]
+  report(
+    name,
+    String(times.count).leftPadded(to: 10)
+      + figures.map { decimal($0, digits: 0).leftPadded(to: 10) }.joined()
+  )
+}
+
+private func latencies(of queue: TaskQueue, for duration: Duration) async throws -> [Double] {
+  let end = ContinuousClock.now + duration
+  return try await latencies(of: queue) {
+    try await ContinuousClock().sleep(until: end)
+    return false
+  }
+}
+
+/// The times of all enqueues until the condition fails, in microseconds.
+private func latencies(
+  of queue: TaskQueue,
+  while condition: @escaping @Sendable () async throws -> Bool
+) async throws -> [Double] {
+  let isOver = Flag()
+  return try await withThrowingTaskGroup(of: [Double].self) { group in
+    for producer in 0..<8 {
+      group.addTask {
+        var times: [Double] = []
+        while !isOver.isUp.load(ordering: .relaxed) {
+          let start = ContinuousClock.now
+          try await queue.enqueue(Letter(number: producer), availableDate: .distantFuture)
+          times.append(start.duration(to: .now) / .microseconds(1))
+        }
+        return times
+      }
+    }
+    while try await condition() { try await ContinuousClock().sleep(for: .milliseconds(1)) }
+    isOver.isUp.store(true, ordering: .relaxed)
+    return try await group.reduce(into: []) { $0 += $1 }
+  }
+}
