@@ -1,6 +1,3 @@
-import Dispatch
-import Synchronization
-
 #if canImport(Darwin)
 import Darwin
 #elseif canImport(Glibc)
@@ -16,82 +13,32 @@ protocol JobThread: AnyObject, Sendable {
   ///
   /// It is not done if the thread ends before.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
+  /// Called by a job: from now on its turn is over, and the jobs behind it are done beside it, in
+  /// order, by another thread.
+  ///
+  /// What the body does is not to be waited for by those.
+  func handOn<Result, Failure: Error>(
+    during body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result
 }
 
-/// A thread of its own for work that blocks, so that none of it holds up Swift's shared threads.
+/// Threads of their own for work that blocks, so that none of it holds up Swift's shared threads.
 ///
-/// Jobs are done one after another, in order. The thread ends when the last reference to this has
-/// gone and all jobs are done.
+/// Jobs are done one after another, in order, by one of two threads: the other takes its place when
+/// a job hands its turn on. They end when the last reference to this has gone and all jobs are done.
 final class IOThread: JobThread {
-  private typealias Job = @Sendable () -> Void
+  private let work = IOWork()
 
-  private final class Work: Sendable {
-    private struct State {
-      var jobs: [Job] = []
-      var delayedJobs: [(instant: ContinuousClock.Instant, job: Job)] = []
-      var isEnding = false
-
-      /// Takes out the jobs to do now, and says when there will be more.
-      mutating func takeJobs(
-        _ now: ContinuousClock.Instant
-      ) -> (jobs: [Job], next: ContinuousClock.Instant?, isEnding: Bool) {
-        defer {
-          jobs = []
-          delayedJobs.removeAll { $0.instant <= now }
-        }
-        let due = delayedJobs.filter { $0.instant <= now }.map(\.job)
-        let next = delayedJobs.lazy.map(\.instant).filter { $0 > now }.min()
-        return (jobs + due, next, isEnding)
-      }
-    }
-
-    private let state = Mutex(State())
-    private let changed = DispatchSemaphore(value: 0)
-
-    func add(_ job: @escaping Job) {
-      state.withLock { $0.jobs.append(job) }
-      changed.signal()
-    }
-
-    func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
-      state.withLock { $0.delayedJobs.append((instant, job)) }
-      changed.signal()
-    }
-
-    func end() {
-      state.withLock { $0.isEnding = true }
-      changed.signal()
-    }
-
-    private func wait(until instant: ContinuousClock.Instant?) {
-      guard let instant else { return changed.wait() }
-      let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
-      let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
-      _ = changed.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds)) + 1))
-    }
-
-    func doAll() {
-      var next: ContinuousClock.Instant?
-      while true {
-        wait(until: next)
-        let jobs: [Job]
-        let isEnding: Bool
-        (jobs, next, isEnding) = state.withLock { $0.takeJobs(.now) }
-        for job in jobs { job() }
-        if isEnding { return }
-      }
-    }
-  }
-
-  private let work = Work()
-
-  /// Starts the thread.
+  /// Starts the threads.
   init() throws(SystemCallError) {
-    let context = unsafe Unmanaged.passRetained(work)
-    let number = unsafe Self.start(context.toOpaque())
-    guard number == 0 else {
-      unsafe context.release()
-      throw SystemCallError("pthread_create", number)
+    for _ in 0..<2 {
+      let context = unsafe Unmanaged.passRetained(work)
+      let number = unsafe Self.start(context.toOpaque())
+      guard number == 0 else {
+        unsafe context.release()
+        work.end()
+        throw SystemCallError("pthread_create", number)
+      }
     }
   }
 
@@ -101,6 +48,13 @@ final class IOThread: JobThread {
 
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
     work.add(job, at: .now + delay)
+  }
+
+  func handOn<Result, Failure: Error>(
+    during body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    work.handOn()
+    return try body()
   }
 
   private static func start(_ context: UnsafeMutableRawPointer) -> Int32 {
@@ -114,10 +68,10 @@ final class IOThread: JobThread {
       nil,
       { context in
         #if canImport(Darwin)
-        let work = unsafe Unmanaged<Work>.fromOpaque(context).takeRetainedValue()
+        let work = unsafe Unmanaged<IOWork>.fromOpaque(context).takeRetainedValue()
         #else
         guard let context = unsafe context else { return nil }
-        let work = unsafe Unmanaged<Work>.fromOpaque(context).takeRetainedValue()
+        let work = unsafe Unmanaged<IOWork>.fromOpaque(context).takeRetainedValue()
         #endif
         work.doAll()
         return nil

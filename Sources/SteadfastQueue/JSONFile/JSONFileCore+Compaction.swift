@@ -2,28 +2,54 @@ import Synchronization
 
 // Compaction happens on the thread too, in steps between which other work is done.
 extension JSONFileCore {
+  private enum Start {
+    case no
+    /// It begins when nothing is being flushed: what is written then is committed, too.
+    case later
+    case now(tasks: Slab<TaskTable.Entry>, claimed: Set<TaskID>, any JobThread)
+  }
+
   /// Begins to write the file anew if most of it is dead.
-  func compactIfDue() {
+  ///
+  /// Whether other work goes on; else it does so when nothing is being flushed.
+  func compactIfDue() -> Bool {
     file.withLock { file in
-      guard let open = file, open.compaction == nil else { return }
-      // Not the whole table: what changes while it is held twice is copied.
-      let (tasks, claimed, thread) = state.withLock { state in
-        isOpen(state) && isDue(open, state.table)
-          ? (state.table.entries, state.claimedAndUnwritten, state.thread) : (nil, [], nil)
+      guard let open = file, open.compaction == nil else { return true }
+      let start = state.withLock { state -> Start in
+        guard isOpen(state), isDue(open, state.table), let thread = state.thread else { return .no }
+        guard !state.isFlushing else {
+          state.afterFlush.append { self.writePending() }
+          return .later
+        }
+        // Not the whole table: what changes while it is held twice is copied.
+        let claimed = state.claimedAndUnwritten
+        return .now(tasks: state.table.entries, claimed: claimed, thread)
       }
-      guard let tasks, let thread else { return }
-      do {
-        file?.compaction = try Compaction(
-          of: open.journal,
-          tasks: tasks,
-          claimed: claimed,
-          in: open.storage,
-          compactionPolicy
-        )
-        thread.add { self.compact() }
-      } catch {
-        file?.putCompactionOff()
+      switch start {
+      case .no: return true
+      case .later: return false
+      case .now(let tasks, let claimed, let thread):
+        do {
+          file?.compaction = try Compaction(
+            of: open.journal,
+            tasks: tasks,
+            claimed: claimed,
+            in: open.storage,
+            compactionPolicy
+          )
+          thread.add { self.compact() }
+        } catch {
+          file?.putCompactionOff()
+        }
+        return true
       }
+    }
+  }
+
+  var isCompactionDue: Bool {
+    file.withLock { file in
+      guard let file, file.compaction == nil else { return false }
+      return state.withLock { isOpen($0) && isDue(file, $0.table) }
     }
   }
 
@@ -92,15 +118,13 @@ extension TaskTable {
   /// How many tasks there are whose insertion is committed.
   ///
   /// O(1).
-  var taskCount: Int { count(matching: TaskFilter(states: Set(TaskState.allCases))) }
+  var taskCount: Int { stateCounts.total }
 
   /// How many lines a file has that says what there is: the first and the last, one for each task,
   /// and one more for each that is performed.
   ///
   /// O(1).
-  var liveRecordCount: Int {
-    2 + taskCount + count(matching: TaskFilter(states: [.running]))
-  }
+  var liveRecordCount: Int { 2 + taskCount + stateCounts[.running] }
 
   /// About how many bytes a file takes that says what there is.
   ///

@@ -19,12 +19,20 @@ extension JSONFileCore {
       state.lock = lock
       state.table = opened.table
       // A closing that has begun meanwhile goes on.
-      if case .unopened = state.phase { state.phase = .open }
+      if case .unopened = state.phase {
+        state.phase = .open
+        isServing.store(true, ordering: .releasing)
+      }
     }
-    compactIfDue()
+    _ = compactIfDue()
   }
 
   func closeFile() {
+    let isFlushing = state.withLock { state in
+      if state.isFlushing { state.afterFlush.append { self.closeFile() } }
+      return state.isFlushing
+    }
+    guard !isFlushing else { return }
     // Nothing is added any more.
     writePending()
     let result = Result {
@@ -74,9 +82,18 @@ extension JSONFileCore {
     }
   }
 
+  /// Writes what has gathered, and comes again for what gathers meanwhile, behind other jobs.
   func writePending() {
-    while let group = takePending() { write(group) }
-    compactIfDue()
+    guard compactIfDue(), let group = takePending() else { return }
+    if write(group) { goOnWriting() }
+  }
+
+  private func goOnWriting() {
+    let thread = state.withLock { state in
+      state.isWriting = !state.pending.isEmpty
+      return state.isWriting ? state.thread : nil
+    }
+    thread?.add { self.writePending() }
   }
 
   private func takePending() -> [Submission]? {
@@ -90,42 +107,77 @@ extension JSONFileCore {
     }
   }
 
-  private func write(_ group: [Submission]) {
+  fileprivate enum NextStep {
+    /// The changes are committed.
+    case answer
+    /// Somebody flushes already, and then what was just written.
+    case leave
+    case flush(any JobThread)
+  }
+
+  /// Whether this thread goes on writing.
+  private func write(_ group: [Submission]) -> Bool {
     do throws(Journal.Failure) {
       try withJournal { journal throws(Journal.Failure) in
         try journal.append(group.map(\.lines))
       }
     } catch {
-      return fail(group, error)
+      fail(group, error)
+      return true
     }
     // A claim need only survive the process; what it leased is leased already.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
-    do throws(Journal.Failure) {
-      if changes.contains(where: \.needsFlush) { try flush() }
-    } catch {
-      return fail(changes, error)
+    guard !changes.isEmpty else { return true }
+    switch state.withLock({ $0.nextStep(for: changes, flushing.moment) }) {
+    case .answer:
+      for submission in changes { submission.succeed() }
+      if changes.contains(where: \.needsFlush) { flushLater() }
+    case .leave:
+      break
+    case .flush(let thread):
+      flushWritten(thread)
+      return false
     }
-    state.withLock { state in
-      for submission in changes { submission.commit(to: &state.table) }
-    }
-    for submission in changes { submission.succeed() }
+    return true
   }
 
-  /// Flushes what was written, now or later.
-  private func flush() throws(Journal.Failure) {
-    switch flushing.moment {
-    case .eachBatch:
-      try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
-    case .atMostEvery(let interval):
-      let thread = state.withLock { state in
-        defer { state.willFlush = true }
-        return state.willFlush ? nil : state.thread
+  /// Flushes what was written until nothing is left, while the thread goes on with other jobs.
+  private func flushWritten(_ thread: any JobThread) {
+    goOnWriting()
+    while state.withLock({ $0.takeWritten() }) {
+      guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
+      do throws(Journal.Failure) {
+        try thread.handOn { () throws(Journal.Failure) in _ = try flush.perform() }
+      } catch {
+        // What is being written beside this is taken back, too, when it is written.
+        thread.add { self.fail([], error) }
+        return
       }
-      thread?.add(after: interval) { self.flushLate() }
-    case .leftToSystem:
-      break
+      file.withLock { $0?.journal.endFlush(flush) }
+      for submission in state.withLock({ $0.commitFlushed() }) { submission.succeed() }
     }
+    endFlushing(thread)
+  }
+
+  /// Nothing is being flushed any more.
+  private func endFlushing(_ thread: any JobThread) {
+    let jobs = state.withLock { state in
+      defer { state.afterFlush = [] }
+      return state.afterFlush
+    }
+    for job in jobs { thread.add(job) }
+    if jobs.isEmpty, isCompactionDue { thread.add { self.writePending() } }
+  }
+
+  /// Flushes what was written when an interval has passed.
+  private func flushLater() {
+    guard case .atMostEvery(let interval) = flushing.moment else { return }
+    let thread = state.withLock { state in
+      defer { state.willFlush = true }
+      return state.willFlush ? nil : state.thread
+    }
+    thread?.add(after: interval) { self.flushLate() }
   }
 
   private func flushLate() {
@@ -151,17 +203,21 @@ extension JSONFileCore {
   }
 
   /// Takes everything back that is staged: what is pending may rest on what has failed.
+  ///
+  /// What was written before is only lost with the file.
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
     let (failed, isPoisoned, lock) = state.withLock { state in
-      let failed = group + state.pending
+      var failed = group + state.pending
       state.pending = []
+      if case .poisoned = failure { failed = state.takeUnflushed() + failed }
       for submission in failed.reversed() { submission.rollBack(&state.table) }
       // A closing that has begun meanwhile gives the file up itself.
       guard case .poisoned = failure, case .open = state.phase else {
         return (failed, false, FileLock?.none)
       }
       state.phase = .poisoned(error)
+      isServing.store(false, ordering: .releasing)
       defer { state.lock = nil }
       return (failed, true, state.lock)
     }
@@ -175,5 +231,48 @@ extension JSONFileCore {
       lock?.release()
     }
     for submission in failed { submission.fail(error) }
+    if case .poisoned = failure, let thread = state.withLock({ $0.thread }) { endFlushing(thread) }
+  }
+}
+
+extension JSONFileCore.State {
+  /// Changes were written.
+  fileprivate mutating func nextStep(
+    for changes: [Submission],
+    _ moment: JSONFileStore.Flushing.Moment
+  ) -> JSONFileCore.NextStep {
+    // Changes are committed in the order of the file: one that needs no flush waits for those before.
+    let mustFlush = moment == .eachBatch && changes.contains(where: \.needsFlush)
+    guard mustFlush || isFlushing, let thread else {
+      for submission in changes { submission.commit(to: &table) }
+      return .answer
+    }
+    written += changes
+    defer { isFlushing = true }
+    return isFlushing ? .leave : .flush(thread)
+  }
+
+  /// Whether there is something to flush.
+  fileprivate mutating func takeWritten() -> Bool {
+    isFlushing = !written.isEmpty
+    flushing = written
+    written = []
+    return isFlushing
+  }
+
+  fileprivate mutating func commitFlushed() -> [Submission] {
+    for submission in flushing { submission.commit(to: &table) }
+    defer { flushing = [] }
+    return flushing
+  }
+
+  /// What is written and not flushed, of a file that nobody will flush.
+  fileprivate mutating func takeUnflushed() -> [Submission] {
+    defer {
+      flushing = []
+      written = []
+      isFlushing = false
+    }
+    return flushing + written
   }
 }

@@ -11,7 +11,8 @@ import Foundation
 /// Callers stage their changes in the table and leave their lines; the thread takes all that have
 /// gathered, writes and flushes them in one go, commits them, and lets the callers go on. Store
 /// first, memory second: what could not be written is rolled back. Whatever touches the file
-/// happens on the thread, one thing after another.
+/// happens on the thread, one thing after another, except for a flush: while it is under way, others
+/// are written, and claims go on. All are committed in the order of the file.
 final class JSONFileCore: Sendable {
   /// Takes the lock, and makes the storage to read and write.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
@@ -28,6 +29,14 @@ final class JSONFileCore: Sendable {
     var pending: [Submission] = []
     /// Whether the thread is at work on what is pending, or about to be.
     var isWriting = false
+    /// What was written and is still to be flushed.
+    var written: [Submission] = []
+    /// What is being flushed.
+    var flushing: [Submission] = []
+    /// Whether somebody is at work on what was written.
+    var isFlushing = false
+    /// What waits until nothing is being flushed.
+    var afterFlush: [@Sendable () -> Void] = []
     /// Whether the thread is to flush when an interval has passed.
     var willFlush = false
     var thread: (any JobThread)?
@@ -56,6 +65,8 @@ final class JSONFileCore: Sendable {
   private let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
+  /// Whether the file is open, so that most calls need not take the lock to see it.
+  let isServing = Atomic(false)
 
   init(
     _ url: URL,
@@ -88,6 +99,7 @@ final class JSONFileCore: Sendable {
 
   /// Opens the file, if it is not open.
   func open() async throws {
+    if isServing.load(ordering: .acquiring) { return }
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
     try await onThread { core in try core.openFile() }
   }
@@ -140,6 +152,7 @@ final class JSONFileCore: Sendable {
   ///
   /// Whoever calls it meanwhile waits for the same end.
   func close() async throws {
+    isServing.store(false, ordering: .releasing)
     try await waitForThread { continuation in
       switch state.withLock({ $0.beginClosing(continuation) }) {
       case .wait: break

@@ -6,8 +6,8 @@ import Foundation
 
 /// The file as a sequence of lines: opens it, appends to it, makes it durable.
 ///
-/// Used by one thread at a time. After a failure that leaves open what is on the disk it takes no
-/// further calls.
+/// Used by one thread at a time, except that another one may perform a flush. After a failure that
+/// leaves open what is on the disk it takes no further calls.
 struct Journal {
   /// What went wrong, and whether anything may be stored of it.
   enum Failure: Error, Equatable {
@@ -17,19 +17,31 @@ struct Journal {
     case poisoned(SystemCallError)
   }
 
+  /// A flush, which any thread may perform.
+  struct Flush: Sendable {
+    fileprivate let file: FlushedFile
+    /// What comes before this sequence number is durable after it.
+    fileprivate let end: UInt64
+
+    @discardableResult
+    func perform() throws(Failure) -> Flush {
+      try file.synchronize()
+      return self
+    }
+  }
+
   let generation: Int
   /// The sequence number of the next line, and so the number of lines.
   private(set) var nextSequence: UInt64
   /// In bytes.
   private(set) var size: Int
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
-  private let file: any JournalFile
+  private let file: FlushedFile
   private var firstUnsynced: UInt64
-  private var poison: SystemCallError?
 
   /// A journal in a file that holds this, durably.
   init(_ file: any JournalFile, _ contents: JournalContents) {
-    self.file = file
+    self.file = FlushedFile(file)
     generation = contents.generation
     nextSequence = contents.nextSequence
     firstUnsynced = contents.nextSequence
@@ -41,7 +53,7 @@ struct Journal {
   ///
   /// After a crash each batch is there as a whole or not at all.
   mutating func append(_ batches: [[JournalBody]]) throws(Failure) {
-    if let poison { throw .poisoned(poison) }
+    try file.checkPoison()
     var bytes: [UInt8] = []
     bytes.reserveCapacity(batches.joined().reduce(0) { $0 + $1.bytes.count + 64 })
     var sequence = nextSequence
@@ -58,7 +70,7 @@ struct Journal {
       }
     }
     do {
-      try file.writeAll(bytes[...], at: size)
+      try file.write(bytes, at: size)
     } catch {
       try takeBack(error)
     }
@@ -68,29 +80,22 @@ struct Journal {
 
   /// Removes what a failed write has left, for good: a power cut must not bring it back.
   private mutating func takeBack(_ error: SystemCallError) throws(Failure) {
-    do {
-      try file.truncate(to: size)
-    } catch {
-      poison = error
-      throw .poisoned(error)
-    }
+    try file.truncate(to: size)
     try synchronize()
     throw .refused(error)
   }
 
   /// Makes all lines durable.
+  mutating func synchronize() throws(Failure) { endFlush(try beginFlush().perform()) }
+
+  /// A flush of all lines that are there now; others may be written while it is performed.
+  func beginFlush() -> Flush { Flush(file: file, end: nextSequence) }
+
+  /// The flush was performed.
   ///
-  /// A flush that fails is never tried again: the system may have dropped what it could not write,
-  /// and would say that all is well.
-  mutating func synchronize() throws(Failure) {
-    if let poison { throw .poisoned(poison) }
-    do {
-      try file.synchronize()
-    } catch {
-      poison = error
-      throw .poisoned(error)
-    }
-    firstUnsynced = nextSequence
+  /// If another file has taken the place of the one that was flushed, all in it was durable before.
+  mutating func endFlush(_ flush: Flush) {
+    if flush.file === file { firstUnsynced = max(firstUnsynced, flush.end) }
   }
 
   /// What was written before, as it stands in the file.

@@ -9,6 +9,8 @@ struct StateCounts: Sendable {
     set { counts[Self.index(of: state)] = newValue }
   }
 
+  var total: Int { counts.reduce(0, +) }
+
   private static func index(of state: TaskState) -> Int {
     switch state {
     case .waiting: 0

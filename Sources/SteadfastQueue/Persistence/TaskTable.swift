@@ -71,7 +71,7 @@ struct TaskTable: Sendable {
   var ended: [TaskState: EndedLine] = [:]
   /// How many prunings are staged and not committed.
   var stagedPrunes = 0
-  private var stateCounts = StateCounts()
+  private(set) var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
   /// The latest date of a claim since something was last ready: what was available then is ready.
   var horizon = Date.distantPast

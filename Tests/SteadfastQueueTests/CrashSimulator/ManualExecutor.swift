@@ -10,6 +10,8 @@ final class ManualExecutor: TaskExecutor, JobThread {
     var jobs: [@Sendable () -> Void] = []
     /// Jobs for when time has passed.
     var delayedJobs: [@Sendable () -> Void] = []
+    /// What goes on while a job hands its turn on.
+    var meanwhile: (@Sendable () -> Void)?
     /// The moment at which what runs now became able to run.
     var presentMoment = 0
   }
@@ -35,6 +37,19 @@ final class ManualExecutor: TaskExecutor, JobThread {
 
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
     state.withLock { $0.delayedJobs.append(job) }
+  }
+
+  /// Does the body and then, if told so, what goes on beside it, before the body's end is seen.
+  func handOn<Result, Failure: Error>(
+    during body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    defer { state.withLock { $0.meanwhile }?() }
+    return try body()
+  }
+
+  /// Says what goes on while a job hands its turn on.
+  func whileHandedOn(_ body: @escaping @Sendable () -> Void) {
+    state.withLock { $0.meanwhile = body }
   }
 
   /// The time of the delayed jobs has come.

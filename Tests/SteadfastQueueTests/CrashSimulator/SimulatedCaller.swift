@@ -34,6 +34,11 @@ struct SimulatedCaller: Sendable {
     (0..<1 + pick(workload.concurrentCalls)).map { _ in makeCall() }
   }
 
+  /// The call to make when another one has returned, though others of its round have not.
+  mutating func nextCallAtOnce() -> Call? {
+    workload.concurrentCalls > 1 && hits(50) ? makeCall() : nil
+  }
+
   /// Which calls of the disk fail, and how.
   mutating func faults() -> [(call: Int, fault: SimulatedDisk.Fault)] {
     guard workload.faultShare > 0 else { return [] }

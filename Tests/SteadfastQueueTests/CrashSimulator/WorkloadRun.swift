@@ -56,6 +56,13 @@ final class WorkloadRun: Sendable {
       await self.perform()
       self.state.withLock { $0.isOver = true }
     }
+    executor.whileHandedOn {
+      guard self.state.withLock({ $0.caller.hits(70) }) else { return }
+      self.executor.runTasks()
+      self.noteSubmissions()
+      guard self.executor.doJob() else { return }
+      self.executor.runTasks()
+    }
     executor.runTasks()
     while !state.withLock({ $0.isOver }) {
       noteSubmissions()
@@ -81,7 +88,7 @@ final class WorkloadRun: Sendable {
   /// What the thread is about to write.
   private func noteSubmissions() {
     let (core, calls) = state.withLock { ($0.core, $0.openCalls) }
-    let submissions = core.state.withLock { $0.pending }
+    let submissions = core.state.withLock { $0.flushing + $0.written + $0.pending }
     guard !submissions.isEmpty else { return }
     precondition(submissions.count == calls.count, "calls and submissions do not agree")
     let last = state.withLock { $0.lastSubmitted }
@@ -100,7 +107,14 @@ final class WorkloadRun: Sendable {
     for _ in 0..<workload.rounds {
       let calls = state.withLock { $0.caller.nextCalls() }
       await withTaskGroup(of: Void.self) { group in
-        for call in calls { group.addTask { await self.perform(call) } }
+        for call in calls {
+          group.addTask {
+            await self.perform(call)
+            // A claim is answered while the changes that were written with it are being flushed.
+            guard let next = self.state.withLock({ $0.caller.nextCallAtOnce() }) else { return }
+            await self.perform(next)
+          }
+        }
       }
       if state.withLock({ $0.caller.hits(40) }) { executor.letTimePass() }
       let (mustRestart, closes) = state.withLock { state in

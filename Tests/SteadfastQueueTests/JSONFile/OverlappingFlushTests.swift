@@ -1,0 +1,172 @@
+import Dispatch
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What goes on while a flush is under way.
+@Suite struct OverlappingFlushTests {
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+  private let log = Log<String>()
+  private let core: JSONFileCore
+
+  init() {
+    let (storage, executor) = (storage, executor)
+    core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
+  }
+
+  private func insert(_ number: Int, _ durability: Durability = .durable) async {
+    do {
+      _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], durability)
+      log.add("\(number) stored")
+    } catch let error as JSONFileError {
+      log.add("\(number) \(error.code == .outcomeUnknown ? "unknown" : "refused")")
+    } catch {
+      log.add("\(number) \(error)")
+    }
+  }
+
+  /// During each flush in turn, one of these is called and what it leads to is done.
+  private func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
+    let left = Mutex(calls[...])
+    let (executor, log) = (executor, log)
+    executor.whileHandedOn {
+      guard let call = left.withLock({ $0.popFirst() }) else { return }
+      Task(executorPreference: executor) { try await call() }
+      executor.runTasks()
+      while executor.doJob() { executor.runTasks() }
+      log.add("flushed")
+    }
+  }
+
+  private func run(_ body: @escaping @Sendable () async throws -> Void) async throws {
+    try await executor.run(body)
+    while executor.doJob() { executor.runTasks() }
+  }
+
+  /// The numbers of the lines, and of the first that each of them does not know to be durable.
+  private var lines: [(sequence: UInt64, firstUnsynced: UInt64)] {
+    var lines: [(UInt64, UInt64)] = []
+    var start = 0
+    let bytes = storage.bytes
+    while let end = bytes[start...].firstIndex(of: 0x0A) {
+      if let line = JournalLine(bytes, start..<end) {
+        lines.append((line.sequence, line.firstUnsynced))
+      }
+      start = end + 1
+    }
+    return lines
+  }
+
+  @Test func `a claim is answered while a flush is under way`() async throws {
+    let (core, log) = (core, log)
+    try await run {
+      try await core.open()
+      await insert(1)
+    }
+    duringFlushes {
+      let request = ClaimRequest(limit: 9, names: ["Note": .max], now: .seconds(0))
+      log.add("claimed \(try await core.claim(request).tasks.numbers)")
+    }
+    try await run { await insert(2) }
+    #expect(log.entries == ["1 stored", "claimed [1]", "flushed", "2 stored"])
+  }
+
+  @Test func `what is written while a flush is under way is stored by the next one`() async throws {
+    let core = core
+    try await run { try await core.open() }
+    duringFlushes { await insert(2) }
+    let before = storage.calls.count { $0 == .synchronize }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "2 stored"])
+    #expect(storage.calls.count { $0 == .synchronize } == before + 2)
+  }
+
+  @Test func `no line says that one was durable which was written during the last flush`()
+    async throws
+  {
+    let core = core
+    try await run { try await core.open() }
+    duringFlushes {
+      await insert(2)
+    } _: {
+      await insert(3)
+    }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "flushed", "2 stored", "3 stored"])
+    #expect(lines.map(\.sequence) == [0, 1, 2, 3])
+    #expect(lines.map(\.firstUnsynced) == [0, 1, 1, 2])
+  }
+
+  @Test
+  func `a change that needs no flush is not answered before those that were written before it`()
+    async throws
+  {
+    let core = core
+    try await run { try await core.open() }
+    duringFlushes { await insert(2, .relaxed) }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "2 stored"])
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
+  @Test func `of a flush that fails, nobody who waits knows the outcome`() async throws {
+    let (core, storage) = (core, storage)
+    try await run {
+      try await core.open()
+      await insert(1)
+      storage.fail(.synchronize, EIO)
+    }
+    duringFlushes { await insert(3) }
+    try await run { await insert(2) }
+    #expect(log.entries.first == "1 stored")
+    #expect(Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown"])
+    #expect(core.read { $0.taskCount } == 1)
+    #expect(storage.calls.last == .close)
+  }
+
+  @Test func `a write that fails while a flush is under way takes back only itself`() async throws {
+    let (core, storage) = (core, storage)
+    try await run { try await core.open() }
+    duringFlushes {
+      storage.fail(.append, ENOSPC)
+      await insert(2)
+    }
+    try await run { await insert(1) }
+    #expect(log.entries == ["2 refused", "flushed", "1 stored"])
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
+  @Test func `a store that is closed while a flush is under way is closed after it`() async throws {
+    let (core, log) = (core, log)
+    try await run { try await core.open() }
+    duringFlushes {
+      try await core.close()
+      log.add("closed")
+    }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "closed"])
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+  }
+
+  @Test func `a job that hands its turn on lets the others be done beside it`() async throws {
+    let thread = try IOThread()
+    let order = await withCheckedContinuation { continuation in
+      let log = Log<String>()
+      thread.add {
+        let other = DispatchSemaphore(value: 0)
+        thread.add {
+          log.add("second")
+          other.signal()
+        }
+        thread.handOn { other.wait() }
+        log.add("first")
+        thread.add { continuation.resume(returning: log.entries) }
+      }
+    }
+    #expect(order == ["second", "first"])
+  }
+}
