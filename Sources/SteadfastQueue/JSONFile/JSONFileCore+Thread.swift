@@ -18,6 +18,7 @@ extension JSONFileCore {
     state.withLock { state in
       state.lock = lock
       state.table = opened.table
+      state.size = opened.journal.size
       // A closing that has begun meanwhile goes on.
       if case .unopened = state.phase { state.phase = .open }
     }
@@ -53,6 +54,7 @@ extension JSONFileCore {
       return (state.lock, state.closers)
     }
     lock?.release()
+    tellCompactionWaiters(.failure(errors.closed))
     for closer in closers { closer.resume(with: result) }
   }
 
@@ -91,6 +93,7 @@ extension JSONFileCore {
   }
 
   private func write(_ group: [Submission]) {
+    defer { noteSize() }
     do throws(Journal.Failure) {
       try withJournal { journal throws(Journal.Failure) in
         try journal.append(group.map(\.lines))
@@ -173,6 +176,7 @@ extension JSONFileCore {
         file = nil
       }
       lock?.release()
+      tellCompactionWaiters(.failure(error))
     }
     for submission in failed { submission.fail(error) }
   }

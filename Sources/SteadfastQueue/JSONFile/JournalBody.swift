@@ -12,6 +12,9 @@ struct JournalBody: Sendable {
   /// Longer bodies are not written: the line with its envelope would be too long to be read.
   static var maxLength: Int { JournalLine.maxLength - 128 }
 
+  /// How many bytes the line takes in the file, at most.
+  var byteCount: Int { bytes.count + JournalLine.maxEnvelopeLength }
+
   /// The body of a line that was read.
   init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
 

@@ -145,6 +145,10 @@ struct JournalReader {
       guard contents.table.replay(entry) else {
         throw damage("it does not fit the lines before it")
       }
+      contents.table.setByteCount(
+        place.line.body.count + JournalLine.maxEnvelopeLength,
+        of: entry
+      )
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
           date: date,

@@ -98,14 +98,6 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// How many bytes a store has kept of it; zero if it was made here.
-  var storedByteCount: Int {
-    switch form {
-    case .bytes(let bytes): bytes.count
-    case .value, .opened: 0
-    }
-  }
-
   /// The value itself, if this process made it.
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {

@@ -107,6 +107,30 @@ import Testing
     return try #require(table.tasks(matching: TaskFilter(), after: nil, limit: 1).first)
   }
 
+  @Test(arguments: [
+    (#""payload":{}"#, true), (#""data":"AP8=""#, true), (#""sealed":"AP8=""#, true),
+    (#""sealedData":"""#, true), (#""sealed":"A!8=""#, false), (#""sealed":7"#, false),
+    (#""sealedData":"AP8""#, false), (#""sealed":"","sealedData":"""#, false),
+    (#""sealed":"","payload":{}"#, false), (#""tags":["none"]"#, false),
+  ])
+  func `a line has one payload, which is base64 where it is sealed`(
+    fields: String,
+    isGood: Bool
+  ) throws {
+    let text = """
+      "k":"insert","id":"01020304-0506-0708-090a-0b0c0d0e0f10","name":"Note","priority":0,\
+      "created":0,"available":0,"maxRetries":1,\(fields)}
+      """
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([[JournalBody(Array(text.utf8)[...])]])
+    if isGood {
+      #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+    } else {
+      #expect(throws: JournalProblem.self) { try JournalReader.read(storage.bytes) }
+    }
+  }
+
   @Test func `tasks from before there was a seal are performed beside sealed ones`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
