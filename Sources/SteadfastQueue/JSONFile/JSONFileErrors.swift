@@ -22,12 +22,12 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
   }
 
-  func taskTooLarge(_ line: JournalBody) -> JSONFileError {
+  func taskTooLarge(_ line: JournalBody, limit: Int) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
       url,
-      "a task of \(line.bytes.count) bytes is too large for \(path): the limit is "
-        + "\(JournalBody.maxLength); keep large data in a file and its path in the task"
+      "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
+        + "\(limit); keep large data in a file and its path in the task"
     )
   }
 
