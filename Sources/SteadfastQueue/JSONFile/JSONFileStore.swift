@@ -39,7 +39,8 @@ public import Foundation
 /// ## Privacy
 ///
 /// The payloads stand in the file as plain text, which only the user who runs the process may
-/// read. A checksum is not a signature: who can write the file chooses the tasks.
+/// read; ``Persistence/sealingPayloads(with:acceptsPlain:)`` has them encrypted. A checksum is not a
+/// signature: who can write the file chooses the tasks.
 ///
 /// ## In an app group
 ///

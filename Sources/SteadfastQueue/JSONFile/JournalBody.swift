@@ -129,10 +129,15 @@ struct JournalBody: Sendable {
     if let error = record.lastError { add("error", error) }
     if let date = record.failedDate { add("failed", date) }
     if let date = record.finishedDate { add("ended", date) }
-    if record.payload.format == .json, Self.canBeReadBack(payload) {
-      add("payload", raw: payload)
-    } else {
-      add("data", Data(payload).base64EncodedString())
+    add(payload, record.payload.format)
+  }
+
+  private mutating func add(_ payload: [UInt8], _ format: StoredPayload.Format) {
+    switch format {
+    case .json where Self.canBeReadBack(payload): add("payload", raw: payload)
+    case .json, .binary: add("data", Data(payload).base64EncodedString())
+    case .sealedJSON: add("sealed", Data(payload).base64EncodedString())
+    case .sealedBinary: add("sealedData", Data(payload).base64EncodedString())
     }
   }
 

@@ -191,14 +191,22 @@ struct JournalDecoder {
 
   private func payload() throws(JournalDecodingError) -> StoredPayload {
     let version = has("schema") ? try integer("schema") : 1
-    if has("payload") {
-      return StoredPayload(Array(bytes[try range("payload")]), format: .json, version: version)
+    let keys = Self.payloadFormats.filter { has($0.key) }
+    guard let (key, format) = keys.first, keys.count == 1 else {
+      throw .malformed(keys.isEmpty ? "it has no payload" : "it has more than one payload")
     }
-    guard let data = Data(base64Encoded: try text("data")) else {
-      throw .malformed("its data is not base64")
+    if format == .json {
+      return StoredPayload(Array(bytes[try range(key)]), format: format, version: version)
     }
-    return StoredPayload(Array(data), format: .binary, version: version)
+    guard let data = Data(base64Encoded: try text(key)) else {
+      throw .malformed("its field '\(key)' is not base64")
+    }
+    return StoredPayload(Array(data), format: format, version: version)
   }
+
+  private static let payloadFormats: [(key: String, format: StoredPayload.Format)] = [
+    ("payload", .json), ("data", .binary), ("sealed", .sealedJSON), ("sealedData", .sealedBinary),
+  ]
 
   private func lease() throws(JournalDecodingError) -> Lease { Lease(id: try id(), token: 0) }
 
