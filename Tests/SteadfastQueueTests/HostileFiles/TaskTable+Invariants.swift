@@ -82,6 +82,22 @@ extension TaskTable {
   }
 }
 
+extension TaskTable {
+  /// Whether a number is of a size that no writer comes near: a date that is written anew may differ
+  /// by minutes in billions of years, and a place may be the last one.
+  var hasExtremes: Bool {
+    slots.values.contains { slot in
+      let record = entries[slot].record
+      let dates = [
+        record.createdDate, record.availableDate, record.expiryDate, record.failedDate,
+        record.finishedDate,
+      ]
+      return entries[slot].position > .max >> 2
+        || dates.contains { abs($0?.timeIntervalSince1970 ?? 0) >= 0x1p60 }
+    }
+  }
+}
+
 extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
