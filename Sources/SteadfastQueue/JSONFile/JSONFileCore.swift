@@ -118,9 +118,8 @@ final class JSONFileCore: Sendable {
     for change in batch { try change.checkForm() }
     let lines = try batch.map { change in
       let line = try JournalBody(.change(change))
-      guard line.bytes.count <= JournalBody.maxLength else {
-        throw errors.taskTooLarge(line, limit: JournalBody.maxLength)
-      }
+      let limit = JournalBody.maxLength(of: change)
+      guard line.bytes.count <= limit else { throw errors.taskTooLarge(line, limit: limit) }
       try checkSize(of: change, line)
       return line
     }

@@ -26,7 +26,7 @@ struct JSONFileErrors: Sendable {
     JSONFileError(
       .taskTooLarge,
       url,
-      "a task of \(line.bytes.count) bytes is too large for \(path): the limit is "
+      "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
         + "\(limit); keep large data in a file and its path in the task"
     )
   }

@@ -37,7 +37,7 @@ extension TaskTable {
     for slot in slots.values {
       guard case .leased = entries[slot].place else { continue }
       count += 1
-      entries[slot].record.interruptionCount += 1
+      entries[slot].record.countInterruption()
       setState(.waiting, of: slot)
       lineUp(slot)
     }
@@ -69,7 +69,7 @@ extension TaskTable {
     switch entries[slot].place {
     case .leased:
       // The process that had begun the task ended before the attempt did.
-      entries[slot].record.interruptionCount += 1
+      entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
     case .waiting, .ready:
