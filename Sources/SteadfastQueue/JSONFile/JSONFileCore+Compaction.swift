@@ -9,25 +9,16 @@ extension JSONFileCore {
     case now(tasks: Slab<TaskTable.Entry>, claimed: Set<TaskID>, any JobThread)
   }
 
-  /// Begins to write the file anew if most of it is dead.
+  /// Begins to write the file anew if most of it is dead, or if somebody waits for that.
   ///
   /// Whether other work goes on; else it does so when nothing is being flushed.
+  @discardableResult
   func compactIfDue() -> Bool {
-    file.withLock { file in
-      guard let open = file, open.compaction == nil else { return true }
-      let start = state.withLock { state -> Start in
-        guard isOpen(state), isDue(open, state.table), let thread = state.thread else { return .no }
-        guard !state.isFlushing else {
-          state.afterFlush.append { self.writePending() }
-          return .later
-        }
-        // Not the whole table: what changes while it is held twice is copied.
-        let claimed = state.claimedAndUnwritten
-        return .now(tasks: state.table.entries, claimed: claimed, thread)
-      }
-      switch start {
-      case .no: return true
-      case .later: return false
+    let (goesOn, hasFailed) = file.withLock { file -> (Bool, Bool) in
+      guard let open = file, open.compaction == nil else { return (true, false) }
+      switch state.withLock({ start(of: open, &$0) }) {
+      case .no: return (true, false)
+      case .later: return (false, false)
       case .now(let tasks, let claimed, let thread):
         do {
           file?.compaction = try Compaction(
@@ -38,12 +29,27 @@ extension JSONFileCore {
             compactionPolicy
           )
           thread.add { self.compact() }
+          return (true, false)
         } catch {
           file?.putCompactionOff()
+          return (true, true)
         }
-        return true
       }
     }
+    if hasFailed { tellCompactionWaiters(.success(false)) }
+    return goesOn
+  }
+
+  private func start(of file: OpenFile, _ state: inout State) -> Start {
+    guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
+      let thread = state.thread
+    else { return .no }
+    guard !state.isFlushing else {
+      state.afterFlush.append { self.writePending() }
+      return .later
+    }
+    // Not the whole table: what changes while it is held twice is copied.
+    return .now(tasks: state.table.entries, claimed: state.claimedAndUnwritten, thread)
   }
 
   var isCompactionDue: Bool {
@@ -68,6 +74,7 @@ extension JSONFileCore {
 
   /// Does a step of a compaction, and leaves the next one for when other work was done.
   private func compact() {
+    var ending: Bool?
     let poison = file.withLock { file -> SystemCallError? in
       guard var compaction = file?.compaction, let journal = file?.journal else { return nil }
       // The copy of the tasks must not be kept alive in two places.
@@ -81,12 +88,14 @@ extension JSONFileCore {
           journal.abandon()
           file?.journal = replacement
           file?.compactSize = replacement.size
+          ending = true
         }
         return nil
       } catch {
         switch error {
         case .refused:
           file?.putCompactionOff()
+          ending = false
           return nil
         case .poisoned(let error):
           return error
@@ -94,6 +103,9 @@ extension JSONFileCore {
       }
     }
     if let poison { fail([], .poisoned(poison)) }
+    guard let ending else { return }
+    noteSize()
+    tellCompactionWaiters(.success(ending))
   }
 }
 
@@ -126,13 +138,9 @@ extension TaskTable {
   /// O(1).
   var liveRecordCount: Int { 2 + taskCount + stateCounts[.running] }
 
-  /// About how many bytes a file takes that says what there is.
+  /// About how many bytes a file takes that says what there is: its lines, and the first and last
+  /// ones.
   ///
-  /// O(n).
-  var compactSize: Int {
-    slots.values.reduce(0) { size, slot in
-      let record = entries[slot].record
-      return size + 256 + record.payload.storedByteCount + (record.lastError?.utf8.count ?? 0)
-    }
-  }
+  /// O(1).
+  var compactSize: Int { byteCount + 512 }
 }

@@ -18,13 +18,14 @@ extension JSONFileCore {
     state.withLock { state in
       state.lock = lock
       state.table = opened.table
+      state.size = opened.journal.size
       // A closing that has begun meanwhile goes on.
       if case .unopened = state.phase {
         state.phase = .open
         isServing.store(true, ordering: .releasing)
       }
     }
-    _ = compactIfDue()
+    compactIfDue()
   }
 
   func closeFile() {
@@ -61,6 +62,7 @@ extension JSONFileCore {
       return (state.lock, state.closers)
     }
     lock?.release()
+    tellCompactionWaiters(.failure(errors.closed))
     for closer in closers { closer.resume(with: result) }
   }
 
@@ -123,8 +125,10 @@ extension JSONFileCore {
       }
     } catch {
       fail(group, error)
+      noteSize()
       return true
     }
+    noteSize()
     // A claim need only survive the process; what it leased is leased already.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
@@ -229,6 +233,7 @@ extension JSONFileCore {
         file = nil
       }
       lock?.release()
+      tellCompactionWaiters(.failure(error))
     }
     for submission in failed { submission.fail(error) }
     if case .poisoned = failure, let thread = state.withLock({ $0.thread }) { endFlushing(thread) }

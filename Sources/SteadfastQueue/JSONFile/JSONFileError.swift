@@ -40,8 +40,14 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// The store takes no further calls; opening the file anew shows what is there.
     public static let outcomeUnknown = Code("outcomeUnknown")
-    /// A task is larger than the format allows.
+    /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
+    ///
+    /// Nothing was stored.
     public static let taskTooLarge = Code("taskTooLarge")
+    /// The file would become larger than ``JSONFileStore/Options/maxFileSize``.
+    ///
+    /// Nothing was stored. There is room again when tasks are done or removed.
+    public static let fileFull = Code("fileFull")
     /// The store was closed.
     public static let closed = Code("closed")
   }
