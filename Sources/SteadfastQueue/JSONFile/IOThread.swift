@@ -70,7 +70,19 @@ final class IOThread: JobThread {
       _ = changed.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds)) + 1))
     }
 
+    /// Lets a write beyond the process's limit for the size of a file fail, and not end the process.
+    ///
+    /// Linux sends the signal to the thread that writes, so that the program's other threads keep
+    /// what they have chosen.
+    private func refuseLimitSignal() {
+      var signals = sigset_t()
+      _ = unsafe sigemptyset(&signals)
+      _ = unsafe sigaddset(&signals, SIGXFSZ)
+      _ = unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
+    }
+
     func doAll() {
+      refuseLimitSignal()
       var next: ContinuousClock.Instant?
       while true {
         wait(until: next)

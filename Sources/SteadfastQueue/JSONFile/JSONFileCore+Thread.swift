@@ -33,11 +33,15 @@ extension JSONFileCore {
         try file.withLock { file in
           defer { file = nil }
           file?.compaction?.abandon()
+          let isInPlace = try file?.storage.isInPlace(.journal) ?? true
           guard state.withLock(\.deletesFile) else {
             try file?.journal.close()
+            if !isInPlace { throw Journal.Failure.displaced }
             return
           }
           file?.journal.abandon()
+          // Another file that somebody has put there is not deleted.
+          guard isInPlace else { throw Journal.Failure.displaced }
           try file?.storage.remove(.journal)
           try file?.storage.remove(.replacement)
           try file?.storage.synchronizeFolder()
@@ -95,6 +99,7 @@ extension JSONFileCore {
   private func write(_ group: [Submission]) {
     defer { noteSize() }
     do throws(Journal.Failure) {
+      try checkPlace()
       try withJournal { journal throws(Journal.Failure) in
         try journal.append(group.map(\.lines))
       }
@@ -113,6 +118,17 @@ extension JSONFileCore {
       for submission in changes { submission.commit(to: &state.table) }
     }
     for submission in changes { submission.succeed() }
+  }
+
+  /// Refuses to write to a file that nobody would find again.
+  private func checkPlace() throws(Journal.Failure) {
+    let storage = file.withLock { $0?.storage }
+    do throws(SystemCallError) {
+      if try storage?.isInPlace(.journal) ?? true { return }
+    } catch {
+      throw .refused(error)
+    }
+    throw .displaced
   }
 
   /// Flushes what was written, now or later.
