@@ -19,6 +19,15 @@ struct Settlement: Sendable {
     }
   }
 
+  /// Whether the task is there afterwards, so that more may happen to it.
+  var leavesTask: Bool {
+    switch change {
+    case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
+    case .retry, .release, .park, .pause, .resume, .restart: true
+    case .remove, .insert, .unpark, .extend, .prune, .rebase: false
+    }
+  }
+
   /// What to tell observers once the change is kept.
   var event: TaskEvent? {
     switch change {

@@ -81,7 +81,7 @@ extension TaskQueue {
     _ handler: AnyHandler,
     _ context: TaskContext
   ) async -> AttemptEnd {
-    hub.willStart(record)
+    hub.post(.started(record))
     let start = stopwatch()
     defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - start) } }
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }

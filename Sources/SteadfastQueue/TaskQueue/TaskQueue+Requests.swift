@@ -72,32 +72,23 @@ extension TaskQueue {
   }
 
   /// Has the store keep changes of tasks that nobody has claimed, and tells of those that it did.
-  nonisolated func store(_ changes: [TaskChange], for records: [TaskRecord]) async throws -> [Bool]
-  {
-    // What is restarted may have ended once more before its restart is told.
-    let pasts = zip(changes, records).map { change, record -> OutcomeBoard.Past? in
-      guard case .restart = change else { return nil }
-      return outcomes.reopen(record.id)
-    }
+  nonisolated func store(_ batch: [TaskChange], for records: [TaskRecord]) async throws -> [Bool] {
+    let ids = records.map(\.id)
+    await changes.beginChanges(of: ids)
+    defer { changes.changesAreTold(of: ids) }
     let results: [Bool]
     do {
-      results = try await keep(changes).map { $0 == .done }
+      results = try await keep(batch).map { $0 == .done }
     } catch {
-      for (record, past) in zip(records, pasts) {
-        if let past { outcomes.restore(past, of: record.id) }
-      }
       // The tasks may have been passed over meanwhile.
       lookForWork()
       throw error
     }
     var ended: [Settlement] = []
-    for (index, isDone) in results.enumerated() {
-      let record = records[index]
-      guard isDone else {
-        if let past = pasts[index] { outcomes.restore(past, of: record.id) }
-        continue
-      }
-      let settlement = Settlement(change: changes[index], record: record)
+    for (index, record) in records.enumerated() where results[index] {
+      let settlement = Settlement(change: batch[index], record: record)
+      await changes.waitUntilEndIsTold(of: record.id)
+      hub.announce(record.id)
       report(settlement)
       ended.append(settlement)
     }

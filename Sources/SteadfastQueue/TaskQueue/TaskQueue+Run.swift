@@ -145,15 +145,23 @@ extension TaskQueue {
         if await !claim(limit, unparking: names) { await wake.wait() }
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { wake.fire() }
+        await catchUp(with: task.record.id)
         if await perform(task, worker, number) { return .interrupted }
         attempts += 1
         // Neither a store in memory nor a handler need ever suspend; others want the thread too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task):
+        await catchUp(with: task.record.id)
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
       }
     }
+  }
+
+  /// Returns when all is told that has happened to a task until now.
+  private nonisolated func catchUp(with id: TaskID) async {
+    await changes.waitUntilAllIsTold(of: id)
+    hub.announce(id)
   }
 
   /// Whether there is a next step at once.

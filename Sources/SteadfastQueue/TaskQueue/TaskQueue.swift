@@ -66,6 +66,7 @@ public actor TaskQueue {
   nonisolated let handlers = HandlerTable()
   nonisolated let outcomes = OutcomeBoard()
   nonisolated let hub: EventHub
+  nonisolated let changes = ChangesUnderWay()
   /// Wakes idle workers.
   nonisolated let wake = WakeUp()
   /// Wakes those who cut attempts short, one for each worker.

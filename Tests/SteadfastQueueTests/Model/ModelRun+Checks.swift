@@ -31,9 +31,7 @@ extension ModelRun {
       ledger.checkEvents()
       if state.callsInFlight == 0 { ledger.forgetRequests() }
       for (id, count) in state.pendingOutcomes where count > 0 {
-        // Calls that race with a restart may tell what they did in another order than the store did it.
-        let entry = ledger.entries[id]
-        let hasEnded = entry.map { $0.hasEnded && !$0.wasRestarted } ?? true
+        let hasEnded = ledger.entries[id]?.hasEnded ?? true
         ledger.require(!hasEnded, "\(ledger.label(id)) has ended, and \(count) are not told so")
       }
       return ledger.violations
@@ -167,13 +165,8 @@ extension ModelLedger {
   fileprivate func checkEvents() {
     for id in known {
       guard let entry = entries[id] else { continue }
-      // Calls and workers that race may tell what they did in another order than the store did it.
-      let isTold =
-        entry.seenEvents.sorted() == entry.expectedEvents.sorted()
-        && (entry.seenEvents.firstIndex(of: "enqueued") ?? 0)
-          <= (entry.seenEvents.firstIndex(of: "started") ?? .max)
       require(
-        isTold,
+        entry.seenEvents == entry.expectedEvents,
         "\(label(id)): the events \(entry.seenEvents), expected: \(entry.expectedEvents)"
       )
     }

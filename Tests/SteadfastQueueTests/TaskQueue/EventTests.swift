@@ -91,7 +91,7 @@ extension TaskEvent {
     withExtendedLifetime(events) {}
     events = nil
     queue.hub.post(.started(record))
-    queue.hub.didEnqueue(record)
+    queue.hub.announce(record.id)
     #expect(queue.hub.announcementCount == 0)
   }
 
