@@ -4,6 +4,8 @@ struct Settlement: Sendable {
   let record: TaskRecord
   /// What the handler returned.
   var value: (any Sendable)?
+  /// Who could not read the payload, if the task is put aside for that.
+  var handler: AnyHandler?
   /// Whether an attempt was begun, or the task only claimed.
   var wasBegun = true
 

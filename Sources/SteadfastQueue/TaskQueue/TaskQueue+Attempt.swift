@@ -110,7 +110,8 @@ extension TaskQueue {
     }
     var value: (any Sendable)?
     if case .returned(let returned)? = end { value = returned }
-    let settlement = judge.settlement(verdict, of: task, value: value, now: now)
+    var settlement = judge.settlement(verdict, of: task, value: value, now: now)
+    if case .park = verdict { settlement.handler = handler }
     if let hooks = handler.hooks, let outcome = settlement.outcome {
       await hooks.willRemove(task.record, context, outcome)
     }

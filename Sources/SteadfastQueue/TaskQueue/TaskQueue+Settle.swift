@@ -98,7 +98,13 @@ extension TaskQueue {
       outcomes.reopen(id)
       becomesAvailable(at: date)
     case .release, .resume: becomesAvailable(at: settlement.record.availableDate)
-    case .succeed, .abandon, .cancel, .park, .pause, .remove, .insert, .unpark, .extend,
+    case .park:
+      // Another handler may have been registered before the task was put aside.
+      let name = settlement.record.name
+      guard handlers[name] !== settlement.handler else { break }
+      machine.withLock { $0.registered([name]) }
+      wake.fire()
+    case .succeed, .abandon, .cancel, .pause, .remove, .insert, .unpark, .extend,
       .prune, .rebase:
       break
     }
