@@ -55,6 +55,20 @@ public enum TaskChange: Sendable {
   case rebase(Date)
 }
 
+extension TaskChange {
+  /// The lease that the change names, if it names one.
+  var lease: Lease? {
+    switch self {
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+      .release(let lease), .park(let lease, _), .extend(let lease, _),
+      .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
+      .restart(.claimed(let lease), _):
+      lease
+    case .insert, .unpark, .cancel, .pause, .resume, .restart, .remove, .prune, .rebase: nil
+    }
+  }
+}
+
 /// The task that a change concerns, and by what right it is changed.
 public enum TaskTarget: Sendable, Hashable {
   /// A task that the one who changes it has claimed.

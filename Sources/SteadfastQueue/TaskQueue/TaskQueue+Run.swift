@@ -73,13 +73,17 @@ extension TaskQueue {
   }
 
   private nonisolated func work(_ mode: WorkMachine.Mode) async {
+    guard let sharing = store.sharing else { return await workAndServe(mode) }
+    await extendingLeases(sharing) { await workAndServe(mode) }
+  }
+
+  private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
     await withDiscardingTaskGroup { services in
       if mode == .untilStopped {
         services.addTask { await self.alarm.run(on: self.clock) { self.wake.fire() } }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
       if let sharing = store.sharing {
-        services.addTask { await self.extendLeases(sharing) }
         services.addTask { await self.lookForOthersTasks(sharing) }
       }
       // No worker throws: a child that throws would cancel its siblings' handlers.

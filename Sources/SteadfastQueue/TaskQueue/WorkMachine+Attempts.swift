@@ -97,9 +97,10 @@ extension WorkMachine {
       || settling.contains { $0.record.id == id }
   }
 
-  /// The leases of the tasks that are performed, or wait to be.
+  /// The leases of the tasks that wait to be performed, or are, or whose end is still to be kept.
   var leases: [Lease] {
-    attempts.compactMap { $0.flatMap { $0.isOver ? nil : $0.lease } } + ready.map(\.lease)
+    attempts.compactMap { $0?.lease } + ready.map(\.lease)
+      + (settling + outbox).compactMap(\.change.lease)
   }
 
   /// Somebody else has claimed a task.
