@@ -38,7 +38,7 @@ public enum TaskChange: Sendable {
   /// A paused task waits again, behind its equals, with the date and the retries that it had.
   case resume(TaskID)
   /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
-  /// ended in too.
+  /// ended in too (``TaskRecord/makeNew(availableDate:)``).
   case restart(TaskTarget, availableDate: Date)
   /// A task that has ended and was kept is removed, and leaves no trace.
   case remove(TaskID)

@@ -6,7 +6,7 @@ public import Foundation
 
 /// A task as a store keeps it, and as look-ups and events show it.
 public struct TaskRecord: Sendable, Identifiable {
-  private let shared: SharedDefinition
+  private var shared: SharedDefinition
   // A flag behind an optional lies in what that leaves free: hence the order, here and below.
 
   /// The date from which the task may be performed; after a failure, the date of the retry.
@@ -91,10 +91,16 @@ public struct TaskRecord: Sendable, Identifiable {
   public var timeLimit: Duration? { shared.value.timeLimit }
   /// The date from which no attempt begins any more; `nil` if none.
   public var expiryDate: Date? { shared.value.expiryDate }
+
+  mutating func dropExpiry() {
+    var definition = shared.value
+    definition.expiryDate = nil
+    shared = SharedDefinition(definition)
+  }
 }
 
 extension TaskRecord {
-  /// What never changes about a task.
+  /// What never changes about a task, but that a restart may drop its date of expiry.
   private struct Definition: Sendable {
     let id: TaskID
     let name: String
@@ -106,7 +112,7 @@ extension TaskRecord {
     let uniqueKey: String?
     let tags: Set<String>
     let timeLimit: Duration?
-    let expiryDate: Date?
+    var expiryDate: Date?
   }
 
   /// A definition that records share, so that moving one copies one reference.

@@ -229,6 +229,7 @@ private struct Comparison {
     record.lastError = nil
     record.failedDate = nil
     record.finishedDate = nil
+    if let expiry = record.expiryDate, expiry <= now { record.dropExpiry() }
   }
 
   private mutating func lookAfter() throws {
