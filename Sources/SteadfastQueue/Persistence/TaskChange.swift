@@ -40,6 +40,9 @@ public enum TaskChange: Sendable {
   /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
   /// ended in too (``TaskRecord/makeNew(availableDate:)``).
   case restart(TaskTarget, availableDate: Date)
+  /// A task that has not ended may be performed from this date on, and goes behind its equals; its
+  /// retries stay. One that waits, is parked or is paused stays so; a claimed one waits again.
+  case reschedule(TaskTarget, availableDate: Date)
   /// A task that has ended and was kept is removed, and leaves no trace.
   case remove(TaskID)
   /// A claim lasts until this date; only for stores that several queues share.
@@ -62,9 +65,11 @@ extension TaskChange {
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _),
       .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
-      .restart(.claimed(let lease), _):
+      .restart(.claimed(let lease), _), .reschedule(.claimed(let lease), _):
       lease
-    case .insert, .unpark, .cancel, .pause, .resume, .restart, .remove, .prune, .rebase: nil
+    case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .remove, .prune,
+      .rebase:
+      nil
     }
   }
 }

@@ -15,8 +15,8 @@ struct Settlement: Sendable {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
     case .cancel: .cancelled
-    case .retry, .release, .park, .pause, .resume, .restart, .remove, .insert, .unpark, .extend,
-      .prune, .rebase:
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
+      .extend, .prune, .rebase:
       nil
     }
   }
@@ -25,7 +25,7 @@ struct Settlement: Sendable {
   var leavesTask: Bool {
     switch change {
     case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
-    case .retry, .release, .park, .pause, .resume, .restart: true
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule: true
     case .remove, .insert, .unpark, .extend, .prune, .rebase: false
     }
   }
@@ -44,6 +44,7 @@ struct Settlement: Sendable {
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
+    case .reschedule(_, let date): .rescheduled(record.id, to: date)
     case .remove, .insert, .unpark, .extend, .prune, .rebase: nil
     }
   }

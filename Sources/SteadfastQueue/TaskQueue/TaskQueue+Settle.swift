@@ -97,6 +97,7 @@ extension TaskQueue {
     case .restart(_, let date):
       outcomes.reopen(id)
       becomesAvailable(at: date)
+    case .reschedule(_, let date): becomesAvailable(at: date)
     case .release, .resume: becomesAvailable(at: settlement.record.availableDate)
     case .park:
       // Another handler may have been registered before the task was put aside.

@@ -1,11 +1,30 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Tells one attempt of this process from all others.
 typealias AttemptNumber = UInt64
 
 /// What somebody asked of a task that is being performed, or about to be.
 enum Directive: Sendable, Equatable {
   case cancel, pause, restart, remove
+  /// To be performed from this date on, or now if it is ahead of that; not asked of a task that is
+  /// being performed.
+  case reschedule(to: Date?)
   /// To be paused, and then not: it is put back.
   case release
+}
+
+extension Directive {
+  /// Whether an attempt is cut short for it.
+  var cutsShort: Bool {
+    switch self {
+    case .cancel, .pause, .restart, .remove, .release: true
+    case .reschedule: false
+    }
+  }
 }
 
 /// What a worker performs.
@@ -31,19 +50,23 @@ extension WorkMachine {
     case interrupt(worker: Int)
     /// It is done when the task is begun, or its end is kept.
     case kept
+    /// It can't be done to a task that is being performed, or of which something else was asked.
+    case refused
     /// The queue does not hold the task.
-    case notHeld(isClaiming: Bool)
+    case notHeld
   }
 
   /// Somebody asks something of a task.
   mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
     if let worker = attempts.firstIndex(where: { $0?.id == id && $0?.isOver == false }) {
+      guard directive.cutsShort else { return .refused }
       attempts[worker]?.directive = directive
       return .interrupt(worker: worker)
     }
     guard isUnsettled(id) || ready.contains(where: { $0.record.id == id }) else {
-      return .notHeld(isClaiming: isClaiming)
+      return .notHeld
     }
+    if let asked = requests[id], asked.cutsShort, !directive.cutsShort { return .refused }
     requests[id] = directive
     return .kept
   }

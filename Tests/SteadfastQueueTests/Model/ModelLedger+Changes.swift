@@ -45,6 +45,7 @@ extension ModelLedger {
       controlled(target, .restart, "restarted")
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
+    case .reschedule(let target, _): controlled(target, .reschedule, "rescheduled")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
     case .unpark, .prune, .rebase: break

@@ -192,6 +192,7 @@ extension ModelLedger {
     case .paused(let task): (id, name) = (task, "paused")
     case .resumed(let task): (id, name) = (task, "resumed")
     case .restarted(let task): (id, name) = (task, "restarted")
+    case .rescheduled(let task, _): (id, name) = (task, "rescheduled")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
     case .progressed, .unhandled: return

@@ -194,7 +194,9 @@ extension TaskEvent {
       .failed(let record, _, _), .snoozed(let record, _), .succeeded(let record),
       .abandoned(let record, _), .released(let record), .unhandled(let record, _):
       record.id
-    case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id): id
+    case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
+      .rescheduled(let id, _):
+      id
     case .missed: nil
     @unknown default: nil
     }

@@ -21,6 +21,7 @@ extension TaskEvent {
     case .paused: "paused"
     case .resumed: "resumed"
     case .restarted: "restarted"
+    case .rescheduled: "rescheduled"
     case .released(let record): "released \(text(record))"
     case .unhandled(let record, _): "unhandled \(text(record))"
     case .missed(let count): "missed \(count)"
