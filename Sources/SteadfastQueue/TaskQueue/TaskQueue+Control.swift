@@ -34,7 +34,7 @@ extension TaskQueue {
   ///
   /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
   ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for. If the waiting is
-  ///   cancelled, they are cancelled at once.
+  ///   cancelled, they are cancelled at once; so they are with a limit of zero or less.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown()
     guard let limit, machine.withLock({ $0.mode != nil }) else { return await waitForRunToEnd() }

@@ -106,13 +106,12 @@ public actor TaskQueue {
       try sharing?.validate()
     }
     store = persistence
-    machine = Mutex(WorkMachine(workers: max(1, configuration.maxConcurrentTasks)))
+    machine = Mutex(WorkMachine(workers: configuration.workerCount))
     judge = AttemptJudge(configuration)
     jitter = Mutex(configuration.randomness.makeGenerator())
     statisticsBoard = Mutex(QueueStatistics.Tally(since: clock.date))
     stopwatch = Self.stopwatch(clock)
-    let workers = max(1, configuration.maxConcurrentTasks)
-    interrupts = (0..<workers).map { _ in WakeUp() }
+    interrupts = (0..<configuration.workerCount).map { _ in WakeUp() }
     ids = Mutex(TaskIDGenerator(configuration.randomness))
     pruning = Mutex(PruningSchedule(configuration))
     hub = EventHub(capacity: configuration.eventBufferSize)
