@@ -43,6 +43,7 @@ extension TaskQueue {
       machine.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
+    stepWhilePaused.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
     if hasEnded { outcomes.failWaiters(Self.shutDownError) }
     if let failure { throw failure }
@@ -139,7 +140,9 @@ extension TaskQueue {
     var attempts = 0
     while true {
       if Task.isCancelled { machine.withLock { $0.cancel() } }
-      switch machine.withLock({ $0.next(for: worker) }) {
+      let (step, isPaused) = machine.withLock { ($0.next(for: worker), $0.isPaused) }
+      if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
+      switch step {
       case .stop:
         wake.fireAll()
         return .done
@@ -196,7 +199,7 @@ extension TaskQueue {
       }
       let (goesOn, unbegun) = machine.withLock { machine in
         let goesOn = machine.claimed(claim, now: now)
-        return (goesOn, machine.isPaused ? machine.takeUnbegun() : [])
+        return (goesOn, machine.takeHeldBack())
       }
       claimEnd.resumeAll(with: .success(()))
       await putBack(unbegun)

@@ -78,6 +78,8 @@ public actor TaskQueue {
   nonisolated let alarm = Alarm()
   /// Those who wait for the claim in flight.
   nonisolated let claimEnd = Waiters<Void>()
+  /// Those who pause the queue, and wait for the last attempts to begin.
+  nonisolated let stepWhilePaused = Waiters<Void>()
   /// Those who wait for the run to end.
   nonisolated let runEnd = Waiters<Void>()
 
