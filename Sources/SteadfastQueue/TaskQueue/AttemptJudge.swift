@@ -58,7 +58,7 @@ struct AttemptJudge: Sendable {
         date: now
       )
     }
-    guard let expiry = record.expiryDate, expiry <= now else { return nil }
+    guard record.hasExpired(by: now) else { return nil }
     let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
     return TaskFailure(reason: shortened("it expired before it was done\(last)"), date: now)
   }
@@ -104,7 +104,7 @@ struct AttemptJudge: Sendable {
       }
     let date = moment.date(after: delay)
     // A wait that would end when it is too late is not begun.
-    if let expiry = record.expiryDate, expiry <= date { return .abandon(failure) }
+    if record.hasExpired(by: date) { return .abandon(failure) }
     return .retry(
       at: date,
       retryCount: retryCount,

@@ -141,7 +141,7 @@ extension TaskQueue {
     // A date that has passed would put the task ahead of those that wait.
     chosen = moment.notBeforeHorizon(max(chosen.storable, now))
     // A wait that would end when it is too late is not begun.
-    if let expiry = record.expiryDate, expiry <= chosen { return .abandon(failure) }
+    if record.hasExpired(by: chosen) { return .abandon(failure) }
     return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)
   }
 

@@ -16,6 +16,6 @@ extension TaskRecord {
     lastError = nil
     failedDate = nil
     finishedDate = nil
-    if let expiryDate, expiryDate <= availableDate { dropExpiry() }
+    if hasExpired(by: availableDate) { dropExpiry() }
   }
 }

@@ -92,6 +92,9 @@ public struct TaskRecord: Sendable, Identifiable {
   /// The date from which no attempt begins any more; `nil` if none.
   public var expiryDate: Date? { shared.value.expiryDate }
 
+  /// Whether no attempt begins at this date any more.
+  func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
+
   mutating func dropExpiry() {
     var definition = shared.value
     definition.expiryDate = nil
