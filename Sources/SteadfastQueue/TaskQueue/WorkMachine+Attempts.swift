@@ -25,6 +25,15 @@ extension Directive {
     case .reschedule: false
     }
   }
+
+  /// Whether what was asked before leaves nothing to do this to.
+  fileprivate func yields(to asked: Directive) -> Bool {
+    switch (self, asked) {
+    case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
+    case (.reschedule, _): asked.cutsShort
+    case (.cancel, _), (.pause, _), (.restart, _), (.remove, _), (.release, _): false
+    }
+  }
 }
 
 /// What a worker performs.
@@ -50,7 +59,7 @@ extension WorkMachine {
     case interrupt(worker: Int)
     /// It is done when the task is begun, or its end is kept.
     case kept
-    /// It can't be done to a task that is being performed, or of which something else was asked.
+    /// It can't be done to a task that is being performed, or that is to end or to be set aside.
     case refused
     /// The queue does not hold the task.
     case notHeld
@@ -60,13 +69,14 @@ extension WorkMachine {
   mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
     if let worker = attempts.firstIndex(where: { $0?.id == id && $0?.isOver == false }) {
       guard directive.cutsShort else { return .refused }
+      if let asked = attempts[worker]?.directive, directive.yields(to: asked) { return .refused }
       attempts[worker]?.directive = directive
       return .interrupt(worker: worker)
     }
     guard isUnsettled(id) || ready.contains(where: { $0.record.id == id }) else {
       return .notHeld
     }
-    if let asked = requests[id], asked.cutsShort, !directive.cutsShort { return .refused }
+    if let asked = requests[id], directive.yields(to: asked) { return .refused }
     requests[id] = directive
     return .kept
   }

@@ -264,6 +264,25 @@ extension WorkMachine {
     #expect(later == .kept)
   }
 
+  @Test func `a task that is to end is not set aside by what is asked later`() throws {
+    var machine = try machine(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.request(.cancel, of: .numbered(1))
+    let pause = machine.request(.pause, of: .numbered(1))
+    #expect(pause == .refused)
+    let removal = machine.request(.remove, of: .numbered(1))
+    #expect(removal == .interrupt(worker: 0))
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    #expect(cancel == .refused)
+    let directive = machine.endAttempt(of: 0)
+    #expect(directive == .remove)
+    let kept = machine.request(.cancel, of: .numbered(1))
+    let late = machine.request(.pause, of: .numbered(1))
+    #expect((kept, late) == (.kept, .refused))
+  }
+
   @Test func `another date is not asked of a task that is performed, and undoes nothing else`()
     throws
   {
