@@ -90,6 +90,9 @@ struct JournalBody: Sendable {
     case .restart(let target, let date):
       begin("restart", target.id)
       add("available", date)
+    case .reschedule(let target, let date):
+      begin("reschedule", target.id)
+      add("available", date)
     case .remove(let id): begin("remove", id)
     case .extend(let lease, let date):
       begin("extend", lease.id)
