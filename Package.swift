@@ -30,6 +30,12 @@ let package = Package(
       dependencies: ["SteadfastQueue"],
       swiftSettings: settings
     ),
+    .executableTarget(
+      name: "CrashWorker",
+      dependencies: ["SteadfastQueue"],
+      path: "Tests/EndToEnd/Worker",
+      swiftSettings: settings
+    ),
     .target(name: "TestSupport", path: "Tests/Support", swiftSettings: settings),
     .testTarget(
       name: "SteadfastRetryTests",

@@ -39,9 +39,10 @@ struct Outbox: Sendable {
     }
   }
 
-  /// Call it when the network is back: nothing waits for its date any more.
+  /// Call it when the network is back: nothing waits for its date any more, and what has failed
+  /// before has as many retries left as it had.
   func networkIsBack() async throws {
-    try await queue.restart(matching: TaskFilter(states: [.waiting]))
+    try await queue.reschedule(matching: TaskFilter(states: [.waiting]))
   }
 }
 // snippet.end

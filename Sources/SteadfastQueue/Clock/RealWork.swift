@@ -66,6 +66,10 @@ public enum RealWork {
     }
   }
 
+  /// What must run a task that is no child of the present one, so that it stays in its virtual time;
+  /// `nil` where none is installed.
+  package static var taskExecutor: (any TaskExecutor)? { observation?.observer.taskExecutor }
+
   /// Runs `body`, in which `observer` is told of real work, by child tasks too.
   nonisolated(nonsending)
     package static func observed<Success>(

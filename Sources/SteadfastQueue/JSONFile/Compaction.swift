@@ -73,6 +73,8 @@ struct Compaction {
         [JournalBody(.compacted(at: date, bytesBefore: journal.size))]
       ])
       try replacement.synchronize()
+      // Another file that somebody has put there is not replaced.
+      guard try storage.isInPlace(.journal) else { throw Failure.refused }
       try storage.rename(.replacement, to: .journal)
     } catch {
       abandon()

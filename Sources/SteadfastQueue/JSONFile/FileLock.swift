@@ -25,23 +25,21 @@ final class FileLock: Sendable {
     case systemCall(SystemCallError)
   }
 
-  private struct Identity: Hashable {
-    let device: UInt64
-    let node: UInt64
-  }
-
   private struct Holding {
+    /// A child that was forked off has its parent's list, and holds nothing of it.
+    let forkCount = ForkCount.current
     var isEnding = false
     /// Those who wait for a lock that is about to be given up.
     var waiting: [DispatchSemaphore] = []
   }
 
-  private static let holdings = Mutex<[Identity: Holding]>([:])
+  private static let holdings = Mutex<[FileIdentity: Holding]>([:])
 
-  private let identity: Identity
+  private let identity: FileIdentity
   private let descriptor: Mutex<Int32>
+  private let forkCount = ForkCount.current
 
-  private init(_ file: Int32, _ identity: Identity) {
+  private init(_ file: Int32, _ identity: FileIdentity) {
     descriptor = Mutex(file)
     self.identity = identity
   }
@@ -60,7 +58,11 @@ final class FileLock: Sendable {
       let file: Int32
       do throws(FileOpeningError) {
         file = try FileStorage.open(lockPath, O_RDWR | O_CREAT, options)
-      } catch { throw .opening(error) }
+      } catch .unsafe(let reason) {
+        throw .opening(.unsafe("of the lock file beside it, \(lockPath), \(reason)"))
+      } catch {
+        throw .opening(error)
+      }
       let lock: FileLock?
       do throws(Failure) {
         lock = try take(file, path: lockPath)
@@ -75,7 +77,8 @@ final class FileLock: Sendable {
 
   /// Tries for the lock with a file that was opened; `nil` if it is to be opened anew.
   private static func take(_ file: Int32, path: String) throws(Failure) -> FileLock? {
-    let identity = try identity(ofDescriptor: file)
+    let identity: FileIdentity
+    do { identity = try FileIdentity(ofDescriptor: file) } catch { throw .systemCall(error) }
     if let ending = try register(identity) {
       ending.wait()
       return nil
@@ -102,17 +105,17 @@ final class FileLock: Sendable {
       return descriptor
     }
     guard file >= 0 else { return }
-    FileStorage.close(file)
-    Self.unregister(identity)
+    FileStorage.unlockAndClose(file, forkCount)
+    if forkCount == ForkCount.current { Self.unregister(identity) }
   }
 
   // MARK: This process
 
   /// Notes that this process tries for the lock; returns what to wait for if it is about to be
   /// given up.
-  private static func register(_ identity: Identity) throws(Failure) -> DispatchSemaphore? {
+  private static func register(_ identity: FileIdentity) throws(Failure) -> DispatchSemaphore? {
     let result = holdings.withLock { holdings -> Result<DispatchSemaphore?, Failure> in
-      guard let holding = holdings[identity] else {
+      guard let holding = holdings[identity], holding.forkCount == ForkCount.current else {
         holdings[identity] = Holding()
         return .success(nil)
       }
@@ -124,7 +127,7 @@ final class FileLock: Sendable {
     return try result.get()
   }
 
-  private static func unregister(_ identity: Identity) {
+  private static func unregister(_ identity: FileIdentity) {
     let holding = holdings.withLock { $0.removeValue(forKey: identity) }
     for semaphore in holding?.waiting ?? [] { semaphore.signal() }
   }
@@ -134,17 +137,16 @@ final class FileLock: Sendable {
   /// Whether the file that was locked still bears the name.
   private static func lock(
     _ file: Int32,
-    _ identity: Identity,
+    _ identity: FileIdentity,
     path: String
   ) throws(Failure) -> Bool {
-    guard flock(file, LOCK_EX | LOCK_NB) == 0 else {
-      let error = SystemCallError.last("flock")
-      throw error.number == EWOULDBLOCK ? .held(by: holder(file)) : .systemCall(error)
-    }
-    guard try Self.identity(ofPath: path) == identity else { return false }
+    let isFree: Bool
+    do { isFree = try FileStorage.lock(file) } catch { throw .opening(error) }
+    guard isFree else { throw .held(by: holder(file)) }
     let text = Array("\(getpid())\n".utf8)
-    guard ftruncate(file, 0) == 0 else { throw .systemCall(.last("ftruncate")) }
     do throws(SystemCallError) {
+      guard try FileIdentity(ofPath: path) == identity else { return false }
+      _ = try FileStorage.retryingInterrupted("ftruncate") { Int(ftruncate(file, 0)) }
       _ = try FileStorage.retryingInterrupted("write") {
         unsafe text.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, 0) }
       }
@@ -157,22 +159,11 @@ final class FileLock: Sendable {
   private static func holder(_ file: Int32) -> Int32? {
     var text = [UInt8](repeating: 0, count: 16)
     let count = unsafe text.withUnsafeMutableBytes { unsafe pread(file, $0.baseAddress, 16, 0) }
-    guard count > 0 else { return nil }
-    return Int32(String(decoding: text[..<count].prefix { $0 != 0x0A }, as: UTF8.self))
-  }
-
-  private static func identity(ofDescriptor file: Int32) throws(Failure) -> Identity {
-    var status = stat()
-    guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
-    return Identity(device: UInt64(status.st_dev), node: UInt64(status.st_ino))
-  }
-
-  private static func identity(ofPath path: String) throws(Failure) -> Identity? {
-    var status = stat()
-    guard unsafe lstat(path, &status) == 0 else {
-      if errno == ENOENT { return nil }
-      throw .systemCall(.last("lstat"))
-    }
-    return Identity(device: UInt64(status.st_dev), node: UInt64(status.st_ino))
+    guard count > 0,
+      let process = Int32(String(decoding: text[..<count].prefix { $0 != 0x0A }, as: UTF8.self))
+    else { return nil }
+    // A child that was forked off may hold the lock when the process that took it has ended, and a
+    // process of another container has another number here.
+    return kill(process, 0) == 0 || errno != ESRCH ? process : nil
   }
 }

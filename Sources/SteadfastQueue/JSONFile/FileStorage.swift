@@ -11,9 +11,12 @@ import Musl
 /// The real file system behind a journal.
 ///
 /// A file is opened only if it is what this code would have made: a regular file, not a link, with
-/// one name, that no other user may write.
+/// one name, that no other user may write. While it is open it is locked: the lock file beside it
+/// may be deleted by somebody who tidies up, and the next opener would make, and lock, another one.
 final class FileStorage: JournalStorage {
   private let path: String
+  /// Which file was given which name.
+  private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
 
   private let options: JSONFileStore.Options
 
@@ -30,19 +33,47 @@ final class FileStorage: JournalStorage {
   }
 
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
-    do {
-      return OpenFile(try Self.open(path(name), O_RDWR, options))
-    } catch .systemCall(let error) where error.number == ENOENT {
-      return nil
+    while true {
+      let file: OpenFile
+      do {
+        file = try openLocked(name, O_RDWR)
+      } catch .systemCall(let error) where error.number == ENOENT {
+        return nil
+      }
+      // A holder of the lock may have put another file in its place before it let go of this one.
+      do throws(SystemCallError) {
+        if try isInPlace(name) { return file }
+      } catch {
+        throw .systemCall(error)
+      }
     }
   }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
-    OpenFile(try Self.open(path(name), O_RDWR | O_CREAT | O_EXCL, options))
+    try openLocked(name, O_RDWR | O_CREAT | O_EXCL)
+  }
+
+  private func openLocked(
+    _ name: JournalFileName,
+    _ flags: Int32
+  ) throws(FileOpeningError) -> OpenFile {
+    let descriptor = try Self.open(path(name), flags, options)
+    let file = OpenFile(descriptor)
+    guard try Self.lock(descriptor) else { throw .inUse }
+    let identity: FileIdentity
+    do { identity = try FileIdentity(ofDescriptor: descriptor) } catch { throw .systemCall(error) }
+    identities.withLock { $0[name] = identity }
+    return file
   }
 
   func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError) {
     guard systemRename(path(name), path(other)) == 0 else { throw .last("rename") }
+    identities.withLock { $0[other] = $0.removeValue(forKey: name) }
+  }
+
+  func isInPlace(_ name: JournalFileName) throws(SystemCallError) -> Bool {
+    guard let identity = identities.withLock({ $0[name] }) else { return false }
+    return try FileIdentity(ofPath: path(name)) == identity
   }
 
   func remove(_ name: JournalFileName) throws(SystemCallError) {
@@ -59,6 +90,7 @@ final class FileStorage: JournalStorage {
 /// A file of the real file system.
 private final class OpenFile: JournalFile {
   private let descriptor: Mutex<Int32>
+  private let forkCount = ForkCount.current
 
   init(_ file: Int32) { descriptor = Mutex(file) }
 
@@ -117,7 +149,7 @@ private final class OpenFile: JournalFile {
       defer { descriptor = -1 }
       return descriptor
     }
-    if file >= 0 { FileStorage.close(file) }
+    if file >= 0 { FileStorage.unlockAndClose(file, forkCount) }
   }
 }
 
@@ -135,7 +167,7 @@ extension FileStorage {
       file = try openDescriptor(path, flags | O_NOFOLLOW)
     } catch  where error.number == ELOOP {
       throw .unsafe("it is a symbolic link")
-    } catch  where error.number == EISDIR {
+    } catch  where error.number == EISDIR || error.number == ENXIO {
       throw .unsafe(notRegular)
     } catch {
       throw .systemCall(error)
@@ -202,6 +234,26 @@ extension FileStorage {
   }
 
   static func close(_ file: Int32) { _ = systemClose(file) }
+
+  /// Takes the lock of a file, or says that another descriptor has it.
+  static func lock(_ file: Int32) throws(FileOpeningError) -> Bool {
+    do {
+      _ = try retryingInterrupted("flock") { Int(flock(file, LOCK_EX | LOCK_NB)) }
+      return true
+    } catch {
+      if error.number == EWOULDBLOCK { return false }
+      throw .systemCall(error)
+    }
+  }
+
+  /// Gives a lock up that was taken at this count of forks, and the descriptor.
+  ///
+  /// A child that was forked off meanwhile, if only to begin another program, shares the lock: it
+  /// would hold it on if this process only closed its descriptor, and must not end it by itself.
+  static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
+    if forkCount == ForkCount.current { _ = flock(file, LOCK_UN) }
+    close(file)
+  }
 
   static func retryingInterrupted(
     _ call: String,

@@ -52,8 +52,20 @@ final class IOWork: Sendable {
     for _ in 0..<2 { changed.signal() }
   }
 
+  /// Lets a write beyond the process's limit for the size of a file fail, and not end the process.
+  ///
+  /// Linux sends the signal to the thread that writes, so that the program's other threads keep
+  /// what they have chosen.
+  private func refuseLimitSignal() {
+    var signals = sigset_t()
+    _ = unsafe sigemptyset(&signals)
+    _ = unsafe sigaddset(&signals, SIGXFSZ)
+    _ = unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
+  }
+
   /// What one of the threads does.
   func doAll() {
+    refuseLimitSignal()
     while true {
       switch state.withLock({ $0.next(for: .current, .now) }) {
       case .perform(let job): job()

@@ -41,11 +41,15 @@ extension JSONFileCore {
         try file.withLock { file in
           defer { file = nil }
           file?.compaction?.abandon()
+          let isInPlace = try file?.storage.isInPlace(.journal) ?? true
           guard state.withLock(\.deletesFile) else {
             try file?.journal.close()
+            if !isInPlace { throw Journal.Failure.displaced }
             return
           }
           file?.journal.abandon()
+          // Another file that somebody has put there is not deleted.
+          guard isInPlace else { throw Journal.Failure.displaced }
           try file?.storage.remove(.journal)
           try file?.storage.remove(.replacement)
           try file?.storage.synchronizeFolder()
@@ -120,6 +124,7 @@ extension JSONFileCore {
   /// Whether this thread goes on writing.
   private func write(_ group: [Submission]) -> Bool {
     do throws(Journal.Failure) {
+      try checkPlace()
       try withJournal { journal throws(Journal.Failure) in
         try journal.append(group.map(\.lines))
       }
@@ -144,6 +149,17 @@ extension JSONFileCore {
       return false
     }
     return true
+  }
+
+  /// Refuses to write to a file that nobody would find again.
+  private func checkPlace() throws(Journal.Failure) {
+    let storage = file.withLock { $0?.storage }
+    do throws(SystemCallError) {
+      if try storage?.isInPlace(.journal) ?? true { return }
+    } catch {
+      throw .refused(error)
+    }
+    throw .displaced
   }
 
   /// Flushes what was written until nothing is left, while the thread goes on with other jobs.

@@ -71,6 +71,8 @@ final class JSONFileCore: Sendable {
   private let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
+  /// The count of forks when the thread was started; negative before.
+  private let forkCount = Atomic(-1)
   /// Whether the file is open, so that most calls need not take the lock to see it.
   let isServing = Atomic(false)
 
@@ -115,8 +117,17 @@ final class JSONFileCore: Sendable {
 
   // MARK: Calls
 
+  /// Whether this is a child that was forked off: the thread and the lock are its parent's.
+  ///
+  /// Asked before any lock is taken, which might have been held when the child was forked off.
+  private var isForkedOff: Bool {
+    let count = forkCount.load(ordering: .relaxed)
+    return count >= 0 && count != ForkCount.current
+  }
+
   /// Opens the file, if it is not open.
   func open() async throws {
+    if isForkedOff { throw errors.forkedOff }
     if isServing.load(ordering: .acquiring) { return }
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
     try await onThread { core in try core.openFile() }
@@ -162,6 +173,7 @@ final class JSONFileCore: Sendable {
   ///
   /// Whoever calls it meanwhile waits for the same end.
   func close() async throws {
+    if isForkedOff { throw errors.forkedOff }
     isServing.store(false, ordering: .releasing)
     try await waitForThread { continuation in
       switch state.withLock({ $0.beginClosing(continuation) }) {
@@ -183,6 +195,7 @@ final class JSONFileCore: Sendable {
 
   /// As `close()`, without waiting.
   func abandon() {
+    guard !isForkedOff else { return }
     let (step, lock) = state.withLock { ($0.beginClosing(nil), $0.lock) }
     guard case .close(let thread) = step else { return }
     lock?.beginRelease()
@@ -237,6 +250,7 @@ final class JSONFileCore: Sendable {
       if let thread = state.thread { return thread }
       _ = try isOpen(state.phase)
       let thread = try errors.translating { try makeThread() }
+      forkCount.store(ForkCount.current, ordering: .relaxed)
       state.thread = thread
       return thread
     }

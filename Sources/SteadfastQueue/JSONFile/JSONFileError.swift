@@ -40,6 +40,11 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// The store takes no further calls; opening the file anew shows what is there.
     public static let outcomeUnknown = Code("outcomeUnknown")
+    /// The file was deleted, moved or replaced while it was open, by somebody else.
+    ///
+    /// Nothing of the call was stored; the tasks are in the file that was there. When it is put back,
+    /// the store goes on.
+    public static let displaced = Code("displaced")
     /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
     ///
     /// Nothing was stored.

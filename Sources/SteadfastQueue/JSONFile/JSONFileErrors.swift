@@ -22,6 +22,15 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
   }
 
+  var forkedOff: JSONFileError {
+    JSONFileError(
+      .inUse,
+      url,
+      "\(path) was opened before this process was forked off, and is in use by its parent; add tasks "
+        + "there, or choose another file"
+    )
+  }
+
   func taskTooLarge(_ line: JournalBody, limit: Int) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
@@ -48,7 +57,14 @@ struct JSONFileErrors: Sendable {
       JSONFileError(
         .systemCall,
         url,
-        "\(path) can't be written: \(error). Nothing of this call was stored"
+        "\(path) can't be written: \(error). Nothing of this call was stored\(advice(error))"
+      )
+    case .displaced:
+      JSONFileError(
+        .displaced,
+        url,
+        "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored; "
+          + "put the file back, or make a new store"
       )
     case .poisoned(let error):
       JSONFileError(
@@ -57,6 +73,14 @@ struct JSONFileErrors: Sendable {
         "\(path) can't be written: \(error). Whether the last changes are stored is unknown; "
           + "make a new store of the same file to see"
       )
+    }
+  }
+
+  private func advice(_ error: SystemCallError) -> String {
+    switch error.number {
+    case ENOSPC, EDQUOT: "; free some space on its disk, and try again"
+    case EFBIG: "; this process may not make a file so large: raise the limit (ulimit -f)"
+    default: ""
     }
   }
 
@@ -112,6 +136,8 @@ struct JSONFileErrors: Sendable {
         url,
         "\(path) can't be used as a queue file: \(reason); give the path of a file of its own"
       )
+    case .inUse:
+      locking(.held(by: nil))
     case .systemCall(let error):
       systemCall(error)
     }
@@ -166,7 +192,7 @@ struct JSONFileErrors: Sendable {
           + "permissions, or choose another file"
       )
     default:
-      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)")
+      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)\(advice(error))")
     }
   }
 }

@@ -13,7 +13,9 @@ public import Foundation
 /// What was acknowledged survives a power cut: a change is written and flushed to the disk before
 /// the call that made it returns, unless you choose otherwise (``Flushing``). Concurrent callers
 /// share one write and one flush. Beside the file lies a lock file, `.lock`, which keeps a second
-/// queue, in this process or another, from using the same file; it stays when the store is closed.
+/// queue, in this process or another, from using the same file; it stays when the store is closed. The
+/// file itself is locked as well, so that deleting the lock file lets nobody in. A child that is
+/// forked off, without a new program, can't use its parent's store: calls throw.
 ///
 /// ## Opening
 ///
@@ -32,8 +34,11 @@ public import Foundation
 ///
 /// ## Failures
 ///
-/// When the disk is full, the call throws and nothing of it is stored. When a flush fails, it is
-/// open whether the last changes are stored: calls throw
+/// When the disk is full, or the limit for a file's size (`ulimit -f`) is reached, the call throws
+/// and nothing of it is stored. (On Darwin the limit ends a process that does not ignore SIGXFSZ.)
+/// The same holds when somebody deletes, moves or replaces the file while it is open
+/// (``JSONFileError/Code/displaced``): until it is put back, it takes nothing in. When a flush fails,
+/// it is open whether the last changes are stored: calls throw
 /// ``JSONFileError/Code/outcomeUnknown`` from then on. The store has given the file up: make a new
 /// one to see what is there.
 ///

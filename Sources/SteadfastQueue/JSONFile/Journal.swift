@@ -15,6 +15,8 @@ struct Journal {
     case refused(SystemCallError)
     /// It is open what was stored; now and from now on.
     case poisoned(SystemCallError)
+    /// Nothing was stored: the file was deleted, moved or replaced by somebody else.
+    case displaced
   }
 
   /// A flush, which any thread may perform.

@@ -17,7 +17,7 @@ struct JournalBody: Sendable {
     switch change {
     case .insert: JournalLine.maxLength - 64 << 10
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .remove, .extend, .prune, .rebase:
+      .reschedule, .remove, .extend, .prune, .rebase:
       32 << 10
     }
   }
@@ -89,6 +89,9 @@ struct JournalBody: Sendable {
     case .resume(let id): begin("resume", id)
     case .restart(let target, let date):
       begin("restart", target.id)
+      add("available", date)
+    case .reschedule(let target, let date):
+      begin("reschedule", target.id)
       add("available", date)
     case .remove(let id): begin("remove", id)
     case .extend(let lease, let date):

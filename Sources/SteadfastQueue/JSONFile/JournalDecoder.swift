@@ -100,6 +100,8 @@ struct JournalDecoder {
     case "resume": return .change(.resume(try id()))
     case "restart":
       return .change(.restart(.unclaimed(try id()), availableDate: try date("available")))
+    case "reschedule":
+      return .change(.reschedule(.unclaimed(try id()), availableDate: try date("available")))
     case "remove": return .change(.remove(try id()))
     case "extend": return .change(.extend(try lease(), until: try date("until")))
     case "unpark": return .change(.unpark(name: try text("name")))

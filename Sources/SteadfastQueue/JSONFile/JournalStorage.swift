@@ -13,6 +13,13 @@ protocol JournalStorage: AnyObject, Sendable {
   func remove(_ name: JournalFileName) throws(SystemCallError)
   /// Makes durable which file bears which name.
   func synchronizeFolder() throws(SystemCallError)
+  /// Whether the file that was opened, made or renamed under a name bears it still.
+  func isInPlace(_ name: JournalFileName) throws(SystemCallError) -> Bool
+}
+
+extension JournalStorage {
+  /// Yes: nobody else has access to it.
+  func isInPlace(_ name: JournalFileName) throws(SystemCallError) -> Bool { true }
 }
 
 /// A file that is open; it stays the same file when its name changes.
@@ -53,5 +60,7 @@ enum JournalFileName: Hashable, Sendable {
 enum FileOpeningError: Error, Equatable {
   /// It is not what this library would have made; what it is instead.
   case unsafe(String)
+  /// Another journal has it open.
+  case inUse
   case systemCall(SystemCallError)
 }

@@ -100,6 +100,8 @@ extension TaskTable {
       return .pause(present(target))
     case .restart(let target, let date):
       return .restart(present(target), availableDate: date)
+    case .reschedule(let target, let date):
+      return .reschedule(present(target), availableDate: date)
     case .extend(let lease, let date):
       return present(lease).map { .extend($0, until: date) }
     case .succeed(let lease, let date, let keeps):

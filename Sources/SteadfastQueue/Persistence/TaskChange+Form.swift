@@ -13,7 +13,7 @@ extension TaskChange {
     switch self {
     case .insert(let record, _): try record.checkForm()
     case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date),
-      .extend(_, let date), .rebase(let date):
+      .reschedule(_, let date), .extend(_, let date), .rebase(let date):
       try Self.check(date, "a date")
     case .retry(_, let date, let retryCount, let failure):
       try Self.check(date, "availableDate")
@@ -28,7 +28,7 @@ extension TaskChange {
     }
   }
 
-  fileprivate static func check(_ date: Date?, _ name: String) throws(TaskQueueError) {
+  static func check(_ date: Date?, _ name: String) throws(TaskQueueError) {
     guard let seconds = date?.timeIntervalSince1970, !seconds.isFinite else { return }
     throw TaskQueueError(.invalidArgument, "\(name) is \(seconds); give a finite date")
   }

@@ -38,8 +38,11 @@ public enum TaskChange: Sendable {
   /// A paused task waits again, behind its equals, with the date and the retries that it had.
   case resume(TaskID)
   /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
-  /// ended in too.
+  /// ended in too (``TaskRecord/makeNew(availableDate:)``).
   case restart(TaskTarget, availableDate: Date)
+  /// A task that has not ended may be performed from this date on, and goes behind its equals; its
+  /// retries stay. One that waits, is parked or is paused stays so; a claimed one waits again.
+  case reschedule(TaskTarget, availableDate: Date)
   /// A task that has ended and was kept is removed, and leaves no trace.
   case remove(TaskID)
   /// A claim lasts until this date; only for stores that several queues share.
@@ -53,6 +56,22 @@ public enum TaskChange: Sendable {
   /// moved by it go behind their equals, in the same order. What is available is decided by the
   /// request of the next claim.
   case rebase(Date)
+}
+
+extension TaskChange {
+  /// The lease that the change names, if it names one.
+  var lease: Lease? {
+    switch self {
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+      .release(let lease), .park(let lease, _), .extend(let lease, _),
+      .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
+      .restart(.claimed(let lease), _), .reschedule(.claimed(let lease), _):
+      lease
+    case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .remove, .prune,
+      .rebase:
+      nil
+    }
+  }
 }
 
 /// The task that a change concerns, and by what right it is changed.

@@ -77,6 +77,8 @@ extension TaskTable {
       return stage(change, of: unclaimed(id) { $0 == .paused })
     case .restart(let target, _):
       return stage(change, of: slot(of: target) { _ in true })
+    case .reschedule(let target, _):
+      return stage(change, of: slot(of: target) { !$0.isFinished })
     case .remove(let id):
       return stage(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
@@ -237,6 +239,10 @@ extension TaskTable {
       entries[slot].record.makeNew(availableDate: date)
       setState(.waiting, of: slot)
       lineUpAnew(slot)
+    case .reschedule(_, let date):
+      entries[slot].record.availableDate = date
+      if entries[slot].record.state == .running { setState(.waiting, of: slot) }
+      lineUpAnew(slot)
     case .remove: remove(slot)
     // One queue uses this table: its claims have no end.
     case .extend: break
@@ -253,7 +259,7 @@ extension TaskTable {
       prune(state, endedBefore: date, keepingLatest: count)
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
-      .remove, .extend:
+      .reschedule, .remove, .extend:
       preconditionFailure("a change was staged without the task that it concerns")
     }
   }

@@ -100,14 +100,16 @@ final class Alarm: Sendable {
     await withTaskGroup { group in
       group.addTask {
         var step = Step.sleep(seconds: seconds)
-        while !Task.isCancelled {
+        while true {
           switch step {
+          // Cancelled or not: nobody else rings for a date that was taken.
           case .ring: ring()
           case .waitForDate: return
-          // Cancelled or not, the loop looks at the date again.
           case .sleep(let seconds): try? await clock.sleep(for: .seconds(max(seconds, 1e-9)))
           }
-          if !Task.isCancelled { step = self.next(at: clock.date) }
+          // Cancelled: the loop around looks at the date again.
+          if Task.isCancelled { return }
+          step = self.next(at: clock.date)
         }
       }
       group.addTask { await self.changed.wait() }

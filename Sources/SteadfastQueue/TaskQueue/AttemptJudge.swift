@@ -58,7 +58,7 @@ struct AttemptJudge: Sendable {
         date: now
       )
     }
-    guard let expiry = record.expiryDate, expiry <= now else { return nil }
+    guard record.hasExpired(by: now) else { return nil }
     let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
     return TaskFailure(reason: shortened("it expired before it was done\(last)"), date: now)
   }
@@ -104,7 +104,7 @@ struct AttemptJudge: Sendable {
       }
     let date = moment.date(after: delay)
     // A wait that would end when it is too late is not begun.
-    if let expiry = record.expiryDate, expiry <= date { return .abandon(failure) }
+    if record.hasExpired(by: date) { return .abandon(failure) }
     return .retry(
       at: date,
       retryCount: retryCount,
@@ -203,6 +203,7 @@ struct AttemptJudge: Sendable {
     case (.cancel, _): .cancel(target, at: now, keeps: keepsCancelled)
     case (.pause, _): .pause(target)
     case (.restart, _): .restart(target, availableDate: now)
+    case (.reschedule(let date), _): .reschedule(target, availableDate: date ?? now)
     case (.remove, _) where hasEnded: .remove(target.id)
     case (.remove, _): .cancel(target, at: now, keeps: false)
     case (.release, .claimed(let lease)): .release(lease)

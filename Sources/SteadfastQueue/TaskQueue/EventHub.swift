@@ -2,14 +2,14 @@ import Synchronization
 
 /// Tells every observer what happens.
 ///
-/// Those who enqueue and those who perform race; the hub sees to it that a task's beginning is not
-/// told before its being enqueued.
+/// Those who enqueue a task and those who perform or change it race: whoever learns that it was stored
+/// tells that first (``announce(_:)``). ``ChangesUnderWay`` sees to the order of the rest.
 final class EventHub: Sendable {
   private struct WeakSubscription { weak var value: EventSubscription? }
 
   private let subscriptions = Mutex<[WeakSubscription]>([])
   /// Tasks that are being enqueued, and whose being enqueued is still to be told.
-  private let announcements = Mutex<Set<TaskID>>([])
+  private let announcements = Mutex<[TaskID: TaskRecord]>([:])
   private let hasObservers = Atomic(false)
   private let capacity: Int
 
@@ -52,34 +52,25 @@ final class EventHub: Sendable {
 
   func willEnqueue(_ record: TaskRecord) {
     guard isObserved else { return }
-    announcements.withLock { _ = $0.insert(record.id) }
+    announcements.withLock { $0[record.id] = record }
   }
 
-  func didEnqueue(_ record: TaskRecord) { announce(record) }
-
-  func didNotEnqueue(_ record: TaskRecord) { _ = takeAnnouncement(record.id) }
-
-  func willStart(_ record: TaskRecord) {
-    announce(record)
-    post(.started(record))
+  func didNotEnqueue(_ record: TaskRecord) {
+    guard isObserved else { return }
+    announcements.withLock { _ = $0.removeValue(forKey: record.id) }
   }
 
   /// Tells that a task was enqueued, unless that was told.
   ///
   /// Whoever comes second returns when the first has left the event with every observer.
-  private func announce(_ record: TaskRecord) {
+  func announce(_ id: TaskID) {
     guard isObserved else { return }
     let observers = announcements.withLock { announcements -> [EventSubscription] in
-      guard announcements.remove(record.id) != nil else { return [] }
+      guard let record = announcements.removeValue(forKey: id) else { return [] }
       let observers = subscriptions.withLock { $0.compactMap(\.value) }
       for observer in observers { observer.leave(.enqueued(record)) }
       return observers
     }
     for observer in observers { observer.wake() }
-  }
-
-  private func takeAnnouncement(_ id: TaskID) -> Bool {
-    guard isObserved else { return false }
-    return announcements.withLock { $0.remove(id) != nil }
   }
 }

@@ -44,42 +44,14 @@ final class OutcomeBoard: Sendable {
     old?.progressWaiters?.resumeAll(with: .success(()))
   }
 
-  /// What was known of a task that had ended, before it was restarted.
-  struct Past: Sendable {
-    fileprivate let outcome: TaskOutcome
-    fileprivate let value: (any Sendable)?
-    fileprivate let progress: OutcomeCell.Progress
-  }
-
-  /// A task that may have ended is about to be restarted: what is known of its end is forgotten, and
-  /// returned.
-  ///
-  /// Afterwards would be too late: it may have ended once more by then.
-  func reopen(_ id: TaskID) -> Past? {
+  /// A task was restarted: what is known of its end, if it had ended, is forgotten.
+  func reopen(_ id: TaskID) {
     let old = change(id) { entry in
       guard entry.outcome != nil else { return }
       entry.outcome = nil
       entry.value = nil
       entry.progress = entry.progress.undone
     }
-    old?.progressWaiters?.resumeAll(with: .success(()))
-    return old.flatMap { old in
-      old.outcome.map { Past(outcome: $0, value: old.value, progress: old.progress) }
-    }
-  }
-
-  /// A task was not restarted after all.
-  func restore(_ past: Past, of id: TaskID) {
-    let old = change(id) { entry in
-      guard entry.outcome == nil else { return }
-      entry.outcome = past.outcome
-      entry.value = past.value
-      entry.progress = OutcomeCell.Progress(
-        fraction: past.progress.fraction,
-        number: entry.progress.number
-      )
-    }
-    old?.waiters?.resumeAll(with: .success(past.outcome))
     old?.progressWaiters?.resumeAll(with: .success(()))
   }
 

@@ -54,8 +54,8 @@ extension Settlement {
   fileprivate var isKeptEnd: Bool {
     switch change {
     case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
-    case .retry, .release, .park, .pause, .resume, .restart, .remove, .insert, .unpark, .extend,
-      .prune, .rebase:
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
+      .extend, .prune, .rebase:
       false
     }
   }

@@ -72,8 +72,8 @@ public struct QueueStatistics: Sendable {
         statistics.failed += 1
       case .retry(_, _, _, nil): statistics.snoozed += 1
       case .abandon: statistics.abandoned += 1
-      case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .remove, .extend,
-        .prune, .rebase:
+      case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .reschedule,
+        .remove, .extend, .prune, .rebase:
         break
       }
     }

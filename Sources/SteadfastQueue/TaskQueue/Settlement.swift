@@ -4,6 +4,8 @@ struct Settlement: Sendable {
   let record: TaskRecord
   /// What the handler returned.
   var value: (any Sendable)?
+  /// Who could not read the payload, if the task is put aside for that.
+  var handler: AnyHandler?
   /// Whether an attempt was begun, or the task only claimed.
   var wasBegun = true
 
@@ -13,9 +15,18 @@ struct Settlement: Sendable {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
     case .cancel: .cancelled
-    case .retry, .release, .park, .pause, .resume, .restart, .remove, .insert, .unpark, .extend,
-      .prune, .rebase:
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
+      .extend, .prune, .rebase:
       nil
+    }
+  }
+
+  /// Whether the task is there afterwards, so that more may happen to it.
+  var leavesTask: Bool {
+    switch change {
+    case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule: true
+    case .remove, .insert, .unpark, .extend, .prune, .rebase: false
     }
   }
 
@@ -33,6 +44,7 @@ struct Settlement: Sendable {
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
+    case .reschedule(_, let date): .rescheduled(record.id, to: date)
     case .remove, .insert, .unpark, .extend, .prune, .rebase: nil
     }
   }

@@ -31,6 +31,8 @@ public enum TaskEvent: Sendable {
   case resumed(TaskID)
   /// A task waits again as if it were new: one that was given up is tried once more, for example.
   case restarted(TaskID)
+  /// A task may be performed from another date on.
+  case rescheduled(TaskID, to: Date)
   /// An attempt was cut short, and the task waits as before: the queue's run was cancelled, or the
   /// task was to be paused and then not.
   case released(TaskRecord)

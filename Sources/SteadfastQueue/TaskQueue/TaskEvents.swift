@@ -4,6 +4,10 @@
 /// task is cancelled or the queue is freed. Up to
 /// ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer; then the oldest are
 /// dropped, and ``TaskEvent/missed(count:)`` says how many.
+///
+/// The events of one task come in the order in which the store has kept what they tell, and an attempt
+/// begins when what was kept before is told. Those of different tasks may come in another order. On a
+/// store that several processes share, a queue tells what it has done itself.
 public struct TaskEvents: AsyncSequence, Sendable {
   /// What the sequence delivers.
   public typealias Element = TaskEvent

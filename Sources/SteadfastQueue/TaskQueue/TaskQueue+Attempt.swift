@@ -81,7 +81,7 @@ extension TaskQueue {
     _ handler: AnyHandler,
     _ context: TaskContext
   ) async -> AttemptEnd {
-    hub.willStart(record)
+    hub.post(.started(record))
     let start = stopwatch()
     defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - start) } }
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
@@ -110,7 +110,8 @@ extension TaskQueue {
     }
     var value: (any Sendable)?
     if case .returned(let returned)? = end { value = returned }
-    let settlement = judge.settlement(verdict, of: task, value: value, now: now)
+    var settlement = judge.settlement(verdict, of: task, value: value, now: now)
+    if case .park = verdict { settlement.handler = handler }
     if let hooks = handler.hooks, let outcome = settlement.outcome {
       await hooks.willRemove(task.record, context, outcome)
     }
@@ -140,7 +141,7 @@ extension TaskQueue {
     // A date that has passed would put the task ahead of those that wait.
     chosen = moment.notBeforeHorizon(max(chosen.storable, now))
     // A wait that would end when it is too late is not begun.
-    if let expiry = record.expiryDate, expiry <= chosen { return .abandon(failure) }
+    if record.hasExpired(by: chosen) { return .abandon(failure) }
     return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)
   }
 

@@ -3,18 +3,26 @@ import Synchronization
 extension TaskQueue {
   /// Lets no further attempt begin; those under way go on.
   ///
-  /// Tasks are still enqueued, and ``run()`` goes on without performing any.
+  /// When it returns, none begins until ``resume()``. Tasks are still enqueued, and ``run()`` goes on
+  /// without performing any. A queue that is paused and resumed all the time gets on nevertheless:
+  /// what a pause has kept from being begun, the next one lets begin, and returns when it has.
   public func pause() async {
     let unbegun = machine.withLock { machine in
       machine.setPaused(true)
-      return machine.takeUnbegun()
+      return machine.takeHeldBack()
     }
     await putBack(unbegun)
+    while machine.withLock({ $0.letsThrough }) {
+      await stepWhilePaused.waitUncancelled {
+        machine.withLock { $0.letsThrough } ? nil : ()
+      }
+    }
   }
 
   /// Undoes ``pause()``.
   public func resume() async {
     machine.withLock { $0.setPaused(false) }
+    stepWhilePaused.resumeAll(with: .success(()))
     wake.fireAll()
   }
 
@@ -34,7 +42,7 @@ extension TaskQueue {
   ///
   /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
   ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for. If the waiting is
-  ///   cancelled, they are cancelled at once.
+  ///   cancelled, they are cancelled at once; so they are with a limit of zero or less.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown()
     guard let limit, machine.withLock({ $0.mode != nil }) else { return await waitForRunToEnd() }

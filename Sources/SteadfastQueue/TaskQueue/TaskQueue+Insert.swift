@@ -82,7 +82,7 @@ extension TaskQueue {
       if results[index] == .stale, let twin = records.last(withKeyOf: records[index]) {
         hub.didNotEnqueue(records[index])
         tasks[index] = EnqueuedTask(cell: outcomes.cell(of: twin.id), isNew: false, queue: self)
-      } else if let twin = inserted(records[index], results[index], now) {
+      } else if let twin = await inserted(records[index], results[index], now) {
         tasks[index] = twin
       }
     }
@@ -142,12 +142,14 @@ extension TaskQueue {
     _ record: TaskRecord,
     _ result: ChangeOutcome,
     _ now: Date
-  ) -> EnqueuedTask? {
+  ) async -> EnqueuedTask? {
     switch result {
     case .duplicate(let twin):
       hub.didNotEnqueue(record)
       return EnqueuedTask(cell: outcomes.cell(of: twin), isNew: false, queue: self)
     case .replaced(let twin):
+      await changes.waitUntilAllIsTold(of: twin)
+      hub.announce(twin)
       outcomes.resolve(twin, .cancelled)
       hub.post(.cancelled(twin))
     case .stale:
@@ -155,13 +157,14 @@ extension TaskQueue {
     case .done, .identityTaken, .batchRefused:
       break
     }
-    hub.didEnqueue(record)
+    hub.announce(record.id)
     if hub.isObserved, handlers[record.name] == nil { postUnhandled(record) }
     becomesAvailable(at: record.availableDate, after: now)
     return nil
   }
 
   nonisolated func postUnhandled(_ record: TaskRecord) {
+    hub.announce(record.id)
     hub.post(
       .unhandled(record, reason: "no handler is registered for the name '\(record.name)'")
     )

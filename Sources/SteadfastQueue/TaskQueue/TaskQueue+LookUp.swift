@@ -33,7 +33,7 @@ extension TaskQueue {
   /// - Parameters:
   ///   - filter: which tasks.
   ///   - id: the last task of the page before; `nil` for the first page.
-  ///   - limit: how many at most.
+  ///   - limit: how many at most; a negative number means none.
   /// - Returns: the tasks that the filter lets through, in the order of enqueueing.
   /// - Throws: what the store throws.
   public nonisolated func tasks(
@@ -42,7 +42,7 @@ extension TaskQueue {
     limit: Int = 1000
   ) async throws -> [TaskRecord] {
     try await open()
-    return try await store.tasks(matching: filter, after: id, limit: limit)
+    return try await store.tasks(matching: filter, after: id, limit: max(0, limit))
   }
 
   /// A task that was enqueued before, in an earlier process perhaps: to learn how it ends, or to

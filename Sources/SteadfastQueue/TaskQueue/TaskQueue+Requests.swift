@@ -1,5 +1,11 @@
 import Synchronization
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// How what is asked of tasks is done.
 extension TaskQueue {
   /// Asks something of a task, wherever it is: in a handler, on its way, or in the store.
@@ -17,11 +23,14 @@ extension TaskQueue {
         return true
       case .kept:
         return true
+      case .refused:
+        return false
       case .notHeld: break
       }
       guard let record = try await record(of: id), directive.applies(to: record.state) else {
         return false
       }
+      if directive.isMet(by: record, now: now) { return true }
       if try await store([change(directive, of: record)], for: [record])[0] { return true }
       if record.state == .running, last?.state == .running {
         // The task is on its way here, or another process performs it.
@@ -46,8 +55,10 @@ extension TaskQueue {
       let page = try await store.tasks(matching: filter, after: last, limit: 10_000)
       guard let end = page.last else { return count }
       last = end.id
-      let areDone = try await store(page.map { change(directive, of: $0) }, for: page)
-      for (record, isDone) in zip(page, areDone) {
+      let now = now
+      let records = page.filter { !directive.isMet(by: $0, now: now) }
+      let areDone = try await store(records.map { change(directive, of: $0) }, for: records)
+      for (record, isDone) in zip(records, areDone) {
         if isDone {
           count += 1
           // It may have changed since it was listed, and be none of those that were meant.
@@ -72,32 +83,23 @@ extension TaskQueue {
   }
 
   /// Has the store keep changes of tasks that nobody has claimed, and tells of those that it did.
-  nonisolated func store(_ changes: [TaskChange], for records: [TaskRecord]) async throws -> [Bool]
-  {
-    // What is restarted may have ended once more before its restart is told.
-    let pasts = zip(changes, records).map { change, record -> OutcomeBoard.Past? in
-      guard case .restart = change else { return nil }
-      return outcomes.reopen(record.id)
-    }
+  nonisolated func store(_ batch: [TaskChange], for records: [TaskRecord]) async throws -> [Bool] {
+    let ids = records.map(\.id)
+    await changes.beginChanges(of: ids)
+    defer { changes.changesAreTold(of: ids) }
     let results: [Bool]
     do {
-      results = try await keep(changes).map { $0 == .done }
+      results = try await keep(batch).map { $0 == .done }
     } catch {
-      for (record, past) in zip(records, pasts) {
-        if let past { outcomes.restore(past, of: record.id) }
-      }
       // The tasks may have been passed over meanwhile.
       lookForWork()
       throw error
     }
     var ended: [Settlement] = []
-    for (index, isDone) in results.enumerated() {
-      let record = records[index]
-      guard isDone else {
-        if let past = pasts[index] { outcomes.restore(past, of: record.id) }
-        continue
-      }
-      let settlement = Settlement(change: changes[index], record: record)
+    for (index, record) in records.enumerated() where results[index] {
+      let settlement = Settlement(change: batch[index], record: record)
+      await changes.waitUntilEndIsTold(of: record.id)
+      hub.announce(record.id)
       report(settlement)
       ended.append(settlement)
     }
@@ -133,10 +135,15 @@ extension TaskQueue {
 extension Directive {
   fileprivate func applies(to state: TaskState) -> Bool {
     switch self {
-    case .cancel: !state.isFinished
+    case .cancel, .reschedule: !state.isFinished
     case .pause: !state.isFinished && state != .paused
     case .restart, .remove: true
     case .release: state == .paused
     }
+  }
+
+  /// Whether the task is to be available now, and is already: then it keeps its place in line.
+  fileprivate func isMet(by record: TaskRecord, now: Date) -> Bool {
+    self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
   }
 }

@@ -43,6 +43,7 @@ extension TaskQueue {
       machine.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
+    stepWhilePaused.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
     if hasEnded { outcomes.failWaiters(Self.shutDownError) }
     if let failure { throw failure }
@@ -73,13 +74,17 @@ extension TaskQueue {
   }
 
   private nonisolated func work(_ mode: WorkMachine.Mode) async {
+    guard let sharing = store.sharing else { return await workAndServe(mode) }
+    await extendingLeases(sharing) { await workAndServe(mode) }
+  }
+
+  private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
     await withDiscardingTaskGroup { services in
       if mode == .untilStopped {
         services.addTask { await self.alarm.run(on: self.clock) { self.wake.fire() } }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
       if let sharing = store.sharing {
-        services.addTask { await self.extendLeases(sharing) }
         services.addTask { await self.lookForOthersTasks(sharing) }
       }
       // No worker throws: a child that throws would cancel its siblings' handlers.
@@ -135,7 +140,9 @@ extension TaskQueue {
     var attempts = 0
     while true {
       if Task.isCancelled { machine.withLock { $0.cancel() } }
-      switch machine.withLock({ $0.next(for: worker) }) {
+      let (step, isPaused) = machine.withLock { ($0.next(for: worker), $0.isPaused) }
+      if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
+      switch step {
       case .stop:
         wake.fireAll()
         return .done
@@ -145,15 +152,23 @@ extension TaskQueue {
         if await !claim(limit, unparking: names) { await wake.wait() }
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { wake.fire() }
+        await catchUp(with: task.record.id)
         if await perform(task, worker, number) { return .interrupted }
         attempts += 1
         // Neither a store in memory nor a handler need ever suspend; others want the thread too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task):
+        await catchUp(with: task.record.id)
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
       }
     }
+  }
+
+  /// Returns when all is told that has happened to a task until now.
+  private nonisolated func catchUp(with id: TaskID) async {
+    await changes.waitUntilAllIsTold(of: id)
+    hub.announce(id)
   }
 
   /// Whether there is a next step at once.
@@ -184,7 +199,7 @@ extension TaskQueue {
       }
       let (goesOn, unbegun) = machine.withLock { machine in
         let goesOn = machine.claimed(claim, now: now)
-        return (goesOn, machine.isPaused ? machine.takeUnbegun() : [])
+        return (goesOn, machine.takeHeldBack())
       }
       claimEnd.resumeAll(with: .success(()))
       await putBack(unbegun)

@@ -44,10 +44,13 @@ extension TaskQueue {
   }
 
   private nonisolated func apply(_ settlements: [Settlement]) async {
-    var changes = settlements.map(\.change)
-    changes += pruning.withLock { $0.changes(after: settlements, now: now) }
+    var batch = settlements.map(\.change)
+    batch += pruning.withLock { $0.changes(after: settlements, now: now) }
+    let remaining = settlements.filter(\.leavesTask).map(\.record.id)
+    if !remaining.isEmpty { changes.beginEnds(of: remaining) }
+    defer { if !remaining.isEmpty { changes.endsAreTold(of: remaining) } }
     do {
-      report(settlements, try await keep(changes))
+      report(settlements, try await keep(batch))
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -91,9 +94,18 @@ extension TaskQueue {
     case .retry(_, let date, _, let failure):
       if failure != nil { outcomes.report(0, of: id) }
       becomesAvailable(at: date)
-    case .restart(_, let date): becomesAvailable(at: date)
+    case .restart(_, let date):
+      outcomes.reopen(id)
+      becomesAvailable(at: date)
+    case .reschedule(_, let date): becomesAvailable(at: date)
     case .release, .resume: becomesAvailable(at: settlement.record.availableDate)
-    case .succeed, .abandon, .cancel, .park, .pause, .remove, .insert, .unpark, .extend,
+    case .park:
+      // Another handler may have been registered before the task was put aside.
+      let name = settlement.record.name
+      guard handlers[name] !== settlement.handler else { break }
+      machine.withLock { $0.registered([name]) }
+      wake.fire()
+    case .succeed, .abandon, .cancel, .pause, .remove, .insert, .unpark, .extend,
       .prune, .rebase:
       break
     }

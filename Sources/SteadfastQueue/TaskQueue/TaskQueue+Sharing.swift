@@ -13,8 +13,19 @@ extension TaskQueue {
     store.sharing.map { now + max(0, $0.leaseDuration / .seconds(1)) }
   }
 
+  /// Extends claims until the body has returned, in a run that is cancelled too: its handlers may
+  /// take long to end, and nobody is to take their tasks over meanwhile.
+  nonisolated func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
+    let extending = Task(executorPreference: RealWork.taskExecutor) {
+      await self.extendLeases(sharing)
+    }
+    await body()
+    extending.cancel()
+    await extending.value
+  }
+
   /// Extends the claims of the tasks that are leased, until cancelled.
-  nonisolated func extendLeases(_ sharing: StoreSharing) async {
+  private nonisolated func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancelled: the loop ends.
       try? await clock.sleep(for: max(sharing.leaseDuration / 3, .milliseconds(1)))

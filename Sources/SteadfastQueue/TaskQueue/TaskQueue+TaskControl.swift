@@ -1,5 +1,11 @@
 import Synchronization
 
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// Control of single tasks, and of all that a filter lets through.
 extension TaskQueue {
   /// Takes a task out.
@@ -60,7 +66,8 @@ extension TaskQueue {
 
   /// Lets a task wait again as if it were new, available now, whatever state it is in.
   ///
-  /// This is how a dead letter is tried once more, and how a paused task begins anew. One that is
+  /// This is how a dead letter is tried once more, and how a paused task begins anew. A date of
+  /// expiry that has passed is dropped, one that is ahead stays. One that is
   /// being performed has its Swift task cancelled, and begins anew if the handler then throws.
   ///
   /// - Returns: whether the task was there.
@@ -78,6 +85,39 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func restart(matching filter: TaskFilter) async throws -> Int {
     try await ask(.restart, of: filter)
+  }
+
+  /// Sets the date from which a task may be performed; without one, it is tried now, instead of after
+  /// its delay.
+  ///
+  /// Its retries and its last error stay as they are, and it goes behind the available tasks of its
+  /// priority. A task that is paused or put aside stays so, with the new date. One that is being
+  /// performed is left alone; so is one that is to be tried now and is available. One that has expired
+  /// by the date is abandoned then.
+  ///
+  /// - Returns: whether the task was there, had not ended, and was not being performed.
+  /// - Throws: a ``TaskQueueError`` for a date that is none; what the store throws.
+  @discardableResult
+  public nonisolated func reschedule(_ id: TaskID, to date: Date? = nil) async throws -> Bool {
+    try TaskChange.check(date, "the date to reschedule a task to")
+    return try await ask(.reschedule(to: date?.storable), of: id)
+  }
+
+  /// Reschedules the tasks that a filter lets through, as ``reschedule(_:to:)`` does, and returns how
+  /// many got another date.
+  ///
+  /// When the network is back, `reschedule(matching: TaskFilter(tags: ["network"]))` tries those that
+  /// wait for a retry at once, and their number of retries stays.
+  ///
+  /// - Throws: as ``reschedule(_:to:)``; then some may have been rescheduled.
+  @discardableResult
+  public nonisolated func reschedule(
+    matching filter: TaskFilter,
+    to date: Date? = nil
+  ) async throws -> Int {
+    try TaskChange.check(date, "the date to reschedule tasks to")
+    let filter = filter.narrowed(to: TaskState.unfinished)
+    return try await ask(.reschedule(to: date?.storable), of: filter)
   }
 
   /// Removes a task, one that has ended and is kept too, without a trace.

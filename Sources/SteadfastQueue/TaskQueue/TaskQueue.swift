@@ -66,6 +66,7 @@ public actor TaskQueue {
   nonisolated let handlers = HandlerTable()
   nonisolated let outcomes = OutcomeBoard()
   nonisolated let hub: EventHub
+  nonisolated let changes = ChangesUnderWay()
   /// Wakes idle workers.
   nonisolated let wake = WakeUp()
   /// Wakes those who cut attempts short, one for each worker.
@@ -77,6 +78,8 @@ public actor TaskQueue {
   nonisolated let alarm = Alarm()
   /// Those who wait for the claim in flight.
   nonisolated let claimEnd = Waiters<Void>()
+  /// Those who pause the queue, and wait for the last attempts to begin.
+  nonisolated let stepWhilePaused = Waiters<Void>()
   /// Those who wait for the run to end.
   nonisolated let runEnd = Waiters<Void>()
 
@@ -105,13 +108,12 @@ public actor TaskQueue {
       try sharing?.validate()
     }
     store = persistence
-    machine = Mutex(WorkMachine(workers: max(1, configuration.maxConcurrentTasks)))
+    machine = Mutex(WorkMachine(workers: configuration.workerCount))
     judge = AttemptJudge(configuration)
     jitter = Mutex(configuration.randomness.makeGenerator())
     statisticsBoard = Mutex(QueueStatistics.Tally(since: clock.date))
     stopwatch = Self.stopwatch(clock)
-    let workers = max(1, configuration.maxConcurrentTasks)
-    interrupts = (0..<workers).map { _ in WakeUp() }
+    interrupts = (0..<configuration.workerCount).map { _ in WakeUp() }
     ids = Mutex(TaskIDGenerator(configuration.randomness))
     pruning = Mutex(PruningSchedule(configuration))
     hub = EventHub(capacity: configuration.eventBufferSize)

@@ -2,9 +2,9 @@ public import SteadfastRetry
 
 /// How a queue performs its tasks.
 public struct TaskQueueConfiguration: Sendable {
-  /// How many tasks are performed at the same time; at least 1.
+  /// How many tasks are performed at the same time; from 1 to 10,000.
   ///
-  /// By default 1: in order, one at a time.
+  /// By default 1: in order, one at a time. Each takes a few hundred bytes while the queue runs.
   public var maxConcurrentTasks: Int
   /// The delay before a retry, for tasks that use backoff.
   ///
@@ -79,12 +79,18 @@ public struct TaskQueueConfiguration: Sendable {
   public static let defaultBackoff = Backoff.exponential(from: .seconds(10), multiplier: 2)
     .jittered(.proportional(0.1)).capped(at: .seconds(6 * 3600))
 
+  /// More have no use, and would take memory for nothing.
+  private static let mostWorkers = 10_000
+
+  /// How many workers there are, even if the number makes no sense.
+  var workerCount: Int { min(max(1, maxConcurrentTasks), Self.mostWorkers) }
+
   /// What is wrong with the numbers, if anything.
   func validate() throws(TaskQueueError) {
-    guard maxConcurrentTasks >= 1 else {
+    guard maxConcurrentTasks == workerCount else {
       throw TaskQueueError(
         .invalidArgument,
-        "maxConcurrentTasks is \(maxConcurrentTasks); give at least 1"
+        "maxConcurrentTasks is \(maxConcurrentTasks); give 1 to \(Self.mostWorkers)"
       )
     }
     for (name, count) in [

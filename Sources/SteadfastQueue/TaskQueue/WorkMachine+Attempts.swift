@@ -1,11 +1,39 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Tells one attempt of this process from all others.
 typealias AttemptNumber = UInt64
 
 /// What somebody asked of a task that is being performed, or about to be.
 enum Directive: Sendable, Equatable {
   case cancel, pause, restart, remove
+  /// To be performed from this date on, or now if it is ahead of that; not asked of a task that is
+  /// being performed.
+  case reschedule(to: Date?)
   /// To be paused, and then not: it is put back.
   case release
+}
+
+extension Directive {
+  /// Whether an attempt is cut short for it.
+  var cutsShort: Bool {
+    switch self {
+    case .cancel, .pause, .restart, .remove, .release: true
+    case .reschedule: false
+    }
+  }
+
+  /// Whether what was asked before leaves nothing to do this to.
+  fileprivate func yields(to asked: Directive) -> Bool {
+    switch (self, asked) {
+    case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
+    case (.reschedule, _): asked.cutsShort
+    case (.cancel, _), (.pause, _), (.restart, _), (.remove, _), (.release, _): false
+    }
+  }
 }
 
 /// What a worker performs.
@@ -31,19 +59,24 @@ extension WorkMachine {
     case interrupt(worker: Int)
     /// It is done when the task is begun, or its end is kept.
     case kept
+    /// It can't be done to a task that is being performed, or that is to end or to be set aside.
+    case refused
     /// The queue does not hold the task.
-    case notHeld(isClaiming: Bool)
+    case notHeld
   }
 
   /// Somebody asks something of a task.
   mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
     if let worker = attempts.firstIndex(where: { $0?.id == id && $0?.isOver == false }) {
+      guard directive.cutsShort else { return .refused }
+      if let asked = attempts[worker]?.directive, directive.yields(to: asked) { return .refused }
       attempts[worker]?.directive = directive
       return .interrupt(worker: worker)
     }
     guard isUnsettled(id) || ready.contains(where: { $0.record.id == id }) else {
-      return .notHeld(isClaiming: isClaiming)
+      return .notHeld
     }
+    if let asked = requests[id], directive.yields(to: asked) { return .refused }
     requests[id] = directive
     return .kept
   }
@@ -97,9 +130,10 @@ extension WorkMachine {
       || settling.contains { $0.record.id == id }
   }
 
-  /// The leases of the tasks that are performed, or wait to be.
+  /// The leases of the tasks that wait to be performed, or are, or whose end is still to be kept.
   var leases: [Lease] {
-    attempts.compactMap { $0.flatMap { $0.isOver ? nil : $0.lease } } + ready.map(\.lease)
+    attempts.compactMap { $0?.lease } + ready.map(\.lease)
+      + (settling + outbox).compactMap(\.change.lease)
   }
 
   /// Somebody else has claimed a task.

@@ -42,6 +42,9 @@ struct WorkMachine: Sendable {
 
   private var lastHorizon = Date.distantPast
   private var isStopping = false
+  /// What was claimed was put back for a pause, and nothing has begun since: what is claimed next is
+  /// begun, whatever pause comes meanwhile, so that many pauses don't keep the queue from getting on.
+  private var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
   private(set) var outbox: [Settlement] = []
   private(set) var isClaiming = false
@@ -151,6 +154,18 @@ struct WorkMachine: Sendable {
 
   mutating func setPaused(_ isPaused: Bool) { self.isPaused = isPaused }
 
+  /// Takes what was claimed and is not to be begun, because of a pause.
+  mutating func takeHeldBack() -> [ClaimedTask] {
+    guard isPaused, !owesAttempt, !ready.isEmpty else { return [] }
+    owesAttempt = true
+    return takeUnbegun()
+  }
+
+  /// Whether an attempt may begin though the queue is paused.
+  var letsThrough: Bool {
+    isPaused && owesAttempt && mode != nil && (isClaiming || !ready.isEmpty)
+  }
+
   /// The store failed: no further steps.
   ///
   /// What ended meanwhile stays in the outbox for a later run.
@@ -165,13 +180,14 @@ struct WorkMachine: Sendable {
   /// A worker asks what to do.
   mutating func next(for worker: Int) -> Step {
     if isStopping { return .stop }
-    if isPaused { return mode == .untilStopped ? .wait : .stop }
+    if isPaused, !owesAttempt || ready.isEmpty { return mode == .untilStopped ? .wait : .stop }
     if outbox.count >= maxUnsettled {
       isHeldBack = true
       return .wait
     }
     if let task = ready.popLast() {
       idle -= 1
+      if !isPaused || ready.isEmpty { owesAttempt = false }
       lastAttempt += 1
       let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
       attempts[worker] = Attempt(

@@ -1,5 +1,11 @@
 import Synchronization
 
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// A task that was enqueued: its identity, and a way to learn how it ends.
 public struct EnqueuedTask: Sendable, Identifiable {
   private let cell: OutcomeCell
@@ -25,6 +31,16 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// - Throws: what the store throws.
   @discardableResult
   public func cancel() async throws -> Bool { try await queue.cancel(id) }
+
+  /// Sets the date from which the task may be performed, as ``TaskQueue/reschedule(_:to:)`` does; by
+  /// default now.
+  ///
+  /// - Returns: whether the task was there, had not ended, and was not being performed.
+  /// - Throws: as ``TaskQueue/reschedule(_:to:)``.
+  @discardableResult
+  public func reschedule(to date: Date? = nil) async throws -> Bool {
+    try await queue.reschedule(id, to: date)
+  }
 
   /// Waits until the task has succeeded, and returns what its handler returned.
   ///

@@ -5,17 +5,6 @@ public import Foundation
 #endif
 
 extension TaskRecord {
-  /// Makes the task as it was when it was enqueued, but for its available date; for stores, on
-  /// ``TaskChange/restart(_:availableDate:)``.
-  public mutating func makeNew(availableDate: Date) {
-    self.availableDate = availableDate
-    retryCount = 0
-    interruptionCount = 0
-    lastError = nil
-    failedDate = nil
-    finishedDate = nil
-  }
-
   /// Moves what the queue dated by a clock that has gone back since; for stores, on
   /// TaskChange/rebase(_:).
   ///

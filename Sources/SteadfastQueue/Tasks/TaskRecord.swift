@@ -91,6 +91,15 @@ public struct TaskRecord: Sendable, Identifiable {
   public var timeLimit: Duration? { shared.value.timeLimit }
   /// The date from which no attempt begins any more; `nil` if none.
   public var expiryDate: Date? { shared.value.expiryDate }
+
+  /// Whether no attempt begins at this date any more.
+  func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
+
+  mutating func dropExpiry() {
+    var definition = shared.value
+    definition.expiryDate = nil
+    shared = SharedDefinition(definition)
+  }
 }
 
 extension TaskRecord {
@@ -103,7 +112,7 @@ extension TaskRecord {
     return record
   }
 
-  /// What never changes about a task.
+  /// What never changes about a task, but that a restart may drop its date of expiry.
   private struct Definition: Sendable {
     let id: TaskID
     let name: String
@@ -115,7 +124,7 @@ extension TaskRecord {
     let uniqueKey: String?
     let tags: Set<String>
     let timeLimit: Duration?
-    let expiryDate: Date?
+    var expiryDate: Date?
   }
 
   /// A definition that records share, so that moving one copies one reference.

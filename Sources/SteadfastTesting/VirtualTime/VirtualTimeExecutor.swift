@@ -61,6 +61,8 @@ final class VirtualTimeExecutor: TaskExecutor {
 }
 
 extension VirtualTimeExecutor: RealWorkObserver {
+  var taskExecutor: any TaskExecutor { self }
+
   func realWorkBegan() { state.withLock { $0.beginRealWork() } }
 
   func realWorkEnded() { state.withLock { $0.endRealWork() }?.resume() }

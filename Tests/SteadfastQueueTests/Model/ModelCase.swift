@@ -67,7 +67,7 @@ struct ModelRandom {
     case 0..<26: .enqueue(newTask())
     case 26..<40: .ask(draw(ModelOperation.Request.allCases), task: below(40))
     case 40..<43:
-      .askTagged(draw([.cancel, .restart, .remove]), tag: draw(["red", "blue"]))
+      .askTagged(draw([.cancel, .restart, .reschedule, .remove]), tag: draw(["red", "blue"]))
     case 43..<49: .outcome(task: below(40))
     case 49..<51: .pauseQueue
     case 51..<54: .resumeQueue

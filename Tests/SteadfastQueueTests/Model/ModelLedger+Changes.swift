@@ -44,8 +44,8 @@ extension ModelLedger {
     case .restart(let target, _):
       controlled(target, .restart, "restarted")
       entries[target.id]?.hasEnded = false
-      entries[target.id]?.wasRestarted = true
       entries[target.id]?.failureCount = 0
+    case .reschedule(let target, _): controlled(target, .reschedule, "rescheduled")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
     case .unpark, .prune, .rebase: break

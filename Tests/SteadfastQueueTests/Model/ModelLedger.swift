@@ -28,7 +28,6 @@ struct ModelLedger: Sendable {
     var failureCount = 0
     var outcomes: [TaskOutcome] = []
     var hasEnded = false
-    var wasRestarted = false
     var asked: Set<ModelOperation.Request> = []
     var expectedEvents: [String] = []
     var seenEvents: [String] = []

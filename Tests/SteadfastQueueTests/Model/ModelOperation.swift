@@ -7,7 +7,9 @@ import SteadfastRetry
 /// Tasks are named by how many of those known at that moment lie before them, so that a case from
 /// which steps are taken out still makes sense.
 indirect enum ModelOperation: Sendable {
-  enum Request: String, Sendable, CaseIterable { case cancel, pause, resume, restart, remove }
+  enum Request: String, Sendable, CaseIterable {
+    case cancel, pause, resume, restart, reschedule, remove
+  }
   enum Name: String, Sendable, CaseIterable { case plain, limited, stray }
 
   struct NewTask: Sendable {

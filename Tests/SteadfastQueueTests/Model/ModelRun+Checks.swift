@@ -31,9 +31,7 @@ extension ModelRun {
       ledger.checkEvents()
       if state.callsInFlight == 0 { ledger.forgetRequests() }
       for (id, count) in state.pendingOutcomes where count > 0 {
-        // Calls that race with a restart may tell what they did in another order than the store did it.
-        let entry = ledger.entries[id]
-        let hasEnded = entry.map { $0.hasEnded && !$0.wasRestarted } ?? true
+        let hasEnded = ledger.entries[id]?.hasEnded ?? true
         ledger.require(!hasEnded, "\(ledger.label(id)) has ended, and \(count) are not told so")
       }
       return ledger.violations
@@ -167,13 +165,8 @@ extension ModelLedger {
   fileprivate func checkEvents() {
     for id in known {
       guard let entry = entries[id] else { continue }
-      // Calls and workers that race may tell what they did in another order than the store did it.
-      let isTold =
-        entry.seenEvents.sorted() == entry.expectedEvents.sorted()
-        && (entry.seenEvents.firstIndex(of: "enqueued") ?? 0)
-          <= (entry.seenEvents.firstIndex(of: "started") ?? .max)
       require(
-        isTold,
+        entry.seenEvents == entry.expectedEvents,
         "\(label(id)): the events \(entry.seenEvents), expected: \(entry.expectedEvents)"
       )
     }
@@ -199,6 +192,7 @@ extension ModelLedger {
     case .paused(let task): (id, name) = (task, "paused")
     case .resumed(let task): (id, name) = (task, "resumed")
     case .restarted(let task): (id, name) = (task, "restarted")
+    case .rescheduled(let task, _): (id, name) = (task, "rescheduled")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
     case .progressed, .unhandled: return

@@ -113,6 +113,7 @@ extension ModelRun {
           case .pause: try await queue.pause(id)
           case .resume: try await queue.resume(id)
           case .restart: try await queue.restart(id)
+          case .reschedule: try await queue.reschedule(id)
           case .remove: try await queue.remove(id)
           }
         self.ledger.update { ledger in
@@ -141,6 +142,7 @@ extension ModelRun {
         switch request {
         case .cancel: _ = try await queue.cancel(matching: filter)
         case .restart: _ = try await queue.restart(matching: filter)
+        case .reschedule: _ = try await queue.reschedule(matching: filter)
         case .remove: _ = try await queue.remove(matching: filter)
         case .pause, .resume: break
         }

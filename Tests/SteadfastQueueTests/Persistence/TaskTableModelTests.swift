@@ -190,7 +190,7 @@ private struct Comparison {
     let id = TaskID.numbered(1 + Int(random.next() % UInt64(max(1, lastNumber))))
     let keeps = random.next() % 2 == 0
     let now = now
-    switch random.next() % 5 {
+    switch random.next() % 6 {
     case 0:
       try apply(
         .cancel(.unclaimed(id), at: now, keeps: keeps),
@@ -214,6 +214,15 @@ private struct Comparison {
         .restart(.unclaimed(id), availableDate: now),
         reference.change(id, in: Self.atRest, to: .waiting) { Self.makeNew(&$0, now) }
       )
+    case 4:
+      let date = now + Double(random.next() % 20) - 10
+      let state = reference.record(of: id)?.state ?? .waiting
+      try apply(
+        .reschedule(.unclaimed(id), availableDate: date),
+        reference.change(id, in: [.waiting, .parked, .paused], to: state) {
+          $0.availableDate = date
+        }
+      )
     default:
       let ended = Self.atRest.filter(\.isFinished)
       try apply(.remove(id), reference.change(id, in: ended, to: .waiting, keeps: false))
@@ -229,6 +238,7 @@ private struct Comparison {
     record.lastError = nil
     record.failedDate = nil
     record.finishedDate = nil
+    if let expiry = record.expiryDate, expiry <= now { record.dropExpiry() }
   }
 
   private mutating func lookAfter() throws {

@@ -68,6 +68,11 @@ extension ReferenceTable {
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
     case .restart(let target, let date):
       return control(target, Self.atRest, to: .waiting) { $0.makeNew(availableDate: date) }
+    case .reschedule(let target, let date):
+      let state = record(of: target.id)?.state ?? .waiting
+      return control(target, Self.unclaimed, to: state == .running ? .waiting : state) {
+        $0.availableDate = date
+      }
     case .remove(let id):
       return control(.unclaimed(id), Self.ended, to: .waiting, keeps: false)
     case .unpark(let name): unpark(name)
@@ -80,6 +85,7 @@ extension ReferenceTable {
     return .done
   }
 
+  private static let unclaimed: Set<TaskState> = [.waiting, .parked, .paused]
   private static let ended = Set(TaskState.allCases.filter(\.isFinished))
   private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
 

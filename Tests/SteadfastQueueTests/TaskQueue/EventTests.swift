@@ -21,6 +21,7 @@ extension TaskEvent {
     case .paused: "paused"
     case .resumed: "resumed"
     case .restarted: "restarted"
+    case .rescheduled: "rescheduled"
     case .released(let record): "released \(text(record))"
     case .unhandled(let record, _): "unhandled \(text(record))"
     case .missed(let count): "missed \(count)"
@@ -91,7 +92,7 @@ extension TaskEvent {
     withExtendedLifetime(events) {}
     events = nil
     queue.hub.post(.started(record))
-    queue.hub.didEnqueue(record)
+    queue.hub.announce(record.id)
     #expect(queue.hub.announcementCount == 0)
   }
 

@@ -67,6 +67,29 @@ private struct Comment: TaskPayload {
     #expect(left[0].lastError?.contains("schema version 3") == true)
   }
 
+  @Test(arguments: [false, true])
+  func `a handler that is registered while a task is being put aside performs it`(
+    atOnce: Bool
+  ) async throws {
+    let store = HeldStore(
+      InMemoryStore(),
+      clock,
+      appliesAtOnce: atOnce,
+      before: { $0.contains("park") }
+    )
+    let queue = queue(TaskQueueConfiguration(), store)
+    await queue.register(Note.self) { _, _ in Issue.record("the payload is no note") }
+    let task = try await queue.enqueue(name: "Note", 7)
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      await queue.register(name: "Note") { [log] payload, _ in log.add("\(payload)") }
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      #expect(try await task.outcome() == .succeeded)
+    }
+    #expect(log.entries == ["integer(7)"])
+  }
+
   @Test func `the schema version is in the file, and read back`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")

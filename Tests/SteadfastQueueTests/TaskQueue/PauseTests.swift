@@ -41,6 +41,34 @@ import Testing
     }
   }
 
+  @Test func `a queue that is paused and resumed all the time gets on`() async throws {
+    // Each claim takes longer than the queue is left in peace.
+    let store = HeldStore(InMemoryStore(), clock, claimDelay: .seconds(1))
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
+    try await queue.enqueue(contentsOf: ["a", "b", "c", "d"].map { Note($0) })
+    try await withRunning(queue) {
+      for _ in 0..<10 {
+        await queue.pause()
+        log.add("paused")
+        try await clock.sleep(for: .milliseconds(600))
+        log.add("resumed")
+        await queue.resume()
+        try await clock.sleep(for: .milliseconds(600))
+      }
+    }
+    let entries = log.entries
+    #expect(entries.filter { $0.count == 1 }.sorted() == ["a", "b", "c", "d"], "\(entries)")
+    // No attempt has begun after a pause had returned.
+    for (entry, next) in zip(entries, entries.dropFirst()) where entry == "paused" {
+      #expect(next == "resumed")
+    }
+  }
+
   @Test func `a task that was not begun is taken out at once while the queue is paused`()
     async throws
   {

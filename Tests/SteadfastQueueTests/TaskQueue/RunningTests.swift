@@ -262,7 +262,7 @@ import Testing
     #expect(endless?.code == .invalidArgument)
     let idle = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: -2))
     let error = await #expect(throws: TaskQueueError.self) { try await idle.run() }
-    #expect(error?.message == "maxConcurrentTasks is -2; give at least 1")
+    #expect(error?.message == "maxConcurrentTasks is -2; give 1 to 10000")
     #expect(try await queue.count == 0)
   }
 }

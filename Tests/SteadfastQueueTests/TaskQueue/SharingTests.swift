@@ -55,6 +55,47 @@ import Testing
     #expect(log.entries == ["a begins 600 (0) at 0", "a ends 600"])
   }
 
+  @Test func `a claim is extended while a cancelled attempt winds down`() async throws {
+    let time = try #require(VirtualTime.current)
+    let a = TaskQueue(name: "a", persistence: store.process(), clock: clock)
+    await a.register(Note.self) { [clock, log] _, _ in
+      log.add("a begins")
+      // It does not look whether it is cancelled.
+      await Task(executorPreference: time.executor) {
+        try? await clock.sleep(for: .seconds(600))
+      }.value
+      log.add("a ends")
+    }
+    let b = await queue("b", store.process())
+    try await a.enqueue(Note("600"))
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await a.run() }
+      try await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+      try await withRunning(b) { try await clock.sleep(for: .seconds(900)) }
+      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
+    }
+    #expect(log.entries == ["a begins", "a ends"])
+    #expect(try await b.count == 0)
+  }
+
+  @Test func `a claim is extended until it is stored how the attempt ended`() async throws {
+    let held = HeldStore(store.process(), clock, before: { $0.contains("succeed") })
+    let a = TaskQueue(name: "a", persistence: held, clock: clock)
+    await a.register(Note.self) { [log] _, _ in log.add("a") }
+    let b = await queue("b", store.process())
+    try await a.enqueue(Note("1"))
+    try await withRunning(a) {
+      try await withRunning(b) {
+        try await clock.sleep(for: .seconds(600))
+        held.letGo()
+        try await clock.sleep(for: .seconds(600))
+      }
+    }
+    #expect(log.entries == ["a"])
+    #expect(try await b.count == 0)
+  }
+
   @Test func `tasks of a process that has gone are taken over when their claims run out`()
     async throws
   {

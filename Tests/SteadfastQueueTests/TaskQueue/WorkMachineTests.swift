@@ -251,7 +251,7 @@ extension WorkMachine {
     var machine = try machine()
     _ = machine.next()
     let early = machine.request(.pause, of: .numbered(2))
-    #expect(early == .notHeld(isClaiming: true))
+    #expect(early == .notHeld)
     _ = machine.claimed(claim(1, 2), now: now)
     let answer = machine.request(.pause, of: .numbered(2))
     #expect(answer == .kept)
@@ -262,6 +262,43 @@ extension WorkMachine {
     #expect(!machine.isInterrupted(1))
     let later = machine.request(.cancel, of: .numbered(2))
     #expect(later == .kept)
+  }
+
+  @Test func `a task that is to end is not set aside by what is asked later`() throws {
+    var machine = try machine(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.request(.cancel, of: .numbered(1))
+    let pause = machine.request(.pause, of: .numbered(1))
+    #expect(pause == .refused)
+    let removal = machine.request(.remove, of: .numbered(1))
+    #expect(removal == .interrupt(worker: 0))
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    #expect(cancel == .refused)
+    let directive = machine.endAttempt(of: 0)
+    #expect(directive == .remove)
+    let kept = machine.request(.cancel, of: .numbered(1))
+    let late = machine.request(.pause, of: .numbered(1))
+    #expect((kept, late) == (.kept, .refused))
+  }
+
+  @Test func `another date is not asked of a task that is performed, and undoes nothing else`()
+    throws
+  {
+    var machine = try machine(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    let underWay = machine.request(.reschedule(to: now), of: .numbered(1))
+    #expect(underWay == .refused)
+    #expect(!machine.isInterrupted(0))
+    _ = machine.endAttempt(of: 0)
+    let later = machine.request(.reschedule(to: now), of: .numbered(1))
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    let tooLate = machine.request(.reschedule(to: now), of: .numbered(1))
+    #expect((later, cancel) == (.kept, .kept) && tooLate == .refused)
+    #expect(machine.requests == [.numbered(1): .cancel])
   }
 
   @Test func `what is asked of a task whose attempt has ended waits until that is kept`() throws {

@@ -1,0 +1,34 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// Which file it is, whatever its name.
+struct FileIdentity: Hashable, Sendable {
+  private let device: UInt64
+  private let node: UInt64
+
+  private init(_ status: stat) {
+    device = UInt64(status.st_dev)
+    node = UInt64(status.st_ino)
+  }
+
+  init(ofDescriptor file: Int32) throws(SystemCallError) {
+    var status = stat()
+    guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
+    self.init(status)
+  }
+
+  /// The file that bears a name; `nil` if there is none.
+  init?(ofPath path: String) throws(SystemCallError) {
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else {
+      if errno == ENOENT || errno == ENOTDIR { return nil }
+      throw .last("lstat")
+    }
+    self.init(status)
+  }
+}

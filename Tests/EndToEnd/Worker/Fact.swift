@@ -1,0 +1,37 @@
+import SteadfastQueue
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// Says a line in one write, so that it is said as a whole before anything else happens.
+func say(_ line: String) {
+  let bytes = Array((line.split(whereSeparator: \.isNewline).joined(separator: " ") + "\n").utf8)
+  let count = unsafe bytes.withUnsafeBytes { unsafe write(1, $0.baseAddress, $0.count) }
+  // Nobody listens any more, or a part was said: what is not known to be said must not be relied on.
+  if count != bytes.count { exit(3) }
+}
+
+enum Fact {
+  /// A word for an error.
+  static func code(of error: any Error) -> String {
+    let codes: [(JSONFileError.Code, String)] = [
+      (.inUse, "inUse"), (.notAQueueFile, "notAQueueFile"), (.newerVersion, "newerVersion"),
+      (.damaged, "damaged"), (.unsafeFile, "unsafeFile"), (.systemCall, "systemCall"),
+      (.outcomeUnknown, "outcomeUnknown"), (.displaced, "displaced"),
+      (.closed, "closed"),
+    ]
+    switch error {
+    case let error as JSONFileError:
+      return codes.first { $0.0 == error.code }?.1 ?? "other"
+    case is TaskQueueError: return "queue"
+    case is CancellationError: return "cancelled"
+    case is Misuse: return "misuse"
+    default: return "other"
+    }
+  }
+}

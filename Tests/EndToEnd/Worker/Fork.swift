@@ -1,0 +1,97 @@
+import Dispatch
+import SteadfastQueue
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// A child that is forked off, and goes on with what it has inherited.
+enum Fork {
+  /// Says what each use of the parent's queue comes to in a child.
+  static func check(_ session: Session) throws {
+    let child = try fork { use(session) }
+    var status: Int32 = 0
+    guard unsafe waitpid(child, &status, 0) == child, status == 0 else {
+      throw Misuse("the child has ended with \(status)")
+    }
+  }
+
+  /// Leaves a child behind, which has a copy of all descriptors for as long as this process lives.
+  static func leaveChild() throws {
+    let parent = getpid()
+    _ = try fork { while getppid() == parent { poll(nil, 0, 20) } }
+  }
+
+  /// Swift does not offer `fork`, because of its threads only the caller's is in the child.
+  private static func fork(_ body: () -> Void) throws -> Int32 {
+    guard let symbol = unsafe dlsym(dlopen(nil, RTLD_NOW), "fork") else {
+      throw Misuse("there is no fork")
+    }
+    let fork = unsafe unsafeBitCast(symbol, to: (@convention(c) () -> Int32).self)
+    let child = fork()
+    if child == 0 {
+      body()
+      _exit(0)
+    }
+    guard child > 0 else { throw Misuse("fork fails") }
+    return child
+  }
+
+  private static func use(_ session: Session) {
+    let calls: [(name: String, call: @Sendable () async throws -> Void)] = [
+      ("enqueue", { try await session.enqueue(Job(title: "child", plan: .succeed, size: 9)) }),
+      ("perform", { try await session.perform() }),
+      ("list", { try await session.list() }),
+      ("open", { try await Session(path: session.path, isFlushed: true).open() }),
+      ("destroy", { try await session.destroy() }),
+      ("close", { try await session.close() }),
+    ]
+    for (name, call) in calls {
+      say("child \(name) \(InlineExecutor.result(of: call) ?? "hangs")")
+    }
+  }
+}
+
+/// Runs Swift tasks on the thread that asks for it: a child has no other.
+private final class InlineExecutor: TaskExecutor {
+  private let jobs = Mutex<[UnownedJob]>([])
+  private let changed = DispatchSemaphore(value: 0)
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    jobs.withLock { $0.append(job) }
+    changed.signal()
+  }
+
+  /// What a call comes to; `nil` if it waits for what never comes.
+  static func result(of call: @escaping @Sendable () async throws -> Void) -> String? {
+    let executor = InlineExecutor()
+    let result = Log()
+    let task = Task(executorPreference: executor) {
+      do {
+        try await call()
+        result.text.withLock { $0 = "succeeds" }
+      } catch {
+        result.text.withLock { $0 = "\(Fact.code(of: error)) \(error)" }
+      }
+    }
+    // A store that the child opens anew has a thread, which may resume the call.
+    while result.text.withLock({ $0 == nil }) {
+      guard executor.changed.wait(timeout: .now() + 10) == .success else { break }
+      while let job = executor.jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {
+        unsafe job.runSynchronously(on: executor.asUnownedTaskExecutor())
+      }
+    }
+    withExtendedLifetime(task) {}
+    return result.text.withLock { $0 }
+  }
+
+  private final class Log: Sendable {
+    let text = Mutex<String?>(nil)
+  }
+}

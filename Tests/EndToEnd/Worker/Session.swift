@@ -1,0 +1,154 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A queue on a file.
+struct Session: Sendable {
+  let path: String
+  let store: JSONFileStore
+  private let queue: TaskQueue
+
+  init(path: String, isFlushed: Bool) {
+    self.path = path
+    store = JSONFileStore(
+      at: URL(filePath: path),
+      flushing: isFlushed ? .eachBatch : .leftToSystem
+    )
+    queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: 4,
+        taskDefaults: TaskDefaults(maxRetries: 1, usesBackoff: false),
+        maxInterruptions: .alwaysRetry,
+        abandonedRetention: .forever
+      )
+    )
+  }
+
+  func open() async throws {
+    await queue.register(Job.self) { job, context in
+      say("began \(job.title) \(context.id) \(job.isIntact ? "intact" : "broken")")
+      switch job.plan {
+      case .succeed: break
+      case .failOnce: if context.retryCount == 0 { throw Refusal() }
+      case .fail: throw Refusal()
+      }
+      say("performed \(job.title)")
+    }
+    try await queue.open()
+  }
+
+  func close() async throws { try await store.close() }
+  func destroy() async throws { try await store.destroy() }
+
+  /// Adds a job, and says what becomes of that.
+  @discardableResult
+  func enqueue(_ job: Job, uniqueKey: String? = nil) async throws -> EnqueuedTask {
+    say("submitted \(job.title) \(uniqueKey ?? "-")")
+    do {
+      let task = try await queue.enqueue(job, uniqueKey: uniqueKey)
+      say("enqueued \(job.title) \(task.id) \(task.isNew ? "new" : "kept")")
+      return task
+    } catch {
+      say("refused \(job.title) \(Fact.code(of: error))")
+      throw error
+    }
+  }
+
+  /// Adds jobs of which all must be there, or none.
+  private func enqueue(batch jobs: [Job]) async throws -> [EnqueuedTask] {
+    say("batch \(jobs.map(\.title).joined(separator: " "))")
+    for job in jobs { say("submitted \(job.title) -") }
+    do {
+      let tasks = try await queue.enqueue(contentsOf: jobs)
+      for (job, task) in zip(jobs, tasks) { say("enqueued \(job.title) \(task.id) new") }
+      return tasks
+    } catch {
+      for job in jobs { say("refused \(job.title) \(Fact.code(of: error))") }
+      throw error
+    }
+  }
+
+  /// Adds jobs until that fails.
+  func fill(_ prefix: String, count: Int, size: Int) async throws {
+    for number in 0..<count {
+      try await enqueue(Job(title: "\(prefix).\(number)", plan: .succeed, size: size))
+    }
+  }
+
+  /// Performs what is available now.
+  func perform() async throws { try await queue.runAvailable() }
+
+  /// Says which tasks there are.
+  func list() async throws {
+    var last: TaskID?
+    var count = 0
+    while true {
+      let page = try await queue.tasks(matching: TaskFilter(), after: last)
+      for task in page {
+        let job = try JSONDecoder().decode(Job.self, from: Data(task.payload.bytes()))
+        say(
+          "task \(task.id) \(job.title) \(task.state.rawValue) \(task.uniqueKey ?? "-") "
+            + (job.isIntact ? "intact" : "broken")
+        )
+      }
+      count += page.count
+      guard let end = page.last else { break }
+      last = end.id
+    }
+    let statistics = try await store.statistics()
+    say(
+      "listed \(count) \(statistics.byteCount) \(statistics.lastCompaction == nil ? "-" : "compacted")"
+    )
+  }
+
+  // MARK: Work
+
+  /// Adds jobs from several places at once while others are performed, and waits for their ends.
+  func work(_ prefix: String, count: Int) async throws {
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      group.addTask {
+        try await withThrowingTaskGroup { producers in
+          for producer in 0..<4 {
+            producers.addTask { try await produce(prefix, producer, of: count) }
+          }
+          for try await _ in producers {}
+        }
+        await queue.shutDown()
+      }
+      // The first that fails cancels the other.
+      for try await _ in group {}
+    }
+  }
+
+  private func produce(_ prefix: String, _ producer: Int, of count: Int) async throws {
+    var number = producer
+    while number < count {
+      let job = Job(prefix, number: number)
+      if number % 8 == 0 {
+        let parts = ["a", "b", "c"].map { Job("\(job.title)\($0)", number: number) }
+        for (part, task) in zip(parts, try await enqueue(batch: parts)) {
+          try await settle(part, task)
+        }
+      } else {
+        try await settle(job, try await enqueue(job, uniqueKey: job.uniqueKey(number: number)))
+      }
+      number += 4
+    }
+  }
+
+  private func settle(_ job: Job, _ task: EnqueuedTask) async throws {
+    // Who was handed a task that was there before may come too late for its outcome.
+    guard task.isNew else { return }
+    switch try await task.outcome() {
+    case .succeeded: say("settled \(job.title) succeeded")
+    case .abandoned: say("settled \(job.title) abandoned")
+    case .cancelled: say("settled \(job.title) cancelled")
+    }
+  }
+}

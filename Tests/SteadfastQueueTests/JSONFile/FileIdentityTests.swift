@@ -1,0 +1,144 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A file, or its lock file, that somebody else deletes, moves or replaces while it is in use.
+@Suite struct FileIdentityTests {
+  /// The error of a call.
+  private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
+    try #require(await #expect(throws: JSONFileError.self) { try await call() })
+  }
+
+  private func insert(_ number: Int, into store: JSONFileStore) async throws {
+    _ = try await store.apply([.insert(.make(number), onDuplicate: .keep)], durability: .durable)
+  }
+
+  /// Opens a file in a folder, with the task 1 in it.
+  private func withOpenFile(
+    _ body: (_ file: URL, _ store: JSONFileStore) async throws -> Void
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let inner = folder.appending(path: "inner")
+      try FileManager.default.createDirectory(at: inner, withIntermediateDirectories: false)
+      let file = inner.appending(path: "queue.jsonl")
+      let store = JSONFileStore(at: file)
+      try await insert(1, into: store)
+      try await body(file, store)
+    }
+  }
+
+  private func tasks(in file: URL) async throws -> [Int] {
+    let store = JSONFileStore(at: file)
+    let tasks = try await store.tasks(matching: TaskFilter(), after: nil, limit: 100)
+    try await store.close()
+    return tasks.map { Int($0.id.low) }
+  }
+
+  // MARK: The lock file
+
+  @Test(arguments: [false, true])
+  func `a lock file that is deleted or replaced lets nobody in`(isReplaced: Bool) async throws {
+    try await withOpenFile { file, store in
+      let lock = URL(filePath: file.path + ".lock")
+      try FileManager.default.removeItem(at: lock)
+      if isReplaced { try Data("1\n".utf8).write(to: lock) }
+      let refusal = try await error { try await JSONFileStore(at: file).open() }
+      #expect(refusal.code == .inUse)
+      #expect(refusal.message.contains(file.path))
+      try await insert(2, into: store)
+      try await store.close()
+      #expect(try await tasks(in: file) == [1, 2])
+    }
+  }
+
+  @Test func `the file that compaction puts in place is locked too`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let executor = ManualExecutor { 0 }
+      let core = JSONFileCore(
+        file,
+        compactionPolicy: CompactionPolicy(minimumSize: 0, stepSize: 1),
+        thread: { executor }
+      ) { (nil, FileStorage(path: file.path)) }
+      try await executor.run {
+        try await core.open()
+        for number in 1...20 {
+          let change = TaskChange.insert(.make(number, key: "k"), onDuplicate: .replace)
+          _ = try await core.apply([change], .durable)
+        }
+      }
+      let statistics = try await executor.run { try await core.statistics() }
+      #expect(statistics.lastCompaction != nil)
+      #expect(throws: FileOpeningError.inUse) {
+        try FileStorage(path: file.path).open(.journal)
+      }
+      try await executor.run { try await core.close() }
+      #expect(try FileStorage(path: file.path).open(.journal) != nil)
+    }
+  }
+
+  // MARK: The file
+
+  @Test func `a file that was moved takes nothing in until it is back`() async throws {
+    try await withOpenFile { file, store in
+      let away = URL(filePath: file.path + ".away")
+      try FileManager.default.moveItem(at: file, to: away)
+      let refusal = try await error { try await insert(2, into: store) }
+      #expect(refusal.code == .displaced)
+      #expect(refusal.message.contains(file.path))
+      try FileManager.default.moveItem(at: away, to: file)
+      try await insert(3, into: store)
+      try await store.close()
+      #expect(try await tasks(in: file) == [1, 3])
+    }
+  }
+
+  @Test func `a folder that was moved or deleted is noticed, by closing too`() async throws {
+    try await withOpenFile { file, store in
+      let folder = file.deletingLastPathComponent()
+      let away = folder.deletingLastPathComponent().appending(path: "away")
+      try FileManager.default.moveItem(at: folder, to: away)
+      #expect(try await error { try await insert(2, into: store) }.code == .displaced)
+      try FileManager.default.removeItem(at: away)
+      #expect(try await error { try await insert(3, into: store) }.code == .displaced)
+      #expect(try await error { try await store.close() }.code == .displaced)
+    }
+  }
+
+  @Test(arguments: [JSONFileStore.close, JSONFileStore.destroy])
+  func `a file that stands in its place is left alone`(
+    ending: @Sendable (JSONFileStore) -> @Sendable () async throws -> Void
+  ) async throws {
+    try await withOpenFile { file, store in
+      let diary = Data("my diary\n".utf8)
+      try diary.write(to: file, options: .atomic)
+      #expect(try await error { try await insert(2, into: store) }.code == .displaced)
+      #expect(try await error { try await ending(store)() }.code == .displaced)
+      #expect(try Data(contentsOf: file) == diary)
+    }
+  }
+
+  @Test func `compaction replaces no file but its own`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let storage = FileStorage(path: file.path)
+      let (journal, table) = try Journal.open(storage)
+      var compaction = try Compaction(
+        of: journal,
+        tasks: table.entries,
+        claimed: [],
+        in: storage,
+        CompactionPolicy()
+      )
+      let diary = Data("my diary\n".utf8)
+      try diary.write(to: file, options: .atomic)
+      #expect(throws: Compaction.Failure.self) {
+        while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+      }
+      #expect(try Data(contentsOf: file) == diary)
+      #expect(!FileManager.default.fileExists(atPath: file.path + ".new"))
+    }
+  }
+}

@@ -1,0 +1,55 @@
+import Synchronization
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What can only happen on several threads.
+@Suite struct AlarmRaceTests {
+  @Test(.timeLimit(.minutes(1)))
+  func `a date that has come is rung for though an earlier one is set at that moment`() async {
+    let alarm = Alarm()
+    let start = Date.seconds(1_000)
+    let clock = CrossingClock(start: start) {
+      alarm.set(start + 5)
+      // The sleep is cut short for the earlier date when it has ended by itself.
+      while !Task.isCancelled {}
+    }
+    let hasRung = WakeUp()
+    alarm.set(start + 10)
+    await withTaskGroup { group in
+      group.addTask { await alarm.run(on: clock) { hasRung.fire() } }
+      await hasRung.wait()
+      group.cancelAll()
+    }
+  }
+}
+
+/// A clock whose first sleep ends at once, and then something else happens before the date is told.
+private final class CrossingClock: WallClock {
+  private let start: Date
+  private let crossing: @Sendable () -> Void
+  private let looks = Atomic(0)
+
+  init(start: Date, _ crossing: @escaping @Sendable () -> Void) {
+    self.start = start
+    self.crossing = crossing
+  }
+
+  var now: ContinuousClock.Instant { ContinuousClock().now }
+  var minimumResolution: Duration { .nanoseconds(1) }
+
+  var date: Date {
+    let look = looks.add(1, ordering: .relaxed).newValue
+    guard look > 1 else { return start }
+    if look == 2 { crossing() }
+    return start + 20
+  }
+
+  func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {}
+}

@@ -1,0 +1,204 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What happens to one task is told in the order in which the store has kept it, however late the
+/// store's answers are.
+@Suite(.virtualTime) struct EventOrderTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// The kinds of the events of a task, up to its end.
+  private func kinds(
+    _ events: TaskEvents,
+    of id: TaskID,
+    through last: String
+  ) async -> [String] {
+    var kinds: [String] = []
+    // Whether there is a handler is no matter of the store.
+    for await event in events where event.id == id && event.kind != "unhandled" {
+      kinds.append(event.kind)
+      if event.kind == last { break }
+    }
+    return kinds
+  }
+
+  /// Performs a task whose first attempt throws, and whose second one begins while the store has not
+  /// said yet that it has kept the end of the first.
+  private func kinds(
+    afterFirstAttemptThrows error: any Error,
+    answering kind: String,
+    atOnce: Bool
+  ) async throws -> [String] {
+    let store = HeldStore(
+      InMemoryStore(),
+      clock,
+      appliesAtOnce: atOnce,
+      after: { $0.contains(kind) }
+    )
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: clock
+    )
+    let events = queue.events
+    let attempts = Log<Void>()
+    await queue.register(Note.self) { note, _ in
+      guard note.text == "first" else { return }
+      attempts.add(())
+      if attempts.count == 1 { throw error }
+    }
+    let task = try await queue.enqueue(Note("first"), usesBackoff: false)
+    return try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(10))
+      // It has workers look for what is available.
+      try await queue.enqueue(Note("tick"))
+      try await clock.sleep(for: .seconds(10))
+      store.letGo()
+      return await kinds(events, of: task.id, through: "succeeded")
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `a failure is told before the next attempt begins`(atOnce: Bool) async throws {
+    let kinds = try await kinds(
+      afterFirstAttemptThrows: Refusal(),
+      answering: "retry",
+      atOnce: atOnce
+    )
+    #expect(kinds == ["enqueued", "started", "failed", "started", "succeeded"])
+  }
+
+  @Test(arguments: [false, true])
+  func `that a task was put off is told before the next attempt begins`(
+    atOnce: Bool
+  ) async throws {
+    let kinds = try await kinds(
+      afterFirstAttemptThrows: TaskSnoozed(for: .zero),
+      answering: "retry",
+      atOnce: atOnce
+    )
+    #expect(kinds == ["enqueued", "started", "snoozed", "started", "succeeded"])
+  }
+
+  @Test func `a restart is told after the end that it undoes, and before the next attempt`()
+    async throws
+  {
+    let store = HeldStore(
+      InMemoryStore(),
+      clock,
+      after: { $0.contains("abandon") || $0.contains("restart") }
+    )
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    let attempts = Log<Void>()
+    await queue.register(Note.self) { note, _ in
+      if note.text == "dead" { attempts.add(()) }
+      if attempts.count == 1 { throw TaskAbandoned("x") }
+    }
+    let task = try await queue.enqueue(Note("dead"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      let abandonment = store.takeHeld()
+      async let count = queue.restart(matching: .deadLetters)
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      try await queue.enqueue(Note("tick"))
+      try await clock.sleep(for: .seconds(1))
+      for call in abandonment { call.resume() }
+      #expect(try await count == 1)
+      #expect(try await task.outcome() == .succeeded)
+    }
+    #expect(
+      await kinds(events, of: task.id, through: "succeeded")
+        == ["enqueued", "started", "abandoned", "restarted", "started", "succeeded"]
+    )
+  }
+
+  @Test func `a task is told of before its twin takes its place`() async throws {
+    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("insert") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    async let first = queue.enqueue(Note("first"), uniqueKey: "key")
+    try await clock.sleep(for: .seconds(1))
+    let held = store.takeHeld()
+    async let second = queue.enqueue(Note("second"), uniqueKey: "key", onDuplicate: .replace)
+    try await clock.sleep(for: .seconds(1))
+    store.letGo()
+    _ = try await second
+    for call in held { call.resume() }
+    let task = try await first
+    #expect(await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "cancelled"])
+    #expect(try await task.outcome() == .cancelled)
+  }
+
+  @Test func `a task is told of before it is taken out`() async throws {
+    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("insert") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    async let first = queue.enqueue(Note("first"))
+    try await clock.sleep(for: .seconds(1))
+    #expect(try await queue.cancelAll() == 1)
+    store.letGo()
+    let task = try await first
+    #expect(await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "cancelled"])
+  }
+
+  @Test func `what is asked of one task at the same time is done one after the other`()
+    async throws
+  {
+    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("pause") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    let task = try await queue.enqueue(Note("a"), availableDate: clock.date + 1e6)
+    async let isPaused = queue.pause(task.id)
+    try await clock.sleep(for: .seconds(1))
+    async let isRestarted = queue.restart(task.id)
+    try await clock.sleep(for: .seconds(1))
+    store.letGo()
+    #expect(try await (isPaused, isRestarted) == (true, true))
+    #expect(
+      await kinds(events, of: task.id, through: "restarted") == ["enqueued", "paused", "restarted"]
+    )
+    #expect(queue.changes.count == 0)
+  }
+
+  @Test func `a change is told before a twin takes the task's place`() async throws {
+    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("pause") })
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    let task = try await queue.enqueue(Note("first"), uniqueKey: "key")
+    async let isPaused = queue.pause(task.id)
+    try await clock.sleep(for: .seconds(1))
+    async let second = queue.enqueue(Note("second"), uniqueKey: "key", onDuplicate: .replace)
+    try await clock.sleep(for: .seconds(1))
+    store.letGo()
+    _ = try await (isPaused, second)
+    #expect(
+      await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "paused", "cancelled"]
+    )
+  }
+}
+
+extension TaskEvent {
+  /// The name of its kind.
+  fileprivate var kind: String { String("\(self)".prefix { $0 != "(" }) }
+
+  fileprivate var id: TaskID? {
+    switch self {
+    case .enqueued(let record), .started(let record), .progressed(let record, _),
+      .failed(let record, _, _), .snoozed(let record, _), .succeeded(let record),
+      .abandoned(let record, _), .released(let record), .unhandled(let record, _):
+      record.id
+    case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
+      .rescheduled(let id, _):
+      id
+    case .missed: nil
+    @unknown default: nil
+    }
+  }
+}

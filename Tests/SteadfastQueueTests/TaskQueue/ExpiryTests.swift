@@ -1,0 +1,72 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What becomes of the date of expiry when a task is begun anew.
+@Suite(.virtualTime) struct ExpiryTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(_ store: any Persistence) -> TaskQueue {
+    TaskQueue(persistence: store, clock: clock)
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that has expired is performed when it is restarted`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = queue(store)
+      let log = Log<String>()
+      await queue.register(Note.self) { note, _ in log.add(note.text) }
+      let task = try await queue.enqueue(Note("late"), expiryDate: clock.date + 60)
+      try await clock.sleep(for: .seconds(3_600))
+      try await queue.runAvailable()
+      #expect(log.entries == [])
+      #expect(try await queue.restart(matching: .deadLetters) == 1)
+      #expect(try await queue.tasks().map(\.expiryDate) == [nil])
+      try await queue.runAvailable()
+      #expect(log.entries == ["late"])
+      #expect(try await task.outcome() == .succeeded)
+    }
+  }
+
+  @Test func `that the date was dropped is known after a restart of the process`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue")
+      let store = JSONFileStore(at: url)
+      let first = queue(store)
+      await first.register(Note.self) { _, _ in Issue.record("it has expired") }
+      try await first.enqueue(Note("late"), expiryDate: clock.date + 60)
+      try await clock.sleep(for: .seconds(3_600))
+      try await first.runAvailable()
+      #expect(try await first.restart(matching: .deadLetters) == 1)
+      try await store.close()
+
+      let reopened = JSONFileStore(at: url)
+      let second = queue(reopened)
+      let log = Log<String>()
+      await second.register(Note.self) { note, _ in log.add(note.text) }
+      try await second.runAvailable()
+      #expect(log.entries == ["late"])
+      try await reopened.close()
+    }
+  }
+
+  @Test func `a date of expiry that is ahead stays when the task is restarted`() async throws {
+    let queue = queue(InMemoryStore())
+    await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
+    let expiry = clock.date + 3_600
+    try await queue.enqueue(Note("early"), expiryDate: expiry)
+    try await queue.runAvailable()
+    #expect(try await queue.restart(matching: .deadLetters) == 1)
+    #expect(try await queue.tasks().map(\.expiryDate) == [expiry.storable])
+  }
+}

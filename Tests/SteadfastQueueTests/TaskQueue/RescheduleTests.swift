@@ -1,0 +1,170 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Tasks that are given another date.
+@Suite(.virtualTime) struct RescheduleTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(backoff: .constant(.seconds(1_000))),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, context in
+      log.add("\(note.text) \(context.retryCount) at \(clock.now.offset.components.seconds)")
+      if context.retryCount < 2 { throw Refusal() }
+    }
+    return queue
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that waits for its retry is tried at once, and its retries still count`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store)
+      let events = queue.events
+      let task = try await queue.enqueue(Note("a"))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(10))
+        #expect(try await task.reschedule())
+        #expect(try await task.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["a 0 at 0", "a 1 at 10", "a 2 at 1010"])
+      for await event in events {
+        if case .rescheduled(let id, let date) = event {
+          #expect(id == task.id && date == clock.date - 1_000)
+          break
+        }
+      }
+    }
+  }
+
+  @Test func `all that wait for a retry are tried when the network is back`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(contentsOf: [Note("a"), Note("b")], tags: ["network"])
+    try await queue.enqueue(Note("c"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(10))
+      #expect(try await queue.reschedule(matching: TaskFilter(tags: ["network"])) == 2)
+      try await clock.sleep(for: .seconds(10))
+    }
+    #expect(log.entries == ["a 0 at 0", "b 0 at 0", "c 0 at 0", "a 1 at 10", "b 1 at 10"])
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task is performed at the date that it is given, an earlier or a later one`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = TaskQueue(persistence: store, clock: clock)
+      await queue.register(Note.self) { [log, clock] note, _ in
+        log.add("\(note.text) at \(clock.now.offset.components.seconds)")
+      }
+      let date = clock.date
+      let early = try await queue.enqueue(Note("early"), availableDate: date + 5_000)
+      let late = try await queue.enqueue(Note("late"), availableDate: date + 50)
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        #expect(try await queue.reschedule(early.id, to: date + 100))
+        #expect(
+          try await queue.reschedule(matching: TaskFilter(ids: [late.id]), to: date + 200) == 1
+        )
+        #expect(try await late.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["early at 100", "late at 200"])
+    }
+  }
+
+  @Test func `a paused task keeps its new date until it is resumed`() async throws {
+    let queue = await queue()
+    let date = clock.date + 100
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.pause(task.id)
+    #expect(try await task.reschedule(to: date))
+    #expect(try await queue.tasks().map(\.state) == [.paused])
+    try await queue.resume(task.id)
+    #expect(try await queue.tasks().map(\.availableDate) == [date.storable])
+  }
+
+  @Test func `a task that is available keeps its place when it is to be tried now`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
+    let first = try await queue.enqueue(Note("first"))
+    try await queue.enqueue(Note("second"))
+    try await clock.sleep(for: .seconds(1))
+    #expect(try await first.reschedule())
+    #expect(try await queue.reschedule(matching: .unfinished) == 0)
+    try await queue.runAvailable()
+    #expect(log.entries == ["first", "second"])
+  }
+
+  @Test func `a task that is performed, has ended or is unknown is left alone`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(100)) }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await task.reschedule() == false)
+      #expect(try await queue.reschedule(matching: .unfinished) == 0)
+      #expect(try await task.outcome() == .succeeded)
+    }
+    #expect(clock.now.offset == .seconds(100))
+    #expect(try await task.reschedule() == false)
+    #expect(try await queue.reschedule(.numbered(7)) == false)
+  }
+
+  @Test func `a task whose retry is being stored is tried at once`() async throws {
+    let store = HeldStore(InMemoryStore(), clock, before: { $0.contains("retry") })
+    let queue = await queue(store)
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await task.reschedule())
+      store.letGo()
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+    }
+    #expect(log.entries == ["a 0 at 0", "a 1 at 1"])
+  }
+
+  @Test func `a new date is known after a restart of the process`() async throws {
+    try await withTemporaryFolder { folder in
+      let store = JSONFileStore(at: folder.appending(path: "queue"))
+      let date = clock.date + 77
+      let task = try await TaskQueue(persistence: store, clock: clock).enqueue(Note("a"))
+      try await task.reschedule(to: date)
+      try await store.close()
+      let reopened = JSONFileStore(at: folder.appending(path: "queue"))
+      let records = try await TaskQueue(persistence: reopened, clock: clock).tasks()
+      #expect(records.map(\.availableDate) == [date.storable])
+      try await reopened.close()
+    }
+  }
+
+  @Test func `a date that is none is refused`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let task = try await queue.enqueue(Note("a"))
+    let never = Date(timeIntervalSince1970: .infinity)
+    for reschedule in [
+      { try await task.reschedule(to: never) },
+      { try await queue.reschedule(matching: .unfinished, to: never) > 0 },
+    ] as [() async throws -> Bool] {
+      let error = await #expect(throws: TaskQueueError.self) { _ = try await reschedule() }
+      #expect(error?.code == .invalidArgument)
+    }
+  }
+}
