@@ -21,10 +21,13 @@ struct Compaction {
   /// Why it was given up.
   enum Failure: Error {
     /// Nothing has changed.
-    case refused
+    case refused(because: any Error)
     /// The new file has the journal's name, but perhaps not for long.
     case poisoned(SystemCallError)
   }
+
+  /// The journal does not read as it was written.
+  private struct Unreadable: Error {}
 
   private let storage: any JournalStorage
   private let policy: CompactionPolicy
@@ -74,7 +77,7 @@ struct Compaction {
       try storage.rename(.replacement, to: .journal)
     } catch {
       abandon()
-      throw .refused
+      throw .refused(because: error)
     }
     do {
       try storage.synchronizeFolder()
@@ -137,7 +140,7 @@ struct Compaction {
         return
       }
       // One batch is larger than a step.
-      guard bytes.count == count else { throw Failure.refused }
+      guard bytes.count == count else { throw Unreadable() }
       count *= 2
     }
   }
@@ -149,7 +152,7 @@ struct Compaction {
     var position = 0
     var length = 0
     while let end = bytes[position...].firstIndex(of: 0x0A) {
-      guard let line = JournalLine(bytes, position..<end) else { throw Failure.refused }
+      guard let line = JournalLine(bytes, position..<end) else { throw Unreadable() }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1
       if !line.isContinued {

@@ -17,10 +17,11 @@ final class FileStorage: JournalStorage {
 
   init(path: String) { self.path = path }
 
-  private func path(_ name: JournalFileName) -> String {
+  func path(_ name: JournalFileName) -> String {
     switch name {
     case .journal: path
     case .replacement: path + ".new"
+    case .copy(let number): path + ".damaged-\(number)"
     }
   }
 

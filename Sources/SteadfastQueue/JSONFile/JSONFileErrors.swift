@@ -22,6 +22,30 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
   }
 
+  var missing: JSONFileError {
+    JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
+  }
+
+  /// A repair that was given up.
+  func repairing(_ error: SystemCallError) -> JSONFileError {
+    JSONFileError(
+      .systemCall,
+      url,
+      "\(path) can't be repaired: \(error). It was not changed; a repair needs room for a copy of "
+        + "the file and for the file that takes its place"
+    )
+  }
+
+  /// A repair whose end a power cut may take back.
+  func repairedPerhaps(_ error: SystemCallError, copy: String) -> JSONFileError {
+    JSONFileError(
+      .outcomeUnknown,
+      url,
+      "\(path) was repaired, but a power cut may bring the damaged file back: \(error). Its copy is "
+        + "\(copy); verify the file before it is used"
+    )
+  }
+
   func taskTooLarge(_ line: JournalBody) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
@@ -133,8 +157,9 @@ struct JSONFileErrors: Sendable {
       JSONFileError(
         .damaged,
         url,
-        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; mend a "
-          + "copy of it, or choose another file"
+        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; "
+          + "JSONFileStore.verify(at:) lists all that is wrong, and JSONFileStore.repair(at:) copies "
+          + "the file aside and saves what can be read"
       )
     }
   }
