@@ -15,7 +15,8 @@ struct JournalLine {
   /// Where the body is.
   let body: Range<Int>
 
-  private static let prefix = Array(#"{"c":""#.utf8)
+  /// What every line begins with, and no string in a line contains.
+  static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)

@@ -57,8 +57,10 @@ struct JournalSalvage {
       let end = bytes[position...].firstIndex(of: 0x0A) ?? bytes.count
       lineCount += 1
       if let line = JournalLine(bytes, position..<end) {
-        let flaw = flaw(of: line)
-        places.append(Place(line: line, number: lineCount, range: position..<end, flaw: flaw))
+        add(line, position..<end, nil)
+      } else if let (first, second) = mergedLines(in: position..<end) {
+        add(first.line, first.range, nil)
+        add(second.line, second.range, "the line feed before it is lost")
       } else {
         badLines += 1
         openBatch = nil
@@ -67,6 +69,33 @@ struct JournalSalvage {
       }
       position = end + 1
     }
+  }
+
+  private mutating func add(_ line: JournalLine, _ range: Range<Int>, _ flaw: String?) {
+    let flaw = self.flaw(of: line) ?? flaw
+    places.append(Place(line: line, number: lineCount, range: range, flaw: flaw))
+  }
+
+  private typealias Found = (line: JournalLine, range: Range<Int>)
+
+  /// Two lines that are taken for one, because the line feed between them has become another byte or
+  /// is gone.
+  ///
+  /// The first has a right checksum and begins where a line does: what follows is no payload.
+  private func mergedLines(in range: Range<Int>) -> (Found, Found)? {
+    let prefix = JournalLine.prefix
+    let starts = range.dropFirst().lazy.filter { start in
+      bytes[start] == prefix[0] && bytes[start..<range.upperBound].starts(with: prefix)
+    }
+    // A payload may contain what looks like the beginning of a line; few do more than once.
+    for start in starts.prefix(3) {
+      guard let second = JournalLine(bytes, start..<range.upperBound) else { continue }
+      for end in [start - 1, start] where end > range.lowerBound {
+        guard let first = JournalLine(bytes, range.lowerBound..<end) else { continue }
+        return ((first, range.lowerBound..<end), (second, start..<range.upperBound))
+      }
+    }
+    return nil
   }
 
   /// What is wrong with where a line stands.

@@ -175,7 +175,7 @@ import Testing
   @Test func `a large file with a little damage is repaired`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
-      let count = Soak.runs(short: 10_000)
+      let count = Soak.runs(short: 3_000)
       var text = try JournalText()
       try text.addTasks(1...count)
       let damaged = [1, count / 2, count - 1]

@@ -85,6 +85,8 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     short[3].append(0x0A)
     var merged = lines
     merged[3].removeLast()
+    var blurred = lines
+    blurred[3][lines[3].count - 1] = 0x1A
     var doubled = lines
     doubled.insert(lines[3], at: 6)
     var swapped = lines
@@ -92,8 +94,9 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     let cases: [(lines: [[UInt8]], numbers: [Int], problems: [Int], skipped: Int)] = [
       (lines.dropping(3), [1, 4, 5], [4], 0),
       (short, [1, 4, 5], [4], 1),
-      // The line feed between two lines was lost, and both with it.
-      (merged, [1, 5], [4, 5], 1),
+      // The line feed between two lines was lost, or has become another byte.
+      (merged, [1, 3, 4, 5], [4], 0),
+      (blurred, [1, 3, 4, 5], [4], 0),
       (doubled, [1, 3, 4, 5], [7], 1),
       (swapped, [1, 3, 4, 5], [4, 5, 6], 0),
     ]

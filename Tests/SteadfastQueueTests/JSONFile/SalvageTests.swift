@@ -121,6 +121,32 @@ import Testing
     #expect(found.report.problems.map(\.line) == [4])
   }
 
+  @Test func `a payload that looks like a line is not taken for one`() throws {
+    // A line in the payload of another one that is damaged: whoever enqueues it could make up tasks.
+    var forged = try JournalText()
+    try forged.addTasks([66])
+    let inner = String(decoding: forged.lines[1].dropLast(), as: UTF8.self)
+    var record = TaskRecord.make(2)
+    record = TaskRecord(
+      id: record.id,
+      name: record.name,
+      payload: StoredPayload(Array("[\(inner)]".utf8), format: .json),
+      createdDate: record.createdDate,
+      availableDate: record.availableDate
+    )
+    var text = try JournalText()
+    try text.addTasks([1])
+    try text.add(.change(.insert(record, onDuplicate: .keep)))
+    try text.addTasks([3])
+    var lines = text.lines
+    lines[2][20] ^= 1
+    #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
+    // Cut where the inner line ends, too.
+    let end = lines[2].count - 3
+    lines[2] = Array(lines[2][..<end]) + [0x0A]
+    #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
+  }
+
   @Test func `lines that were swapped count in their order`() throws {
     var text = try JournalText()
     try text.addTasks([1, 2])
