@@ -28,11 +28,13 @@ struct JSONFileErrors: Sendable {
 
   /// A repair that was given up.
   func repairing(_ error: SystemCallError) -> JSONFileError {
-    JSONFileError(
+    let hint =
+      error.number == ENOSPC
+      ? "; make room for a copy of it, and for the file that takes its place" : ""
+    return JSONFileError(
       .systemCall,
       url,
-      "\(path) can't be repaired: \(error). It was not changed; a repair needs room for a copy of "
-        + "the file and for the file that takes its place"
+      "\(path) can't be repaired: \(error). It was not changed\(hint)"
     )
   }
 

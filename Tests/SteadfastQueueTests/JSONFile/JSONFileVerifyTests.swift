@@ -119,6 +119,64 @@ import Testing
     try await core.close()
   }
 
+  @Test(arguments: Workload.all.filter { $0.faultShare == 0 })
+  func `a store that nothing happened to has no problem, whatever it is asked`(
+    workload: Workload
+  ) async throws {
+    for seed in 1...UInt64(Soak.runs(short: 2)) {
+      let storage = MemoryStorage()
+      let executor = ManualExecutor { 0 }
+      let policy = CompactionPolicy(minimumSize: workload.compactionSize, stepSize: 200)
+      let core = JSONFileCore(
+        URL(filePath: "/queue.jsonl"),
+        compactionPolicy: policy,
+        thread: { executor }
+      ) { (nil, storage) }
+      var caller = SimulatedCaller(workload, seed: seed)
+      try await executor.run { try await core.open() }
+      for round in 0..<workload.rounds {
+        let calls = caller.nextCalls()
+        let (reports, leases) = try await executor.run {
+          try await perform(calls, with: core)
+        }
+        caller.leases += leases
+        for report in reports {
+          #expect(report.problems == [], "seed \(seed), round \(round)")
+        }
+      }
+      try await executor.run { try await core.close() }
+    }
+  }
+
+  /// Makes calls at the same time, and verifies the file before, between and after them.
+  private func perform(
+    _ calls: [SimulatedCaller.Call],
+    with core: JSONFileCore
+  ) async throws -> (reports: [JSONFileReport], leases: [Lease]) {
+    try await withThrowingTaskGroup(of: (JSONFileReport?, [Lease]).self) { group in
+      group.addTask { (try await core.verify(), []) }
+      for call in calls {
+        group.addTask {
+          switch call {
+          case .apply(let changes, let durability):
+            _ = try await core.apply(changes, durability)
+            return (nil, [])
+          case .claim(let request):
+            return (nil, try await core.claim(request).tasks.map(\.lease))
+          }
+        }
+        group.addTask { (try await core.verify(), []) }
+      }
+      var reports: [JSONFileReport] = []
+      var leases: [Lease] = []
+      for try await (report, claimed) in group {
+        if let report { reports.append(report) }
+        leases += claimed
+      }
+      return (reports, leases)
+    }
+  }
+
   @Test func `what is just being stored is left out`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
