@@ -25,10 +25,11 @@ final class FileStorage: JournalStorage {
     self.options = options
   }
 
-  private func path(_ name: JournalFileName) -> String {
+  func path(_ name: JournalFileName) -> String {
     switch name {
     case .journal: path
     case .replacement: path + ".new"
+    case .copy(let number): path + ".damaged-\(number)"
     }
   }
 

@@ -17,7 +17,7 @@ struct JournalBody: Sendable {
     switch change {
     case .insert: JournalLine.maxLength - 64 << 10
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .remove, .extend, .prune, .rebase:
+      .reschedule, .remove, .extend, .prune, .rebase:
       32 << 10
     }
   }

@@ -54,6 +54,8 @@ enum JournalFileName: Hashable, Sendable {
   ///
   /// One that is found at opening was left by a crash.
   case replacement
+  /// The copy of this number, from 1, of a damaged journal.
+  case copy(Int)
 }
 
 /// Why a file was not opened.
