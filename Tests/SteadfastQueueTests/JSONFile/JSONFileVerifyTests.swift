@@ -123,7 +123,7 @@ import Testing
   func `a store that nothing happened to has no problem, whatever it is asked`(
     workload: Workload
   ) async throws {
-    for seed in 1...UInt64(Soak.runs(short: 2)) {
+    for seed in 1...UInt64(Soak.runs(short: 1)) {
       let storage = MemoryStorage()
       let executor = ManualExecutor { 0 }
       let policy = CompactionPolicy(minimumSize: workload.compactionSize, stepSize: 200)
