@@ -6,7 +6,9 @@ extension TaskTable {
   /// What holds of every table between changes and does not hold of this one; empty if all is well.
   func brokenInvariants() -> [String] {
     var broken: [String] = []
-    func check(_ isTrue: Bool, _ name: String) { if !isTrue { broken.append(name) } }
+    func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
+      if !isTrue { broken.append(name()) }
+    }
 
     let tasks = slots.values.map { entries[$0] }
     for (id, slot) in slots { check(entries[slot].record.id == id, "\(id) is at its slot") }
