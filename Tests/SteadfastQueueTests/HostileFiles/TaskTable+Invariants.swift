@@ -82,6 +82,17 @@ extension TaskTable {
       return String(decoding: line.bytes, as: UTF8.self)
     }.sorted()
   }
+
+  /// As `everything()`, with the order of the tasks in place of the numbers that make it.
+  func everythingInOrder() throws -> [String] {
+    var table = self
+    let inOrder = slots.values.sorted { left, right in
+      (entries[left].position, entries[left].record.id)
+        < (entries[right].position, entries[right].record.id)
+    }
+    for (rank, slot) in inOrder.enumerated() { table.entries[slot].position = UInt64(rank) }
+    return try table.everything()
+  }
 }
 
 extension TaskTable {
