@@ -21,7 +21,7 @@ extension JSONFileStore {
     public var maxFileSize: Int?
     /// Who may use the files.
     public var permissions: Permissions
-    /// When the files can be read on an iPhone and its kin; elsewhere it means nothing.
+    /// When the files can be read on an iPhone and its kin; it means nothing elsewhere.
     public var protection: Protection
 
     /// Makes options; every argument has a default.
@@ -56,10 +56,10 @@ extension JSONFileStore {
     public static let group = Permissions(mode: 0o660)
   }
 
-  /// When a file can be read on Apple's devices: the data protection classes.
+  /// When a file can be read on an iPhone, iPad, Apple TV, Apple Watch or Vision: its data protection
+  /// class.
   ///
-  /// It is set where the file system knows such classes, whenever the file is opened; on Linux it means
-  /// nothing. A queue whose file is locked away can neither be opened nor written: a write that fails
+  /// It is set whenever the file is opened. On a Mac, in the simulator and on Linux it means nothing. A queue whose file is locked away can neither be opened nor written: a write that fails
   /// for it is refused, and a flush that fails closes the store
   /// (``JSONFileError/Code/outcomeUnknown``).
   public struct Protection: Sendable, Hashable {
