@@ -97,15 +97,16 @@ extension JSONFileCore {
   }
 
   private func write(_ group: [Submission]) {
-    defer { noteSize() }
     do throws(Journal.Failure) {
       try checkPlace()
       try withJournal { journal throws(Journal.Failure) in
         try journal.append(group.map(\.lines))
       }
     } catch {
-      return fail(group, error)
+      fail(group, error)
+      return noteSize()
     }
+    noteSize()
     // A claim need only survive the process; what it leased is leased already.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }

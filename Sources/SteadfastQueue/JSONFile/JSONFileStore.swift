@@ -49,8 +49,8 @@ public import Foundation
 /// The payloads stand in the file as plain text, which only the user who runs the process may
 /// read, unless you choose other ``Options/permissions``;
 /// ``Persistence/sealingPayloads(with:acceptsPlain:)`` has them encrypted. A checksum is not a
-/// signature: who can write the file chooses the tasks. On Apple's devices the files can't be read
-/// before the first unlocking after a start (``Options/protection``).
+/// signature: who can write the file chooses the tasks. On an iPhone and its kin the files can't be
+/// read before the first unlocking after a start (``Options/protection``).
 ///
 /// ## In an app group
 ///
