@@ -81,7 +81,7 @@ enum FaultSweep {
     ),
   ]
 
-  /// Lets each call of each workload fail; in a quick look, each in one way.
+  /// Lets each call of each workload fail in every way; in a quick look, each eighth in one way.
   static func run(isQuick: Bool) async -> Report {
     await withTaskGroup(of: Report.self) { group in
       for (number, workload) in workloads.enumerated() {
@@ -89,8 +89,9 @@ enum FaultSweep {
         let disk = SimulatedDisk()
         _ = WorkloadRun(workload, seed: seed, disk: disk).history()
         for (index, name) in disk.calls.enumerated() {
+          guard !isQuick || index % 8 == number else { continue }
           let faults = faults(of: name)
-          let chosen = isQuick ? [faults[index % faults.count]] : faults
+          let chosen = isQuick ? [faults[index / 8 % faults.count]] : faults
           group.addTask { check(workload, seed, call: index + 1, name, chosen, isQuick: isQuick) }
         }
       }
