@@ -122,11 +122,19 @@ struct Compaction {
       position: entry.position,
       hasLostKey: entry.hasLostKey
     )
-    guard case .leased = entry.place else { return [try JournalBody(.task(task))] }
+    guard case .leased = entry.place else { return [try line(of: task)] }
     task.record.state = .waiting
-    let line = try JournalBody(.task(task))
+    let line = try line(of: task)
     return unwritten.contains(task.record.id)
       ? [line] : [line, JournalBody(beginningOf: task.record.id)]
+  }
+
+  /// A task's line holds what came in several lines, and may be too long to be read though none of
+  /// those was.
+  private func line(of task: KeptTask) throws -> JournalBody {
+    let line = try JournalBody(.task(task))
+    guard line.bytes.count <= JournalBody.maxLength else { throw Failure.refused }
+    return line
   }
 
   /// Copies lines that the journal has taken in meanwhile, whole batches of them.

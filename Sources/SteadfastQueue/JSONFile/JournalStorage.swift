@@ -43,7 +43,12 @@ extension JournalFile {
   /// Writes all of the bytes.
   func writeAll(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) {
     var done = 0
-    while done < bytes.count { done += try write(bytes.dropFirst(done), at: offset + done) }
+    while done < bytes.count {
+      let count = try write(bytes.dropFirst(done), at: offset + done)
+      // Asking again could go on for ever.
+      guard count > 0 else { throw .nothingWritten }
+      done += count
+    }
   }
 }
 
