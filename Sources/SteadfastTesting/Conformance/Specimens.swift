@@ -1,0 +1,161 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskID {
+  /// Identities by number, in order, of the same shape as real ones.
+  static func numbered(_ number: Int) -> TaskID {
+    TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | UInt64(number))
+  }
+
+  var number: Int { Int(low & 0xffff_ffff) }
+}
+
+extension Date {
+  private static let base = 700_000_000.0
+
+  /// Seconds from the moment at which every check begins.
+  static func second(_ seconds: Double) -> Date {
+    Date(timeIntervalSinceReferenceDate: base + seconds)
+  }
+
+  var second: Double { timeIntervalSinceReferenceDate - Self.base }
+
+  var step: String { "\(second) s" }
+}
+
+extension TaskRecord {
+  /// A task for a check.
+  static func numbered(
+    _ number: Int,
+    name: String = "A",
+    priority: Int = 0,
+    at seconds: Double = 0,
+    key: String? = nil,
+    tags: Set<String> = []
+  ) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(number),
+      name: name,
+      payload: StoredPayload(Array("{\"number\":\(number)}".utf8), format: .json),
+      priority: TaskQueue.Priority(rawValue: priority),
+      createdDate: .second(0),
+      uniqueKey: key,
+      tags: tags,
+      availableDate: .second(seconds)
+    )
+  }
+
+  /// The same with changes.
+  func with(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
+    var record = self
+    change(&record)
+    return record
+  }
+
+  /// A task of which every field that can be chosen has a value of its own.
+  static func full(_ number: Int) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(number),
+      name: "naïve \"task\" \\ 任務 🎈 \(number)",
+      payload: StoredPayload(
+        [0, 1, 10, 13, 34, 92, 127, 128, 254, 255],
+        format: .binary,
+        version: 7
+      ),
+      priority: TaskQueue.Priority(rawValue: -number),
+      createdDate: .second(-1.234_567),
+      maxRetries: .atMost(3),
+      usesBackoff: false,
+      uniqueKey: "key 'ключ'; -- \(number)",
+      tags: ["plain", "with space", "🎈", "line\nfeed"],
+      timeLimit: .milliseconds(1_500) + .microseconds(25),
+      expiryDate: .second(86_400.654_321),
+      availableDate: .second(0.123_456)
+    )
+  }
+}
+
+extension TaskFailure {
+  static func at(_ seconds: Double, _ reason: String = "no route") -> TaskFailure {
+    TaskFailure(reason: reason, date: .second(seconds))
+  }
+}
+
+// MARK: - Comparing
+
+extension TaskRecord {
+  static func isSame(_ left: Date?, _ right: Date?) -> Bool {
+    switch (left, right) {
+    case (nil, nil): true
+    case (let left?, let right?):
+      // A date of today has a granularity of an eighth of a microsecond, one of the year 1 of eight.
+      abs(left.timeIntervalSince(right)) <= 1e-6 + 4 * right.timeIntervalSince1970.ulp
+    default: false
+    }
+  }
+
+  private static func isSame(_ left: Duration?, _ right: Duration?) -> Bool {
+    guard let left, let right else { return left == right }
+    return max(left, right) - min(left, right) <= .microseconds(1)
+  }
+
+  /// The first field in which this record is not as expected.
+  func difference(
+    from other: TaskRecord
+  ) -> (field: String, expected: String, found: String)? {
+    let bytes = (try? payload.bytes()).map { "\($0.count) bytes \($0.prefix(80))" }
+    let otherBytes = (try? other.payload.bytes()).map { "\($0.count) bytes \($0.prefix(80))" }
+    let isSamePayload = (try? payload.bytes()) == (try? other.payload.bytes())
+    let fields: [(String, Bool, Any, Any)] = [
+      ("id", id == other.id, id, other.id),
+      ("name", name == other.name, name, other.name),
+      ("payload", isSamePayload, bytes ?? "none", otherBytes ?? "none"),
+      (
+        "payload.format", payload.format == other.payload.format, payload.format,
+        other.payload.format
+      ),
+      (
+        "payload.version", payload.version == other.payload.version, payload.version,
+        other.payload.version
+      ),
+      ("priority", priority == other.priority, priority.rawValue, other.priority.rawValue),
+      ("maxRetries", maxRetries == other.maxRetries, maxRetries, other.maxRetries),
+      ("usesBackoff", usesBackoff == other.usesBackoff, usesBackoff, other.usesBackoff),
+      ("uniqueKey", uniqueKey == other.uniqueKey, uniqueKey as Any, other.uniqueKey as Any),
+      ("tags", tags == other.tags, tags.sorted(), other.tags.sorted()),
+      (
+        "timeLimit", Self.isSame(timeLimit, other.timeLimit), timeLimit as Any,
+        other.timeLimit as Any
+      ),
+    ]
+    let difference = fields.first { !$0.1 }.map { ($0.0, "\($0.3)", "\($0.2)") }
+    return difference ?? stateDifference(from: other)
+  }
+
+  private func stateDifference(
+    from other: TaskRecord
+  ) -> (field: String, expected: String, found: String)? {
+    let dates: [(String, Date?, Date?)] = [
+      ("createdDate", createdDate, other.createdDate),
+      ("availableDate", availableDate, other.availableDate),
+      ("expiryDate", expiryDate, other.expiryDate),
+      ("failedDate", failedDate, other.failedDate),
+      ("finishedDate", finishedDate, other.finishedDate),
+    ]
+    for (field, found, expected) in dates where !Self.isSame(found, expected) {
+      return (field, expected?.step ?? "none", found?.step ?? "none")
+    }
+    let others: [(String, String, String)] = [
+      ("state", "\(state)", "\(other.state)"),
+      ("retryCount", "\(retryCount)", "\(other.retryCount)"),
+      ("interruptionCount", "\(interruptionCount)", "\(other.interruptionCount)"),
+      ("lastError", "\(lastError ?? "none")", "\(other.lastError ?? "none")"),
+    ]
+    return others.first { $0.1 != $0.2 }.map { ($0.0, $0.2, $0.1) }
+  }
+}
