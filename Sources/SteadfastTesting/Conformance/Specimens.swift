@@ -108,54 +108,42 @@ extension TaskRecord {
   func difference(
     from other: TaskRecord
   ) -> (field: String, expected: String, found: String)? {
-    let bytes = (try? payload.bytes()).map { "\($0.count) bytes \($0.prefix(80))" }
-    let otherBytes = (try? other.payload.bytes()).map { "\($0.count) bytes \($0.prefix(80))" }
-    let isSamePayload = (try? payload.bytes()) == (try? other.payload.bytes())
-    let fields: [(String, Bool, Any, Any)] = [
-      ("id", id == other.id, id, other.id),
-      ("name", name == other.name, name, other.name),
-      ("payload", isSamePayload, bytes ?? "none", otherBytes ?? "none"),
-      (
-        "payload.format", payload.format == other.payload.format, payload.format,
-        other.payload.format
-      ),
-      (
-        "payload.version", payload.version == other.payload.version, payload.version,
-        other.payload.version
-      ),
-      ("priority", priority == other.priority, priority.rawValue, other.priority.rawValue),
-      ("maxRetries", maxRetries == other.maxRetries, maxRetries, other.maxRetries),
-      ("usesBackoff", usesBackoff == other.usesBackoff, usesBackoff, other.usesBackoff),
-      ("uniqueKey", uniqueKey == other.uniqueKey, uniqueKey as Any, other.uniqueKey as Any),
-      ("tags", tags == other.tags, tags.sorted(), other.tags.sorted()),
-      (
-        "timeLimit", Self.isSame(timeLimit, other.timeLimit), timeLimit as Any,
-        other.timeLimit as Any
-      ),
-    ]
-    let difference = fields.first { !$0.1 }.map { ($0.0, "\($0.3)", "\($0.2)") }
-    return difference ?? stateDifference(from: other)
+    var difference: (field: String, expected: String, found: String)?
+    // Texts are made for what differs alone: records are compared very often.
+    func compare<Value>(
+      _ field: String,
+      _ value: KeyPath<TaskRecord, Value>,
+      _ isSame: (Value, Value) -> Bool,
+      _ text: (Value) -> String = { "\($0)" }
+    ) {
+      let (found, expected) = (self[keyPath: value], other[keyPath: value])
+      guard difference == nil, !isSame(found, expected) else { return }
+      difference = (field, text(expected), text(found))
+    }
+    func text(_ date: Date?) -> String { date?.step ?? "none" }
+    compare("id", \.id, ==)
+    compare("name", \.name, ==)
+    compare("payload", \.storedBytes, ==) { "\($0.count) bytes \($0.prefix(80))" }
+    compare("payload.format", \.payload.format, ==)
+    compare("payload.version", \.payload.version, ==)
+    compare("priority", \.priority.rawValue, ==)
+    compare("createdDate", \.createdDate, Self.isSame, text)
+    compare("maxRetries", \.maxRetries, ==)
+    compare("usesBackoff", \.usesBackoff, ==)
+    compare("uniqueKey", \.uniqueKey, ==) { $0 ?? "none" }
+    compare("tags", \.tags, ==) { "\($0.sorted())" }
+    compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
+    compare("expiryDate", \.expiryDate, Self.isSame, text)
+    compare("state", \.state, ==)
+    compare("availableDate", \.availableDate, Self.isSame, text)
+    compare("retryCount", \.retryCount, ==)
+    compare("interruptionCount", \.interruptionCount, ==)
+    compare("lastError", \.lastError, ==) { $0 ?? "none" }
+    compare("failedDate", \.failedDate, Self.isSame, text)
+    compare("finishedDate", \.finishedDate, Self.isSame, text)
+    return difference
   }
 
-  private func stateDifference(
-    from other: TaskRecord
-  ) -> (field: String, expected: String, found: String)? {
-    let dates: [(String, Date?, Date?)] = [
-      ("createdDate", createdDate, other.createdDate),
-      ("availableDate", availableDate, other.availableDate),
-      ("expiryDate", expiryDate, other.expiryDate),
-      ("failedDate", failedDate, other.failedDate),
-      ("finishedDate", finishedDate, other.finishedDate),
-    ]
-    for (field, found, expected) in dates where !Self.isSame(found, expected) {
-      return (field, expected?.step ?? "none", found?.step ?? "none")
-    }
-    let others: [(String, String, String)] = [
-      ("state", "\(state)", "\(other.state)"),
-      ("retryCount", "\(retryCount)", "\(other.retryCount)"),
-      ("interruptionCount", "\(interruptionCount)", "\(other.interruptionCount)"),
-      ("lastError", "\(lastError ?? "none")", "\(other.lastError ?? "none")"),
-    ]
-    return others.first { $0.1 != $0.2 }.map { ($0.0, $0.2, $0.1) }
-  }
+  /// Empty if they can't be made, which the payloads of a check always can.
+  private var storedBytes: [UInt8] { (try? payload.bytes()) ?? [] }
 }

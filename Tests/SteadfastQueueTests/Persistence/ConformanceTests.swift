@@ -13,7 +13,7 @@ import Testing
   }
 
   @Test func `a store in memory keeps its promises`() async {
-    let report = await conformance(cases: 20).check { InMemoryStore() }
+    let report = await conformance(cases: 10).check { InMemoryStore() }
     #expect(report.passes, "\(report)")
     #expect(
       Set(report.skipped.map { $0.requirement.id.prefix { $0 != "." } }) == [
@@ -24,7 +24,7 @@ import Testing
 
   @Test func `a store in a file keeps its promises`() async throws {
     try await withTemporaryFolder { folder in
-      let report = await conformance(cases: 10).check { place in
+      let report = await conformance(cases: 5).check { place in
         JSONFileStore(at: folder.appending(path: place))
       }
       #expect(report.passes, "\(report)")
@@ -34,7 +34,7 @@ import Testing
 
   @Test func `a store that several queues share keeps its promises`() async {
     let database = Database()
-    let report = await conformance(cases: 20).check { database.store(at: $0).process() }
+    let report = await conformance(cases: 10).check { database.store(at: $0).process() }
     #expect(report.passes, "\(report)")
     #expect(
       report.skipped.map(\.requirement.id) == [
@@ -45,7 +45,7 @@ import Testing
 
   @Test func `a store without faults keeps its promises`() async {
     let database = Database()
-    let report = await conformance(cases: 5).check { place in
+    let report = await conformance(cases: 2).check { place in
       FaultInjectingStore(database.store(at: place).process())
     }
     #expect(report.passes, "\(report)")
