@@ -26,7 +26,7 @@ struct Compaction {
     case poisoned(SystemCallError)
   }
 
-  /// The journal does not read as it was written.
+  /// The journal does not read as it was written, or a line could not be read back.
   private struct Unreadable: Error {}
 
   private let storage: any JournalStorage
@@ -133,7 +133,7 @@ struct Compaction {
   /// those was.
   private func line(of task: KeptTask) throws -> JournalBody {
     let line = try JournalBody(.task(task))
-    guard line.bytes.count <= JournalBody.maxLength else { throw Failure.refused }
+    guard line.byteCount <= JournalLine.maxLength else { throw Unreadable() }
     return line
   }
 

@@ -76,15 +76,14 @@ import Testing
     var findings: [String] = []
     for (index, operation) in operations.enumerated() {
       disk.perform(operation, using: &random)
-      var images: [(DiskImage, String)] = []
       let density = CrashImages.Density(cuts: 2, subsets: 6)
-      disk.forEachImage(density, using: &random) { image, kind in
-        images.append((image, kind))
-      }
-      if images.count > imagesPerMoment { images.shuffle(using: &random) }
-      for (image, kind) in images.prefix(imagesPerMoment)
-      where seen.insert(image.fingerprint).inserted {
-        guard let finding = finding(image) else { continue }
+      var candidates = disk.candidates(density, using: &random)
+      if candidates.count > imagesPerMoment { candidates.shuffle(using: &random) }
+      for candidate in candidates.prefix(imagesPerMoment) {
+        let (image, kind) = candidate()
+        guard seen.insert(image.fingerprint).inserted, let finding = finding(image) else {
+          continue
+        }
         findings.append("after \(operation.summary) (\(index + 1)), \(kind): \(finding)")
       }
     }
@@ -142,7 +141,7 @@ import Testing
   ) throws {
     let whole = SimulatedDisk(image)
     _ = try repair(whole)
-    for call in 1...whole.callCount {
+    for call in 1...whole.calls.count {
       let disk = SimulatedDisk(image)
       disk.plan(fault, atCall: call)
       do {

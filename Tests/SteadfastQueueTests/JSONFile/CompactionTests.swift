@@ -203,7 +203,7 @@ import Testing
         createdDate: .seconds(0),
         availableDate: .seconds(0),
         // An error that came with a failure, in a line of its own.
-        lastError: String(repeating: "x", count: JournalBody.maxLength)
+        lastError: String(repeating: "x", count: JournalLine.maxLength)
       )
     )
     var compaction = try Compaction(
