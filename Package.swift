@@ -45,6 +45,7 @@ let package = Package(
     .testTarget(
       name: "SteadfastQueueTests",
       dependencies: ["SteadfastQueue", "SteadfastTesting", "TestSupport"],
+      exclude: ["GoldenFiles/version-1"],
       swiftSettings: settings
     ),
     .testTarget(

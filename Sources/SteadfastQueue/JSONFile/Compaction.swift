@@ -54,7 +54,9 @@ struct Compaction {
     unwritten = claimed
     copied = journal.size
     seenSize = journal.size
-    replacement = try Journal.makeReplacement(in: storage, generation: journal.generation + 1)
+    // A number that somebody else wrote may be the last one.
+    let generation = journal.generation < .max ? journal.generation + 1 : journal.generation
+    replacement = try Journal.makeReplacement(in: storage, generation: generation)
   }
 
   /// Does a step.

@@ -49,12 +49,15 @@ final class FileLock: Sendable {
   /// Takes the lock of the file at a path.
   ///
   /// It waits for nobody but a holder in this process that is about to give it up.
-  static func acquire(for path: String) throws(Failure) -> FileLock {
+  static func acquire(
+    for path: String,
+    _ options: JSONFileStore.Options = JSONFileStore.Options()
+  ) throws(Failure) -> FileLock {
     let lockPath = path + ".lock"
     while true {
       let file: Int32
       do throws(FileOpeningError) {
-        file = try FileStorage.open(lockPath, O_RDWR | O_CREAT)
+        file = try FileStorage.open(lockPath, O_RDWR | O_CREAT, options)
       } catch .unsafe(let reason) {
         throw .opening(.unsafe("of the lock file beside it, \(lockPath), \(reason)"))
       } catch {

@@ -15,10 +15,14 @@ import Musl
 /// may be deleted by somebody who tidies up, and the next opener would make, and lock, another one.
 final class FileStorage: JournalStorage {
   private let path: String
+  private let options: JSONFileStore.Options
   /// Which file was given which name.
   private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
 
-  init(path: String) { self.path = path }
+  init(path: String, _ options: JSONFileStore.Options = JSONFileStore.Options()) {
+    self.path = path
+    self.options = options
+  }
 
   private func path(_ name: JournalFileName) -> String {
     switch name {
@@ -52,7 +56,7 @@ final class FileStorage: JournalStorage {
     _ name: JournalFileName,
     _ flags: Int32
   ) throws(FileOpeningError) -> OpenFile {
-    let descriptor = try Self.open(path(name), flags)
+    let descriptor = try Self.open(path(name), flags, options)
     let file = OpenFile(descriptor)
     guard try Self.lock(descriptor) else { throw .inUse }
     let identity: FileIdentity
@@ -151,8 +155,12 @@ private final class OpenFile: JournalFile {
 // MARK: - System calls
 
 extension FileStorage {
-  /// Opens a file, made for this user alone if it is to be made, and checks what it is.
-  static func open(_ path: String, _ flags: Int32) throws(FileOpeningError) -> Int32 {
+  /// Opens a file, checks what it is, and sees to it that only those may use it who are to.
+  static func open(
+    _ path: String,
+    _ flags: Int32,
+    _ options: JSONFileStore.Options = JSONFileStore.Options()
+  ) throws(FileOpeningError) -> Int32 {
     let file: Int32
     do {
       file = try openDescriptor(path, flags | O_NOFOLLOW)
@@ -165,6 +173,7 @@ extension FileStorage {
     }
     do {
       try refuseUnsafe(file)
+      try protect(file, options)
     } catch {
       close(file)
       throw error
@@ -197,6 +206,30 @@ extension FileStorage {
     guard status.st_mode & S_IFMT == S_IFREG else { throw .unsafe(notRegular) }
     guard status.st_nlink <= 1 else { throw .unsafe("it has more than one name") }
     guard status.st_mode & S_IWOTH == 0 else { throw .unsafe("every user may write it") }
+  }
+
+  /// Gives a file the permissions and the protection that were chosen, unless it is another user's.
+  private static func protect(
+    _ file: Int32,
+    _ options: JSONFileStore.Options
+  ) throws(FileOpeningError) {
+    let mode = mode_t(options.permissions.mode)
+    var status = stat()
+    guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
+    // What the mode creation mask has taken away is given here.
+    if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
+      throw .systemCall(.last("fchmod"))
+    }
+    #if canImport(Darwin)
+    let number = options.protection.number
+    guard fcntl(file, F_GETPROTECTIONCLASS) != number,
+      fcntl(file, F_SETPROTECTIONCLASS, number) != 0
+    else { return }
+    // Not every file system has protection classes.
+    guard [ENOTSUP, ENOTTY, EINVAL].contains(errno) else {
+      throw .systemCall(.last("fcntl(F_SETPROTECTIONCLASS)"))
+    }
+    #endif
   }
 
   static func close(_ file: Int32) { _ = systemClose(file) }

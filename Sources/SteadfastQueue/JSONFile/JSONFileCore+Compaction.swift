@@ -2,16 +2,16 @@ import Synchronization
 
 // Compaction happens on the thread too, in steps between which other work is done.
 extension JSONFileCore {
-  /// Begins to write the file anew if most of it is dead.
+  /// Begins to write the file anew if most of it is dead, or if somebody waits for that.
   func compactIfDue() {
-    file.withLock { file in
-      guard let open = file, open.compaction == nil else { return }
+    let hasFailed = file.withLock { file -> Bool in
+      guard let open = file, open.compaction == nil else { return false }
       // Not the whole table: what changes while it is held twice is copied.
       let (tasks, claimed, thread) = state.withLock { state in
-        isOpen(state) && isDue(open, state.table)
+        isOpen(state) && (!state.compactionWaiters.isEmpty || isDue(open, state.table))
           ? (state.table.entries, state.claimedAndUnwritten, state.thread) : (nil, [], nil)
       }
-      guard let tasks, let thread else { return }
+      guard let tasks, let thread else { return false }
       do {
         file?.compaction = try Compaction(
           of: open.journal,
@@ -21,10 +21,13 @@ extension JSONFileCore {
           compactionPolicy
         )
         thread.add { self.compact() }
+        return false
       } catch {
         file?.putCompactionOff()
+        return true
       }
     }
+    if hasFailed { tellCompactionWaiters(.success(false)) }
   }
 
   private func isOpen(_ state: State) -> Bool {
@@ -42,6 +45,7 @@ extension JSONFileCore {
 
   /// Does a step of a compaction, and leaves the next one for when other work was done.
   private func compact() {
+    var ending: Bool?
     let poison = file.withLock { file -> SystemCallError? in
       guard var compaction = file?.compaction, let journal = file?.journal else { return nil }
       // The copy of the tasks must not be kept alive in two places.
@@ -55,12 +59,14 @@ extension JSONFileCore {
           journal.abandon()
           file?.journal = replacement
           file?.compactSize = replacement.size
+          ending = true
         }
         return nil
       } catch {
         switch error {
         case .refused:
           file?.putCompactionOff()
+          ending = false
           return nil
         case .poisoned(let error):
           return error
@@ -68,6 +74,9 @@ extension JSONFileCore {
       }
     }
     if let poison { fail([], .poisoned(poison)) }
+    guard let ending else { return }
+    noteSize()
+    tellCompactionWaiters(.success(ending))
   }
 }
 
@@ -102,13 +111,9 @@ extension TaskTable {
     2 + taskCount + count(matching: TaskFilter(states: [.running]))
   }
 
-  /// About how many bytes a file takes that says what there is.
+  /// About how many bytes a file takes that says what there is: its lines, and the first and last
+  /// ones.
   ///
-  /// O(n).
-  var compactSize: Int {
-    slots.values.reduce(0) { size, slot in
-      let record = entries[slot].record
-      return size + 256 + record.payload.storedByteCount + (record.lastError?.utf8.count ?? 0)
-    }
-  }
+  /// O(1).
+  var compactSize: Int { byteCount + 512 }
 }

@@ -18,6 +18,7 @@ extension JSONFileCore {
     state.withLock { state in
       state.lock = lock
       state.table = opened.table
+      state.size = opened.journal.size
       // A closing that has begun meanwhile goes on.
       if case .unopened = state.phase { state.phase = .open }
     }
@@ -55,6 +56,7 @@ extension JSONFileCore {
       return (state.lock, state.closers)
     }
     lock?.release()
+    tellCompactionWaiters(.failure(errors.closed))
     for closer in closers { closer.resume(with: result) }
   }
 
@@ -93,6 +95,7 @@ extension JSONFileCore {
   }
 
   private func write(_ group: [Submission]) {
+    defer { noteSize() }
     do throws(Journal.Failure) {
       try checkPlace()
       try withJournal { journal throws(Journal.Failure) in
@@ -187,6 +190,7 @@ extension JSONFileCore {
         file = nil
       }
       lock?.release()
+      tellCompactionWaiters(.failure(error))
     }
     for submission in failed { submission.fail(error) }
   }

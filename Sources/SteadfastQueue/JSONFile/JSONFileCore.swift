@@ -26,6 +26,11 @@ final class JSONFileCore: Sendable {
     var phase = Phase.unopened
     var table = TaskTable()
     var pending: [Submission] = []
+    /// How many bytes the file will have when what is pending and being written is in it; kept only
+    /// where it is limited.
+    var size = 0
+    /// Those who wait for the end of a compaction: whether it was finished.
+    var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     /// Whether the thread is at work on what is pending, or about to be.
     var isWriting = false
     /// Whether the thread is to flush when an interval has passed.
@@ -50,6 +55,7 @@ final class JSONFileCore: Sendable {
   let errors: JSONFileErrors
   let opener: Opener
   let flushing: JSONFileStore.Flushing
+  let options: JSONFileStore.Options
   let compactionPolicy: CompactionPolicy
   /// Tells the date, for people to read.
   let date: @Sendable () -> Date
@@ -62,6 +68,7 @@ final class JSONFileCore: Sendable {
   init(
     _ url: URL,
     flushing: JSONFileStore.Flushing = .eachBatch,
+    options: JSONFileStore.Options = JSONFileStore.Options(),
     compactionPolicy: CompactionPolicy = CompactionPolicy(),
     date: @escaping @Sendable () -> Date = { Date() },
     thread: @escaping ThreadMaker = { try IOThread() },
@@ -69,16 +76,27 @@ final class JSONFileCore: Sendable {
   ) {
     errors = JSONFileErrors(url: url)
     self.flushing = flushing
-    self.compactionPolicy = compactionPolicy
+    self.options = options
+    var policy = compactionPolicy
+    // A file that is to stay small is worth it sooner.
+    policy.minimumSize = min(policy.minimumSize, options.maxFileSize ?? .max)
+    self.compactionPolicy = policy
     self.date = date
     makeThread = thread
     self.opener = opener
   }
 
   /// The real file.
-  convenience init(_ url: URL, flushing: JSONFileStore.Flushing) {
-    self.init(url, flushing: flushing) {
-      (try FileLock.acquire(for: url.path), FileStorage(path: url.path))
+  convenience init(
+    _ url: URL,
+    flushing: JSONFileStore.Flushing,
+    options: JSONFileStore.Options
+  ) {
+    self.init(url, flushing: flushing, options: options) {
+      (
+        try FileLock.acquire(for: url.path, options),
+        FileStorage(path: url.path, options)
+      )
     }
   }
 
@@ -111,27 +129,19 @@ final class JSONFileCore: Sendable {
     for change in batch { try change.checkForm() }
     let lines = try batch.map { change in
       let line = try JournalBody(.change(change))
-      guard line.bytes.count <= JournalBody.maxLength else { throw errors.taskTooLarge(line) }
+      let limit = JournalBody.maxLength(of: change)
+      guard line.bytes.count <= limit else { throw errors.taskTooLarge(line, limit: limit) }
+      try checkSize(of: change, line)
       return line
     }
-    return try await waitForThread { continuation in
-      submit(continuation) { table in
-        let staged = table.stage(batch)
-        return .lines(
-          Submission(
-            lines: zip(lines, staged).filter { $1.isKept }.map(\.0),
-            caller: .changes(staged, durability, continuation)
-          )
-        )
-      }
-    }
+    return try await store(batch, lines, durability)
   }
 
   /// Leases tasks, and writes that they have begun.
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await waitForThread { continuation in
-      submit(continuation) { table in
-        let claim = table.claim(request)
+      submit(continuation) { state in
+        let claim = state.table.claim(request)
         guard !claim.tasks.isEmpty else { return .answer(claim) }
         return .lines(
           Submission(
@@ -180,7 +190,7 @@ final class JSONFileCore: Sendable {
   }
 
   /// Suspends until the thread has resumed the continuation; in virtual time, in turn.
-  private func waitForThread<Value: Sendable>(
+  func waitForThread<Value: Sendable>(
     _ body: (CheckedContinuation<Value, any Error>) -> Void
   ) async throws -> Value {
     try await RealWork.performInTurn {
@@ -189,23 +199,25 @@ final class JSONFileCore: Sendable {
   }
 
   /// What is known of a call when it has been decided.
-  private enum Decision<Value> {
+  enum Decision<Value> {
     case answer(Value)
     case lines(Submission)
   }
 
   /// Leaves lines for the thread, unless the file is not open.
-  private func submit<Value: Sendable>(
+  func submit<Value: Sendable>(
     _ continuation: CheckedContinuation<Value, any Error>,
-    _ decide: (inout TaskTable) -> Decision<Value>
+    _ decide: (inout State) throws -> Decision<Value>
   ) {
     let (answer, thread) = state.withLock {
       state -> (Result<Value, any Error>?, (any JobThread)?) in
       do {
         guard try isOpen(state.phase) else { throw errors.closed }
-        switch decide(&state.table) {
+        switch try decide(&state) {
         case .answer(let value): return (.success(value), nil)
-        case .lines(let submission): state.pending.append(submission)
+        case .lines(let submission):
+          state.size += options.maxFileSize == nil ? 0 : submission.byteCount
+          state.pending.append(submission)
         }
         defer { state.isWriting = true }
         return (nil, state.isWriting ? nil : state.thread)

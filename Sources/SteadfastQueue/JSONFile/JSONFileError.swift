@@ -45,8 +45,14 @@ public struct JSONFileError: Error, CustomStringConvertible {
     /// Nothing of the call was stored; the tasks are in the file that was there. When it is put back,
     /// the store goes on.
     public static let displaced = Code("displaced")
-    /// A task is larger than the format allows.
+    /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
+    ///
+    /// Nothing was stored.
     public static let taskTooLarge = Code("taskTooLarge")
+    /// The file would become larger than ``JSONFileStore/Options/maxFileSize``.
+    ///
+    /// Nothing was stored. There is room again when tasks are done or removed.
+    public static let fileFull = Code("fileFull")
     /// The store was closed.
     public static let closed = Code("closed")
   }

@@ -31,12 +31,23 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func taskTooLarge(_ line: JournalBody) -> JSONFileError {
+  func taskTooLarge(_ line: JournalBody, limit: Int) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
       url,
-      "a task of \(line.bytes.count) bytes is too large for \(path): the limit is "
-        + "\(JournalBody.maxLength); keep large data in a file and its path in the task"
+      "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
+        + "\(limit); keep large data in a file and its path in the task"
+    )
+  }
+
+  func full(_ full: FileFull) -> JSONFileError {
+    JSONFileError(
+      .fileFull,
+      url,
+      "\(path) is full: it has \(full.size) bytes, of which tasks that are there need about "
+        + "\(full.compactSize), the new ones need \(full.needed), and its maxFileSize is "
+        + "\(full.limit). Nothing of this call was stored; add tasks when others are done or removed, "
+        + "keep fewer of those that have ended, or allow a larger file"
     )
   }
 

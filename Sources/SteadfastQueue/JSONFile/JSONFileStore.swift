@@ -29,7 +29,8 @@ public import Foundation
 /// 4 MB or more, it is written anew without them: beside ordinary work, to a temporary file,
 /// `.new`, that takes its place when it is durable. If that fails, for instance because the disk is
 /// full, all stays as it was, and it is tried again when the file has doubled. ``statistics()`` tells
-/// the figures. A task may be 16 MB large.
+/// the figures. A task may be 16 MB large. Smaller limits, and one for the file, are
+/// ``Options/maxTaskSize`` and ``Options/maxFileSize``.
 ///
 /// ## Failures
 ///
@@ -44,7 +45,10 @@ public import Foundation
 /// ## Privacy
 ///
 /// The payloads stand in the file as plain text, which only the user who runs the process may
-/// read. A checksum is not a signature: who can write the file chooses the tasks.
+/// read, unless you choose other ``Options/permissions``;
+/// ``Persistence/sealingPayloads(with:acceptsPlain:)`` has them encrypted. A checksum is not a
+/// signature: who can write the file chooses the tasks. On Apple's devices the files can't be read
+/// before the first unlocking after a start (``Options/protection``).
 ///
 /// ## In an app group
 ///
@@ -62,9 +66,10 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
   /// - Parameters:
   ///   - url: the file, which no other program writes.
   ///   - flushing: what a power cut may take away.
-  public init(at url: URL, flushing: Flushing = .eachBatch) {
+  ///   - options: how large it may grow, and who may read it.
+  public init(at url: URL, flushing: Flushing = .eachBatch, options: Options = Options()) {
     self.url = url
-    core = JSONFileCore(url, flushing: flushing)
+    core = JSONFileCore(url, flushing: flushing, options: options)
   }
 
   deinit { core.abandon() }
@@ -150,11 +155,12 @@ public final class JSONFileStore: Persistence, CustomStringConvertible {
 
 extension Persistence where Self == JSONFileStore {
   /// A store in one file that people can read, which no other program writes; `flushing` says what
-  /// a power cut may take away.
+  /// a power cut may take away, and `options` how large it may grow and who may read it.
   public static func jsonFile(
     at url: URL,
-    flushing: JSONFileStore.Flushing = .eachBatch
+    flushing: JSONFileStore.Flushing = .eachBatch,
+    options: JSONFileStore.Options = JSONFileStore.Options()
   ) -> JSONFileStore {
-    JSONFileStore(at: url, flushing: flushing)
+    JSONFileStore(at: url, flushing: flushing, options: options)
   }
 }

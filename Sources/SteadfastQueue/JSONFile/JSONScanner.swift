@@ -44,6 +44,28 @@ struct JSONScanner {
     return value
   }
 
+  /// Passes over a number as JSON has it, and says where it is.
+  mutating func number() -> Range<Int>? {
+    let start = position
+    _ = skip("-")
+    let isZero = skip("0")
+    guard isZero || skipDigits() else { return nil }
+    if skip(".") {
+      guard skipDigits() else { return nil }
+    }
+    if skip("e") || skip("E") {
+      _ = skip("+") || skip("-")
+      guard skipDigits() else { return nil }
+    }
+    return start..<position
+  }
+
+  private mutating func skipDigits() -> Bool {
+    let start = position
+    while position < end, decimalDigit(bytes[position]) != nil { position += 1 }
+    return position > start
+  }
+
   /// The text of a string, without its escapes.
   mutating func string() -> String? {
     guard let range = stringRange() else { return nil }

@@ -9,8 +9,21 @@ import Foundation
 struct JournalBody: Sendable {
   private(set) var bytes: [UInt8] = []
 
-  /// Longer bodies are not written: the line with its envelope would be too long to be read.
-  static var maxLength: Int { JournalLine.maxLength - 128 }
+  /// Longer bodies of a change are not written.
+  ///
+  /// When the file is compacted, a task's line holds what the task was made with and what has come of
+  /// it since, the last error above all: together they must not be too long to be read.
+  static func maxLength(of change: TaskChange) -> Int {
+    switch change {
+    case .insert: JournalLine.maxLength - 64 << 10
+    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+      .remove, .extend, .prune, .rebase:
+      32 << 10
+    }
+  }
+
+  /// How many bytes the line takes in the file, at most.
+  var byteCount: Int { bytes.count + JournalLine.maxEnvelopeLength }
 
   /// The body of a line that was read.
   init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
@@ -119,10 +132,15 @@ struct JournalBody: Sendable {
     if let error = record.lastError { add("error", error) }
     if let date = record.failedDate { add("failed", date) }
     if let date = record.finishedDate { add("ended", date) }
-    if record.payload.format == .json, Self.canBeReadBack(payload) {
-      add("payload", raw: payload)
-    } else {
-      add("data", Data(payload).base64EncodedString())
+    add(payload, record.payload.format)
+  }
+
+  private mutating func add(_ payload: [UInt8], _ format: StoredPayload.Format) {
+    switch format {
+    case .json where Self.canBeReadBack(payload): add("payload", raw: payload)
+    case .json, .binary: add("data", Data(payload).base64EncodedString())
+    case .sealedJSON: add("sealed", Data(payload).base64EncodedString())
+    case .sealedBinary: add("sealedData", Data(payload).base64EncodedString())
     }
   }
 

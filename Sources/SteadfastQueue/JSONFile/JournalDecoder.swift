@@ -11,7 +11,16 @@ enum JournalDecodingError: Error, Equatable {
 }
 
 /// Reads the body of a line.
+///
+/// Its fields are read as strictly as they are written, so that whoever reads the file with another
+/// JSON reader finds the same tasks in it.
 struct JournalDecoder {
+  /// Twice as many as any line has: each is looked for among the others.
+  private static let maxFieldCount = 64
+  /// In bytes, of a number, a kind, and the name of a field: twice as long as any is written, so
+  /// that a message about one is short.
+  private static let maxTokenLength = 64
+
   private let bytes: [UInt8]
   private let kind: String
   private var fields: [(key: String, value: Range<Int>)] = []
@@ -21,12 +30,14 @@ struct JournalDecoder {
     in bytes: [UInt8]
   ) throws(JournalDecodingError) -> JournalEntry {
     let entry = try JournalDecoder(bytes, line.body).entry()
-    if case .change(let change) = entry {
-      do {
-        try change.checkForm()
-      } catch {
-        throw .malformed(error.message)
+    do {
+      switch entry {
+      case .change(let change): try change.checkForm()
+      case .task(let task): try task.record.checkForm()
+      case .header, .compacted, .begin, .interruption, .seal: break
       }
+    } catch {
+      throw .malformed(error.message)
     }
     return entry
   }
@@ -34,22 +45,29 @@ struct JournalDecoder {
   private init(_ bytes: [UInt8], _ body: Range<Int>) throws(JournalDecodingError) {
     self.bytes = bytes
     var scanner = JSONScanner(bytes, body)
-    guard scanner.skip("\"k\":"), let kind = scanner.string() else {
+    guard scanner.skip("\"k\":"), let kind = Self.name(&scanner) else {
       throw .malformed("it has no kind")
     }
     self.kind = kind
     while scanner.skip(",") {
-      guard let key = scanner.string(), scanner.skip(":"), let value = scanner.value() else {
+      guard let key = Self.name(&scanner), scanner.skip(":"), let value = scanner.value() else {
         throw .malformed("its fields can't be read")
       }
       guard !fields.contains(where: { $0.key == key }) else {
         throw .malformed("it has the field '\(key)' twice")
       }
+      guard fields.count < Self.maxFieldCount else { throw .malformed("it has too many fields") }
       fields.append((key, value))
     }
     guard scanner.skip("}"), scanner.isAtEnd else {
       throw .malformed("it does not end where it should")
     }
+  }
+
+  /// The name of a kind or a field.
+  private static func name(_ scanner: inout JSONScanner) -> String? {
+    guard let name = scanner.string(), name.utf8.count <= maxTokenLength else { return nil }
+    return name
   }
 
   private func entry() throws(JournalDecodingError) -> JournalEntry {
@@ -58,7 +76,9 @@ struct JournalDecoder {
       guard try text("format") == JournalEntry.formatName else {
         throw .malformed("it names another format")
       }
-      return .header(version: try integer("version"), generation: try integer("generation"))
+      let (version, generation) = (try integer("version"), try integer("generation"))
+      guard version > 0, generation > 0 else { throw .malformed("it has no version") }
+      return .header(version: version, generation: generation)
     case "insert":
       return .change(.insert(try record(), onDuplicate: try flag("replace") ? .replace : .keep))
     case "task": return .task(try keptTask())
@@ -141,7 +161,7 @@ struct JournalDecoder {
       priority: TaskQueue.Priority(rawValue: try integer("priority")),
       createdDate: try date("created"),
       maxRetries: try maxRetries(),
-      usesBackoff: !has("backoff"),
+      usesBackoff: try !flag("backoff", "false"),
       uniqueKey: has("key") ? try text("key") : nil,
       tags: has("tags") ? try texts("tags") : [],
       timeLimit: has("limit") ? try duration("limit") : nil,
@@ -171,14 +191,22 @@ struct JournalDecoder {
 
   private func payload() throws(JournalDecodingError) -> StoredPayload {
     let version = has("schema") ? try integer("schema") : 1
-    if has("payload") {
-      return StoredPayload(Array(bytes[try range("payload")]), format: .json, version: version)
+    let keys = Self.payloadFormats.filter { has($0.key) }
+    guard let (key, format) = keys.first, keys.count == 1 else {
+      throw .malformed(keys.isEmpty ? "it has no payload" : "it has more than one payload")
     }
-    guard let data = Data(base64Encoded: try text("data")) else {
-      throw .malformed("its data is not base64")
+    if format == .json {
+      return StoredPayload(Array(bytes[try range(key)]), format: format, version: version)
     }
-    return StoredPayload(Array(data), format: .binary, version: version)
+    guard let data = Data(base64Encoded: try text(key)) else {
+      throw .malformed("its field '\(key)' is not base64")
+    }
+    return StoredPayload(Array(data), format: format, version: version)
   }
+
+  private static let payloadFormats: [(key: String, format: StoredPayload.Format)] = [
+    ("payload", .json), ("data", .binary), ("sealed", .sealedJSON), ("sealedData", .sealedBinary),
+  ]
 
   private func lease() throws(JournalDecodingError) -> Lease { Lease(id: try id(), token: 0) }
 
@@ -215,52 +243,68 @@ struct JournalDecoder {
   private func texts(_ key: String) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(key))
     var texts: Set<String> = []
-    var isOpen = scanner.skip("[")
-    while isOpen, let text = scanner.string() {
+    var isList = scanner.skip("[")
+    while isList, let text = scanner.string() {
       texts.insert(text)
-      isOpen = scanner.skip(",")
+      isList = scanner.skip(",")
+      if !isList, scanner.skip("]"), scanner.isAtEnd { return texts }
     }
-    guard scanner.skip("]"), scanner.isAtEnd else {
-      throw .malformed("its field '\(key)' is not a list of strings")
-    }
-    return texts
+    throw .malformed("its field '\(key)' is not a list of strings")
   }
 
   private func duration(_ key: String) throws(JournalDecodingError) -> Duration {
-    let text = String(decoding: bytes[try range(key)], as: UTF8.self)
-    let numbers = text.dropFirst().dropLast().split(separator: ",")
-    guard text.first == "[", numbers.count == 2, let seconds = Int64(numbers[0]),
-      let attoseconds = Int64(numbers[1])
+    var scanner = JSONScanner(bytes, try range(key))
+    guard scanner.skip("["), let seconds = number(&scanner).flatMap({ Int64($0) }),
+      scanner.skip(","), let attoseconds = number(&scanner).flatMap({ Int64($0) }),
+      scanner.skip("]"), scanner.isAtEnd
     else { throw .malformed("its field '\(key)' is not a duration") }
     return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
   }
 
   private func id() throws(JournalDecodingError) -> TaskID {
-    guard let id = TaskID(text: bytes[try range("id")].dropFirst().dropLast()) else {
+    let text = bytes[try range("id")]
+    guard text.first == UInt8(ascii: "\""), let id = TaskID(text: text.dropFirst().dropLast())
+    else {
       throw .malformed("its identity can't be read")
     }
     return id
   }
 
   private func integer(_ key: String) throws(JournalDecodingError) -> Int {
-    guard let value = Int(String(decoding: bytes[try range(key)], as: UTF8.self)) else {
+    guard let value = Int(try number(key)) else {
       throw .malformed("its field '\(key)' is not an integer")
     }
     return value
   }
 
   private func date(_ key: String) throws(JournalDecodingError) -> Date {
-    guard let seconds = Double(String(decoding: bytes[try range(key)], as: UTF8.self)),
-      seconds.isFinite
-    else { throw .malformed("its field '\(key)' is not a date") }
+    guard let seconds = Double(try number(key)), seconds.isFinite else {
+      throw .malformed("its field '\(key)' is not a date")
+    }
     return Date(timeIntervalSince1970: seconds)
   }
 
-  private func flag(_ key: String) throws(JournalDecodingError) -> Bool {
+  /// Whether a field is there that is always of one value.
+  private func flag(
+    _ key: String,
+    _ value: String = "true"
+  ) throws(JournalDecodingError) -> Bool {
     guard has(key) else { return false }
-    guard bytes[try range(key)].elementsEqual("true".utf8) else {
-      throw .malformed("its field '\(key)' is not true")
+    guard bytes[try range(key)].elementsEqual(value.utf8) else {
+      throw .malformed("its field '\(key)' is not \(value)")
     }
     return true
+  }
+
+  /// The text of a number; empty if the field is something else.
+  private func number(_ key: String) throws(JournalDecodingError) -> String {
+    var scanner = JSONScanner(bytes, try range(key))
+    guard let text = number(&scanner), scanner.isAtEnd else { return "" }
+    return text
+  }
+
+  private func number(_ scanner: inout JSONScanner) -> String? {
+    guard let range = scanner.number(), range.count <= Self.maxTokenLength else { return nil }
+    return String(decoding: bytes[range], as: UTF8.self)
   }
 }

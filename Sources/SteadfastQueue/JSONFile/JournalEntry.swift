@@ -28,6 +28,18 @@ enum JournalEntry: Sendable {
   static var formatVersion: Int { 1 }
 }
 
+extension JournalEntry {
+  /// Whether it is one of those with which a compaction begins the file.
+  ///
+  /// Only there a `task` may stand: its place is a number that later lines count on from.
+  var isOfSnapshot: Bool {
+    switch self {
+    case .header, .task, .begin: true
+    case .compacted, .change, .interruption, .seal: false
+    }
+  }
+}
+
 /// A task with what its record does not tell.
 struct KeptTask: Sendable {
   var record: TaskRecord

@@ -7,6 +7,9 @@ struct JournalLine {
   /// Longer lines are neither written nor read.
   static var maxLength: Int { 16 << 20 }
 
+  /// Of all in a line but the body, the line feed too.
+  static var maxEnvelopeLength: Int { 80 }
+
   /// The first sequence number that was not known to be durable.
   let firstUnsynced: UInt64
   let sequence: UInt64

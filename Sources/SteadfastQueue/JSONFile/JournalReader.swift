@@ -46,8 +46,12 @@ struct JournalReader {
   private var lineNumber = 1
   /// The lines of the batch that has begun and not ended.
   private var batch: [Place] = []
-  /// Where batches begin that may still be unsynced, with their first sequence numbers.
+  /// Where batches begin that may still be unsynced, with their first sequence numbers, from an
+  /// index on.
   private var recentBatches: [(sequence: UInt64, offset: Int)] = []
+  private var firstRecent = 0
+  /// Whether a line has come behind which no `task` may stand.
+  private var isPastTasks = false
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
     var reader = JournalReader(bytes: bytes)
@@ -92,9 +96,13 @@ struct JournalReader {
     for place in batch { try replay(place) }
     let first = batch[0]
     recentBatches.append((first.line.sequence, first.range.lowerBound))
-    let synced = recentBatches.firstIndex { $0.sequence >= first.line.firstUnsynced } ?? 0
-    recentBatches.removeFirst(synced)
-    contents.unsyncedOffset = recentBatches[0].offset
+    // The batch that was just added is never passed: no line names one behind itself.
+    while recentBatches[firstRecent].sequence < first.line.firstUnsynced { firstRecent += 1 }
+    if firstRecent > recentBatches.count / 2 {
+      recentBatches.removeFirst(firstRecent)
+      firstRecent = 0
+    }
+    contents.unsyncedOffset = recentBatches[firstRecent].offset
     contents.nextSequence += UInt64(batch.count)
     contents.goodSize = position
     batch.removeAll(keepingCapacity: true)
@@ -142,9 +150,15 @@ struct JournalReader {
       contents.generation = generation
     case .task, .compacted, .change, .begin, .interruption, .seal:
       guard place.line.sequence > 0 else { throw .notAJournal }
+      if case .task = entry, isPastTasks { throw damage("it stands behind changes") }
+      isPastTasks = isPastTasks || !entry.isOfSnapshot
       guard contents.table.replay(entry) else {
         throw damage("it does not fit the lines before it")
       }
+      contents.table.setByteCount(
+        place.line.body.count + JournalLine.maxEnvelopeLength,
+        of: entry
+      )
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
           date: date,

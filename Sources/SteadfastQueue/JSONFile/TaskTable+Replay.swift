@@ -18,6 +18,17 @@ extension TaskTable {
     }
   }
 
+  /// Takes note of how many bytes the line takes that an entry was read from.
+  mutating func setByteCount(_ count: Int, of entry: JournalEntry) {
+    let id: TaskID
+    switch entry {
+    case .task(let task): id = task.record.id
+    case .change(.insert(let record, _)): id = record.id
+    case .header, .compacted, .change, .begin, .interruption, .seal: return
+    }
+    if let slot = slots[id] { addBytes(count, to: slot) }
+  }
+
   /// Makes tasks that were being performed when the file was last used available again, each with
   /// one interruption more.
   @discardableResult
@@ -26,7 +37,7 @@ extension TaskTable {
     for slot in slots.values {
       guard case .leased = entries[slot].place else { continue }
       count += 1
-      entries[slot].record.interruptionCount += 1
+      entries[slot].record.countInterruption()
       setState(.waiting, of: slot)
       lineUp(slot)
     }
@@ -58,7 +69,7 @@ extension TaskTable {
     switch entries[slot].place {
     case .leased:
       // The process that had begun the task ended before the attempt did.
-      entries[slot].record.interruptionCount += 1
+      entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
     case .waiting, .ready:

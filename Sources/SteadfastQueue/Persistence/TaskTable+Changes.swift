@@ -160,6 +160,12 @@ extension TaskTable {
     )
   }
 
+  /// Takes note of how many bytes a file takes for the task that an insertion adds.
+  mutating func setByteCount(_ count: Int, of staged: StagedChange) {
+    guard case .insert = staged.change, let slot = staged.slot else { return }
+    addBytes(count, to: slot)
+  }
+
   /// Takes back what staging reserved.
   ///
   /// Changes are rolled back in the reverse order of staging.
@@ -227,6 +233,7 @@ extension TaskTable {
       setState(.waiting, of: slot)
       lineUpAnew(slot)
     case .restart(_, let date):
+      addBytes(-(entries[slot].record.lastError?.utf8.count ?? 0), to: slot)
       entries[slot].record.makeNew(availableDate: date)
       setState(.waiting, of: slot)
       lineUpAnew(slot)
@@ -257,6 +264,8 @@ extension TaskTable {
 
   private mutating func note(_ failure: TaskFailure?, on slot: Int) {
     guard let failure else { return }
+    let lastCount = entries[slot].record.lastError?.utf8.count ?? 0
+    addBytes(failure.reason.utf8.count - lastCount, to: slot)
     entries[slot].record.lastError = failure.reason
     entries[slot].record.failedDate = failure.date
   }

@@ -23,6 +23,8 @@ struct TaskTable: Sendable {
     ///
     /// 0 until it stands in one.
     var position: UInt64 = 0
+    /// How many bytes a file takes for the task, about; 0 where there is none.
+    fileprivate(set) var byteCount = 0
 
     /// What a free slot holds.
     static let none = Entry(
@@ -71,6 +73,8 @@ struct TaskTable: Sendable {
   var ended: [TaskState: EndedLine] = [:]
   /// How many prunings are staged and not committed.
   var stagedPrunes = 0
+  /// How many bytes a file takes for all tasks, about.
+  private(set) var byteCount = 0
   private var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
   /// The latest date of a claim since something was last ready: what was available then is ready.
@@ -226,7 +230,14 @@ extension TaskTable {
     lineUpAnew(slot)
   }
 
+  /// A file takes so many bytes more for a task.
+  mutating func addBytes(_ count: Int, to slot: Int) {
+    entries[slot].byteCount += count
+    byteCount += count
+  }
+
   mutating func remove(_ slot: Int) {
+    byteCount -= entries[slot].byteCount
     let lane = entries[slot].lane
     let place = entries[slot].place
     count(-1, at: place, lane: lane)

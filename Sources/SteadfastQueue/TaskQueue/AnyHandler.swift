@@ -83,7 +83,7 @@ extension AnyHandler {
 extension TaskRecord {
   /// The payload as a value of its type.
   ///
-  /// - Throws: an ``UndecodablePayload``.
+  /// - Throws: an ``UndecodablePayload``, or a ``TaskQueueError`` if it can't be opened.
   func payload<Payload: TaskPayload>(as type: Payload.Type) throws -> Payload {
     if let value = payload.value(as: type) { return value }
     let version = payload.version
@@ -94,8 +94,9 @@ extension TaskRecord {
           + "none later than \(Payload.schemaVersion): a newer version of the program has stored it"
       )
     }
+    let json = try openedPayload
     do {
-      return try Payload.decode(from: Data(payload.bytes()), version: version)
+      return try Payload.decode(from: json, version: version)
     } catch {
       throw UndecodablePayload(name: name, type: "\(type)", error)
     }
@@ -103,15 +104,31 @@ extension TaskRecord {
 
   /// The payload as a JSON value.
   ///
-  /// - Throws: an ``UndecodablePayload``.
+  /// - Throws: an ``UndecodablePayload``, or a ``TaskQueueError`` if it can't be opened.
   var untypedPayload: JSONValue {
     get throws {
       if let value = payload.value(as: JSONValue.self) { return value }
+      let json = try openedPayload
       do {
-        return try JSONDecoder().decode(JSONValue.self, from: Data(payload.bytes()))
+        return try JSONDecoder().decode(JSONValue.self, from: json)
       } catch {
         throw UndecodablePayload(name: name, type: "JSON", error)
       }
+    }
+  }
+
+  /// The payload's bytes as a handler's type wants them.
+  ///
+  /// - Throws: a ``TaskQueueError`` if they are sealed and nobody has opened them; what the
+  ///   payload's encoding throws.
+  private var openedPayload: Data {
+    get throws {
+      guard payload.format.isSealed else { return Data(try payload.bytes()) }
+      throw TaskQueueError(
+        .unopenedPayload,
+        "the payload of the task \(id) ('\(name)') is sealed, and the queue's store has no seal to "
+          + "open it with: give the queue its store with sealingPayloads(with:)"
+      )
     }
   }
 }

@@ -92,7 +92,7 @@ struct AttemptJudge: Sendable {
   ) -> Verdict {
     let failure = failure(error, at: moment)
     let decision = (error as? any RetryAwareError)?.retryDecision ?? .retry
-    let retryCount = record.retryCount + 1
+    let retryCount = record.nextRetryCount
     if decision == .stop { return .abandon(failure) }
     guard record.maxRetries.allows(retryCount: retryCount) else { return .exhausted(failure) }
     let usesBackoff = record.usesBackoff && !prohibitsBackoff

@@ -24,13 +24,17 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let noValue = Code("noValue")
     /// The store knows no task with this identity.
     public static let unknownTask = Code("unknownTask")
+    /// A task's payload is sealed and could not be opened, or is not sealed and should be;
+    /// ``TaskQueueError/underlying`` is what the ``PayloadSeal`` has thrown.
+    public static let unopenedPayload = Code("unopenedPayload")
   }
 
   /// The kind of the error.
   public let code: Code
   /// What is wrong and what to do, for a person to read.
   public let message: String
-  /// The store's error, where the code is ``Code/storeFailed``.
+  /// The store's error, where the code is ``Code/storeFailed``; the seal's, where it is
+  /// ``Code/unopenedPayload``.
   public let underlying: (any Error)?
 
   init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {

@@ -7,19 +7,38 @@ import Foundation
 /// The payload of a task as a store keeps it: opaque bytes, made when a store asks for them.
 ///
 /// While the process lives, the value itself is kept and handed to the handler without being
-/// encoded and decoded; a store that keeps bytes asks for ``bytes()``.
+/// encoded and decoded; a store that keeps bytes asks for ``bytes()``. With a ``PayloadSeal`` only the
+/// sealed bytes are kept.
 public struct StoredPayload: Sendable {
   /// What the bytes are.
+  ///
+  /// A store keeps the raw value beside the bytes and gives it back; it need not tell the formats
+  /// apart. More may be added.
+  @nonexhaustive
   public enum Format: String, Sendable, Hashable {
     /// The text of a JSON value, in UTF-8, without line feeds.
     case json
     /// Anything else.
     case binary
+    /// What a ``PayloadSeal`` has made of a JSON text; to everybody else, any bytes.
+    case sealedJSON
+    /// What a ``PayloadSeal`` has made of other bytes.
+    case sealedBinary
+
+    /// Whether the bytes are sealed.
+    public var isSealed: Bool {
+      switch self {
+      case .json, .binary: false
+      case .sealedJSON, .sealedBinary: true
+      }
+    }
   }
 
   private enum Form: Sendable {
     case bytes([UInt8])
     case value(any Encodable & Sendable)
+    /// Made by opening what a store keeps, each time they are asked for.
+    case opened(@Sendable () throws -> [UInt8])
   }
 
   /// The schema version of the payload's type when the bytes were made.
@@ -47,6 +66,17 @@ public struct StoredPayload: Sendable {
     self.init(payload, version: Payload.schemaVersion)
   }
 
+  /// Makes a payload of what somebody makes when it is asked for.
+  init(
+    format: Format,
+    version: Int,
+    opening bytes: @escaping @Sendable () throws -> [UInt8]
+  ) {
+    self.format = format
+    self.version = version
+    form = .opened(bytes)
+  }
+
   private static let encoder: JSONEncoder = {
     let encoder = JSONEncoder()
     encoder.outputFormatting = .withoutEscapingSlashes
@@ -55,26 +85,23 @@ public struct StoredPayload: Sendable {
 
   /// The bytes to keep.
   ///
-  /// - Throws: what the payload's `encode(to:)` throws.
+  /// Of a task that was looked up over a store that seals payloads they are opened here, at each
+  /// call.
+  ///
+  /// - Throws: what the payload's `encode(to:)` throws; a ``TaskQueueError`` with the code
+  ///   ``TaskQueueError/Code/unopenedPayload``.
   public func bytes() throws -> [UInt8] {
     switch form {
     case .bytes(let bytes): bytes
     case .value(let value): Array(try Self.encoder.encode(value))
-    }
-  }
-
-  /// How many bytes a store has kept of it; zero if it was made here.
-  var storedByteCount: Int {
-    switch form {
-    case .bytes(let bytes): bytes.count
-    case .value: 0
+    case .opened(let open): try open()
     }
   }
 
   /// The value itself, if this process made it.
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {
-    case .bytes: nil
+    case .bytes, .opened: nil
     case .value(let value): value as? Value
     }
   }

@@ -29,7 +29,7 @@ public struct TaskContext: Sendable {
   public var maxRetries: RetryLimit { record.maxRetries }
   /// Whether a failure of this attempt abandons the task, unless its handler wants it begun anew
   /// (``TaskHandler/shouldRestart(_:after:in:)``).
-  public var isLastAttempt: Bool { !record.maxRetries.allows(retryCount: record.retryCount + 1) }
+  public var isLastAttempt: Bool { !record.maxRetries.allows(retryCount: record.nextRetryCount) }
   /// How often the task was interrupted: begun by a process that ended before the attempt did.
   public var interruptionCount: Int { record.interruptionCount }
   /// When the task was enqueued.

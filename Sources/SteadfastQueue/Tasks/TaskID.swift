@@ -20,8 +20,12 @@ public struct TaskID: Hashable, Comparable, Sendable {
     (left.high, left.low) < (right.high, right.low)
   }
 
-  /// Feeds the random half to the hasher, which tells identifiers apart by itself.
-  public func hash(into hasher: inout Hasher) { hasher.combine(low) }
+  /// Feeds both halves to the hasher: identifiers that were not made here may share one of them, as
+  /// all version 1 UUIDs of a machine do.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(high)
+    hasher.combine(low)
+  }
 }
 
 extension TaskID: LosslessStringConvertible {

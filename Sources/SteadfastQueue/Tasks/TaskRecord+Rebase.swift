@@ -26,7 +26,9 @@ extension TaskRecord {
   public mutating func rebase(to now: Date) -> Bool {
     if let failedDate {
       guard failedDate > now else { return false }
-      availableDate = (now + availableDate.timeIntervalSince(failedDate)).storable
+      let moved = (now + availableDate.timeIntervalSince(failedDate)).storable
+      // A delay that no date can follow can't be stored either.
+      if moved.timeIntervalSince1970.isFinite { availableDate = moved }
       self.failedDate = now
       return true
     }

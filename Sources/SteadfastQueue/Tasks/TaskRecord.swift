@@ -6,7 +6,7 @@ public import Foundation
 
 /// A task as a store keeps it, and as look-ups and events show it.
 public struct TaskRecord: Sendable, Identifiable {
-  private let shared: SharedDefinition
+  private var shared: SharedDefinition
   // A flag behind an optional lies in what that leaves free: hence the order, here and below.
 
   /// The date from which the task may be performed; after a failure, the date of the retry.
@@ -94,11 +94,20 @@ public struct TaskRecord: Sendable, Identifiable {
 }
 
 extension TaskRecord {
+  /// The same task with its payload in another form.
+  func replacing(payload: StoredPayload) -> TaskRecord {
+    var definition = shared.value
+    definition.payload = payload
+    var record = self
+    record.shared = SharedDefinition(definition)
+    return record
+  }
+
   /// What never changes about a task.
   private struct Definition: Sendable {
     let id: TaskID
     let name: String
-    let payload: StoredPayload
+    var payload: StoredPayload
     let priority: TaskQueue.Priority
     let createdDate: Date
     let maxRetries: RetryLimit

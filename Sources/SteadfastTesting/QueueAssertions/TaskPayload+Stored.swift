@@ -10,8 +10,19 @@ extension TaskPayload {
   /// Reads a payload as a handler would after a restart: from its bytes, even where the value is
   /// still in memory, so that a lossy `Codable` shows.
   static func decoded(from stored: StoredPayload, of task: String) throws -> Self {
+    guard !stored.format.isSealed else {
+      throw QueueTestError(
+        code: .unreadablePayload,
+        description: """
+          the payload of \(task) is sealed, and the queue's store has no seal to open it with: give \
+          the queue its store with sealingPayloads(with:)
+          """
+      )
+    }
     do {
       return try JSONDecoder().decode(Self.self, from: Data(stored.bytes()))
+    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+      throw error
     } catch {
       throw QueueTestError(
         code: .unreadablePayload,

@@ -11,7 +11,8 @@ extension TaskQueue {
   /// In the order of enqueueing; those that run or were put aside are among them. Payloads are read
   /// from the bytes that a store would keep: what is seen here is what a restart finds. Tasks under
   /// the type's former names count.
-  /// - Throws: a ``QueueTestError`` for a payload that can't be read back; what the store throws.
+  /// - Throws: a ``QueueTestError`` for a payload that can't be read back; a `TaskQueueError` for one
+  ///   that its `PayloadSeal` can't open; what the store throws.
   public nonisolated func pendingTasks<Payload: TaskPayload>(
     of type: Payload.Type
   ) async throws -> [PendingTask<Payload>] {

@@ -11,7 +11,7 @@ struct ModelViolation: Error, CustomStringConvertible {
 
 /// Where the tasks of a case rest.
 enum ModelStorage: Sendable, CaseIterable {
-  case memory, suspending, suspendingAtOnce
+  case memory, suspending, suspendingAtOnce, sealed
   case file
 }
 
@@ -65,11 +65,12 @@ final class ModelRun: Sendable {
     self.fault = fault
     self.time = time
     ledger = SharedLedger(ModelLedger(configuration))
-    base = file.map { JSONFileStore(at: $0) } ?? InMemoryStore()
+    let plain: any Persistence = file.map { JSONFileStore(at: $0) } ?? InMemoryStore()
+    base = storage == .sealed ? plain.sealingPayloads(with: TestSeal().payloadSeal) : plain
     store = ModelStore(
       base,
       ledger,
-      appliesAtOnce: storage == .memory || storage == .suspendingAtOnce,
+      appliesAtOnce: storage == .memory || storage == .sealed || storage == .suspendingAtOnce,
       suspends: storage == .suspending || storage == .suspendingAtOnce,
       turns: storage == .file ? Turns() : nil,
       fault: fault

@@ -47,7 +47,7 @@ import Testing
     }
   }
 
-  @Test(arguments: [ModelStorage.memory, .suspending, .suspendingAtOnce])
+  @Test(arguments: [ModelStorage.memory, .suspending, .suspendingAtOnce, .sealed])
   func `a queue does what must follow from what is done with it`(
     storage: ModelStorage
   ) async throws {

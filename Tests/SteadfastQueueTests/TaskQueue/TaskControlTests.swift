@@ -12,13 +12,19 @@ import Foundation
 
 /// The stores on which control must mean the same.
 enum StoreKind: CaseIterable {
-  case memory, file
+  case memory, file, sealedMemory, sealedFile
 
   func withStore<Result>(
     _ body: (any Persistence) async throws -> Result
   ) async throws -> Result {
     switch self {
     case .memory: return try await body(InMemoryStore())
+    case .sealedMemory:
+      return try await body(InMemoryStore().sealingPayloads(with: TestSeal().payloadSeal))
+    case .sealedFile:
+      return try await Self.file.withStore { store in
+        try await body(store.sealingPayloads(with: TestSeal().payloadSeal))
+      }
     case .file:
       return try await withTemporaryFolder { folder in
         let store = JSONFileStore(at: folder.appending(path: "queue"))

@@ -33,6 +33,13 @@ import Testing
     }
   }
 
+  @Test func `over a store that seals payloads they leave the same trace too`() async throws {
+    let sealed = InMemoryStore().sealingPayloads(with: TestSeal().payloadSeal)
+    #expect(
+      try await QueueScenario.trace(over: sealed) == QueueScenario.trace(over: InMemoryStore())
+    )
+  }
+
   @Test func `each seed repeats its own trace, and the traces differ`() async throws {
     var traces: Set<[String]> = []
     for seed in 0..<UInt64(max(Self.runs / 10, 60)) {

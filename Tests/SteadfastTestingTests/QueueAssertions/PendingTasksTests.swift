@@ -60,6 +60,48 @@ import Testing
     #expect(error?.description.contains("Illegible") == true)
   }
 
+  // MARK: Sealed payloads
+
+  /// A stand-in for encryption: it turns each byte round, and opens nothing without its mark.
+  private let seal = PayloadSeal { payload, _ in
+    Data([7] + payload.map { ~$0 })
+  } open: { sealed, _ in
+    guard sealed.first == 7 else { throw CocoaError(.fileReadCorruptFile) }
+    return Data(sealed.dropFirst().map { ~$0 })
+  }
+
+  @Test func `a sealed task is seen as it was enqueued`() async throws {
+    let queue = TaskQueue(
+      persistence: InMemoryStore().sealingPayloads(with: seal),
+      clock: clock
+    )
+    try await queue.enqueue(Letter("secret"))
+    #expect(try await queue.pendingTasks(of: Letter.self).map(\.payload) == [Letter("secret")])
+    #expect(try await queue.expectEnqueued(Letter("secret")) != nil)
+  }
+
+  @Test func `a sealed task that can't be opened is an error that does not blame its type`()
+    async throws
+  {
+    let base = InMemoryStore()
+    try await TaskQueue(persistence: base.sealingPayloads(with: seal), clock: clock)
+      .enqueue(Letter("secret"))
+    let unsealed = await #expect(throws: QueueTestError.self) {
+      try await TaskQueue(persistence: base, clock: clock).pendingTasks(of: Letter.self)
+    }
+    #expect(unsealed?.description.contains("is sealed") == true)
+    let other = PayloadSeal { payload, _ in
+      payload
+    } open: { _, _ in
+      throw CocoaError(.fileReadCorruptFile)
+    }
+    let unopened = await #expect(throws: TaskQueueError.self) {
+      try await TaskQueue(persistence: base.sealingPayloads(with: other), clock: clock)
+        .pendingTasks(of: Letter.self)
+    }
+    #expect(unopened?.code == .unopenedPayload)
+  }
+
   // MARK: Expectations
 
   @Test func `an expected task is found by its payload and date`() async throws {

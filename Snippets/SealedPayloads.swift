@@ -1,0 +1,72 @@
+//! Keeps what tasks carry sealed in the file. The seal here is a stand-in that protects nothing.
+
+import Foundation
+import SteadfastQueue
+
+/// A STAND-IN FOR ENCRYPTION, which protects nothing: anybody who reads the file can undo it.
+///
+/// It has what encryption has in its place: a key with a number, bytes that differ each time, and
+/// a refusal of what was sealed with another key or for another task. A program calls `AES.GCM` of
+/// CryptoKit or swift-crypto here; the article "Sealing payloads" shows how.
+struct StandIn {
+  struct CannotOpen: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  var keyNumber: UInt8
+
+  func seal(_ payload: Data, authenticating data: Data) -> Data {
+    let nonce = Data((0..<12).map { _ in UInt8.random(in: 0...255) })
+    let envelope = [data.base64EncodedString(), payload.base64EncodedString()]
+    return [keyNumber] + nonce + Data(envelope.joined(separator: ".").utf8)
+  }
+
+  func open(_ sealed: Data, authenticating data: Data) throws -> Data {
+    guard sealed.first == keyNumber else { throw CannotOpen(description: "the key does not fit") }
+    let parts = String(decoding: sealed.dropFirst(13), as: UTF8.self).split(separator: ".")
+    guard parts.count == 2, Data(base64Encoded: String(parts[0])) == data,
+      let payload = Data(base64Encoded: String(parts[1]))
+    else { throw CannotOpen(description: "it was changed, or belongs to another task") }
+    return payload
+  }
+}
+
+// snippet.seal
+func seal(with box: StandIn) -> PayloadSeal {
+  PayloadSeal { payload, context in
+    box.seal(payload, authenticating: context.authenticatedData)
+  } open: { sealed, context in
+    try box.open(sealed, authenticating: context.authenticatedData)
+  }
+}
+// snippet.end
+
+struct Prescribe: TaskPayload { var medicine: String }
+
+let folder = FileManager.default.temporaryDirectory.appending(path: "SealedPayloads-\(UUID())")
+try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+defer { try? FileManager.default.removeItem(at: folder) }
+let file = folder.appending(path: "queue.jsonl")
+
+// snippet.use
+func withQueue(_ box: StandIn, _ body: (TaskQueue) async throws -> Void) async throws {
+  let store = JSONFileStore(at: file).sealingPayloads(with: seal(with: box))
+  let queue = TaskQueue(persistence: store)
+  await queue.register(Prescribe.self) { prescription, _ in print(prescription.medicine) }
+  try await body(queue)
+  try await store.close()
+}
+// snippet.end
+
+try await withQueue(StandIn(keyNumber: 1)) { queue in
+  try await queue.enqueue(Prescribe(medicine: "a rare one"))
+}
+let text = try String(contentsOf: file, encoding: .utf8)
+print("as plain text in the file: \(text.contains("a rare one"))")
+
+// With another key the task is put aside, and says why; with its own it is performed.
+try await withQueue(StandIn(keyNumber: 2)) { queue in
+  try await queue.runAvailable()
+  for task in try await queue.tasks() { print("\(task.state): \(task.lastError ?? "")") }
+}
+try await withQueue(StandIn(keyNumber: 1)) { queue in try await queue.runAvailable() }

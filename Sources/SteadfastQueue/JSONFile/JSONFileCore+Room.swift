@@ -1,0 +1,137 @@
+import Synchronization
+
+/// There is no room in a file for lines that add tasks.
+struct FileFull: Error {
+  /// In bytes, as all of these: what the lines take.
+  let needed: Int
+  let limit: Int
+  /// What the file will have when all is written that was accepted.
+  let size: Int
+  /// About what it would have if it were compacted then.
+  let compactSize: Int
+
+  /// Whether it makes room to compact the file, and is worth it: each byte that is freed costs three
+  /// to be rewritten, at most.
+  var isMendedByCompaction: Bool {
+    compactSize + needed <= limit && size - compactSize >= size / 4
+  }
+}
+
+// A limit of the file's size holds for what adds tasks, and for nothing else: what ends them must be
+// written, so that there is room again.
+extension JSONFileCore {
+  /// Stores changes whose lines were made; if there is no room, when the file was compacted.
+  func store(
+    _ batch: [TaskChange],
+    _ lines: [JournalBody],
+    _ durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    // Whatever was freed, others may take it; and what is freed is known only about.
+    for _ in 0..<2 {
+      do {
+        return try await submit(batch, lines, durability)
+      } catch let full as FileFull {
+        guard full.isMendedByCompaction, try await compactNow() else { throw errors.full(full) }
+      }
+    }
+    do {
+      return try await submit(batch, lines, durability)
+    } catch let full as FileFull {
+      throw errors.full(full)
+    }
+  }
+
+  /// Refuses a new task that is larger than was chosen.
+  func checkSize(of change: TaskChange, _ line: JournalBody) throws(JSONFileError) {
+    guard case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit else {
+      return
+    }
+    throw errors.taskTooLarge(line, limit: limit)
+  }
+
+  /// Leaves the lines of changes for the thread.
+  ///
+  /// - Throws: a ``FileFull`` if there is no room for them.
+  private func submit(
+    _ batch: [TaskChange],
+    _ lines: [JournalBody],
+    _ durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    try await waitForThread { continuation in
+      submit(continuation) { state in
+        let staged = state.table.stage(batch)
+        let kept = zip(lines, staged).filter { $1.isKept }
+        let submission = Submission(
+          lines: kept.map(\.0),
+          caller: .changes(staged, durability, continuation)
+        )
+        if let full = state.shortage(for: submission, options.maxFileSize) {
+          submission.rollBack(&state.table)
+          throw full
+        }
+        for (line, change) in kept { state.table.setByteCount(line.byteCount, of: change) }
+        return .lines(submission)
+      }
+    }
+  }
+
+  /// Compacts the file, or waits for the compaction that is under way; whether one was finished.
+  private func compactNow() async throws -> Bool {
+    try await waitForThread { continuation in
+      let thread = Result {
+        try state.withLock { state throws -> (any JobThread)? in
+          guard try isOpen(state.phase) else { throw errors.closed }
+          state.compactionWaiters.append(continuation)
+          return state.thread
+        }
+      }
+      switch thread {
+      case .success(let thread): thread?.add { self.compactIfDue() }
+      case .failure(let error): continuation.resume(throwing: error)
+      }
+    }
+  }
+
+  /// A compaction has ended, or there is none.
+  func tellCompactionWaiters(_ result: Result<Bool, any Error>) {
+    let waiters = state.withLock { state in
+      defer { state.compactionWaiters = [] }
+      return state.compactionWaiters
+    }
+    for waiter in waiters { waiter.resume(with: result) }
+  }
+
+  /// Takes note of how large the file is, on the thread.
+  func noteSize() {
+    guard options.maxFileSize != nil, let size = file.withLock({ $0?.journal.size }) else { return }
+    state.withLock { $0.size = $0.pending.reduce(size) { $0 + $1.byteCount } }
+  }
+}
+
+extension JSONFileCore.State {
+  /// Why there is no room for a submission, if there is none.
+  ///
+  /// What it stages has no size yet.
+  func shortage(for submission: Submission, _ limit: Int?) -> FileFull? {
+    guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
+    return FileFull(
+      needed: submission.byteCount,
+      limit: limit,
+      size: size,
+      compactSize: table.compactSize
+    )
+  }
+}
+
+extension Submission {
+  /// How many bytes its lines take, at most.
+  var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
+
+  fileprivate var addsTasks: Bool {
+    guard case .changes(let staged, _, _) = caller else { return false }
+    return staged.contains { change in
+      guard case .insert = change.change else { return false }
+      return change.isKept
+    }
+  }
+}

@@ -1,0 +1,78 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// What makes payloads unreadable where they are stored, and readable again: your encryption.
+///
+/// ```swift
+/// let seal = PayloadSeal { payload, context in
+///   try box.seal(payload, authenticating: context.authenticatedData)
+/// } open: { sealed, context in
+///   try box.open(sealed, authenticating: context.authenticatedData)
+/// }
+/// let queue = TaskQueue(persistence: JSONFileStore(at: url).sealingPayloads(with: seal))
+/// ```
+///
+/// <doc:SealingPayloads> shows it with AES, and says what stays readable all the same.
+public struct PayloadSeal: Sendable {
+  let seal: @Sendable (Data, Context) throws -> Data
+  let open: @Sendable (Data, Context) throws -> Data
+
+  /// Makes a seal of two functions, each of which undoes the other.
+  ///
+  /// They are called in the isolation of whoever enqueues, and of a queue's workers, several at a
+  /// time: have the keys at hand, and wait for nothing.
+  ///
+  /// - Parameters:
+  ///   - seal: what is stored in place of a payload. It is called once or more for each new task;
+  ///     what it throws is thrown by `enqueue`, and nothing is added. Encryption draws a new random
+  ///     nonce at each call.
+  ///   - open: the payload of what was stored. What it throws puts the task aside, as a payload that
+  ///     can't be decoded is, until a handler is registered for it anew or the queue runs again.
+  public init(
+    seal: @escaping @Sendable (_ payload: Data, _ context: Context) throws -> Data,
+    open: @escaping @Sendable (_ sealed: Data, _ context: Context) throws -> Data
+  ) {
+    self.seal = seal
+    self.open = open
+  }
+
+  /// The task that a payload belongs to.
+  public struct Context: Sendable, Hashable {
+    /// The task's identity.
+    public let id: TaskID
+    /// The name under which its handler is found.
+    public let name: String
+    /// What the payload's bytes are, before they are sealed.
+    public let format: StoredPayload.Format
+    /// The schema version of the payload's type.
+    public let version: Int
+
+    /// Makes a context; a store that seals payloads does.
+    public init(id: TaskID, name: String, format: StoredPayload.Format, version: Int) {
+      self.id = id
+      self.name = name
+      self.format = format
+      self.version = version
+    }
+
+    /// All of the above in bytes, for authenticated encryption: what was sealed with them can't be
+    /// opened as the payload of another task.
+    ///
+    /// 16 bytes of the identity, 8 of the version, highest byte first, one that is 0 for JSON and 1
+    /// for other bytes, and the name in UTF-8. They are the same in every version of this library.
+    public var authenticatedData: Data {
+      var data = Data(capacity: 25 + name.utf8.count)
+      for number in [id.high, id.low, UInt64(bitPattern: Int64(version))] {
+        for shift in stride(from: 56, through: 0, by: -8) {
+          data.append(UInt8(truncatingIfNeeded: number >> UInt64(shift)))
+        }
+      }
+      data.append(format == .json ? 0 : 1)
+      data.append(contentsOf: name.utf8)
+      return data
+    }
+  }
+}

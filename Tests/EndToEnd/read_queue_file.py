@@ -1,0 +1,511 @@
+"""Reads a queue's file and prints its tasks: a second reader, written from the article "The file
+format" alone, so that the article can be trusted.
+
+    python3 Tests/EndToEnd/read_queue_file.py queue.jsonl   # prints the tasks as JSON
+    python3 Tests/EndToEnd/read_queue_file.py --golden      # checks the golden files
+
+It is strict where the article says that a file is refused, and changes no file.
+"""
+
+import base64
+import json
+import math
+import re
+import sys
+from pathlib import Path
+
+MAX_LINE = 16 << 20
+MAX_DEPTH = 64
+MAX_FIELDS = 64
+MAX_TOKEN = 64
+REFERENCE = 978307200.0  # seconds from 1970 to 2001
+DISTANT_PAST = -62135769600.0
+ENDED = {"succeeded", "abandoned", "cancelled"}
+STATES = ENDED | {"waiting", "parked", "paused"}
+
+ENVELOPE = re.compile(
+    rb'{"c":"([0-9a-f]{8})","b":(0|[1-9][0-9]*),"s":(0|[1-9][0-9]*),(?:("more":true),)?("k":.*)}',
+    re.DOTALL,
+)
+UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+
+
+class Refused(Exception):
+    pass
+
+
+class Number(str):
+    """A number as it is written: an integer must not go through a double."""
+
+
+def crc_table():
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (0x82F63B78 if byte & 1 else 0) ^ (byte >> 1)
+        table.append(byte)
+    return table
+
+
+TABLE = crc_table()
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF
+
+
+class Object(list):
+    """The fields of a JSON object, as pairs: a name that is there twice must be seen."""
+
+
+class Line:
+    """A line that is not bad."""
+
+    def __init__(self, number, data):
+        match = ENVELOPE.fullmatch(data) if len(data) <= MAX_LINE else None
+        if not match or crc32c(data[len('{"c":"00000000') :]) != int(match[1], 16):
+            raise ValueError("bad")
+        self.number = number
+        self.durable = int(match[2])
+        self.sequence = int(match[3])
+        self.more = match[4] is not None
+        self.body = match[5]
+        if self.durable >= 1 << 64 or self.sequence >= 1 << 64:
+            raise ValueError("bad")
+
+
+def split(data):
+    """The lines, None for a bad one, and whether anything stands behind the last line feed."""
+    parts = data.split(b"\n")
+    rest = parts.pop()
+    lines = []
+    for number, part in enumerate(parts, 1):
+        try:
+            lines.append(Line(number, part))
+        except ValueError:
+            lines.append(None)
+    return lines + ([None] if rest else [])
+
+
+def batches(lines):
+    """The batches to take in, in order; refuses a damaged file."""
+    taken = 0
+    batch = []
+    for index, line in enumerate(lines):
+        if line is None:
+            if index == 0:
+                raise Refused("this is no queue file")
+            if any(later and later.durable > taken for later in lines[index:]):
+                raise Refused(f"line {index + 1} is damaged, and later ones show that it was stored")
+            return
+        if line.sequence != taken + len(batch):
+            raise Refused(f"line {line.number} has another number than the next")
+        if line.durable > line.sequence:
+            raise Refused(f"line {line.number} was stored before it was written")
+        if batch and batch[0].durable != line.durable:
+            raise Refused(f"line {line.number} follows a batch without an end")
+        batch.append(line)
+        if not line.more:
+            yield batch
+            taken += len(batch)
+            batch = []
+
+
+class Fields:
+    """The fields of a line, with their values checked."""
+
+    def __init__(self, line):
+        self.line = line
+        try:
+            pairs = json.loads(
+                b"{" + line.body + b"}",
+                object_pairs_hook=Object,
+                parse_int=Number,
+                parse_float=Number,
+                parse_constant=self.refuse,
+            )
+        except (ValueError, RecursionError) as error:
+            self.refuse(error)
+        self.kind = pairs[0][1]
+        self.values = dict(pairs[1:])
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names) or len(names) > MAX_FIELDS + 1:
+            self.refuse("it has a field twice, or too many")
+        if any(len(name.encode()) > MAX_TOKEN for name in names):
+            self.refuse("the name of a field is too long")
+        if not isinstance(self.kind, str) or isinstance(self.kind, Number):
+            self.refuse("it has no kind")
+
+    def refuse(self, reason):
+        raise Refused(f"line {self.line.number}: {reason}")
+
+    def has(self, name):
+        return name in self.values
+
+    def value(self, name):
+        if name not in self.values:
+            self.refuse(f"it has no field '{name}'")
+        return self.values[name]
+
+    def text(self, name):
+        value = self.value(name)
+        if not isinstance(value, str) or isinstance(value, Number):
+            self.refuse(f"'{name}' is not a text")
+        return value
+
+    def texts(self, name):
+        values = self.value(name)
+        if not isinstance(values, list) or any(type(value) is not str for value in values):
+            self.refuse(f"'{name}' is not a list of texts")
+        return values
+
+    def number(self, name, value):
+        if not isinstance(value, Number) or len(value) > MAX_TOKEN:
+            self.refuse(f"'{name}' is not a number")
+        return value
+
+    def integer(self, name, low=-(1 << 63), high=(1 << 63) - 1):
+        text = self.number(name, self.value(name))
+        if not re.fullmatch("-?[0-9]+", text) or not low <= int(text) <= high:
+            self.refuse(f"'{name}' is out of range")
+        return int(text)
+
+    def count(self, name):
+        return self.integer(name, 0)
+
+    def date(self, name):
+        date = float(self.number(name, self.value(name)))
+        if not math.isfinite(date):
+            self.refuse(f"'{name}' is not finite")
+        return date
+
+    def flag(self, name, value=True):
+        if self.has(name) and self.value(name) is not value:
+            self.refuse(f"'{name}' is not {value}")
+        return self.has(name)
+
+    def id(self):
+        text = self.text("id")
+        if not UUID.fullmatch(text):
+            self.refuse("its identity is none")
+        return text.lower()
+
+    def duration(self, name):
+        value = self.value(name)
+        if not isinstance(value, list) or len(value) != 2:
+            self.refuse(f"'{name}' is not a duration")
+        parts = [self.number(name, part) for part in value]
+        if not all(re.fullmatch("-?[0-9]+", part) for part in parts):
+            self.refuse(f"'{name}' is not a duration")
+        seconds, attoseconds = map(int, parts)
+        if not 0 < seconds * 10**18 + attoseconds <= 10**18 << 60:
+            self.refuse(f"'{name}' is out of range")
+        return [seconds, attoseconds]
+
+
+def plain(value):
+    """A payload with its numbers as Python has them."""
+    if isinstance(value, Number):
+        return json.loads(value)
+    if isinstance(value, Object):
+        return {name: plain(item) for name, item in value}
+    return [plain(item) for item in value] if isinstance(value, list) else value
+
+
+class Tasks:
+    """What the lines come to."""
+
+    def __init__(self):
+        self.tasks = {}
+        self.places = {}
+        self.keys = {}
+        self.counter = 0
+        self.generation = 0
+        self.has_changed = False
+
+    def follow(self, line):
+        fields = Fields(line)
+        if (fields.kind == "header") != (line.sequence == 0):
+            fields.refuse("a header stands elsewhere than at the beginning")
+        step = getattr(self, "do_" + fields.kind, None)
+        if step is None:
+            fields.refuse(f"the kind '{fields.kind}' is of a newer version")
+        if fields.kind == "task" and self.has_changed:
+            fields.refuse("a kept task stands behind changes")
+        self.has_changed |= fields.kind not in ("header", "task", "begin")
+        step(fields)
+
+    def do_header(self, fields):
+        if fields.text("format") != "steadfast-queue":
+            fields.refuse("it is of another format")
+        if fields.integer("version", 1) > 1:
+            fields.refuse("the file is of a newer version")
+        self.generation = fields.integer("generation", 1)
+
+    def do_compacted(self, fields):
+        fields.date("at")
+        fields.integer("before")
+
+    def do_seal(self, fields):
+        pass
+
+    def do_interruption(self, fields):
+        self.interrupt()
+
+    def interrupt(self):
+        for task in self.tasks.values():
+            if task["state"] == "running":
+                task["state"] = "waiting"
+                self.add_interruption(task)
+
+    def add_interruption(self, task):
+        task["interruptions"] = min(task.get("interruptions", 0) + 1, (1 << 63) - 1)
+
+    # Tasks
+
+    def do_insert(self, fields):
+        task = self.record(fields)
+        replaces = fields.flag("replace")
+        key = task.get("key")
+        holder = self.keys.get(key) if key is not None else None
+        if holder is not None:
+            if not replaces:
+                fields.refuse("its key is held")
+            if self.tasks[holder]["state"] == "running":
+                self.tasks[holder]["keyless"] = True
+            else:
+                self.drop(holder)
+        self.add(task)
+        self.move(task["id"])
+
+    def do_task(self, fields):
+        task = self.record(fields)
+        place = fields.integer("place", 0, (1 << 63) - 2)
+        if fields.flag("keyless"):
+            task["keyless"] = True
+        elif task.get("key") in self.keys:
+            fields.refuse("its key is held")
+        self.add(task)
+        self.places[task["id"]] = place
+        self.counter = max(self.counter, place)
+
+    def add(self, task):
+        self.tasks[task["id"]] = task
+        if "key" in task and "keyless" not in task:
+            self.keys[task["key"]] = task["id"]
+
+    def drop(self, id):
+        task = self.tasks.pop(id)
+        del self.places[id]
+        if self.keys.get(task.get("key")) == id:
+            del self.keys[task["key"]]
+
+    def move(self, id):
+        self.counter += 1
+        self.places[id] = self.counter
+
+    def record(self, fields):
+        task = {"id": fields.id(), "name": fields.text("name")}
+        if task["id"] in self.tasks:
+            fields.refuse("its identity is taken")
+        task["priority"] = fields.integer("priority")
+        task["created"] = fields.date("created")
+        task["available"] = fields.date("available")
+        is_text = fields.value("maxRetries") == "always"
+        task["maxRetries"] = "always" if is_text else fields.count("maxRetries")
+        task["state"] = fields.text("state") if fields.has("state") else "waiting"
+        if task["state"] not in STATES:
+            fields.refuse("its state is none")
+        if fields.flag("backoff", False):
+            task["backoff"] = False
+        if fields.has("tags"):
+            task["tags"] = sorted(set(fields.texts("tags")), key=str.encode)
+        readers = {
+            "key": fields.text, "limit": fields.duration, "expires": fields.date,
+            "schema": fields.integer, "retries": fields.count, "interruptions": fields.count,
+            "error": fields.text, "failed": fields.date, "ended": fields.date,
+        }  # fmt: skip
+        for name, read in readers.items():
+            if fields.has(name):
+                task[name] = read(name)
+        forms = [n for n in ("payload", "data", "sealed", "sealedData") if fields.has(n)]
+        if len(forms) != 1:
+            fields.refuse("it has no payload, or several")
+        if forms == ["payload"]:
+            task["payload"] = plain(fields.value("payload"))
+        else:
+            try:
+                base64.b64decode(fields.text(forms[0]), validate=True)
+            except ValueError as error:
+                fields.refuse(error)
+            task[forms[0]] = fields.text(forms[0])
+        return task
+
+    # Changes
+
+    def task(self, fields, *states):
+        task = self.tasks.get(fields.id())
+        if task is None or task["state"] not in states:
+            fields.refuse(f"no such task is {' or '.join(states)}")
+        return task
+
+    def note(self, fields, task):
+        task["error"], task["failed"] = fields.text("error"), fields.date("failed")
+
+    def wait(self, task):
+        task["state"] = "waiting"
+        self.move(task["id"])
+
+    def end(self, fields, task, state, date):
+        if not fields.flag("keep"):
+            return self.drop(task["id"])
+        task["state"], task["ended"] = state, date
+        self.move(task["id"])
+
+    def do_begin(self, fields):
+        task = self.task(fields, "waiting", "running")
+        if task["state"] == "running":
+            self.add_interruption(task)
+        task["state"] = "running"
+        self.counter += 1
+
+    def do_succeed(self, fields):
+        self.end(fields, self.task(fields, "running"), "succeeded", fields.date("at"))
+
+    def do_abandon(self, fields):
+        task = self.task(fields, "running")
+        self.note(fields, task)
+        self.end(fields, task, "abandoned", task["failed"])
+
+    def do_cancel(self, fields):
+        task = self.task(fields, "running", "waiting", "parked", "paused")
+        self.end(fields, task, "cancelled", fields.date("at"))
+
+    def do_retry(self, fields):
+        task = self.task(fields, "running")
+        task["available"], task["retries"] = fields.date("available"), fields.count("retries")
+        task["interruptions"] = 0
+        if fields.has("error"):
+            self.note(fields, task)
+        self.wait(task)
+
+    def do_release(self, fields):
+        self.task(fields, "running")["state"] = "waiting"
+
+    def do_park(self, fields):
+        task = self.task(fields, "running")
+        self.note(fields, task)
+        task["state"] = "parked"
+        self.move(task["id"])
+
+    def do_pause(self, fields):
+        task = self.task(fields, "running", "waiting", "parked")
+        task["state"] = "paused"
+        self.move(task["id"])
+
+    def do_resume(self, fields):
+        self.wait(self.task(fields, "paused"))
+
+    def do_restart(self, fields):
+        task = self.task(fields, "running", *STATES)
+        task["available"] = fields.date("available")
+        for name in ("retries", "interruptions", "error", "failed", "ended"):
+            task.pop(name, None)
+        self.wait(task)
+
+    def do_remove(self, fields):
+        self.drop(self.task(fields, *ENDED)["id"])
+
+    def do_extend(self, fields):
+        fields.date("until")
+        self.task(fields, "running")
+
+    def in_order(self, is_meant):
+        return sorted(filter(is_meant, self.tasks.values()), key=lambda t: self.places[t["id"]])
+
+    def do_unpark(self, fields):
+        name = fields.text("name")
+        for task in self.in_order(lambda t: t["state"] == "parked" and t["name"] == name):
+            self.wait(task)
+
+    def do_prune(self, fields):
+        state = fields.text("state")
+        if state not in STATES | {"running"}:
+            fields.refuse("its state is none")
+        before = fields.date("before") if fields.has("before") else -math.inf
+        tasks = self.in_order(lambda t: t["state"] == state) if state in ENDED else []
+        surplus = len(tasks) - fields.count("latest") if fields.has("latest") else 0
+        for number, task in enumerate(tasks):
+            if number >= surplus and not task.get("ended", DISTANT_PAST) < before:
+                return
+            self.drop(task["id"])
+
+    def do_rebase(self, fields):
+        at = fields.date("at") - REFERENCE
+        for task in self.in_order(lambda t: t["state"] not in ENDED):
+            available = task["available"] - REFERENCE
+            if "failed" in task:
+                failed = task["failed"] - REFERENCE
+                if failed <= at:
+                    continue
+                moved = at + (available - failed) + REFERENCE
+                if math.isfinite(moved):
+                    task["available"] = moved
+                task["failed"] = at + REFERENCE
+            elif available > at and task["available"] <= task["created"]:
+                task["available"] = at + REFERENCE
+            else:
+                continue
+            if task["state"] == "waiting":
+                self.move(task["id"])
+
+    def listing(self):
+        """The tasks in the order of their places, without what is as if it were not there."""
+        self.interrupt()
+        defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": []}
+        return [
+            {name: value for name, value in task.items() if defaults.get(name) != value}
+            for task in self.in_order(lambda task: True)
+        ]
+
+
+def read(data):
+    tasks = Tasks()
+    for batch in batches(split(data)):
+        for line in batch:
+            tasks.follow(line)
+    if not tasks.generation:
+        raise Refused("this is no queue file")
+    return tasks.listing()
+
+
+def write(tasks):
+    lines = (json.dumps(task, ensure_ascii=False, separators=(", ", ": ")) for task in tasks)
+    return "[" + ",".join("\n  " + line for line in lines) + "\n]\n"
+
+
+def check_golden_files():
+    folder = Path(__file__).parent.parent / "SteadfastQueueTests/GoldenFiles"
+    assert crc32c(b"123456789") == 0xE3069283
+    names = sorted(folder.glob("version-*/*.jsonl"))
+    assert len(names) >= 5, f"golden files are missing in {folder}"
+    for name in names:
+        expected = json.loads(name.with_suffix(".tasks.json").read_text(encoding="utf-8"))
+        found = read(name.read_bytes())
+        assert found == expected, f"{name}: expected\n{write(expected)}but found\n{write(found)}"
+        print(f"{name.name}: {len(found)} tasks")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--golden"]:
+        check_golden_files()
+    elif len(sys.argv) == 2:
+        try:
+            sys.stdout.write(write(read(Path(sys.argv[1]).read_bytes())))
+        except Refused as refused:
+            sys.exit(f"{sys.argv[1]}: {refused}")
+    else:
+        sys.exit(__doc__)

@@ -1,0 +1,78 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Real files, damaged at random, their checksums left as they were.
+///
+/// What must come of each is known exactly: the file is refused, at the first line that is not what
+/// was written, or the tasks are those of all whole batches before that line. Refused it is if a
+/// later line that is whole shows that the bad one, or its batch, was stored; or if the lines do not
+/// follow each other.
+///
+/// A long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing --scratch-path
+/// .build/testing --filter HostileFiles`.
+@Suite struct DamagedHostileFilesTests {
+  @Test func `a damaged file is refused by line and byte, or recovered to the task`() async throws {
+    let runs = Soak.runs(short: 100)
+    let seeds = Soak.seed.map { $0...$0 } ?? 1...UInt64(max(1, runs / 100))
+    var outcomes: [String: Int] = [:]
+    for seed in seeds {
+      let file = try await FileMaker.file(seed: seed)
+      var damage = Damage(seed: seed)
+      for number in 0..<100 {
+        let bytes = damage.damaged(file)
+        let expected = ExpectedReading(of: bytes, from: file)
+        let context: Comment = "STEADFAST_SEED=\(seed), damage \(number)"
+        switch (Result { try JournalReader.read(bytes) }, expected) {
+        case (.success(let contents), .recovered(let lineCount)):
+          #expect(contents.nextSequence == UInt64(lineCount), context)
+          #expect(try contents.table.everything() == file.tasks(after: lineCount), context)
+          outcomes[lineCount == file.lines.count ? "whole" : "recovered", default: 0] += 1
+        case (.failure(let error as JournalProblem), .refused(let line, let byte)):
+          guard case .damaged(line, byte, _) = error else { fallthrough }
+          outcomes["refused", default: 0] += 1
+        case (.failure(let error as JournalProblem), .notAJournal):
+          #expect(error == .notAJournal, context)
+          outcomes["not a journal", default: 0] += 1
+        case (let found, _):
+          Issue.record("\(context): \(expected), but \(found)")
+        }
+      }
+    }
+    // Each of them must be met, or the test proves little.
+    #expect(Set(outcomes.keys).isSuperset(of: ["recovered", "refused", "not a journal"]))
+  }
+
+  @Test func `what a file says is what the store held that wrote it`() async throws {
+    for seed in 1...UInt64(max(2, Soak.runs(short: 0) / 400)) {
+      let file = try await FileMaker.file(seed: seed)
+      let storage = MemoryStorage(file.bytes)
+      let table = try Journal.open(storage).table
+      #expect(try table.everything() == file.tasks(after: file.lines.count))
+      #expect(table.brokenInvariants() == [])
+    }
+  }
+
+  @Test func `a sealed file is whole, or it is refused, whatever is damaged before its seal`()
+    async throws
+  {
+    var sealed = 0
+    for seed in 1...UInt64(max(2, Soak.runs(short: 0) / 400)) {
+      let file = try await FileMaker.file(seed: seed)
+      let seal = file.lines[file.lines.count - 1]
+      guard file.bytes[seal.range].ends(with: #""k":"seal"}"#.utf8) else { continue }
+      sealed += 1
+      var damage = Damage(seed: seed)
+      for _ in 0..<20 {
+        var bytes = Array(file.bytes[..<seal.range.lowerBound])
+        bytes[damage.pick(bytes.count)] ^= 1 << UInt8(damage.pick(8))
+        #expect(throws: JournalProblem.self) {
+          try JournalReader.read(bytes + file.bytes[seal.range.lowerBound...])
+        }
+      }
+    }
+    #expect(sealed > 0)
+  }
+}

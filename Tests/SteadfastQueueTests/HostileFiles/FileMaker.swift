@@ -1,0 +1,164 @@
+import Foundation
+import SteadfastRetry
+
+@testable import SteadfastQueue
+
+/// Makes files as the library writes them: the real store performs changes at random, of every kind
+/// and with every field, is closed or ends, and is opened again.
+struct FileMaker {
+  private var random: SplitMix64
+  private var taskCount = 0
+  private var leases: [Lease] = []
+  private var now = 1_000_000.5
+
+  private init(seed: UInt64) { random = SplitMix64(seed: seed) }
+
+  /// A file of about so many lines; sealed or not, as the seed has it.
+  static func file(seed: UInt64, rounds: Int = 24) async throws -> RealFile {
+    let storage = MemoryStorage()
+    let executor = ManualExecutor { 0 }
+    try await executor.run {
+      var maker = FileMaker(seed: seed)
+      var core = try await maker.open(storage, executor)
+      for _ in 0..<rounds {
+        try await maker.step(core)
+        guard maker.pick(10) == 0 else { continue }
+        if maker.pick(2) == 0 { try await core.close() }
+        core = try await maker.open(storage, executor)
+        maker.leases = []
+      }
+      if maker.pick(3) > 0 { try await core.close() }
+    }
+    return RealFile(storage.bytes)
+  }
+
+  private mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
+
+  private mutating func open(
+    _ storage: MemoryStorage,
+    _ executor: ManualExecutor
+  ) async throws -> JSONFileCore {
+    // A process that ended leaves what it had not done.
+    executor.dropJobs()
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: CompactionPolicy(
+        minimumSize: pick(2) == 0 ? 3000 : .max,
+        stepSize: 400,
+        flushSize: 800
+      ),
+      date: { .seconds(1_000_000) },
+      thread: { executor }
+    ) { (nil, storage) }
+    try await core.open()
+    return core
+  }
+
+  private mutating func step(_ core: JSONFileCore) async throws {
+    now += Double(pick(100)) / 8
+    if pick(4) == 0 {
+      let request = ClaimRequest(
+        limit: 1 + pick(3),
+        names: ["A": .max, "B ": .max],
+        now: .seconds(now)
+      )
+      leases += try await core.claim(request).tasks.map(\.lease)
+      return
+    }
+    let changes = (0..<1 + pick(3)).map { _ in change() }
+    _ = try await core.apply(changes, pick(3) == 0 ? .relaxed : .durable)
+  }
+
+  private mutating func change() -> TaskChange {
+    switch pick(10) {
+    case 0..<5: insertion()
+    case 5..<8: leases.isEmpty ? insertion() : end(leases.remove(at: pick(leases.count)))
+    case 8: control(.numbered(1 + pick(max(1, taskCount))))
+    default: care()
+    }
+  }
+
+  private mutating func insertion() -> TaskChange {
+    taskCount += 1
+    let date = Date.seconds(now)
+    let text = ["", "plain", "\"\\\u{1}\n", "é👩‍👩‍👧\u{2028}", "\u{0}"][pick(5)]
+    let record = TaskRecord(
+      id: pick(9) == 0
+        ? TaskID(high: random.next(), low: random.next()) : .numbered(taskCount),
+      name: pick(2) == 0 ? "A" : "B ",
+      payload: payload(text),
+      priority: TaskQueue.Priority(rawValue: [0, 1, -1, .max, .min][pick(5)]),
+      createdDate: date,
+      maxRetries: [.atMost(0), .atMost(10), .atMost(.max), .alwaysRetry][pick(4)],
+      usesBackoff: pick(4) > 0,
+      uniqueKey: pick(3) == 0 ? "key \(pick(4))\(text)" : nil,
+      tags: pick(3) == 0 ? [text, "tag", "\(pick(9))"] : [],
+      timeLimit: pick(3) == 0
+        ? [.seconds(1), .nanoseconds(1), .seconds(1 << 60), Duration(attoseconds: 1)][pick(4)]
+        : nil,
+      expiryDate: pick(4) == 0 ? [date + 1e6, .distantFuture, .distantPast][pick(3)] : nil,
+      state: pick(9) == 0 ? [.paused, .parked, .abandoned, .succeeded][pick(4)] : .waiting,
+      availableDate: [date, date + 20.25, .distantPast][pick(3)],
+      retryCount: pick(5) == 0 ? pick(9) : 0,
+      interruptionCount: pick(9) == 0 ? pick(9) : 0,
+      lastError: pick(9) == 0 ? text : nil,
+      failedDate: pick(9) == 0 ? date : nil,
+      finishedDate: pick(9) == 0 ? date : nil
+    )
+    return .insert(record, onDuplicate: [.keep, .replace, .reject][pick(3)])
+  }
+
+  private mutating func payload(_ text: String) -> StoredPayload {
+    let version = pick(4) == 0 ? pick(9) : 1
+    switch pick(3) {
+    case 0:
+      let bytes = (0..<pick(20)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+      return StoredPayload(bytes, format: .binary, version: version)
+    case 1:
+      return StoredPayload(["text": [text, "x"]], version: version)
+    default:
+      let numbers = "[1,-2.5e+3,true,null,{\"a\":{}}]"
+      return StoredPayload(Array(numbers.utf8), format: .json, version: version)
+    }
+  }
+
+  private mutating func end(_ lease: Lease) -> TaskChange {
+    let date = Date.seconds(now)
+    let failure = TaskFailure(reason: "no\n\(pick(9))", date: date)
+    switch pick(9) {
+    case 0, 1: return .succeed(lease, at: date, keeps: pick(2) == 0)
+    case 2:
+      return .retry(
+        lease,
+        availableDate: date + 3.75,
+        retryCount: 1 + pick(3),
+        failure: pick(2) == 0 ? failure : nil
+      )
+    case 3: return .abandon(lease, failure: failure, keeps: pick(2) == 0)
+    case 4: return .park(lease, failure: failure)
+    case 5: return .cancel(.claimed(lease), at: date, keeps: pick(2) == 0)
+    case 6: return .pause(.claimed(lease))
+    case 7: return .restart(.claimed(lease), availableDate: date)
+    default: return pick(2) == 0 ? .release(lease) : .extend(lease, until: date)
+    }
+  }
+
+  private mutating func control(_ id: TaskID) -> TaskChange {
+    switch pick(5) {
+    case 0: .cancel(.unclaimed(id), at: .seconds(now), keeps: pick(2) == 0)
+    case 1: .pause(.unclaimed(id))
+    case 2: .resume(id)
+    case 3: .restart(.unclaimed(id), availableDate: .seconds(now))
+    default: .remove(id)
+    }
+  }
+
+  private mutating func care() -> TaskChange {
+    switch pick(4) {
+    case 0: .unpark(name: "A")
+    case 1: .rebase(.seconds(now - 50))
+    case 2: .prune(.succeeded, endedBefore: nil, keepingLatest: pick(3))
+    default: .prune(.abandoned, endedBefore: .seconds(now - 60), keepingLatest: nil)
+    }
+  }
+}

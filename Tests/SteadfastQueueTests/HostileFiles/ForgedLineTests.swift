@@ -1,0 +1,176 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// Single lines with right checksums that no writer would write.
+@Suite struct ForgedLineTests {
+  private static let largest = "9223372036854775807"
+  private static let id = TaskID.numbered(1).description
+
+  @Test(arguments: [
+    "\"limit\":[0,0]", "\"limit\":[-1,0]", "\"limit\":[\(largest),0]", "\"limit\":[1]",
+    "\"limit\":[1,0,0]", "\"limit\":[1,0}", "\"limit\":[+1,0]", "\"limit\":[\(largest)0,0]",
+    "\"retries\":-1", "\"retries\":\(largest)0", "\"retries\":1e3", "\"retries\":007",
+    "\"retries\":+1", "\"retries\":1.0", "\"retries\":0x1", "\"retries\":\"1\"",
+    "\"interruptions\":-1", "\"interruptions\":null",
+    "\"failed\":1e999", "\"failed\":-1e999", "\"failed\":nan", "\"failed\":inf",
+    "\"failed\":0x1p3", "\"failed\":1.", "\"failed\":.5", "\"failed\":1e", "\"failed\":\"1\"",
+    "\"failed\":0000.5", "\"failed\":1\(String(repeating: "0", count: 64))",
+    "\"backoff\":true", "\"keyless\":false", "\"keyless\":1",
+    "\"tags\":[\"a\",]", "\"tags\":[,]", "\"tags\":\"a\"", "\"tags\":[1]", "\"tags\":[\"a\"",
+    "\"state\":\"running\"", "\"state\":\"dead\"", "\"key\":\"\\ud800\"", "\"key\":\"\\u0080\"",
+    "\"key\":\"\u{1}\"", "\"schema\":\"1\"", "\"name\":\"B\"", "\"data\":\"\",\"data\":\"\"",
+  ])
+  func `a field of a value that can't be is refused, in a new task and in a kept one`(
+    field: String
+  ) {
+    for body in [ForgedFile.insertion(1, ",\(field)"), ForgedFile.task(1, place: 1, ",\(field)")] {
+      // Only a kept task has this field.
+      if field.hasPrefix("\"keyless\""), body.contains("insert") { continue }
+      expectDamage(ForgedFile.bytes([body]), line: 2)
+    }
+  }
+
+  @Test(arguments: [
+    "\"id\":1\(TaskID.numbered(2))1", "\"id\":[\(TaskID.numbered(2))]", "\"id\":\"\"",
+    "\"id\":\"\(TaskID.numbered(2))0\"",
+  ])
+  func `an identity is a string`(field: String) {
+    expectDamage(ForgedFile.bytes([ForgedFile.insertion(1), "\"k\":\"begin\",\(field)}"]), line: 3)
+  }
+
+  @Test(arguments: [
+    #""version":0,"generation":1"#, #""version":-1,"generation":1"#,
+    #""version":1,"generation":0"#, #""version":1,"generation":-5"#,
+    #""version":1.0,"generation":1"#,
+  ])
+  func `a header without a version is refused`(fields: String) {
+    let line = ForgedFile.line(
+      #"","b":0,"s":0,"k":"header","format":"steadfast-queue",\#(fields)}"#
+    )
+    expectDamage(line, line: 1)
+  }
+
+  @Test func `counts at the end of their range are read, and stay there`() throws {
+    let bytes = ForgedFile.bytes([
+      ForgedFile.insertion(1, ",\"interruptions\":\(Self.largest),\"retries\":\(Self.largest)"),
+      ForgedFile.begin(1), ForgedFile.begin(1),
+    ])
+    let record = try #require(try JournalReader.read(bytes).table.record(of: .numbered(1)))
+    #expect(record.interruptionCount == .max)
+    #expect(record.nextRetryCount == .max)
+  }
+
+  @Test func `a generation at the end of its range is compacted`() throws {
+    let header = #""k":"header","format":"steadfast-queue","version":1"#
+    let storage = MemoryStorage(
+      ForgedFile.line(#"","b":0,"s":0,\#(header),"generation":\#(Self.largest)}"#)
+    )
+    let (journal, table) = try Journal.open(storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      claimed: [],
+      in: storage,
+      CompactionPolicy()
+    )
+    guard case .finished = try compaction.advance(journal, at: .seconds(0)) else {
+      Issue.record("a file without tasks takes one step")
+      return
+    }
+    #expect(try JournalReader.read(storage.bytes).generation == .max)
+  }
+
+  @Test func `dates too far apart to be told from each other leave a date that can be stored`()
+    throws
+  {
+    let table = try JournalReader.read(
+      ForgedFile.bytes([
+        ForgedFile.insertion(1, ",\"failed\":1.7e308").replacing(
+          "\"available\":0.0",
+          with: "\"available\":-1.7e308"
+        ),
+        "\"k\":\"rebase\",\"at\":0.0}",
+      ])
+    ).table
+    #expect(table.brokenInvariants() == [])
+    #expect(table.record(of: .numbered(1))?.failedDate == .seconds(0))
+  }
+
+  @Test func `a kept task stands before all changes`() {
+    let bytes = ForgedFile.bytes([
+      ForgedFile.task(1, place: 1), ForgedFile.begin(1), ForgedFile.task(2, place: 2),
+      "\"k\":\"unpark\",\"name\":\"A\"}", ForgedFile.task(3, place: 3),
+    ])
+    expectDamage(bytes, line: 6)
+  }
+
+  @Test(arguments: [
+    "18446744073709551615", "9223372036854775807", "-1", "1.0", "01", "1e1", "\"1\"",
+  ])
+  func `a place that can't be counted on from is refused`(place: String) {
+    let body = ForgedFile.task(1, place: 7).replacing("\"place\":7", with: "\"place\":\(place)")
+    expectDamage(ForgedFile.bytes([body]), line: 2)
+  }
+
+  @Test(arguments: [
+    "\"b\":18446744073709551615,\"s\":1", "\"b\":0,\"s\":18446744073709551615",
+    "\"b\":0,\"s\":18446744073709551616", "\"b\":2,\"s\":1", "\"b\":0,\"s\":2", "\"b\":-1,\"s\":1",
+  ])
+  func `a line out of its order is never taken in`(numbers: String) throws {
+    let line = ForgedFile.line(#"",\#(numbers),\#(ForgedFile.insertion(1))"#)
+    do {
+      let contents = try JournalReader.read(ForgedFile.bytes([]) + line)
+      #expect(contents.nextSequence == 1)
+    } catch {
+      guard case .damaged(line: 2, _, _) = error else {
+        Issue.record("\(error)")
+        return
+      }
+    }
+  }
+
+  @Test func `a message names a kind only if it can be one`() {
+    let kind = String(repeating: "k", count: 1 << 20)
+    let bytes = ForgedFile.bytes([#""k":"\#(kind)"}"#])
+    expectDamage(bytes, line: 2)
+    expectDamage(ForgedFile.bytes([#""k":"seal","\#(kind)":1,"\#(kind)":1}"#]), line: 2)
+  }
+
+  @Test func `text that only looks like an escape, or needs one, is read as it was written`() throws
+  {
+    for text in ["\u{0}", "\u{1f}", "\\u0041", "\"", "\\", "\u{7f}", "é", "\u{2028}", "👩‍👩‍👧", "\r\n"] {
+      let record = TaskRecord(
+        id: .numbered(1),
+        name: text,
+        payload: StoredPayload([], format: .binary),
+        createdDate: .seconds(0),
+        uniqueKey: text,
+        tags: [text, ""],
+        availableDate: .seconds(0)
+      )
+      let body = try JournalBody(.change(.insert(record, onDuplicate: .keep)))
+      let table = try JournalReader.read(
+        ForgedFile.bytes([String(decoding: body.bytes, as: UTF8.self)])
+      ).table
+      let found = try #require(table.record(of: .numbered(1)))
+      #expect(found.name.utf8.elementsEqual(text.utf8))
+      #expect(found.uniqueKey?.utf8.elementsEqual(text.utf8) == true)
+      #expect(found.tags == [text, ""])
+    }
+  }
+
+  private func expectDamage(
+    _ bytes: [UInt8],
+    line expected: Int,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) {
+    #expect(sourceLocation: sourceLocation) {
+      try JournalReader.read(bytes)
+    } throws: { error in
+      guard case .damaged(let line, _, let reason)? = error as? JournalProblem else { return false }
+      return line == expected && reason.utf8.count < 200
+    }
+  }
+}

@@ -1,0 +1,93 @@
+@testable import SteadfastQueue
+
+/// A file as the library has written it, and what may be found of it.
+struct RealFile {
+  struct Line {
+    /// Without its line feed.
+    let range: Range<Int>
+    let sequence: UInt64
+    let firstUnsynced: UInt64
+    let isContinued: Bool
+  }
+
+  let bytes: [UInt8]
+  let lines: [Line]
+  init(_ bytes: [UInt8]) {
+    self.bytes = bytes
+    var lines: [Line] = []
+    var start = 0
+    while let end = bytes[start...].firstIndex(of: 0x0A), let line = JournalLine(bytes, start..<end)
+    {
+      lines.append(
+        Line(
+          range: start..<end,
+          sequence: line.sequence,
+          firstUnsynced: line.firstUnsynced,
+          isContinued: line.isContinued
+        )
+      )
+      start = end + 1
+    }
+    precondition(start == bytes.count, "the file was not written by the library")
+    self.lines = lines
+  }
+
+  /// What the first lines say of the tasks; the last of them ends a batch.
+  func tasks(after lineCount: Int) throws -> [String] {
+    let end = lines[lineCount - 1].range.upperBound + 1
+    return try JournalReader.read(Array(bytes[..<end])).table.everything()
+  }
+}
+
+/// What must come of reading a file that was a real one before somebody damaged it.
+///
+/// Told by comparing its lines with the real ones, byte for byte: without checksums, and without
+/// looking into a line that is not a real one.
+enum ExpectedReading: Equatable {
+  /// The first lines, and nothing else.
+  case recovered(lineCount: Int)
+  case refused(line: Int, byte: Int)
+  case notAJournal
+
+  init(of bytes: [UInt8], from original: RealFile) {
+    let sequences = Dictionary(
+      uniqueKeysWithValues: original.lines.enumerated().map { index, line in
+        (original.bytes[line.range], index)
+      }
+    )
+    // Each line with its place; without a line feed at its end it is none.
+    var found: [(start: Int, line: Int?)] = []
+    var start = 0
+    while start < bytes.count {
+      let end = bytes[start...].firstIndex(of: 0x0A)
+      found.append((start, end.flatMap { sequences[bytes[start..<$0]] }))
+      start = end.map { $0 + 1 } ?? bytes.count
+    }
+    var whole = 0
+    for (index, place) in found.enumerated() {
+      if place.line == index {
+        if !original.lines[index].isContinued { whole = index + 1 }
+        continue
+      }
+      guard index > 0 else {
+        self = place.line == nil ? .notAJournal : .refused(line: 1, byte: 0)
+        return
+      }
+      let isOutOfOrder = place.line != nil
+      let wasStored = found[index...].contains { later in
+        later.line.map { original.lines[$0].firstUnsynced > UInt64(whole) } ?? false
+      }
+      self =
+        isOutOfOrder || wasStored
+        ? .refused(line: index + 1, byte: place.start) : .recovered(lineCount: whole)
+      return
+    }
+    self = found.isEmpty ? .notAJournal : .recovered(lineCount: whole)
+  }
+}
+
+extension Collection where Element: Equatable {
+  func ends(with other: some Collection<Element>) -> Bool {
+    suffix(other.count).elementsEqual(other)
+  }
+}

@@ -1,0 +1,124 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+extension TaskTable {
+  /// What holds of every table between changes and does not hold of this one; empty if all is well.
+  func brokenInvariants() -> [String] {
+    var broken: [String] = []
+    func check(_ isTrue: Bool, _ name: String) { if !isTrue { broken.append(name) } }
+
+    let tasks = slots.values.map { entries[$0] }
+    for (id, slot) in slots { check(entries[slot].record.id == id, "\(id) is at its slot") }
+    for entry in tasks {
+      check(!entry.isReserved, "nothing is reserved")
+      check(entry.isPlacedByState, "\(entry.record.id) is placed by its state")
+      check(lanes[entry.lane].name == entry.record.name, "a task is in the lane of its name")
+      check(entry.record.hasStorableForm, "\(entry.record.id) can be stored")
+    }
+    for state in TaskState.allCases {
+      let count = tasks.count { $0.record.state == state }
+      check(
+        self.count(matching: TaskFilter(states: [state])) == count,
+        "\(state) tasks are counted"
+      )
+    }
+    check(waitingCount == tasks.count { $0.place == .waiting }, "waiting tasks are counted")
+    check(readyCount == tasks.count { $0.place == .ready }, "ready tasks are counted")
+    for (name, lane) in laneIndices {
+      let inLane = tasks.filter { $0.lane == lane }
+      check(!inLane.isEmpty && inLane.count == lanes[lane].taskCount, "lane \(name) is counted")
+      check(lanes[lane].readyCount == inLane.count { $0.place == .ready }, "its ready tasks too")
+      check(lanes[lane].parkedCount == inLane.count { $0.place == .parked }, "its parked ones too")
+    }
+    for (key, slot) in keyHolders {
+      check(entries[slot].record.uniqueKey == key, "a key's holder bears it")
+    }
+    for (id, slot) in slots where !entries[slot].hasLostKey {
+      guard let key = entries[slot].record.uniqueKey else { continue }
+      check(keyHolders[key] == slot, "\(id) holds its key")
+    }
+    check(stagedPrunes == 0, "no pruning is staged")
+    return broken + brokenOrder()
+  }
+
+  /// Whether all that waits is handed out, each task once, in order.
+  private func brokenOrder() -> [String] {
+    var table = self
+    let expected = slots.values.map { entries[$0] }.filter { $0.record.state == .waiting }
+      .sorted {
+        let (left, right) = ($0.record, $1.record)
+        if left.priority != right.priority { return left.priority > right.priority }
+        if left.availableDate != right.availableDate {
+          return left.availableDate < right.availableDate
+        }
+        return $0.position < $1.position
+      }
+    let request = ClaimRequest(
+      limit: .max,
+      names: Dictionary(uniqueKeysWithValues: laneIndices.keys.map { ($0, .max) }),
+      now: Date(timeIntervalSince1970: .greatestFiniteMagnitude)
+    )
+    let claimed = table.claim(request).tasks.map(\.record.id)
+    // Equals may be in either order if somebody has given them the same place.
+    guard Set(expected.map(\.position)).count == expected.count else {
+      return Set(claimed) == Set(expected.map(\.record.id)) && claimed.count == expected.count
+        ? [] : ["all that waits is claimed"]
+    }
+    return claimed == expected.map(\.record.id) ? [] : ["all that waits is claimed in order"]
+  }
+
+  /// Everything that a file would have to say of its tasks: a line for each, in order.
+  func everything() throws -> [String] {
+    try slots.values.map { slot in
+      let entry = entries[slot]
+      let line = try JournalBody(
+        .task(
+          KeptTask(record: entry.record, position: entry.position, hasLostKey: entry.hasLostKey)
+        )
+      )
+      return String(decoding: line.bytes, as: UTF8.self)
+    }.sorted()
+  }
+}
+
+extension TaskTable {
+  /// Whether a number is of a size that no writer comes near: a date that is written anew may differ
+  /// by minutes in billions of years, and a place may be the last one.
+  var hasExtremes: Bool {
+    slots.values.contains { slot in
+      let record = entries[slot].record
+      let dates = [
+        record.createdDate, record.availableDate, record.expiryDate, record.failedDate,
+        record.finishedDate,
+      ]
+      return entries[slot].position > .max >> 2
+        || dates.contains { abs($0?.timeIntervalSince1970 ?? 0) >= 0x1p60 }
+    }
+  }
+}
+
+extension TaskTable.Entry {
+  fileprivate var isPlacedByState: Bool {
+    switch record.state {
+    case .waiting: place == .waiting || place == .ready
+    case .running: if case .leased = place { true } else { false }
+    case .parked: place == .parked
+    case .paused: place == .paused
+    case .succeeded, .abandoned, .cancelled: place == .finished
+    }
+  }
+}
+
+extension TaskRecord {
+  fileprivate var hasStorableForm: Bool {
+    var record = self
+    if record.state == .running { record.state = .waiting }
+    do {
+      try record.checkForm()
+      return true
+    } catch {
+      return false
+    }
+  }
+}

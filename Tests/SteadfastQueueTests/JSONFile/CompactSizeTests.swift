@@ -1,0 +1,72 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What a table says that a file takes for its tasks.
+@Suite struct CompactSizeTests {
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+
+  private func makeCore() -> JSONFileCore {
+    let (storage, executor) = (storage, executor)
+    return JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
+  }
+
+  private func run<Value: Sendable>(
+    _ body: @escaping @Sendable () async throws -> Value
+  ) async throws -> Value { try await executor.run(body) }
+
+  @Test func `what tasks take is counted as the file is read, whatever has happened to them`()
+    async throws
+  {
+    let core = makeCore()
+    let sizes = try await run { [storage] in
+      try await core.open()
+      let request = ClaimRequest(limit: 6, names: ["Note": 6], now: .seconds(10))
+      var sizes: [(memory: Int, file: Int)] = []
+      for round in 0..<6 {
+        for number in 1...10 {
+          let record = TaskRecord.make(100 * round + number, key: "\(number % 4)")
+          _ = try await core.apply([.insert(record, onDuplicate: .replace)], .durable)
+        }
+        let failure = TaskFailure(reason: "refused \(round)", date: .seconds(1))
+        for (index, lease) in try await core.claim(request).tasks.map(\.lease).enumerated() {
+          let change: TaskChange =
+            switch index {
+            case 0: .abandon(lease, failure: failure, keeps: true)
+            case 1: .park(lease, failure: failure)
+            case 2: .succeed(lease, at: .seconds(2), keeps: false)
+            case 3: .restart(.claimed(lease), availableDate: .seconds(0))
+            default: .retry(lease, availableDate: .seconds(0), retryCount: 1, failure: failure)
+            }
+          _ = try await core.apply([change], .durable)
+        }
+        _ = try await core.apply(
+          [.prune(.abandoned, endedBefore: nil, keepingLatest: 2)],
+          .durable
+        )
+        let file = try JournalReader.read(storage.bytes).table
+        sizes.append((core.read { $0.byteCount }, file.byteCount))
+      }
+      return sizes
+    }
+    #expect(sizes.map(\.memory) == sizes.map(\.file))
+    #expect(sizes.allSatisfy { $0.memory > 300 })
+    try await run {
+      _ = try await core.apply(
+        core.read { $0.tasks(matching: TaskFilter(), after: nil, limit: .max) }
+          .filter { !$0.state.isFinished }
+          .map { .cancel(.unclaimed($0.id), at: .seconds(3), keeps: false) },
+        .durable
+      )
+      _ = try await core.apply(
+        [.prune(.abandoned, endedBefore: nil, keepingLatest: 0)],
+        .durable
+      )
+    }
+    #expect(core.read { $0.taskCount } == 0)
+    #expect(core.read { $0.byteCount } == 0)
+  }
+}

@@ -1,0 +1,181 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What `JSONFileStore.Options` promise of the real files.
+@Suite struct OptionsTests {
+  private func mode(of file: URL) throws -> Int? {
+    let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
+    return (attributes[.posixPermissions] as? NSNumber)?.intValue
+  }
+
+  private func modes(of file: URL) throws -> [Int?] {
+    [try mode(of: file), try mode(of: URL(filePath: file.path + ".lock"))]
+  }
+
+  // MARK: Permissions
+
+  @Test(arguments: [
+    (JSONFileStore.Permissions.owner, 0o600), (.groupMayRead, 0o640), (.group, 0o660),
+  ])
+  func `the files have the permissions that were chosen, whatever the mask`(
+    permissions: JSONFileStore.Permissions,
+    mode: Int
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let options = JSONFileStore.Options(permissions: permissions)
+      try await JSONFileStore(at: file, options: options).open()
+      #expect(try modes(of: file) == [mode, mode])
+    }
+  }
+
+  @Test func `files that are there get the permissions too, when they are opened`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      for (permissions, mode) in [
+        (JSONFileStore.Permissions.group, 0o660), (.owner, 0o600), (.groupMayRead, 0o640),
+      ] {
+        let options = JSONFileStore.Options(permissions: permissions)
+        let store = JSONFileStore(at: file, options: options)
+        try await store.open()
+        #expect(try modes(of: file) == [mode, mode])
+        try await store.close()
+      }
+    }
+  }
+
+  @Test func `a file that every user may write is refused, whatever was chosen`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try Data().write(to: file)
+      try FileManager.default.setAttributes([.posixPermissions: 0o662], ofItemAtPath: file.path)
+      let options = JSONFileStore.Options(permissions: .group)
+      let error = await #expect(throws: JSONFileError.self) {
+        try await JSONFileStore(at: file, options: options).open()
+      }
+      #expect(error?.code == .unsafeFile)
+      #expect(try mode(of: file) == 0o662)
+    }
+  }
+
+  @Test func `a compacted file has the permissions too`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let options = JSONFileStore.Options(maxFileSize: 20_000, permissions: .group)
+      let store = JSONFileStore(at: file, options: options)
+      let queue = TaskQueue(persistence: store)
+      await queue.register(Note.self) { _, _ in }
+      while try await store.statistics().lastCompaction == nil {
+        try await queue.enqueue(contentsOf: (0..<10).map { Note("\($0)") })
+        try await queue.runAvailable()
+      }
+      try await store.close()
+      #expect(try modes(of: file) == [0o660, 0o660])
+    }
+  }
+
+  // MARK: Sizes
+
+  @Test func `a task that is larger than was chosen is refused, its error may be larger`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let options = JSONFileStore.Options(maxTaskSize: 1000)
+      let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"), options: options)
+      let queue = TaskQueue(persistence: store)
+      let text = String(repeating: "x", count: 2000)
+      let error = await #expect(throws: JSONFileError.self) {
+        try await queue.enqueue(contentsOf: [Note("short"), Note(text)])
+      }
+      #expect(error?.code == .taskTooLarge)
+      #expect(error?.message.contains("the limit is 1000") == true)
+      #expect(try await queue.count == 0)
+      await queue.register(Note.self) { _, _ in throw TaskAbandoned(text) }
+      try await queue.enqueue(Note("short"))
+      try await queue.runAvailable()
+      #expect(try await queue.tasks(matching: .deadLetters).map(\.lastError) == [text])
+    }
+  }
+
+  @Test func `a queue whose file is full refuses tasks until it has drained`() async throws {
+    try await withTemporaryFolder { folder in
+      let options = JSONFileStore.Options(maxFileSize: 10_000)
+      let queue = TaskQueue(
+        persistence: .jsonFile(at: folder.appending(path: "queue.jsonl"), options: options)
+      )
+      await queue.register(Note.self) { _, _ in }
+      for _ in 1...3 {
+        let count = try await fill(queue)
+        #expect(count > 10)
+        #expect(try await queue.runAvailable() == count)
+      }
+    }
+  }
+
+  /// Adds tasks until there is no room; how many there was room for.
+  private func fill(_ queue: TaskQueue) async throws -> Int {
+    var count = 0
+    do {
+      while true {
+        try await queue.enqueue(Note("\(count)"))
+        count += 1
+      }
+    } catch let error as JSONFileError where error.code == .fileFull {
+      return count
+    }
+  }
+
+  // MARK: Nesting
+
+  /// Lists in one another.
+  private indirect enum Nest: Codable, Sendable {
+    case core
+    case nest(Nest)
+
+    init(from decoder: any Decoder) throws {
+      var container = try decoder.unkeyedContainer()
+      self = container.isAtEnd ? .core : .nest(try container.decode(Nest.self))
+    }
+
+    func encode(to encoder: any Encoder) throws {
+      var container = encoder.unkeyedContainer()
+      if case .nest(let inner) = self { try container.encode(inner) }
+    }
+
+    init(depth: Int) { self = depth == 1 ? .core : .nest(Nest(depth: depth - 1)) }
+
+    var depth: Int {
+      switch self {
+      case .core: 1
+      case .nest(let inner): 1 + inner.depth
+      }
+    }
+  }
+
+  private struct Deep: TaskPayload {
+    var nest: Nest
+  }
+
+  @Test(arguments: [(62, "payload"), (63, "payload"), (64, "data"), (100, "data")])
+  func `a payload that is nested deeper than a reader follows is kept as data, and performed`(
+    depth: Int,
+    field: String
+  ) async throws {
+    let log = Log<Int>()
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let first = JSONFileStore(at: file)
+      // The object around it is one level more.
+      try await TaskQueue(persistence: first).enqueue(Deep(nest: Nest(depth: depth)))
+      try await first.close()
+      #expect(try String(contentsOf: file, encoding: .utf8).contains("\"\(field)\":"))
+      let queue = TaskQueue(persistence: .jsonFile(at: file))
+      await queue.register(Deep.self) { deep, _ in log.add(deep.nest.depth) }
+      try await queue.runAvailable()
+    }
+    #expect(log.entries == [depth])
+  }
+}

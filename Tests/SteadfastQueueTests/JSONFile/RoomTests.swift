@@ -1,0 +1,282 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A file whose size is limited.
+@Suite struct RoomTests {
+  private static let limit = 4000
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+
+  private func makeCore(limit: Int? = RoomTests.limit) -> JSONFileCore {
+    let (storage, executor) = (storage, executor)
+    return JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      options: JSONFileStore.Options(maxFileSize: limit),
+      compactionPolicy: CompactionPolicy(minimumSize: .max, stepSize: 300, flushSize: 1000),
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
+  private func run<Value: Sendable>(
+    _ body: @escaping @Sendable () async throws -> Value
+  ) async throws -> Value { try await executor.run(body) }
+
+  private var generation: Int { (try? JournalReader.read(storage.bytes).generation) ?? 0 }
+
+  @Test func `a task that would make the file too large is refused, and told why`() async throws {
+    let core = makeCore()
+    let (count, error) = try await run { try await fill(core) }
+    #expect(count > 5)
+    #expect(error.code == .fileFull)
+    #expect(error.message.contains("/queue.jsonl is full"))
+    #expect(error.message.contains("maxFileSize is \(Self.limit)"))
+    #expect(storage.bytes.count <= Self.limit)
+    #expect(storage.bytes.count > Self.limit - 400)
+    #expect(core.read { $0.taskCount } == count)
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == count)
+  }
+
+  @Test func `nothing of a batch that does not fit is stored, and nothing of it is held`()
+    async throws
+  {
+    let core = makeCore()
+    let batch = (1...40).map {
+      TaskChange.insert(.make($0, key: "key \($0)"), onDuplicate: .reject)
+    }
+    let error = try await run {
+      try await core.open()
+      return await #expect(throws: JSONFileError.self) { try await core.apply(batch, .durable) }
+    }
+    #expect(error?.code == .fileFull)
+    let outcomes = try await run { try await core.apply(Array(batch[..<5]), .durable) }
+    #expect(outcomes == Array(repeating: .done, count: 5))
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 5)
+  }
+
+  @Test func `a duplicate needs no room, and is answered in a full file too`() async throws {
+    let core = makeCore()
+    let outcomes = try await run {
+      _ = try await core.openAndInsert(.make(1, key: "key"))
+      _ = try await fill(core)
+      return try await core.apply([.insert(.make(2, key: "key"), onDuplicate: .keep)], .durable)
+    }
+    #expect(outcomes == [.duplicate(of: .numbered(1))])
+  }
+
+  @Test func `what becomes of tasks is written however full the file is`() async throws {
+    let core = makeCore()
+    let (count, outcomes) = try await run {
+      let (count, _) = try await fill(core)
+      let leases = try await claimAll(core)
+      let failure = TaskFailure(reason: String(repeating: "x", count: 500), date: .seconds(1))
+      let retries = leases.map {
+        TaskChange.retry($0, availableDate: .seconds(0), retryCount: 1, failure: failure)
+      }
+      var outcomes = try await core.apply(retries, .durable)
+      outcomes += try await core.apply(
+        try await claimAll(core).map { .succeed($0, at: .seconds(2), keeps: false) },
+        .durable
+      )
+      return (count, outcomes)
+    }
+    #expect(outcomes == Array(repeating: .done, count: 2 * count))
+    #expect(storage.bytes.count > Self.limit)
+    #expect(core.read { $0.taskCount } == 0)
+  }
+
+  // MARK: Making room
+
+  @Test(arguments: [false, true])
+  func `a full file that has drained has room again`(isReopened: Bool) async throws {
+    let first = makeCore()
+    try await run {
+      _ = try await fill(first, .large)
+      try await cancelAll(first)
+      if isReopened { try await first.close() }
+    }
+    #expect(generation == 1)
+    #expect(storage.bytes.count > 3000)
+    let core = isReopened ? makeCore() : first
+    let outcomes = try await run { try await core.openAndInsert(.large(1000)) }
+    #expect(outcomes == [.done])
+    #expect(generation == 2)
+    #expect(storage.bytes.count < 2000)
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+  }
+
+  @Test func `a file that has grown beyond its limit while it drained is compacted by itself`()
+    async throws
+  {
+    let core = makeCore()
+    try await run {
+      _ = try await fill(core)
+      let leases = try await claimAll(core)
+      _ = try await core.apply(
+        leases.map { .succeed($0, at: .seconds(1), keeps: false) },
+        .durable
+      )
+    }
+    #expect(generation == 2)
+    #expect(storage.bytes.count < 1000)
+  }
+
+  @Test func `a file of which less than a quarter is dead is full, and not rewritten each time`()
+    async throws
+  {
+    let core = makeCore()
+    let error = try await run {
+      _ = try await fill(core)
+      _ = try await core.apply(
+        [.cancel(.unclaimed(.numbered(10)), at: .seconds(1), keeps: false)],
+        .durable
+      )
+      return await #expect(throws: JSONFileError.self) { try await core.insert(.make(1000)) }
+    }
+    #expect(error?.code == .fileFull)
+    #expect(storage.calls.count { $0 == .create(.replacement) } == 1)
+  }
+
+  @Test func `where no room can be made the file is full, until it can`() async throws {
+    let core = makeCore()
+    let errors = try await run { [storage] in
+      _ = try await fill(core, .large)
+      try await cancelAll(core)
+      storage.fail(.create(.replacement), ENOSPC)
+      let first = await #expect(throws: JSONFileError.self) { try await core.insert(.large(1)) }
+      storage.fail(.append, ENOSPC)
+      let second = await #expect(throws: JSONFileError.self) { try await core.insert(.large(1)) }
+      return [first, second]
+    }
+    #expect(errors.map { $0?.code } == [.fileFull, .fileFull])
+    let outcomes = try await run { try await core.insert(.large(1)) }
+    #expect(outcomes == [.done])
+  }
+
+  @Test func `many who need room at once share it, and none goes beyond the limit`() async throws {
+    let core = makeCore()
+    let added = try await run {
+      _ = try await fill(core, .large)
+      try await cancelAll(core)
+      return try await withThrowingTaskGroup(of: Bool.self) { group in
+        for number in 1...60 {
+          group.addTask {
+            do {
+              _ = try await core.insert(.make(1000 + number))
+              return true
+            } catch let error as JSONFileError where error.code == .fileFull {
+              return false
+            }
+          }
+        }
+        return try await group.reduce(0) { $0 + ($1 ? 1 : 0) }
+      }
+    }
+    #expect((5..<60).contains(added))
+    #expect(storage.bytes.count <= Self.limit)
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == added)
+  }
+
+  @Test func `who waits for room is told that the store was closed`() async throws {
+    let core = makeCore()
+    let error = try await run {
+      _ = try await fill(core, .large)
+      try await cancelAll(core)
+      async let waiting = #expect(throws: JSONFileError.self) {
+        try await core.insert(.large(1000))
+      }
+      async let closing: Void = core.close()
+      try await closing
+      return await waiting
+    }
+    #expect(error?.code == .closed)
+    #expect(storage.calls.contains(.remove(.replacement)))
+  }
+
+  @Test func `who waits for room is told that the disk has failed`() async throws {
+    let core = makeCore()
+    let error = try await run { [storage] in
+      _ = try await fill(core, .large)
+      try await cancelAll(core)
+      storage.fail(.synchronizeFolder, EIO)
+      return await #expect(throws: JSONFileError.self) { try await core.insert(.large(1000)) }
+    }
+    #expect(error?.code == .outcomeUnknown)
+  }
+
+  @Test func `a file that is larger than its limit is opened, and has room when it has drained`()
+    async throws
+  {
+    let unlimited = makeCore(limit: nil)
+    try await run {
+      for number in 1...60 { _ = try await unlimited.openAndInsert(.make(number)) }
+      try await unlimited.close()
+    }
+    let core = makeCore()
+    let error = try await run {
+      await #expect(throws: JSONFileError.self) { try await core.openAndInsert(.make(1000)) }
+    }
+    #expect(error?.code == .fileFull)
+    let outcomes = try await run {
+      try await cancelAll(core)
+      return try await core.openAndInsert(.make(1000))
+    }
+    #expect(outcomes == [.done])
+    #expect(storage.bytes.count <= Self.limit)
+  }
+}
+
+extension JSONFileCore {
+  fileprivate func insert(_ record: TaskRecord) async throws -> [ChangeOutcome] {
+    try await apply([.insert(record, onDuplicate: .keep)], .durable)
+  }
+
+  fileprivate func openAndInsert(_ record: TaskRecord) async throws -> [ChangeOutcome] {
+    try await open()
+    return try await insert(record)
+  }
+}
+
+extension TaskRecord {
+  /// A task of which three fill a file.
+  fileprivate static func large(_ number: Int) -> TaskRecord {
+    let payload = Array(#"{"text":"\#(String(repeating: "x", count: 800))"}"#.utf8)
+    return make(number).replacing(payload: StoredPayload(payload, format: .json))
+  }
+}
+
+private enum Size { case small, large }
+
+/// Adds tasks until there is no room; how many there was room for, and the error.
+private func fill(
+  _ core: JSONFileCore,
+  _ size: Size = .small
+) async throws -> (count: Int, error: JSONFileError) {
+  var count = 0
+  while true {
+    do {
+      let number = 10 + count
+      _ = try await core.openAndInsert(size == .small ? .make(number) : .large(number))
+      count += 1
+    } catch let error as JSONFileError {
+      return (count, error)
+    }
+  }
+}
+
+private func claim(_ core: JSONFileCore, _ limit: Int) async throws -> [Lease] {
+  try await core.claim(ClaimRequest(limit: limit, names: ["Note": .max], now: .seconds(10)))
+    .tasks.map(\.lease)
+}
+
+private func claimAll(_ core: JSONFileCore) async throws -> [Lease] { try await claim(core, .max) }
+
+private func cancelAll(_ core: JSONFileCore) async throws {
+  let tasks = core.read { $0.tasks(matching: TaskFilter(), after: nil, limit: .max) }
+  _ = try await core.apply(
+    tasks.map { .cancel(.unclaimed($0.id), at: .seconds(1), keeps: false) },
+    .durable
+  )
+}

@@ -1,0 +1,350 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite(.virtualTime) struct SealedStoreTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(_ store: some Persistence) async -> TaskQueue {
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
+    return queue
+  }
+
+  /// Has the file hold tasks, and returns its text.
+  @discardableResult
+  private func enqueue(
+    _ texts: String...,
+    in file: URL,
+    _ seal: PayloadSeal?
+  ) async throws -> String {
+    let store = JSONFileStore(at: file)
+    let sealed: any Persistence = seal.map { store.sealingPayloads(with: $0) } ?? store
+    try await TaskQueue(persistence: sealed, clock: clock).enqueue(contentsOf: texts.map(Note.init))
+    try await sealed.close()
+    return try String(contentsOf: file, encoding: .utf8)
+  }
+
+  // MARK: At rest
+
+  @Test func `a sealed payload can't be read in the file, and is performed after a restart`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let text = try await enqueue("a secret", in: file, TestSeal().payloadSeal)
+      #expect(!text.contains("secret"))
+      #expect(text.contains(#""sealed":""#))
+      #expect(!text.contains(#""payload":"#))
+      let store = JSONFileStore(at: file).sealingPayloads(with: TestSeal().payloadSeal)
+      #expect(try await queue(store).runAvailable() == 1)
+      try await store.close()
+    }
+    #expect(log.entries == ["a secret"])
+  }
+
+  @Test func `no plain copy is kept in memory, and a payload is opened for each attempt`()
+    async throws
+  {
+    let base = InMemoryStore()
+    let seal = TestSeal()
+    let queue = await queue(base.sealingPayloads(with: seal.payloadSeal))
+    try await queue.enqueue(Note("a secret"))
+    let kept = try await base.tasks(matching: TaskFilter(), after: nil, limit: 1)[0]
+    #expect(kept.payload.value(as: Note.self) == nil)
+    #expect(kept.payload.format == .sealedJSON)
+    #expect(seal.openCount == 0)
+    try await queue.runAvailable()
+    #expect(seal.openCount == 1)
+    #expect(log.entries == ["a secret"])
+  }
+
+  @Test func `sealed payloads of any kind keep their bytes through the file and its compaction`()
+    async throws
+  {
+    let payloads = [
+      StoredPayload([0, 10, 255], format: .binary, version: 3),
+      StoredPayload(Array("{\n}".utf8), format: .json, version: 2),
+      StoredPayload([], format: .binary),
+    ]
+    for kind in ["insert", "task"] {
+      for (number, payload) in payloads.enumerated() {
+        let record = TaskRecord.make(number).replacing(payload: payload)
+        let base = InMemoryStore()
+        let store = base.sealingPayloads(with: TestSeal().payloadSeal)
+        _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .durable)
+        let sealed = try await base.tasks(matching: TaskFilter(), after: nil, limit: 1)[0]
+        let entry: JournalEntry =
+          kind == "insert"
+          ? .change(.insert(sealed, onDuplicate: .keep))
+          : .task(KeptTask(record: sealed, position: 1, hasLostKey: false))
+        let found = try read(entry)
+        #expect(found.payload.format == sealed.payload.format)
+        #expect(found.payload.version == payload.version)
+        #expect(try found.payload.bytes() == sealed.payload.bytes())
+        let other = InMemoryStore()
+        _ = try await other.apply([.insert(found, onDuplicate: .keep)], durability: .durable)
+        let opened = try await other.sealingPayloads(with: TestSeal().payloadSeal)
+          .tasks(matching: TaskFilter(), after: nil, limit: 1)[0]
+        #expect(opened.payload.format == payload.format)
+        #expect(try opened.payload.bytes() == payload.bytes())
+      }
+    }
+  }
+
+  /// The task of an entry, as a file gives it back.
+  private func read(_ entry: JournalEntry) throws -> TaskRecord {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([[JournalBody(entry)]])
+    let table = try JournalReader.read(storage.bytes).table
+    return try #require(table.tasks(matching: TaskFilter(), after: nil, limit: 1).first)
+  }
+
+  @Test(arguments: [
+    (#""payload":{}"#, true), (#""data":"AP8=""#, true), (#""sealed":"AP8=""#, true),
+    (#""sealedData":"""#, true), (#""sealed":"A!8=""#, false), (#""sealed":7"#, false),
+    (#""sealedData":"AP8""#, false), (#""sealed":"","sealedData":"""#, false),
+    (#""sealed":"","payload":{}"#, false), (#""tags":["none"]"#, false),
+  ])
+  func `a line has one payload, which is base64 where it is sealed`(
+    fields: String,
+    isGood: Bool
+  ) throws {
+    let text = """
+      "k":"insert","id":"01020304-0506-0708-090a-0b0c0d0e0f10","name":"Note","priority":0,\
+      "created":0,"available":0,"maxRetries":1,\(fields)}
+      """
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([[JournalBody(Array(text.utf8)[...])]])
+    if isGood {
+      #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+    } else {
+      #expect(throws: JournalProblem.self) { try JournalReader.read(storage.bytes) }
+    }
+  }
+
+  @Test func `tasks from before there was a seal are performed beside sealed ones`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try await enqueue("plain", in: file, nil)
+      let text = try await enqueue("sealed", in: file, TestSeal().payloadSeal)
+      #expect(text.contains("plain"))
+      let store = JSONFileStore(at: file).sealingPayloads(with: TestSeal().payloadSeal)
+      try await queue(store).runAvailable()
+      try await store.close()
+    }
+    #expect(log.entries == ["plain", "sealed"])
+  }
+
+  @Test func `a plain payload is put aside where none is accepted`() async throws {
+    let base = InMemoryStore()
+    try await TaskQueue(persistence: base, clock: clock).enqueue(Note("plain"))
+    let seal = TestSeal().payloadSeal
+    let queue = await queue(base.sealingPayloads(with: seal, acceptsPlain: false))
+    try await queue.enqueue(Note("sealed"))
+    try await queue.runAvailable()
+    #expect(log.entries == ["sealed"])
+    let left = try await queue.tasks()
+    #expect(left.map(\.state) == [.parked])
+    #expect(left[0].lastError?.contains("accepts no plain ones") == true)
+    let accepting = await self.queue(base.sealingPayloads(with: seal))
+    try await accepting.runAvailable()
+    #expect(log.entries == ["sealed", "plain"])
+  }
+
+  // MARK: What can't be opened
+
+  @Test func `a task whose payload can't be opened is put aside, stops no other, and comes back`()
+    async throws
+  {
+    let seal = TestSeal(keys: [1])
+    let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
+    let first = try await queue.enqueue(Note("old key"))
+    seal.use(2)
+    try await queue.enqueue(Note("new key"))
+    try await queue.runAvailable()
+    #expect(log.entries == ["new key"])
+    let record = try #require(try await queue.tasks().first)
+    #expect(record.state == .parked)
+    #expect(record.retryCount == 0)
+    #expect(
+      record.lastError
+        == """
+        the payload of the task \(first.id) ('Note') can't be opened: the key does not fit. It is \
+        kept as it is, for when it can be
+        """
+    )
+    seal.use(2, 1)
+    try await queue.runAvailable()
+    #expect(log.entries == ["new key", "old key"])
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `it comes back when its handler is registered anew`() async throws {
+    let seal = TestSeal()
+    let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
+    let events = queue.events
+    try await queue.enqueue(Note("locked"))
+    seal.use()
+    try await withRunning(queue) {
+      for await event in events { if case .unhandled = event { break } }
+      seal.use(0x5A)
+      await queue.register(Note.self) { [log] note, _ in
+        log.add(note.text)
+        queue.beginShutDown()
+      }
+    }
+    #expect(log.entries == ["locked"])
+  }
+
+  @Test func `look-ups show a task that can't be opened beside those that can`() async throws {
+    let seal = TestSeal(keys: [1])
+    let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
+    try await queue.enqueue(Note("a"))
+    seal.use(2)
+    try await queue.enqueue(Note("b"))
+    let records = try await queue.tasks()
+    #expect(records.map(\.payload.format) == [.json, .json])
+    #expect(try records[1].payload.bytes() == Array(#"{"text":"b"}"#.utf8))
+    let error = #expect(throws: TaskQueueError.self) { try records[0].payload.bytes() }
+    #expect(error?.code == .unopenedPayload)
+    #expect(error?.underlying is TestSeal.WrongKey)
+  }
+
+  @Test func `a payload that was moved to another task is not opened`() async throws {
+    let base = InMemoryStore()
+    let seal = TestSeal().payloadSeal
+    try await TaskQueue(persistence: base.sealingPayloads(with: seal), clock: clock)
+      .enqueue(Note("mine"))
+    let record = try await base.tasks(matching: TaskFilter(), after: nil, limit: 1)[0]
+    let moved = [
+      TaskRecord.make(1).replacing(payload: record.payload),
+      copy(of: record, name: "Other"),
+      copy(of: record, version: 2),
+      copy(of: record, format: .sealedBinary),
+    ]
+    for record in moved {
+      let store = InMemoryStore()
+      _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .durable)
+      let found = try await store.sealingPayloads(with: seal)
+        .tasks(matching: TaskFilter(), after: nil, limit: 1)[0]
+      #expect(throws: TaskQueueError.self) { try found.payload.bytes() }
+    }
+  }
+
+  private func copy(
+    of record: TaskRecord,
+    name: String? = nil,
+    version: Int = 1,
+    format: StoredPayload.Format = .sealedJSON
+  ) -> TaskRecord {
+    TaskRecord(
+      id: record.id,
+      name: name ?? record.name,
+      payload: StoredPayload(
+        (try? record.payload.bytes()) ?? [],
+        format: format,
+        version: version
+      ),
+      createdDate: record.createdDate,
+      availableDate: record.availableDate
+    )
+  }
+
+  @Test func `a sealed task in a store without a seal is put aside, and the text says why`()
+    async throws
+  {
+    let base = InMemoryStore()
+    let store = base.sealingPayloads(with: TestSeal().payloadSeal)
+    let sealing = TaskQueue(persistence: store, clock: clock)
+    try await sealing.enqueue(Note("a"))
+    try await sealing.enqueue(name: "Untyped", ["b": 1])
+    let queue = await queue(base)
+    await queue.registerFallback { [log] _, _ in log.add("untyped") }
+    try await queue.runAvailable()
+    let left = try await queue.tasks()
+    #expect(left.map(\.state) == [.parked, .parked])
+    for record in left {
+      #expect(record.lastError?.contains("('\(record.name)') is sealed") == true)
+      #expect(record.lastError?.contains("sealingPayloads(with:)") == true)
+    }
+    #expect(log.entries.isEmpty)
+  }
+
+  // MARK: Sealing
+
+  @Test func `what sealing throws is thrown by enqueue, and nothing of the batch is added`()
+    async throws
+  {
+    let seal = TestSeal(keys: [])
+    let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
+    await #expect(throws: TestSeal.NoKey.self) {
+      try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
+    }
+    #expect(try await queue.count == 0)
+    seal.use(1)
+    try await queue.enqueue(Note("c"))
+    try await queue.runAvailable()
+    #expect(log.entries == ["c"])
+  }
+
+  @Test func `a task that is copied between sealed stores is sealed anew, or passed on as it is`()
+    async throws
+  {
+    let (old, new) = (TestSeal(keys: [1]), TestSeal(keys: [2]))
+    let base = InMemoryStore()
+    let source = base.sealingPayloads(with: old.payloadSeal)
+    try await TaskQueue(persistence: source, clock: clock).enqueue(Note("a"))
+    let opened = try await source.tasks(matching: TaskFilter(), after: nil, limit: 1)
+    let sealed = try await base.tasks(matching: TaskFilter(), after: nil, limit: 1)
+    for (records, seals) in [(opened, 1), (sealed, 1)] {
+      let target = InMemoryStore()
+      _ = try await target.sealingPayloads(with: new.payloadSeal)
+        .apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
+      #expect(new.sealCount == seals)
+      let kept = try await target.tasks(matching: TaskFilter(), after: nil, limit: 1)[0]
+      #expect(kept.payload.format == .sealedJSON)
+    }
+  }
+
+  @Test func `the store behind the seal is asked for everything else`() async throws {
+    let shared = SharedStore(StoreSharing(pollInterval: .seconds(3)))
+    let seal = TestSeal().payloadSeal
+    #expect(shared.process().sealingPayloads(with: seal).sharing?.pollInterval == .seconds(3))
+    #expect(InMemoryStore().sealingPayloads(with: seal).appliesAtOnce)
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let base = JSONFileStore(at: file)
+      let store = base.sealingPayloads(with: seal)
+      #expect(!store.appliesAtOnce)
+      #expect("\(store)" == file.path)
+      try await store.open()
+      #expect(FileManager.default.fileExists(atPath: file.path))
+      try await store.close()
+      await #expect(throws: JSONFileError.self) { try await base.count(matching: TaskFilter()) }
+      try await JSONFileStore(at: file).sealingPayloads(with: seal).destroy()
+      #expect(!FileManager.default.fileExists(atPath: file.path))
+    }
+  }
+
+  @Test func `what is authenticated is the same bytes in every version`() {
+    let context = PayloadSeal.Context(
+      id: TaskID(high: 0x0102_0304_0506_0708, low: 0x090A_0B0C_0D0E_0F10),
+      name: "é",
+      format: .binary,
+      version: 258
+    )
+    #expect(
+      Array(context.authenticatedData)
+        == Array(1...16) + [0, 0, 0, 0, 0, 0, 1, 2] + [1] + [0xC3, 0xA9]
+    )
+  }
+}

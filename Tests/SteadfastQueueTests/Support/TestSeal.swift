@@ -1,0 +1,46 @@
+import Foundation
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// A stand-in for encryption that has its rules and none of its strength: what was sealed is opened
+/// with the same key, for the same task, unchanged, or not at all.
+final class TestSeal: Sendable {
+  struct WrongKey: Error, CustomStringConvertible {
+    let description = "the key does not fit"
+  }
+
+  struct NoKey: Error {}
+
+  private let keys: Mutex<[UInt8]>
+  private let counted = Mutex((seals: 0, opens: 0))
+
+  init(keys: [UInt8] = [0x5A]) { self.keys = Mutex(keys) }
+
+  /// Takes these keys from now on: all of them open, and the first one seals.
+  func use(_ keys: UInt8...) { self.keys.withLock { $0 = keys } }
+
+  var sealCount: Int { counted.withLock { $0.seals } }
+  var openCount: Int { counted.withLock { $0.opens } }
+
+  var payloadSeal: PayloadSeal {
+    PayloadSeal { [self] payload, context in
+      counted.withLock { $0.seals += 1 }
+      guard let key = keys.withLock(\.first) else { throw NoKey() }
+      return Data([key] + Self.tag(payload, context) + payload.map { $0 ^ key })
+    } open: { [self] sealed, context in
+      counted.withLock { $0.opens += 1 }
+      guard let key = sealed.first, keys.withLock({ $0.contains(key) }) else { throw WrongKey() }
+      let payload = Data(sealed.dropFirst(5).map { $0 ^ key })
+      guard Self.tag(payload, context).elementsEqual(sealed.dropFirst().prefix(4)) else {
+        throw WrongKey()
+      }
+      return payload
+    }
+  }
+
+  private static func tag(_ payload: Data, _ context: PayloadSeal.Context) -> [UInt8] {
+    let sum = CRC32C.checksum((Array(context.authenticatedData) + payload)[...])
+    return (0..<4).map { UInt8(truncatingIfNeeded: sum >> (8 * UInt32($0))) }
+  }
+}
