@@ -15,10 +15,9 @@ import Musl
 /// may be deleted by somebody who tidies up, and the next opener would make, and lock, another one.
 final class FileStorage: JournalStorage {
   private let path: String
+  private let options: JSONFileStore.Options
   /// Which file was given which name.
   private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
-
-  private let options: JSONFileStore.Options
 
   init(path: String, _ options: JSONFileStore.Options = JSONFileStore.Options()) {
     self.path = path

@@ -163,7 +163,12 @@ struct JSONFileErrors: Sendable {
         "\(path) can't be used as a queue file: \(reason); give the path of a file of its own"
       )
     case .inUse:
-      locking(.held(by: nil))
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another queue, whose lock file was deleted or replaced; wait until that "
+          + "one is closed, or choose another file"
+      )
     case .systemCall(let error):
       systemCall(error)
     }
