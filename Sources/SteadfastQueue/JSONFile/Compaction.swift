@@ -21,10 +21,13 @@ struct Compaction {
   /// Why it was given up.
   enum Failure: Error {
     /// Nothing has changed.
-    case refused
+    case refused(because: any Error)
     /// The new file has the journal's name, but perhaps not for long.
     case poisoned(SystemCallError)
   }
+
+  /// The journal does not read as it was written, or a line could not be read back.
+  private struct Unreadable: Error {}
 
   private let storage: any JournalStorage
   private let policy: CompactionPolicy
@@ -74,11 +77,11 @@ struct Compaction {
       ])
       try replacement.synchronize()
       // Another file that somebody has put there is not replaced.
-      guard try storage.isInPlace(.journal) else { throw Failure.refused }
+      guard try storage.isInPlace(.journal) else { throw Journal.Failure.displaced }
       try storage.rename(.replacement, to: .journal)
     } catch {
       abandon()
-      throw .refused
+      throw .refused(because: error)
     }
     do {
       try storage.synchronizeFolder()
@@ -119,11 +122,19 @@ struct Compaction {
       position: entry.position,
       hasLostKey: entry.hasLostKey
     )
-    guard case .leased = entry.place else { return [try JournalBody(.task(task))] }
+    guard case .leased = entry.place else { return [try line(of: task)] }
     task.record.state = .waiting
-    let line = try JournalBody(.task(task))
+    let line = try line(of: task)
     return unwritten.contains(task.record.id)
       ? [line] : [line, JournalBody(beginningOf: task.record.id)]
+  }
+
+  /// A task's line holds what came in several lines, and may be too long to be read though none of
+  /// those was.
+  private func line(of task: KeptTask) throws -> JournalBody {
+    let line = try JournalBody(.task(task))
+    guard line.byteCount <= JournalLine.maxLength else { throw Unreadable() }
+    return line
   }
 
   /// Copies lines that the journal has taken in meanwhile, whole batches of them.
@@ -141,7 +152,7 @@ struct Compaction {
         return
       }
       // One batch is larger than a step.
-      guard bytes.count == count else { throw Failure.refused }
+      guard bytes.count == count else { throw Unreadable() }
       count *= 2
     }
   }
@@ -153,7 +164,7 @@ struct Compaction {
     var position = 0
     var length = 0
     while let end = bytes[position...].firstIndex(of: 0x0A) {
-      guard let line = JournalLine(bytes, position..<end) else { throw Failure.refused }
+      guard let line = JournalLine(bytes, position..<end) else { throw Unreadable() }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1
       if !line.isContinued {

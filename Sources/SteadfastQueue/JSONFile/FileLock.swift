@@ -67,11 +67,11 @@ final class FileLock: Sendable {
       do throws(Failure) {
         lock = try take(file, path: lockPath)
       } catch {
-        FileStorage.close(file)
+        FileStorage.unlockAndClose(file, ForkCount.current)
         throw error
       }
       if let lock { return lock }
-      FileStorage.close(file)
+      FileStorage.unlockAndClose(file, ForkCount.current)
     }
   }
 

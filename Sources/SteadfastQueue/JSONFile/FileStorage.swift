@@ -11,24 +11,24 @@ import Musl
 /// The real file system behind a journal.
 ///
 /// A file is opened only if it is what this code would have made: a regular file, not a link, with
-/// one name, that no other user may write. While it is open it is locked: the lock file beside it
+/// one name, that not every user may write. While it is open it is locked: the lock file beside it
 /// may be deleted by somebody who tidies up, and the next opener would make, and lock, another one.
 final class FileStorage: JournalStorage {
   private let path: String
+  private let options: JSONFileStore.Options
   /// Which file was given which name.
   private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
-
-  private let options: JSONFileStore.Options
 
   init(path: String, _ options: JSONFileStore.Options = JSONFileStore.Options()) {
     self.path = path
     self.options = options
   }
 
-  private func path(_ name: JournalFileName) -> String {
+  func path(_ name: JournalFileName) -> String {
     switch name {
     case .journal: path
     case .replacement: path + ".new"
+    case .copy(let number): path + ".damaged-\(number)"
     }
   }
 
@@ -221,15 +221,14 @@ extension FileStorage {
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .systemCall(.last("fchmod"))
     }
-    #if canImport(Darwin)
+    // A Mac and the simulator have no such classes, or none that means something.
+    #if (os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)) && !targetEnvironment(simulator)
     let number = options.protection.number
     guard fcntl(file, F_GETPROTECTIONCLASS) != number,
       fcntl(file, F_SETPROTECTIONCLASS, number) != 0
     else { return }
-    // Not every file system has protection classes.
-    guard [ENOTSUP, ENOTTY, EINVAL].contains(errno) else {
-      throw .systemCall(.last("fcntl(F_SETPROTECTIONCLASS)"))
-    }
+    // Nor has every file system of a device, an external one for instance.
+    guard errno == ENOTSUP else { throw .systemCall(.last("fcntl(F_SETPROTECTIONCLASS)")) }
     #endif
   }
 

@@ -116,7 +116,7 @@ extension JSONFileCore.OpenFile {
 
 extension JSONFileCore.State {
   /// Tasks that are leased though the file does not say so yet.
-  fileprivate var claimedAndUnwritten: Set<TaskID> {
+  var claimedAndUnwritten: Set<TaskID> {
     Set(
       pending.flatMap { submission -> [TaskID] in
         guard case .claim(let claim, _) = submission.caller else { return [] }

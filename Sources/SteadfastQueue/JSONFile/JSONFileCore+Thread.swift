@@ -41,15 +41,13 @@ extension JSONFileCore {
         try file.withLock { file in
           defer { file = nil }
           file?.compaction?.abandon()
-          let isInPlace = try file?.storage.isInPlace(.journal) ?? true
-          guard state.withLock(\.deletesFile) else {
-            try file?.journal.close()
-            if !isInPlace { throw Journal.Failure.displaced }
-            return
-          }
-          file?.journal.abandon()
+          let deletes = state.withLock(\.deletesFile)
+          if deletes { file?.journal.abandon() } else { try file?.journal.close() }
           // Another file that somebody has put there is not deleted.
-          guard isInPlace else { throw Journal.Failure.displaced }
+          guard try file?.storage.isInPlace(.journal) ?? true else {
+            throw Journal.Failure.displaced
+          }
+          guard deletes else { return }
           try file?.storage.remove(.journal)
           try file?.storage.remove(.replacement)
           try file?.storage.synchronizeFolder()

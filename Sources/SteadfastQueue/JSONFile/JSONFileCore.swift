@@ -243,7 +243,7 @@ final class JSONFileCore: Sendable {
   }
 
   /// Does a job on the thread, which is started if there is none.
-  private func onThread<Value: Sendable>(
+  func onThread<Value: Sendable>(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Value
   ) async throws -> Value {
     let thread = try state.withLock { state throws -> any JobThread in

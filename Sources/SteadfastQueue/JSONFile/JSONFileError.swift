@@ -28,7 +28,8 @@ public struct JSONFileError: Error, CustomStringConvertible {
     public static let newerVersion = Code("newerVersion")
     /// The file was changed or damaged after it was written.
     ///
-    /// It was not changed.
+    /// It was not changed. ``JSONFileStore/verify(at:)`` tells all that is wrong, and
+    /// ``JSONFileStore/repair(at:)`` saves what can be read.
     public static let damaged = Code("damaged")
     /// The path is not that of a plain file that belongs to this user alone.
     public static let unsafeFile = Code("unsafeFile")

@@ -31,6 +31,32 @@ struct JSONFileErrors: Sendable {
     )
   }
 
+  var missing: JSONFileError {
+    JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
+  }
+
+  /// A repair that was given up.
+  func repairing(_ error: SystemCallError) -> JSONFileError {
+    let hint =
+      error.number == ENOSPC
+      ? "; make room for a copy of it, and for the file that takes its place" : ""
+    return JSONFileError(
+      .systemCall,
+      url,
+      "\(path) can't be repaired: \(error). It was not changed\(hint)"
+    )
+  }
+
+  /// A repair whose end a power cut may take back.
+  func repairedPerhaps(_ error: SystemCallError, copy: String) -> JSONFileError {
+    JSONFileError(
+      .outcomeUnknown,
+      url,
+      "\(path) was repaired, but a power cut may bring the damaged file back: \(error). Its copy is "
+        + "\(copy); verify the file before it is used"
+    )
+  }
+
   func taskTooLarge(_ line: JournalBody, limit: Int) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
@@ -137,7 +163,12 @@ struct JSONFileErrors: Sendable {
         "\(path) can't be used as a queue file: \(reason); give the path of a file of its own"
       )
     case .inUse:
-      locking(.held(by: nil))
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another queue, whose lock file was deleted or replaced; wait until that "
+          + "one is closed, or choose another file"
+      )
     case .systemCall(let error):
       systemCall(error)
     }
@@ -170,8 +201,9 @@ struct JSONFileErrors: Sendable {
       JSONFileError(
         .damaged,
         url,
-        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; mend a "
-          + "copy of it, or choose another file"
+        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; "
+          + "JSONFileStore.verify(at:) lists all that is wrong, and JSONFileStore.repair(at:) copies "
+          + "the file aside and saves what can be read"
       )
     }
   }

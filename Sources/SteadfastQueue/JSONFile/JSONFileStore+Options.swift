@@ -16,12 +16,13 @@ extension JSONFileStore {
     /// it is dead; the call waits for it.
     ///
     /// What becomes of tasks that are there is always written, so that a full queue can drain. It may
-    /// let the file grow to twice the limit or so, and a compaction takes the same room once more for a
-    /// moment. A file that is larger already is opened.
+    /// let the file grow to twice the limit or so, and further by the texts of errors that are kept; a
+    /// compaction takes room for what is left once more, for a moment. A file that is larger already
+    /// is opened.
     public var maxFileSize: Int?
     /// Who may use the files.
     public var permissions: Permissions
-    /// When the files can be read on an iPhone and its kin; elsewhere it means nothing.
+    /// When the files can be read on an iPhone and its kin; it means nothing elsewhere.
     public var protection: Protection
 
     /// Makes options; every argument has a default.
@@ -56,12 +57,13 @@ extension JSONFileStore {
     public static let group = Permissions(mode: 0o660)
   }
 
-  /// When a file can be read on Apple's devices: the data protection classes.
+  /// When a file can be read on an iPhone, iPad, Apple TV, Apple Watch or Vision: its data protection
+  /// class.
   ///
-  /// It is set where the file system knows such classes, whenever the file is opened; on Linux it means
-  /// nothing. A queue whose file is locked away can neither be opened nor written: a write that fails
-  /// for it is refused, and a flush that fails closes the store
-  /// (``JSONFileError/Code/outcomeUnknown``).
+  /// It is set whenever the file is opened, whatever the app's entitlement asks for its files in
+  /// general. On a Mac, in the simulator and on Linux it means nothing. A queue whose file is locked
+  /// away can neither be opened nor written: a write that fails for it is refused, and a flush that
+  /// fails closes the store (``JSONFileError/Code/outcomeUnknown``).
   public struct Protection: Sendable, Hashable {
     /// The number of the class, 1 to 4 for A to D.
     let number: Int32

@@ -21,7 +21,9 @@ public import Foundation
 ///
 /// The file is opened at the first call, or with ``open()``, on a thread of its own. An end that a
 /// crash has torn, which nobody was promised, is cut off. A file that was damaged otherwise, or is
-/// of another format, is refused and left as it is. The folder must exist.
+/// of another format, is refused and left as it is. The folder must exist. ``verify(at:)`` tells what
+/// is wrong with a damaged file, and ``repair(at:)`` saves what can be read of it
+/// (<doc:DamagedFiles>).
 ///
 /// ## Size
 ///
@@ -47,8 +49,8 @@ public import Foundation
 /// The payloads stand in the file as plain text, which only the user who runs the process may
 /// read, unless you choose other ``Options/permissions``;
 /// ``Persistence/sealingPayloads(with:acceptsPlain:)`` has them encrypted. A checksum is not a
-/// signature: who can write the file chooses the tasks. On Apple's devices the files can't be read
-/// before the first unlocking after a start (``Options/protection``).
+/// signature: who can write the file chooses the tasks. On an iPhone and its kin the files can't be
+/// read before the first unlocking after a start (``Options/protection``).
 ///
 /// ## In an app group
 ///
@@ -57,7 +59,7 @@ public import Foundation
 public final class JSONFileStore: Persistence, CustomStringConvertible {
   /// The file.
   public let url: URL
-  private let core: JSONFileCore
+  let core: JSONFileCore
 
   /// Makes a store in a file that is there, or will be.
   ///

@@ -18,8 +18,11 @@ struct JournalLine {
   /// Where the body is.
   let body: Range<Int>
 
-  private static let prefix = Array(#"{"c":""#.utf8)
+  /// What every line begins with, and no string in a line contains.
+  static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
+  /// The body of a seal.
+  private static let seal = Array(#""k":"seal"}"#.utf8)
   private static let continuation = #""more":true,"#
 
   // MARK: Writing
@@ -66,6 +69,21 @@ struct JournalLine {
     self.sequence = sequence
     isContinued = scanner.skip(Self.continuation)
     body = scanner.position..<range.upperBound
+  }
+
+  /// Reads a seal at the very end of a file, whatever stands before it: the line feed that parted it
+  /// from the last batch may be what was damaged.
+  ///
+  /// It can't be a part of a payload, behind which one more brace would stand.
+  init?(sealAtEndOf bytes: [UInt8]) {
+    let seal = Self.seal
+    let end = bytes.count - 1
+    guard bytes.last == 0x0A, bytes[..<end].suffix(seal.count).elementsEqual(seal) else {
+      return nil
+    }
+    let envelope = bytes[..<(end - seal.count)].suffix(64)
+    guard let start = envelope.lastIndex(of: UInt8(ascii: "{")) else { return nil }
+    self.init(bytes, start..<end)
   }
 
   /// The digits of the checksum of these bytes, in lower case.

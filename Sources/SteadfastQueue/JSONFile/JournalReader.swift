@@ -1,10 +1,13 @@
 /// What a file was found to hold.
 struct JournalContents: Sendable {
   var table = TaskTable()
+  var version = 0
   var generation = 0
   var lastCompaction: JSONFileStatistics.Compaction?
   /// How many tasks had begun and not ended.
   var interruptionCount = 0
+  /// Whether the last good line says that the file was closed in good order.
+  var isSealed = false
   /// The sequence number of the line to write next.
   var nextSequence: UInt64 = 0
   /// Where the last good line ends; what follows is torn.
@@ -54,6 +57,13 @@ struct JournalReader {
   private var isPastTasks = false
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
+    var contents = try readAsWritten(bytes)
+    contents.interruptionCount = contents.table.interruptLeased()
+    return contents
+  }
+
+  /// As `read(_:)`, but tasks that had begun and not ended are being performed still.
+  static func readAsWritten(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
     var reader = JournalReader(bytes: bytes)
     try reader.readLines()
     return reader.contents
@@ -74,7 +84,6 @@ struct JournalReader {
       if !line.isContinued { try accept() }
     }
     guard contents.nextSequence > 0 else { throw .notAJournal }
-    contents.interruptionCount = contents.table.interruptLeased()
   }
 
   /// Refuses a line that is whole and can't stand where it does.
@@ -118,13 +127,19 @@ struct JournalReader {
 
   /// Refuses a bad line if one behind it knows that it, or the batch that it is in, was stored.
   private func refuseDamage() throws(JournalProblem) {
-    guard contents.nextSequence > 0 || !batch.isEmpty else { throw .notAJournal }
+    let hasHeader = contents.nextSequence > 0 || !batch.isEmpty
     var start = position
     while let end = lineEnd(from: start) {
-      if let line = JournalLine(bytes, start..<end), line.firstUnsynced > contents.nextSequence {
+      if let line = JournalLine(bytes, start..<end),
+        line.firstUnsynced > contents.nextSequence || !hasHeader
+      {
         throw damage("its checksum is wrong, and later lines show that it was stored")
       }
       start = end + 1
+    }
+    guard hasHeader else { throw .notAJournal }
+    if let seal = JournalLine(sealAtEndOf: bytes), seal.firstUnsynced > contents.nextSequence {
+      throw damage("the line feed behind it is lost, and a seal shows that it was stored")
     }
   }
 
@@ -143,10 +158,12 @@ struct JournalReader {
       case .malformed(let reason): throw damage(reason)
       }
     }
+    if case .seal = entry { contents.isSealed = true } else { contents.isSealed = false }
     switch entry {
     case .header(let version, let generation):
       guard place.line.sequence == 0 else { throw damage("it is a second header") }
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
+      contents.version = version
       contents.generation = generation
     case .task, .compacted, .change, .begin, .interruption, .seal:
       guard place.line.sequence > 0 else { throw .notAJournal }

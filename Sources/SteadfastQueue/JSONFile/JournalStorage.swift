@@ -43,7 +43,12 @@ extension JournalFile {
   /// Writes all of the bytes.
   func writeAll(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) {
     var done = 0
-    while done < bytes.count { done += try write(bytes.dropFirst(done), at: offset + done) }
+    while done < bytes.count {
+      let count = try write(bytes.dropFirst(done), at: offset + done)
+      // Asking again could go on for ever.
+      guard count > 0 else { throw .nothingWritten }
+      done += count
+    }
   }
 }
 
@@ -54,6 +59,8 @@ enum JournalFileName: Hashable, Sendable {
   ///
   /// One that is found at opening was left by a crash.
   case replacement
+  /// The copy of this number, from 1, of a damaged journal.
+  case copy(Int)
 }
 
 /// Why a file was not opened.

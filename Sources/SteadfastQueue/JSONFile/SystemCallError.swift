@@ -19,6 +19,9 @@ package struct SystemCallError: Error, Equatable, CustomStringConvertible {
   /// The last failure on this thread.
   static func last(_ call: String) -> SystemCallError { SystemCallError(call, errno) }
 
+  /// A write returned without an error and without having written.
+  static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
+
   package var description: String {
     let text = unsafe strerror(number).map { unsafe String(cString: $0) } ?? "error \(number)"
     return "\(text) (\(call))"

@@ -50,7 +50,7 @@ public struct PayloadSeal: Sendable {
     /// The schema version of the payload's type.
     public let version: Int
 
-    /// Makes a context; a store that seals payloads does.
+    /// Makes a context, to test a seal with; a store that seals payloads does.
     public init(id: TaskID, name: String, format: StoredPayload.Format, version: Int) {
       self.id = id
       self.name = name

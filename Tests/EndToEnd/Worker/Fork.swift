@@ -23,8 +23,16 @@ enum Fork {
 
   /// Leaves a child behind, which has a copy of all descriptors for as long as this process lives.
   static func leaveChild() throws {
-    let parent = getpid()
-    _ = try fork { while getppid() == parent { poll(nil, 0, 20) } }
+    var ends: [Int32] = [-1, -1]
+    guard unsafe pipe(&ends) == 0 else { throw Misuse("there is no pipe") }
+    let (reading, writing) = (ends[0], ends[1])
+    _ = try fork {
+      // Nothing is ever written: it is read to its end when the parent has ended.
+      close(writing)
+      var byte: UInt8 = 0
+      _ = unsafe read(reading, &byte, 1)
+    }
+    close(reading)
   }
 
   /// Swift does not offer `fork`, because of its threads only the caller's is in the child.

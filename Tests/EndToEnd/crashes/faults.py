@@ -228,6 +228,14 @@ def check_faults(score, program, seconds=None, seed=1):
         runs = FaultRuns(program, folder)
         plan = runs.plan(make_scenarios(program, folder))
         random.Random(seed).shuffle(plan)
+        # Each call meets each fault once before any meets it again.
+        ranks = collections.Counter()
+        ranked = []
+        for step in plan:
+            _, call, _, kind = step
+            ranks[call, kind] += 1
+            ranked.append((ranks[call, kind], step))
+        plan = [step for _, step in sorted(ranked, key=lambda pair: pair[0])]
         within = itertools.takewhile(
             lambda _: seconds is None or time.monotonic() - begin < seconds, plan
         )

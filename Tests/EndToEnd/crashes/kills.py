@@ -110,6 +110,8 @@ def check_kills(score, program, count=200, seconds=None, seed=1):
         with tempfile.TemporaryDirectory(prefix="kills-", dir=scratch_folder()) as name:
             path = pathlib.Path(name, "queue.jsonl")
             runs.run_file(path, min(KILLS_A_FILE, count - runs.kills), deadline)
+        if count > KILLS_A_FILE:
+            print(f"{runs.kills} kills in {time.monotonic() - begin:.0f} s", flush=True)
     print(
         f"killed {runs.kills} times, {runs.kills_in_compaction} of them in a compaction; "
         f"{runs.facts} facts; {time.monotonic() - begin:.0f} s",

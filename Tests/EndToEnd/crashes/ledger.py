@@ -25,6 +25,10 @@ class Ledger:
     def copy(self):
         return copy.deepcopy(self)
 
+    def begin_listing(self):
+        """Forgets a listing in which a worker was killed."""
+        self._open_listing = []
+
     def note(self, line):
         """Takes a line in that a worker has said."""
         word, *rest = line.split(" ")
@@ -117,4 +121,5 @@ class Ledger:
 
     def _note_listed(self, count, *_):
         self.expect(len(self._open_listing) == int(count), f"a listing is not of {count} tasks")
-        self.listing, self._open_listing = self._open_listing, []
+        self.listing = self._open_listing
+        self.begin_listing()

@@ -100,11 +100,11 @@ def a_lock_file_that_is_deleted(bench):
     lock = pathlib.Path(f"{bench.path}.lock")
     with bench.opened() as worker:
         lock.unlink()
-        bench.refuses_opening("a lock file deleted", "inUse")
+        bench.refuses_opening("a lock file deleted", "inUse", "deleted or replaced")
         lock.unlink()
         lock.write_text("1\n")
         lock.chmod(0o600)
-        bench.refuses_opening("a lock file replaced", "inUse")
+        bench.refuses_opening("a lock file replaced", "inUse", "deleted or replaced")
         bench.done(worker, "fill b 72 60000")
         bench.done(worker, "perform")
         answer = worker.ask("list")

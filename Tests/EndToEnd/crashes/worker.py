@@ -53,6 +53,8 @@ class Worker:
 
     def begin(self, command):
         """Gives a command, without waiting for its answer."""
+        if command == "list":
+            self.ledger.begin_listing()
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
 

@@ -14,6 +14,8 @@ struct CrashCheck {
     var recoveries = 0
     /// How many of them began in the midst of another recovery, or of what followed it.
     var nestedRecoveries = 0
+    /// How many files that were damaged later were refused.
+    var damagedFiles = 0
     /// The fingerprints of the images.
     var images: Set<UInt64> = []
     /// What must not be, with the crash point and the image.
@@ -23,6 +25,10 @@ struct CrashCheck {
   var density = CrashImages.Density(cuts: 4, subsets: 6)
   /// How many of the images of one moment to recover, chosen at random.
   var imagesPerMoment = 60
+  /// How many times to damage the file after each flush.
+  var damagesPerFlush = 2
+  /// Before which moment the power does not fail.
+  var firstMoment = 0
   /// In how many of a hundred images the power fails again while they are recovered.
   var nestedShare = 5
   /// Puts something between the recovery and the disk.
@@ -31,7 +37,14 @@ struct CrashCheck {
   var stopsAtFinding = true
   var figures = Figures()
 
+  /// What is stored after a recovery.
+  private static let laterEntries = [9_000_001, 9_000_002].map {
+    JournalEntry.change(.insert(.make($0), onDuplicate: .keep))
+  }
+
   private var random: SplitMix64
+  /// What is found after that, by the digest of what was found before.
+  private var laterDigests: [UInt64: UInt64] = [:]
   /// Second crashes that were looked at, by image and what may be found.
   private var nestedImages: Set<[UInt64]> = []
 
@@ -47,22 +60,52 @@ struct CrashCheck {
       }
     }
     var disk = CrashImages()
+    var lines = DurableLines()
     var promises = Promises()
     var events = history.events[...]
     for moment in 0...history.operations.count {
       do throws(Finding) {
+        var isSealed = false
         while let next = events.first, next.moment <= moment {
           try promises.apply(next.event)
+          if case .closed = next.event { isSealed = true }
           events.removeFirst()
         }
+        let isFlushed = moment > 0 && history.operations[moment - 1].isFlush
+        if isFlushed || isSealed { try damage(disk, lines, isSealed: isSealed) }
       } catch {
         figures.findings.append("before operation \(moment): \(error)")
         return
       }
-      check(disk, promises.allowed, moment, history)
+      if moment >= firstMoment { check(disk, promises.allowed, moment, history) }
       if stopsAtFinding, !figures.findings.isEmpty { return }
       guard moment < history.operations.count else { return }
       disk.perform(history.operations[moment], using: &random)
+      lines.perform(history.operations[moment])
+    }
+  }
+
+  /// Damages what the last line of the file must know to be stored, if all of it is durable.
+  private mutating func damage(
+    _ disk: CrashImages,
+    _ lines: DurableLines,
+    isSealed: Bool
+  ) throws(Finding) {
+    guard disk.pending.isEmpty, let node = disk.durable.names[.journal],
+      let bytes = disk.durable.bytes(of: .journal),
+      let lastLine = bytes.dropLast().lastIndex(of: 0x0A)
+    else { return }
+    // A file that was closed knows all but its last line.
+    let count = isSealed ? lastLine + 1 : min(lines.size(of: node), lastLine + 1)
+    for _ in 0..<damagesPerFlush {
+      let damage = Damage.allCases[Int(random.next() % UInt64(Damage.allCases.count))]
+      guard let damaged = damage.done(to: bytes, first: count, using: &random) else { continue }
+      figures.damagedFiles += 1
+      let disk = SimulatedDisk(DiskImage(journal: damaged))
+      guard (try? Journal.open(wrap(disk))) == nil else {
+        throw Finding("\(damage.rawValue) in what was stored was not noticed")
+      }
+      guard disk.log.isEmpty else { throw Finding("a damaged file was changed") }
     }
   }
 
@@ -74,16 +117,15 @@ struct CrashCheck {
     _ history: History
   ) {
     figures.crashPoints += 1
+    var candidates = disk.candidates(density, using: &random)
+    // What is durable alone is always looked at: it shows best what was promised too early.
+    if candidates.count > imagesPerMoment { candidates[1...].shuffle(using: &random) }
     var seen: Set<UInt64> = []
-    var images: [(DiskImage, String)] = []
-    disk.forEachImage(density, using: &random) { image, kind in
+    for candidate in candidates where seen.count < imagesPerMoment {
+      let (image, kind) = candidate()
       let fingerprint = image.fingerprint
-      guard seen.insert(fingerprint).inserted else { return }
-      images.append((image, kind))
-    }
-    if images.count > imagesPerMoment { images.shuffle(using: &random) }
-    for (image, kind) in images.prefix(imagesPerMoment) {
-      figures.images.insert(image.fingerprint)
+      guard seen.insert(fingerprint).inserted else { continue }
+      figures.images.insert(fingerprint)
       do throws(Finding) {
         try recover(image, allowed)
       } catch {
@@ -127,23 +169,23 @@ struct CrashCheck {
   }
 
   /// Stores a batch; returns the digest of what is stored then.
-  private func goOn(
+  private mutating func goOn(
     _ journal: inout Journal,
     from stage: Promises.Stage
   ) throws(Finding) -> UInt64 {
-    let entries = [9_000_001, 9_000_002].map {
-      JournalEntry.change(.insert(.make($0), onDuplicate: .keep))
-    }
     do {
-      try journal.append([try entries.map { try JournalBody($0) }])
+      try journal.append([try Self.laterEntries.map { try JournalBody($0) }])
       try journal.synchronize()
     } catch {
       throw Finding("nothing can be stored after the recovery: \(error)")
     }
+    if let digest = laterDigests[stage.digest] { return digest }
     var table = stage.table
     table.interruptLeased()
-    for entry in entries { _ = table.replay(entry) }
-    return table.takeDigest()
+    for entry in Self.laterEntries { _ = table.replay(entry) }
+    let digest = table.takeDigest()
+    laterDigests[stage.digest] = digest
+    return digest
   }
 
   /// Lets the power fail again during a recovery, and while a batch is stored after it.
@@ -160,9 +202,8 @@ struct CrashCheck {
       disk.perform(operation, using: &random)
       let isDone = index + 1 == operations.count
       let digests = isDone ? [after] : index < recovered ? [before] : [before, after]
-      var images: [DiskImage] = []
-      disk.forEachImage(thin, using: &random) { image, _ in images.append(image) }
-      for image in images {
+      for candidate in disk.candidates(thin, using: &random) {
+        let image = candidate().image
         let fingerprint = image.fingerprint
         guard nestedImages.insert([fingerprint] + digests).inserted else { continue }
         figures.images.insert(fingerprint)

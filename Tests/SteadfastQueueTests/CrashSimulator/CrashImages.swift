@@ -50,39 +50,56 @@ struct CrashImages {
     return image
   }
 
+  /// An image, made when it is asked for, and how it came about.
+  typealias Candidate = () -> (image: DiskImage, kind: String)
+
   /// Every image that a power cut may leave now: of each kind all or, where there are too many, some.
-  func forEachImage(
-    _ density: Density,
-    using random: inout SplitMix64,
-    _ body: (_ image: DiskImage, _ kind: String) -> Void
-  ) {
-    body(durable, "nothing pending")
-    guard !pending.isEmpty else { return }
+  func candidates(_ density: Density, using random: inout SplitMix64) -> [Candidate] {
+    var candidates: [Candidate] = [{ (durable, "nothing pending") }]
+    guard !pending.isEmpty else { return candidates }
     for count in pending.indices {
-      body(image { $0 > count }, "the first \(count + 1) of \(pending.count) pending")
+      candidates.append {
+        (image { $0 > count }, "the first \(count + 1) of \(pending.count) pending")
+      }
     }
     if pending.count > 1 {
       for index in pending.indices {
-        body(image { $0 == index }, "all pending but number \(index + 1)")
-        body(image { $0 != index }, "of the pending only number \(index + 1)")
+        candidates.append { (image { $0 == index }, "all pending but number \(index + 1)") }
+        candidates.append { (image { $0 != index }, "of the pending only number \(index + 1)") }
       }
     }
     for index in pending.indices {
-      guard case .write(let node, let offset, let bytes) = pending[index] else { continue }
+      guard case .write(_, _, let bytes) = pending[index] else { continue }
       forEachTear(of: bytes, density, using: &random) { lost, filler, kind in
         for isLast in [true, false] where isLast || index + 1 < pending.count {
-          var image = image { $0 >= index }
-          put(bytes, without: lost, filler, at: offset, in: node, of: &image)
-          if !isLast { for later in pending[(index + 1)...] { image.apply(later) } }
-          body(image, "write \(index + 1) of \(pending.count) pending \(kind)")
+          candidates.append {
+            (
+              image(torn: index, isLast: isLast, without: lost, filler),
+              "write \(index + 1) of \(pending.count) pending \(kind) \(lost)"
+            )
+          }
         }
       }
     }
     for _ in 0..<density.subsets {
-      var image = durable
-      for operation in pending where random.next() % 2 == 0 { image.apply(operation) }
-      body(image, "a random part of what is pending")
+      let kept = pending.indices.map { _ in random.next() % 2 == 0 }
+      candidates.append { (image { !kept[$0] }, "a random part of what is pending") }
     }
+    return candidates
+  }
+
+  /// The disk if all before a write was written, and part of it, and what came later or not.
+  private func image(
+    torn index: Int,
+    isLast: Bool,
+    without lost: Range<Int>,
+    _ filler: Filler
+  ) -> DiskImage {
+    guard case .write(let node, let offset, let bytes) = pending[index] else { return durable }
+    var image = image { $0 >= index }
+    put(bytes, without: lost, filler, at: offset, in: node, of: &image)
+    if !isLast { for later in pending[(index + 1)...] { image.apply(later) } }
+    return image
   }
 
   // MARK: Torn writes
@@ -98,16 +115,16 @@ struct CrashImages {
     of bytes: [UInt8],
     _ density: Density,
     using random: inout SplitMix64,
-    _ body: (_ lost: Range<Int>, _ filler: Filler, _ kind: String) -> Void
+    _ body: (_ lost: Range<Int>, _ filler: Filler, _ kind: StaticString) -> Void
   ) {
     for cut in cuts(of: bytes, density, using: &random) {
-      body(cut..<bytes.count, .nothing, "cut at \(cut)")
-      body(cut..<bytes.count, .zeros, "zeroed from \(cut)")
-      body(cut..<bytes.count, .garbage(random.next()), "garbage from \(cut)")
-      body(0..<cut, .zeros, "zeroed up to \(cut)")
+      body(cut..<bytes.count, .nothing, "cut at")
+      body(cut..<bytes.count, .zeros, "zeroed in")
+      body(cut..<bytes.count, .garbage(random.next()), "garbage in")
+      body(0..<cut, .zeros, "zeroed in")
       let end = min(bytes.count, cut + 1 + Int(random.next() % 64))
-      body(cut..<end, .zeros, "zeroed in \(cut)..<\(end)")
-      body(cut..<end, .garbage(random.next()), "garbage in \(cut)..<\(end)")
+      body(cut..<end, .zeros, "zeroed in")
+      body(cut..<end, .garbage(random.next()), "garbage in")
     }
   }
 

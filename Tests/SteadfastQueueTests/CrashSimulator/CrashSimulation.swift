@@ -11,6 +11,7 @@ enum CrashSimulation {
     var failedFlushes = 0
     var recoveries = 0
     var nestedRecoveries = 0
+    var damagedFiles = 0
     var imageCount = 0
     var findings: [String] = []
 
@@ -19,7 +20,7 @@ enum CrashSimulation {
       crash simulator: \(histories) histories (\(replacements - histories) compactions, \
       \(failedFlushes) failed flushes), \(crashPoints) crash points, \
       \(imageCount) distinct images, \(recoveries) recoveries (\(nestedRecoveries) inside a \
-      recovery or after it), \(findings.count) findings
+      recovery or after it), \(damagedFiles) damaged files, \(findings.count) findings
       """ + findings.prefix(20).map { "\n  " + $0 }.joined()
     }
   }
@@ -53,9 +54,13 @@ enum CrashSimulation {
     return report
   }
 
+  static func workload(ofSeed seed: UInt64) -> Workload {
+    Workload.all[Int(seed % UInt64(Workload.all.count))]
+  }
+
   /// One history: the seed decides its workload and all else in it.
   static func check(seed: UInt64, isQuick: Bool) -> CrashCheck.Figures {
-    let workload = Workload.all[Int(seed % UInt64(Workload.all.count))]
+    let workload = workload(ofSeed: seed)
     let history = WorkloadRun(workload, seed: seed).history()
     var check = CrashCheck(seed: seed)
     if isQuick {
@@ -80,6 +85,7 @@ extension CrashSimulation.Report {
     failedFlushes += figures.failedFlushes
     recoveries += figures.recoveries
     nestedRecoveries += figures.nestedRecoveries
+    damagedFiles += figures.damagedFiles
     findings += figures.findings
   }
 }

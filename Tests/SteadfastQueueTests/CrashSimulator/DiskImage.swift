@@ -6,6 +6,14 @@ struct DiskImage: Sendable {
   private(set) var contents: [[UInt8]] = []
   private(set) var names: [JournalFileName: Int] = [:]
 
+  init() {}
+
+  /// A disk with a journal and nothing else.
+  init(journal: [UInt8]) {
+    contents = [journal]
+    names = [.journal: 0]
+  }
+
   /// The contents of the file that bears a name.
   func bytes(of name: JournalFileName) -> [UInt8]? { names[name].map { contents[$0] } }
 
@@ -14,9 +22,14 @@ struct DiskImage: Sendable {
   /// What a process that starts now could tell apart.
   var fingerprint: UInt64 {
     var hasher = Hasher()
-    for name in names.keys.sorted(by: { "\($0)" < "\($1)" }) {
-      hasher.combine(name)
-      hasher.combine(bytes(of: name))
+    for name in [JournalFileName.journal, .replacement] {
+      guard let node = names[name] else {
+        hasher.combine(false)
+        continue
+      }
+      hasher.combine(true)
+      hasher.combine(contents[node].count)
+      unsafe contents[node].withUnsafeBytes { unsafe hasher.combine(bytes: $0) }
     }
     return UInt64(bitPattern: Int64(hasher.finalize()))
   }
@@ -80,6 +93,13 @@ enum DiskOperation: Sendable {
     switch self {
     case .create, .rename, .remove: true
     case .write, .truncate, .flush, .failedFlush, .flushFolder: false
+    }
+  }
+
+  var isFlush: Bool {
+    switch self {
+    case .flush, .flushFolder: true
+    case .create, .rename, .remove, .write, .truncate, .failedFlush: false
     }
   }
 

@@ -9,17 +9,35 @@ struct History: Sendable {
     let entries: [JournalEntry]
   }
 
+  /// What a batch survives that was acknowledged.
+  enum Survival: Sendable {
+    case endOfProcess
+    /// And power cuts once the interval between flushes has passed.
+    case laterPowerCuts
+    case powerCuts
+  }
+
   enum Event: Sendable {
     /// The thread is about to write these.
     case submitted([Batch])
     /// A caller was told that its batch is stored.
-    case acknowledged(call: Int, isDurable: Bool)
+    case acknowledged(call: Int, survives: Survival)
     /// A caller was told that its batch is not stored, or that nobody knows.
     case failed(call: Int, isUnknown: Bool)
+    /// The store is at rest, and serves this.
+    case served(digest: UInt64)
+    /// The time has come by which a store that flushes at intervals was to flush.
+    case intervalPassed
     /// The store was closed: all of it is durable.
     case closed
+    /// The file is about to be deleted.
+    case destroying
+    /// The file was deleted.
+    case destroyed
     /// Another process opened a store, and serves what it found.
     case opened(digest: UInt64)
+    /// The file could not be opened any more.
+    case gaveUp(reason: String)
   }
 
   var operations: [DiskOperation] = []
@@ -41,6 +59,8 @@ struct Promises {
   private(set) var stages: [Stage]
   /// The first stage that may be found after a power cut.
   private(set) var firstDurable = 0
+  /// The first that may be found after a power cut once the interval between flushes has passed.
+  private var firstDurableLater = 0
   /// The first that may be found after the end of the process.
   private var firstKept = 0
 
@@ -55,18 +75,29 @@ struct Promises {
     switch event {
     case .submitted(let batches):
       for batch in batches { submit(batch) }
-    case .acknowledged(let call, let isDurable):
+    case .acknowledged(let call, let survival):
       // Of a call that changed nothing there is no stage.
       guard let stage = stages.lastIndex(where: { $0.call == call }) else { return }
       firstKept = max(firstKept, stage)
-      if isDurable { firstDurable = max(firstDurable, stage) }
+      if survival != .endOfProcess { firstDurableLater = max(firstDurableLater, stage) }
+      if survival == .powerCuts { firstDurable = max(firstDurable, stage) }
     case .failed(let call, let isUnknown):
       guard !isUnknown, let stage = stages.firstIndex(where: { $0.call == call }) else { return }
       guard stage > firstKept else { throw Finding("a call failed before one that was stored") }
       stages.removeSubrange(stage...)
-    case .closed:
+    case .served(let digest):
+      guard stages.last?.digest == digest else {
+        throw Finding("a store serves something else than what its file says")
+      }
+    case .intervalPassed:
+      firstDurable = max(firstDurable, firstDurableLater)
+    case .closed, .destroyed:
       firstKept = stages.count - 1
       firstDurable = firstKept
+    case .destroying:
+      stages.append(Stage(table: TaskTable(), digest: TaskTable().digest(), call: nil))
+    case .gaveUp(let reason):
+      throw Finding("the file could not be opened any more: \(reason)")
     case .opened(let digest):
       // The power did not fail: what survives the end of a process has survived.
       guard let stage = stages[firstKept...].lastIndex(where: { $0.digest == digest }) else {
@@ -74,6 +105,7 @@ struct Promises {
       }
       stages.removeSubrange((stage + 1)...)
       firstDurable = stage
+      firstDurableLater = stage
       firstKept = stage
       interrupt()
     }

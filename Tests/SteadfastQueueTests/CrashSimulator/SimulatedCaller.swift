@@ -10,6 +10,8 @@ struct SimulatedCaller: Sendable {
     case claim(ClaimRequest)
   }
 
+  /// No later call of the disk fails.
+  static let lastFaultyCall = 400
   /// The tasks that were claimed and not ended.
   var leases: [Lease] = []
   private let workload: Workload
@@ -42,8 +44,11 @@ struct SimulatedCaller: Sendable {
   /// Which calls of the disk fail, and how.
   mutating func faults() -> [(call: Int, fault: SimulatedDisk.Fault)] {
     guard workload.faultShare > 0 else { return [] }
-    return (1...400).compactMap { call in
-      guard pick(1000) < workload.faultShare else { return nil }
+    // Failures seldom come alone.
+    var isFailing = false
+    return (1...Self.lastFaultyCall).compactMap { call in
+      isFailing = pick(1000) < workload.faultShare || isFailing && pick(3) == 0
+      guard isFailing else { return nil }
       let number = [EIO, ENOSPC, EINTR][pick(3)]
       let faults = [SimulatedDisk.Fault.error(number), .half(number), .short]
       return (call, faults[pick(3)])
@@ -66,35 +71,61 @@ struct SimulatedCaller: Sendable {
   private mutating func makeInsertion() -> TaskChange {
     taskCount += 1
     let text = String(repeating: "x", count: pick(48))
+    // Most tasks are plain; some have everything that a task may have.
+    let isPlain = pick(4) > 0
     let record = TaskRecord(
       id: .numbered(taskCount),
       name: pick(2) == 0 ? "A" : "B",
-      payload: StoredPayload(Array(#"{"\#(seed)":"\#(text)"}"#.utf8), format: .json),
+      payload: StoredPayload(
+        Array(#"{"\#(seed)":"\#(text)"}"#.utf8),
+        format: isPlain ? .json : .binary,
+        version: isPlain ? 1 : 2
+      ),
       priority: TaskQueue.Priority(rawValue: pick(3)),
       createdDate: .seconds(0),
+      maxRetries: isPlain ? 10 : .alwaysRetry,
+      usesBackoff: isPlain,
       uniqueKey: pick(100) < workload.keyedShare ? "key \(pick(3))" : nil,
+      tags: isPlain ? [] : ["tag \(pick(3))", "tag"],
+      timeLimit: isPlain ? nil : .milliseconds(1 + pick(3)),
+      expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),
       availableDate: .seconds(Double(pick(4)))
     )
-    return .insert(record, onDuplicate: pick(2) == 0 ? .replace : .keep)
+    return .insert(record, onDuplicate: [.replace, .keep, .reject][pick(3)])
+  }
+
+  /// A change to a task that may be there, and in a state that allows it, or not.
+  private mutating func makeManagement(_ date: Date) -> TaskChange {
+    let id = TaskID.numbered(1 + pick(taskCount + 1))
+    switch pick(9) {
+    case 0: return .unpark(name: "A")
+    case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2)
+    case 2: return .prune(.cancelled, endedBefore: date, keepingLatest: nil)
+    case 3: return .rebase(date)
+    case 4: return .cancel(.unclaimed(id), at: date, keeps: pick(2) == 0)
+    case 5: return .pause(.unclaimed(id))
+    case 6: return .resume(id)
+    case 7: return .restart(.unclaimed(id), availableDate: date)
+    default: return .remove(id)
+    }
   }
 
   private mutating func makeEnd() -> TaskChange {
     let date = Date.seconds(Double(100 + pick(10)))
-    guard !leases.isEmpty else {
-      switch pick(4) {
-      case 0: return .unpark(name: "A")
-      case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2)
-      case 2: return .rebase(date)
-      default: return makeInsertion()
-      }
+    guard !leases.isEmpty, pick(4) > 0 else {
+      return pick(4) == 0 ? makeInsertion() : makeManagement(date)
     }
     let lease = leases.remove(at: pick(leases.count))
     let failure = TaskFailure(reason: "refused \(seed)", date: date)
-    switch pick(6) {
+    switch pick(10) {
     case 0, 1: return .succeed(lease, at: date, keeps: pick(2) == 0)
     case 2: return .retry(lease, availableDate: date, retryCount: 1, failure: failure)
     case 3: return .abandon(lease, failure: failure, keeps: pick(2) == 0)
     case 4: return .park(lease, failure: failure)
+    case 5: return .pause(.claimed(lease))
+    case 6: return .cancel(.claimed(lease), at: date, keeps: true)
+    case 7: return .restart(.claimed(lease), availableDate: date)
+    case 8: return .extend(lease, until: date)
     default: return .release(lease)
     }
   }

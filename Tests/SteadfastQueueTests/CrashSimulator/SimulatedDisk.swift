@@ -27,8 +27,11 @@ final class SimulatedDisk: JournalStorage {
     var image: DiskImage
     var nodeCount: Int
     var log: [DiskOperation] = []
-    var callCount = 0
+    /// The calls that were made, by name.
+    var calls: [String] = []
     var faults: [Int: Fault] = [:]
+    /// How many operations there were when the first call failed, or was short.
+    var faultMoment: Int?
   }
 
   let state: Mutex<State>
@@ -39,7 +42,8 @@ final class SimulatedDisk: JournalStorage {
 
   var image: DiskImage { state.withLock { $0.image } }
   var log: [DiskOperation] { state.withLock { $0.log } }
-  var callCount: Int { state.withLock { $0.callCount } }
+  var calls: [String] { state.withLock { $0.calls } }
+  var faultMoment: Int? { state.withLock { $0.faultMoment } }
 
   /// The call of this number fails, or is short.
   func plan(_ fault: Fault, atCall number: Int) {
@@ -96,8 +100,9 @@ final class SimulatedDisk: JournalStorage {
     _ body: (inout State) -> Result
   ) throws(SystemCallError) -> Result {
     let result = state.withLock { state -> Swift.Result<Result, SystemCallError> in
-      state.callCount += 1
-      guard let fault = state.faults[state.callCount] else { return .success(body(&state)) }
+      state.calls.append(name)
+      guard let fault = state.faults[state.calls.count] else { return .success(body(&state)) }
+      state.faultMoment = state.faultMoment ?? state.log.count
       switch fault {
       case .short: return .success(body(&state))
       case .error(let number), .half(let number):
@@ -142,7 +147,7 @@ private final class SimulatedFile: JournalFile {
       guard case .half = fault, bytes.count > 1 else { return }
       state.perform(.write(node: node, offset: offset, Array(bytes.prefix(bytes.count / 2))))
     } _: { state in
-      let isShort = state.faults[state.callCount] == .short
+      let isShort = state.faults[state.calls.count] == .short
       let part = isShort ? bytes.prefix(max(1, bytes.count / 3)) : bytes
       state.perform(.write(node: node, offset: offset, Array(part)))
       return part.count

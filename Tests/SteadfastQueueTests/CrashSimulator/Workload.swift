@@ -18,6 +18,8 @@ struct Workload: Sendable, CustomStringConvertible {
   /// After how many of a hundred rounds the store is closed, or its process ends, and another opens
   /// the file.
   var restartShare = 0
+  /// In how many of a hundred closings the file is deleted.
+  var destructionShare = 0
   /// How many of a thousand calls of the disk fail.
   var faultShare = 0
   /// From which size on the file is compacted, in small steps.
@@ -63,7 +65,8 @@ struct Workload: Sendable, CustomStringConvertible {
       relaxedShare: 30,
       workShare: 50,
       keyedShare: 20,
-      restartShare: 35
+      restartShare: 35,
+      destructionShare: 10
     ),
     Workload(
       name: "failing disk",
@@ -74,6 +77,7 @@ struct Workload: Sendable, CustomStringConvertible {
       workShare: 40,
       keyedShare: 20,
       restartShare: 10,
+      destructionShare: 10,
       faultShare: 60
     ),
     Workload(
@@ -84,6 +88,15 @@ struct Workload: Sendable, CustomStringConvertible {
       workShare: 80,
       keyedShare: 20,
       compactionSize: 1000
+    ),
+    Workload(
+      name: "compaction with keys",
+      rounds: 30,
+      concurrentCalls: 2,
+      workShare: 60,
+      keyedShare: 90,
+      restartShare: 5,
+      compactionSize: 600
     ),
     Workload(
       name: "compaction, relaxed, restarts",
@@ -115,6 +128,17 @@ struct Workload: Sendable, CustomStringConvertible {
       batchSize: 3,
       workShare: 50,
       restartShare: 15,
+      compactionSize: 1000,
+      flushing: .atMostEvery(.seconds(1))
+    ),
+    Workload(
+      name: "flushed at intervals on a failing disk",
+      rounds: 16,
+      concurrentCalls: 2,
+      batchSize: 3,
+      workShare: 50,
+      restartShare: 15,
+      faultShare: 40,
       compactionSize: 1000,
       flushing: .atMostEvery(.seconds(1))
     ),

@@ -116,7 +116,8 @@ final class WorkloadRun: Sendable {
           }
         }
       }
-      if state.withLock({ $0.caller.hits(40) }) { executor.letTimePass() }
+      noteServed()
+      if state.withLock({ $0.caller.hits(40) }) { await letTimePass() }
       let (mustRestart, closes) = state.withLock { state in
         let restarts = state.caller.hits(workload.restartShare)
         return (restarts || state.core.isPoisoned, state.caller.hits(50))
@@ -126,6 +127,22 @@ final class WorkloadRun: Sendable {
       guard await restart() else { return }
     }
     await close()
+    // What the run has come to is looked at once more without a crash.
+    if await restart() { await close() }
+  }
+
+  private func noteServed() {
+    let core = state.withLock { $0.core }
+    guard !core.isPoisoned else { return }
+    note(.served(digest: core.read { $0.digest() }))
+  }
+
+  private func letTimePass() async {
+    let core = state.withLock { $0.core }
+    executor.letTimePass()
+    // Jobs are done in turn: after this one, those are done whose time has come.
+    guard (try? await core.statistics()) != nil else { return }
+    if case .atMostEvery = workload.flushing.moment { note(.intervalPassed) }
   }
 
   private func planFaults() {
@@ -136,18 +153,31 @@ final class WorkloadRun: Sendable {
 
   private func open() async -> Bool {
     let core = state.withLock { $0.core }
-    for _ in 0..<5 {
-      guard (try? await core.open()) != nil else { continue }
-      note(.opened(digest: core.read { $0.digest() }))
-      return true
+    // There is an end of the faults that are planned.
+    var reason = ""
+    for _ in 0...SimulatedCaller.lastFaultyCall {
+      do {
+        try await core.open()
+        note(.opened(digest: core.read { $0.digest() }))
+        return true
+      } catch {
+        reason = "\(error)"
+      }
     }
+    note(.gaveUp(reason: reason))
     return false
   }
 
   private func close() async {
-    let core = state.withLock { $0.core }
-    guard (try? await core.close()) != nil else { return }
-    note(.closed)
+    let (core, destroys) = state.withLock { state in
+      (state.core, state.caller.hits(workload.destructionShare))
+    }
+    if destroys, !core.isPoisoned {
+      note(.destroying)
+      if (try? await core.destroy()) != nil { note(.destroyed) }
+    } else if (try? await core.close()) != nil {
+      note(.closed)
+    }
   }
 
   private func restart() async -> Bool {
@@ -165,17 +195,16 @@ final class WorkloadRun: Sendable {
       state.openCalls.append(state.callCount)
       return (state.core, state.callCount)
     }
-    let flushes = workload.flushing == .eachBatch
     let event: History.Event
     do {
       switch call {
       case .apply(let changes, let durability):
         _ = try await core.apply(changes, durability)
-        event = .acknowledged(call: number, isDurable: durability == .durable && flushes)
+        event = .acknowledged(call: number, survives: workload.survival(durability))
       case .claim(let request):
         let claim = try await core.claim(request)
         state.withLock { $0.caller.leases += claim.tasks.map(\.lease) }
-        event = .acknowledged(call: number, isDurable: false)
+        event = .acknowledged(call: number, survives: .endOfProcess)
       }
     } catch let error as JSONFileError where error.code == .systemCall {
       event = .failed(call: number, isUnknown: false)
@@ -184,6 +213,17 @@ final class WorkloadRun: Sendable {
     }
     note(event, at: executor.resumptionMoment)
     state.withLock { $0.openCalls.removeAll { $0 == number } }
+  }
+}
+
+extension Workload {
+  fileprivate func survival(_ durability: Durability) -> History.Survival {
+    guard durability == .durable else { return .endOfProcess }
+    return switch flushing.moment {
+    case .eachBatch: .powerCuts
+    case .atMostEvery: .laterPowerCuts
+    case .leftToSystem: .endOfProcess
+    }
   }
 }
 

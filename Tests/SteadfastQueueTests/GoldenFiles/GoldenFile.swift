@@ -222,7 +222,7 @@ private struct GoldenWriter {
     }
     try change(
       .prune(.succeeded, endedBefore: nil, keepingLatest: 4),
-      .prune(.succeeded, endedBefore: date(49.5), keepingLatest: nil)
+      .prune(.succeeded, endedBefore: date(48.5), keepingLatest: nil)
     )
     for number in [6, 7, 8] {
       try change(.cancel(.unclaimed(.numbered(number)), at: date(Double(number)), keeps: true))

@@ -20,7 +20,7 @@ import Testing
     var outcomes: [String: Int] = [:]
     for seed in seeds {
       let file = try await FileMaker.file(seed: seed)
-      var damage = Damage(seed: seed)
+      var damage = FileDamage(seed: seed)
       for number in 0..<100 {
         let bytes = damage.damaged(file)
         let expected = ExpectedReading(of: bytes, from: file)
@@ -64,7 +64,7 @@ import Testing
       let seal = file.lines[file.lines.count - 1]
       guard file.bytes[seal.range].ends(with: #""k":"seal"}"#.utf8) else { continue }
       sealed += 1
-      var damage = Damage(seed: seed)
+      var damage = FileDamage(seed: seed)
       for _ in 0..<20 {
         var bytes = Array(file.bytes[..<seal.range.lowerBound])
         bytes[damage.pick(bytes.count)] ^= 1 << UInt8(damage.pick(8))

@@ -65,7 +65,8 @@ import Testing
     try journal.close()
     table.insert(record)
     let found = try Journal.open(storage).table
-    #expect(try found.everything() == table.everything(), context)
+    // A compacted file counts on from the last place in it, not from the number of what is gone.
+    #expect(try found.everythingInOrder() == table.everythingInOrder(), context)
     #expect(found.brokenInvariants() == [], context)
   }
 

@@ -5,12 +5,12 @@ import SteadfastRetry
 /// Changes files at random and mends their checksums and, mostly, the numbers of their lines: what
 /// comes of it is well made as far as a look at single lines can tell.
 struct Forgery {
-  private var damage: Damage
+  private var damage: FileDamage
   private var random: SplitMix64
 
   init(seed: UInt64) {
     random = SplitMix64(seed: seed)
-    damage = Damage(seed: random.next())
+    damage = FileDamage(seed: random.next())
   }
 
   private mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }

@@ -6,7 +6,9 @@ extension TaskTable {
   /// What holds of every table between changes and does not hold of this one; empty if all is well.
   func brokenInvariants() -> [String] {
     var broken: [String] = []
-    func check(_ isTrue: Bool, _ name: String) { if !isTrue { broken.append(name) } }
+    func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
+      if !isTrue { broken.append(name()) }
+    }
 
     let tasks = slots.values.map { entries[$0] }
     for (id, slot) in slots { check(entries[slot].record.id == id, "\(id) is at its slot") }
@@ -79,6 +81,17 @@ extension TaskTable {
       )
       return String(decoding: line.bytes, as: UTF8.self)
     }.sorted()
+  }
+
+  /// As `everything()`, with the order of the tasks in place of the numbers that make it.
+  func everythingInOrder() throws -> [String] {
+    var table = self
+    let inOrder = slots.values.sorted { left, right in
+      (entries[left].position, entries[left].record.id)
+        < (entries[right].position, entries[right].record.id)
+    }
+    for (rank, slot) in inOrder.enumerated() { table.entries[slot].position = UInt64(rank) }
+    return try table.everything()
   }
 }
 

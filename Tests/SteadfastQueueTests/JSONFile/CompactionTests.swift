@@ -191,6 +191,34 @@ import Testing
     #expect(contents.table.digest() == before)
   }
 
+  @Test func `a task that has grown too large to be read is not written anew`() throws {
+    let journal = try Journal.open(storage).journal
+    let bytes = storage.bytes
+    var table = TaskTable()
+    table.insert(
+      TaskRecord(
+        id: .numbered(1),
+        name: "Note",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .seconds(0),
+        availableDate: .seconds(0),
+        // An error that came with a failure, in a line of its own.
+        lastError: String(repeating: "x", count: JournalLine.maxLength)
+      )
+    )
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      claimed: [],
+      in: storage,
+      CompactionPolicy()
+    )
+    #expect(throws: Compaction.Failure.self) {
+      while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+    }
+    #expect(storage.bytes == bytes)
+  }
+
   @Test func `a compaction whose new name is not durable poisons the store`() async throws {
     let core = makeCore()
     try await run { try await core.open() }

@@ -83,6 +83,16 @@ import Testing
     #expect(try numbers(storage) == [1, 2])
   }
 
+  @Test func `a write that comes to nothing fails and is not tried for ever`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    storage.state.withLock { $0.longestWrite = 0 }
+    #expect(throws: Journal.Failure.refused(.nothingWritten)) { try journal.append([line(1)]) }
+    storage.state.withLock { $0.longestWrite = .max }
+    try journal.append([line(2)])
+    #expect(try numbers(storage) == [2])
+  }
+
   @Test func `a write that fails leaves nothing, and the next one succeeds`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal

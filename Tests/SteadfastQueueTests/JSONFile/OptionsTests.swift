@@ -77,6 +77,22 @@ import Testing
     }
   }
 
+  @Test(arguments: [
+    JSONFileStore.Protection.whileUnlocked, .unlessOpen, .untilFirstUnlock, .always,
+  ])
+  func `a protection class may be named everywhere, and keeps nothing from working`(
+    protection: JSONFileStore.Protection
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let options = JSONFileStore.Options(protection: protection)
+      let queue = TaskQueue(
+        persistence: .jsonFile(at: folder.appending(path: "queue.jsonl"), options: options)
+      )
+      try await queue.enqueue(Note("a"))
+      #expect(try await queue.count == 1)
+    }
+  }
+
   // MARK: Sizes
 
   @Test func `a task that is larger than was chosen is refused, its error may be larger`()

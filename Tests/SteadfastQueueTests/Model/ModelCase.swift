@@ -122,22 +122,15 @@ extension ModelCase {
     failing failure: any Error,
     by failureOf: (ModelCase) async -> (any Error)?
   ) async -> (ModelCase, any Error) {
-    var (best, reason) = (self, failure)
-    var size = max(1, operations.count / 2)
-    while true {
-      var start = 0
-      var hasShrunk = false
-      while start < best.operations.count {
-        var smaller = best
-        let end = min(start + size, best.operations.count)
-        smaller.operations.removeSubrange(start..<end)
-        if let failure = await failureOf(smaller) {
-          (best, reason, hasShrunk) = (smaller, failure, true)
-        } else {
-          start = end
-        }
-      }
-      if size > 1 { size /= 2 } else if !hasShrunk { return (best, reason) }
+    let (smallest, reason) = await SteadfastTesting.shrunk(operations, failing: failure) {
+      await failureOf(with($0))
     }
+    return (with(smallest), reason)
+  }
+
+  private func with(_ operations: [ModelOperation]) -> ModelCase {
+    var copy = self
+    copy.operations = operations
+    return copy
   }
 }

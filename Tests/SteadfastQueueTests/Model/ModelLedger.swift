@@ -122,7 +122,7 @@ struct ModelLedger: Sendable {
   // MARK: The store
 
   mutating func claimed(_ claim: Claim, for request: ClaimRequest) {
-    let expected = table.claimable(request)
+    let expected = table.claimable(request).map(\.record.id)
     let found = claim.tasks.map(\.record.id)
     require(found == expected, "claimed: \(found.map(label)), expected: \(expected.map(label))")
     for task in claim.tasks {

@@ -8,12 +8,15 @@ final class SharedStore: Sendable {
   struct State {
     var table = TaskTable()
     var leaseEnds: [Lease: Date] = [:]
+    var isDestroyed = false
   }
 
   private let state = Mutex(State())
   let sharing: StoreSharing
 
   init(_ sharing: StoreSharing = StoreSharing()) { self.sharing = sharing }
+
+  var isDestroyed: Bool { state.withLock { $0.isDestroyed } }
 
   /// The store as one process sees it.
   func process() -> Process { Process(self) }
@@ -22,6 +25,7 @@ final class SharedStore: Sendable {
   final class Process: Persistence {
     private let store: SharedStore
     private let isDead = Mutex(false)
+    private let isClosed = Mutex(false)
     private let waiting = Waiters<Void>()
 
     init(_ store: SharedStore) { self.store = store }
@@ -38,10 +42,12 @@ final class SharedStore: Sendable {
 
     private func live() async throws {
       try await waiting.wait { isDead.withLock { $0 } ? nil : .success(()) }
+      if isClosed.withLock({ $0 }) || store.isDestroyed { throw Refusal("it was closed") }
     }
 
     func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
       try await live()
+      for change in batch { try change.checkForm() }
       return store.apply(batch)
     }
 
@@ -64,7 +70,8 @@ final class SharedStore: Sendable {
       return store.state.withLock { $0.table.count(matching: filter) }
     }
 
-    func destroy() async throws { store.state.withLock { $0 = State() } }
+    func close() async throws { isClosed.withLock { $0 = true } }
+    func destroy() async throws { store.state.withLock { $0 = State(isDestroyed: true) } }
   }
 
   private func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
@@ -73,6 +80,8 @@ final class SharedStore: Sendable {
       for case (.extend(let lease, let end), .done) in zip(batch, outcomes) {
         state.leaseEnds[lease] = end
       }
+      let table = state.table
+      state.leaseEnds = state.leaseEnds.filter { table.isHeld($0.key) }
       return outcomes
     }
   }
@@ -93,11 +102,13 @@ final class SharedStore: Sendable {
 }
 
 extension TaskTable {
+  fileprivate func isHeld(_ lease: Lease) -> Bool {
+    slots[lease.id].map { entries[$0].place == .leased(token: lease.token) } ?? false
+  }
+
   /// The claim has run out: the task is available again, with one interruption more.
   fileprivate mutating func interrupt(_ lease: Lease) {
-    guard let slot = slots[lease.id], entries[slot].place == .leased(token: lease.token) else {
-      return
-    }
+    guard isHeld(lease), let slot = slots[lease.id] else { return }
     entries[slot].record.interruptionCount += 1
     setState(.waiting, of: slot)
     lineUp(slot)

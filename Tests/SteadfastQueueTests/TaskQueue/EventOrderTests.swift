@@ -34,12 +34,8 @@ import Testing
     answering kind: String,
     atOnce: Bool
   ) async throws -> [String] {
-    let store = HeldStore(
-      InMemoryStore(),
-      clock,
-      appliesAtOnce: atOnce,
-      after: { $0.contains(kind) }
-    )
+    let store = FaultInjectingStore(appliesAtOnce: atOnce)
+    store.inject(.hang, .afterEffect, times: nil) { $0.changes.contains(kind) }
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
@@ -88,11 +84,10 @@ import Testing
   @Test func `a restart is told after the end that it undoes, and before the next attempt`()
     async throws
   {
-    let store = HeldStore(
-      InMemoryStore(),
-      clock,
-      after: { $0.contains("abandon") || $0.contains("restart") }
-    )
+    let slow = FaultInjectingStore()
+    let store = FaultInjectingStore(slow)
+    slow.inject(.hang, .afterEffect, times: nil) { $0.changes.contains("abandon") }
+    store.inject(.hang, .afterEffect, times: nil) { $0.changes.contains("restart") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let events = queue.events
     let attempts = Log<Void>()
@@ -103,13 +98,12 @@ import Testing
     let task = try await queue.enqueue(Note("dead"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      let abandonment = store.takeHeld()
       async let count = queue.restart(matching: .deadLetters)
       try await clock.sleep(for: .seconds(1))
       store.letGo()
       try await queue.enqueue(Note("tick"))
       try await clock.sleep(for: .seconds(1))
-      for call in abandonment { call.resume() }
+      slow.letGo()
       #expect(try await count == 1)
       #expect(try await task.outcome() == .succeeded)
     }
@@ -120,24 +114,27 @@ import Testing
   }
 
   @Test func `a task is told of before its twin takes its place`() async throws {
-    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("insert") })
+    let slow = FaultInjectingStore()
+    let store = FaultInjectingStore(slow)
+    slow.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let events = queue.events
     async let first = queue.enqueue(Note("first"), uniqueKey: "key")
     try await clock.sleep(for: .seconds(1))
-    let held = store.takeHeld()
+    store.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
     async let second = queue.enqueue(Note("second"), uniqueKey: "key", onDuplicate: .replace)
     try await clock.sleep(for: .seconds(1))
     store.letGo()
     _ = try await second
-    for call in held { call.resume() }
+    slow.letGo()
     let task = try await first
     #expect(await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "cancelled"])
     #expect(try await task.outcome() == .cancelled)
   }
 
   @Test func `a task is told of before it is taken out`() async throws {
-    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("insert") })
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let events = queue.events
     async let first = queue.enqueue(Note("first"))
@@ -151,7 +148,8 @@ import Testing
   @Test func `what is asked of one task at the same time is done one after the other`()
     async throws
   {
-    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("pause") })
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect) { $0.changes.contains("pause") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let events = queue.events
     let task = try await queue.enqueue(Note("a"), availableDate: clock.date + 1e6)
@@ -168,7 +166,8 @@ import Testing
   }
 
   @Test func `a change is told before a twin takes the task's place`() async throws {
-    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("pause") })
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect) { $0.changes.contains("pause") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let events = queue.events
     let task = try await queue.enqueue(Note("first"), uniqueKey: "key")

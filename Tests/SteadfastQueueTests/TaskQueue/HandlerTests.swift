@@ -71,12 +71,8 @@ private struct Comment: TaskPayload {
   func `a handler that is registered while a task is being put aside performs it`(
     atOnce: Bool
   ) async throws {
-    let store = HeldStore(
-      InMemoryStore(),
-      clock,
-      appliesAtOnce: atOnce,
-      before: { $0.contains("park") }
-    )
+    let store = FaultInjectingStore(appliesAtOnce: atOnce)
+    store.inject(.hang) { $0.changes.contains("park") }
     let queue = queue(TaskQueueConfiguration(), store)
     await queue.register(Note.self) { _, _ in Issue.record("the payload is no note") }
     let task = try await queue.enqueue(name: "Note", 7)

@@ -43,7 +43,8 @@ import Testing
 
   @Test func `a queue that is paused and resumed all the time gets on`() async throws {
     // Each claim takes longer than the queue is left in peace.
-    let store = HeldStore(InMemoryStore(), clock, claimDelay: .seconds(1))
+    let store = FaultInjectingStore()
+    store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),

@@ -21,12 +21,8 @@ import Foundation
   func `a resume while the pause is being stored lets the task wait again`(atOnce: Bool)
     async throws
   {
-    let store = HeldStore(
-      InMemoryStore(),
-      clock,
-      appliesAtOnce: atOnce,
-      before: { $0.contains("pause") }
-    )
+    let store = FaultInjectingStore(appliesAtOnce: atOnce)
+    store.inject(.hang, times: nil) { $0.changes.contains("pause") }
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(100)) }
     let task = try await queue.enqueue(Note("a"))
@@ -45,7 +41,8 @@ import Foundation
   @Test func `a restart that is told late does not erase the success that followed it`()
     async throws
   {
-    let store = HeldStore(InMemoryStore(), clock, after: { $0.contains("restart") })
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect, times: nil) { $0.changes.contains("restart") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let on = Log<Void>()
     await queue.register(Note.self) { _, _ in if on.count == 0 { throw TaskAbandoned("x") } }
@@ -71,7 +68,8 @@ import Foundation
   @Test func `a task that is put back while others are being stored is performed again`()
     async throws
   {
-    let store = HeldStore(InMemoryStore(), clock, before: { $0.contains("succeed") })
+    let store = FaultInjectingStore()
+    store.inject(.hang, times: nil) { $0.changes.contains("succeed") }
     let queue = TaskQueue(persistence: store, clock: clock)
     let log = Log<String>()
     await queue.register(Note.self) { [clock] note, _ in
@@ -100,13 +98,12 @@ import Foundation
   @Test func `a request that was answered is not made again in a later life of the task`()
     async throws
   {
-    let store = HeldStore(
-      InMemoryStore(),
-      clock,
-      claimDelay: .seconds(10),
-      before: { $0.contains("retry") },
-      after: { $0.contains("cancel(SteadfastQueue.TaskTarget.unclaimed") }
-    )
+    let store = FaultInjectingStore()
+    store.inject(.delay(.seconds(10), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
+    store.inject(.hang, times: nil) { $0.changes.contains("retry") }
+    store.inject(.hang, .afterEffect, times: nil) {
+      $0.changes.contains("cancel(SteadfastQueue.TaskTarget.unclaimed")
+    }
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(cancelledRetention: .forever),
@@ -147,7 +144,8 @@ import Foundation
     async throws
   {
     let base = InMemoryStore()
-    let store = HeldStore(base, clock, before: { $0.contains("remove") })
+    let store = FaultInjectingStore(base)
+    store.inject(.hang, times: nil) { $0.changes.contains("remove") }
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
     let task = try await queue.enqueue(Note("a"))

@@ -128,7 +128,8 @@ import Foundation
   }
 
   @Test func `a task whose retry is being stored is tried at once`() async throws {
-    let store = HeldStore(InMemoryStore(), clock, before: { $0.contains("retry") })
+    let store = FaultInjectingStore()
+    store.inject(.hang, times: nil) { $0.changes.contains("retry") }
     let queue = await queue(store)
     let task = try await queue.enqueue(Note("a"))
     try await withRunning(queue) {

@@ -80,7 +80,8 @@ import Testing
   }
 
   @Test func `a claim is extended until it is stored how the attempt ended`() async throws {
-    let held = HeldStore(store.process(), clock, before: { $0.contains("succeed") })
+    let held = FaultInjectingStore(store.process())
+    held.inject(.hang) { $0.changes.contains("succeed") }
     let a = TaskQueue(name: "a", persistence: held, clock: clock)
     await a.register(Note.self) { [log] _, _ in log.add("a") }
     let b = await queue("b", store.process())
@@ -179,11 +180,9 @@ import Testing
 
   @Test func `a task that another process performs is left alone`() async throws {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
-    let a = TaskQueue(
-      name: "a",
-      persistence: HeldStore(shared.process(), clock, claimDelay: .seconds(10)),
-      clock: clock
-    )
+    let slow = FaultInjectingStore(shared.process())
+    slow.inject(.delay(.seconds(10), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
+    let a = TaskQueue(name: "a", persistence: slow, clock: clock)
     let b = TaskQueue(name: "b", persistence: shared.process(), clock: clock)
     let log = Log<String>()
     await a.register(Note.self) { _, _ in log.add("a") }

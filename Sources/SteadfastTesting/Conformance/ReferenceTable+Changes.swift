@@ -1,13 +1,15 @@
-import Foundation
+package import SteadfastQueue
 
-@testable import SteadfastQueue
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 
 /// All changes, as a store is given them.
 extension ReferenceTable {
-  func record(of id: TaskID) -> TaskRecord? { entries.first { $0.record.id == id }?.record }
-
   /// All or, if an insertion refuses the batch, none.
-  mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
+  package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     let before = self
     var inserted: Set<TaskID> = []
     let outcomes = batch.map { change -> ChangeOutcome in
@@ -79,7 +81,7 @@ extension ReferenceTable {
     case .prune(let state, let date, let count):
       prune(state, endedBefore: date, keepingLatest: count)
     case .rebase(let date): rebase(to: date)
-    case .extend: break
+    case .extend(let lease, let date): return extend(lease, until: date)
     @unknown default: break
     }
     return .done

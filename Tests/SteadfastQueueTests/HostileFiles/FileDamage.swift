@@ -3,7 +3,7 @@ import SteadfastRetry
 @testable import SteadfastQueue
 
 /// Damages files at random, without any regard for checksums.
-struct Damage {
+struct FileDamage {
   private var random: SplitMix64
 
   init(seed: UInt64) { random = SplitMix64(seed: seed) }

@@ -1,0 +1,411 @@
+//! A store of one's own: a JSON document that is written anew at each change, checked by the
+//! conformance kit.
+
+import Foundation
+import SteadfastTesting
+
+// snippet.entry
+/// A task, and what the store adds to it.
+struct Entry: Sendable {
+  var record: TaskRecord
+  /// Its place among its equals.
+  var place: Int
+  /// Whether it has its key still: what replaces a running task takes it.
+  var holdsKey: Bool
+  /// The proof of its claim, while it runs.
+  var token: UInt64?
+}
+
+/// All that is kept, as a value: a change is made to a copy, and the copy is written.
+struct Document: Sendable {
+  var entries: [TaskID: Entry] = [:]
+  /// Never given twice: places and tokens are made of it.
+  var lastNumber = 0
+
+  mutating func nextNumber() -> Int {
+    lastNumber += 1
+    return lastNumber
+  }
+}
+// snippet.end
+
+// snippet.store
+actor DocumentStore: Persistence {
+  private let url: URL
+  private var document: Document?
+  private var isClosed = false
+
+  init(at url: URL) { self.url = url }
+
+  func open() throws { _ = try opened() }
+
+  private func opened() throws -> Document {
+    if isClosed { throw DocumentError.closed }
+    if let document { return document }
+    var read = Document()
+    if FileManager.default.fileExists(atPath: url.path) {
+      read = try JSONDecoder().decode(Document.self, from: Data(contentsOf: url))
+    }
+    // Whoever was performing these is gone.
+    for entry in read.entries.values where entry.token != nil {
+      var entry = entry
+      entry.token = nil
+      entry.record.state = .waiting
+      entry.record.interruptionCount += 1
+      read.entries[entry.record.id] = entry
+    }
+    document = read
+    return read
+  }
+
+  /// Writes what is to be kept, and only then takes it for kept.
+  ///
+  /// This survives the end of the process; for a power cut, the file and its folder would have to be
+  /// flushed too.
+  private func keep(_ next: Document) throws {
+    try JSONEncoder().encode(next).write(to: url, options: .atomic)
+    document = next
+  }
+
+  func apply(_ batch: [TaskChange], durability: Durability) throws -> [ChangeOutcome] {
+    for change in batch { try change.checkForm() }
+    var next = try opened()
+    let outcomes = try next.apply(batch)
+    if outcomes.contains(where: { $0 != .stale }) { try keep(next) }
+    return outcomes
+  }
+
+  func claim(_ request: ClaimRequest) throws -> Claim {
+    var next = try opened()
+    let claim = next.claim(request)
+    if !claim.tasks.isEmpty { try keep(next) }
+    return claim
+  }
+
+  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws -> [TaskRecord] {
+    let found = try opened().entries.values.map(\.record).filter(filter.matches)
+    return Array(
+      found.filter { task in id.map { task.id > $0 } ?? true }
+        .sorted { $0.id < $1.id }.prefix(limit)
+    )
+  }
+
+  func count(matching filter: TaskFilter) throws -> Int {
+    try opened().entries.values.count { filter.matches($0.record) }
+  }
+
+  func close() { isClosed = true }
+
+  func destroy() throws {
+    if FileManager.default.fileExists(atPath: url.path) {
+      try FileManager.default.removeItem(at: url)
+    }
+    isClosed = true
+  }
+}
+// snippet.end
+
+enum DocumentError: Error { case closed, unknownChange, unknownWord }
+
+// snippet.claim
+extension Document {
+  mutating func claim(_ request: ClaimRequest) -> Claim {
+    let waiting = entries.values.filter { $0.record.state == .waiting }
+    let available = waiting.filter { $0.record.availableDate <= request.now }
+      .sorted { left, right in
+        let (first, second) = (left.record, right.record)
+        if first.priority != second.priority { return first.priority > second.priority }
+        if first.availableDate != second.availableDate {
+          return first.availableDate < second.availableDate
+        }
+        return left.place < right.place
+      }
+    var room = request.names
+    let allowed = available.filter { entry in
+      let left = room[entry.record.name] ?? request.otherNames
+      room[entry.record.name] = left - 1
+      return left > 0
+    }
+    let tasks = allowed.prefix(request.limit).map { entry in
+      var entry = entry
+      let token = UInt64(nextNumber())
+      entry.token = token
+      entry.record.state = .running
+      entries[entry.record.id] = entry
+      return ClaimedTask(record: entry.record, lease: Lease(id: entry.record.id, token: token))
+    }
+    let later = waiting.map(\.record.availableDate).filter { $0 > request.now }.min()
+    return Claim(tasks: tasks, nextDate: allowed.count > tasks.count ? request.now : later)
+  }
+}
+// snippet.end
+
+// snippet.changes
+extension Document {
+  /// All changes that have an effect or, if an insertion refuses the batch, none.
+  mutating func apply(_ batch: [TaskChange]) throws -> [ChangeOutcome] {
+    let before = self
+    var outcomes: [ChangeOutcome] = []
+    for change in batch {
+      let outcome = try apply(change)
+      outcomes.append(outcome)
+      switch (change, outcome) {
+      case (_, .identityTaken), (.insert(_, onDuplicate: .reject), .duplicate):
+        self = before
+        // What had no effect anyway keeps its answer.
+        let answers = outcomes.map { outcome in
+          switch outcome {
+          case .done, .replaced: ChangeOutcome.batchRefused
+          default: outcome
+          }
+        }
+        return answers + batch.dropFirst(answers.count).map { _ in .batchRefused }
+      default: continue
+      }
+    }
+    return outcomes
+  }
+
+  private mutating func apply(_ change: TaskChange) throws -> ChangeOutcome {
+    switch change {
+    case .insert(let record, let policy): return insert(record, policy)
+    case .succeed(let lease, let date, let keeps):
+      return end(.claimed(lease), as: .succeeded, date, keeps)
+    case .abandon(let lease, let failure, let keeps):
+      return end(.claimed(lease), as: .abandoned, failure.date, keeps) { $0.note(failure) }
+    case .cancel(let target, let date, let keeps):
+      return end(target, as: .cancelled, date, keeps)
+    case .retry(let lease, let date, let retryCount, let failure):
+      return move(.claimed(lease), to: .waiting) { record in
+        record.availableDate = date
+        record.retryCount = retryCount
+        record.interruptionCount = 0
+        record.note(failure)
+      }
+    case .release(let lease): return move(.claimed(lease), to: .waiting, keepsPlace: true)
+    case .park(let lease, let failure):
+      return move(.claimed(lease), to: .parked) { $0.note(failure) }
+    case .pause(let target): return move(target, from: [.waiting, .parked], to: .paused)
+    case .resume(let id): return move(.unclaimed(id), from: [.paused], to: .waiting)
+    case .restart(let target, let date):
+      let states = Set(TaskState.allCases).subtracting([.running])
+      return move(target, from: states, to: .waiting) { $0.makeNew(availableDate: date) }
+    case .reschedule(let target, let date):
+      let state = entries[target.id]?.record.state ?? .waiting
+      let states: Set<TaskState> = [.waiting, .parked, .paused]
+      return move(target, from: states, to: state == .running ? .waiting : state) {
+        $0.availableDate = date
+      }
+    case .remove(let id):
+      guard let entry = entries[id], entry.record.state.isFinished else { return .stale }
+      entries[id] = nil
+      return .done
+    case .unpark(let name): unpark(name)
+    case .prune(let state, let date, let count): prune(state, endedBefore: date, keeping: count)
+    case .rebase(let date): rebase(to: date)
+    // One queue uses this store: its claims have no end.
+    case .extend: break
+    @unknown default: throw DocumentError.unknownChange
+    }
+    return .done
+  }
+
+  private mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy) -> ChangeOutcome {
+    guard entries[record.id] == nil else { return .identityTaken }
+    var outcome = ChangeOutcome.done
+    let twin = entries.values.first { entry in
+      entry.holdsKey && entry.record.uniqueKey == record.uniqueKey
+    }
+    if let twin {
+      let id = twin.record.id
+      guard policy == .replace else { return .duplicate(of: id) }
+      if twin.record.state == .running {
+        entries[id]?.holdsKey = false
+      } else {
+        entries[id] = nil
+        if !twin.record.state.isFinished { outcome = .replaced(id) }
+      }
+    }
+    let place = nextNumber()
+    entries[record.id] = Entry(record: record, place: place, holdsKey: record.uniqueKey != nil)
+    return outcome
+  }
+
+  private mutating func end(
+    _ target: TaskTarget,
+    as state: TaskState,
+    _ date: Date,
+    _ keeps: Bool,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    let outcome = move(target, from: [.waiting, .parked, .paused], to: state) { record in
+      note(&record)
+      record.finishedDate = date
+    }
+    if outcome == .done, !keeps { entries[target.id] = nil }
+    return outcome
+  }
+
+  /// Moves a task that its holder names by its lease, or that is in one of the states.
+  private mutating func move(
+    _ target: TaskTarget,
+    from states: Set<TaskState> = [],
+    to state: TaskState,
+    keepsPlace: Bool = false,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    guard var entry = entries[target.id] else { return .stale }
+    switch target {
+    case .claimed(let lease): guard entry.token == lease.token else { return .stale }
+    case .unclaimed: guard states.contains(entry.record.state) else { return .stale }
+    }
+    entry.token = nil
+    entry.record.state = state
+    note(&entry.record)
+    if !keepsPlace { entry.place = nextNumber() }
+    entries[target.id] = entry
+    return .done
+  }
+}
+// snippet.end
+
+extension Document {
+  private mutating func unpark(_ name: String) {
+    for entry in entries.values where entry.record.state == .parked && entry.record.name == name {
+      _ = move(.unclaimed(entry.record.id), from: [.parked], to: .waiting)
+    }
+  }
+
+  private mutating func prune(_ state: TaskState, endedBefore date: Date?, keeping count: Int?) {
+    let ended = entries.values.filter { $0.record.state == state }.sorted { $0.place > $1.place }
+    for (index, entry) in ended.enumerated() {
+      let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
+      if isOld || index >= count ?? .max { entries[entry.record.id] = nil }
+    }
+  }
+
+  private mutating func rebase(to now: Date) {
+    for var entry in entries.values.sorted(by: { $0.place < $1.place })
+    where !entry.record.state.isFinished && entry.record.rebase(to: now) {
+      if entry.record.state == .waiting { entry.place = nextNumber() }
+      entries[entry.record.id] = entry
+    }
+  }
+}
+
+extension TaskRecord {
+  fileprivate mutating func note(_ failure: TaskFailure?) {
+    guard let failure else { return }
+    lastError = failure.reason
+    failedDate = failure.date
+  }
+}
+
+// MARK: - The document as JSON
+
+extension Document: Codable {
+  private enum Key: CodingKey { case lastNumber, entries }
+
+  init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: Key.self)
+    lastNumber = try container.decode(Int.self, forKey: .lastNumber)
+    for entry in try container.decode([Entry].self, forKey: .entries) {
+      entries[entry.record.id] = entry
+    }
+  }
+
+  func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: Key.self)
+    try container.encode(lastNumber, forKey: .lastNumber)
+    try container.encode(Array(entries.values), forKey: .entries)
+  }
+}
+
+extension Entry: Codable {
+  private enum Key: CodingKey {
+    case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
+    case uniqueKey, tags, timeLimit, expiryDate, state, availableDate, retryCount
+    case interruptionCount, lastError, failedDate, finishedDate, place, holdsKey, token
+  }
+
+  init(from decoder: any Decoder) throws {
+    let container = try decoder.container(keyedBy: Key.self)
+    func value<Value: Decodable>(_ key: Key) throws -> Value {
+      try container.decode(Value.self, forKey: key)
+    }
+    func valueIfAny<Value: Decodable>(_ key: Key) throws -> Value? {
+      try container.decodeIfPresent(Value.self, forKey: key)
+    }
+    guard let format = StoredPayload.Format(rawValue: try value(.format)),
+      let state = TaskState(rawValue: try value(.state))
+    else { throw DocumentError.unknownWord }
+    let payload: Data = try value(.payload)
+    let maxRetries: Int? = try valueIfAny(.maxRetries)
+    record = TaskRecord(
+      id: try value(.id),
+      name: try value(.name),
+      payload: StoredPayload(Array(payload), format: format, version: try value(.version)),
+      priority: TaskQueue.Priority(rawValue: try value(.priority)),
+      createdDate: try value(.createdDate),
+      maxRetries: maxRetries.map { .atMost($0) } ?? .alwaysRetry,
+      usesBackoff: try value(.usesBackoff),
+      uniqueKey: try valueIfAny(.uniqueKey),
+      tags: try value(.tags),
+      timeLimit: try valueIfAny(.timeLimit),
+      expiryDate: try valueIfAny(.expiryDate),
+      state: state,
+      availableDate: try value(.availableDate),
+      retryCount: try value(.retryCount),
+      interruptionCount: try value(.interruptionCount),
+      lastError: try valueIfAny(.lastError),
+      failedDate: try valueIfAny(.failedDate),
+      finishedDate: try valueIfAny(.finishedDate)
+    )
+    place = try value(.place)
+    holdsKey = try value(.holdsKey)
+    token = try valueIfAny(.token)
+  }
+
+  func encode(to encoder: any Encoder) throws {
+    var container = encoder.container(keyedBy: Key.self)
+    func keep(_ value: (some Encodable)?, _ key: Key) throws {
+      try container.encodeIfPresent(value, forKey: key)
+    }
+    try keep(record.id, .id)
+    try keep(record.name, .name)
+    try keep(Data(try record.payload.bytes()), .payload)
+    try keep(record.payload.format.rawValue, .format)
+    try keep(record.payload.version, .version)
+    try keep(record.priority.rawValue, .priority)
+    try keep(record.createdDate, .createdDate)
+    if case .atMost(let limit) = record.maxRetries { try keep(limit, .maxRetries) }
+    try keep(record.usesBackoff, .usesBackoff)
+    try keep(record.uniqueKey, .uniqueKey)
+    try keep(record.tags, .tags)
+    try keep(record.timeLimit, .timeLimit)
+    try keep(record.expiryDate, .expiryDate)
+    try keep(record.state.rawValue, .state)
+    try keep(record.availableDate, .availableDate)
+    try keep(record.retryCount, .retryCount)
+    try keep(record.interruptionCount, .interruptionCount)
+    try keep(record.lastError, .lastError)
+    try keep(record.failedDate, .failedDate)
+    try keep(record.finishedDate, .finishedDate)
+    try keep(place, .place)
+    try keep(holdsKey, .holdsKey)
+    try keep(token, .token)
+  }
+}
+
+let folder = FileManager.default.temporaryDirectory
+  .appending(path: "own-store-\(UUID().uuidString)")
+try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+defer { try? FileManager.default.removeItem(at: folder) }
+
+// snippet.check
+let report = await PersistenceConformance().check { place in
+  DocumentStore(at: folder.appending(path: place))
+}
+print(report)
+// snippet.end
+guard report.passes else { exit(1) }

@@ -1,0 +1,52 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A queue's file that no store has open.
+struct ClosedFile {
+  let url: URL
+
+  var errors: JSONFileErrors { JSONFileErrors(url: url) }
+
+  /// Works on the file while its lock keeps every store away, on a thread of its own.
+  ///
+  /// - Throws: a ``JSONFileError``, also if there is no file; then no lock file is made.
+  func locked<Value: Sendable>(
+    _ body: @escaping @Sendable (ClosedFile, FileStorage) throws -> Value
+  ) async throws -> Value {
+    let thread = try errors.translating { try IOThread() }
+    return try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { continuation in
+        thread.add {
+          continuation.resume(with: Result { try errors.translating { try lockNow(body) } })
+        }
+      }
+    }
+  }
+
+  private func lockNow<Value>(
+    _ body: (ClosedFile, FileStorage) throws -> Value
+  ) throws -> Value {
+    let storage = FileStorage(path: url.path)
+    guard let file = try storage.open(.journal) else { throw errors.missing }
+    file.close()
+    let lock = try FileLock.acquire(for: url.path)
+    defer { lock.release() }
+    return try body(self, storage)
+  }
+}
+
+extension JournalStorage {
+  /// The journal, and all that it holds; `nil` if there is none.
+  func readJournal() throws -> (file: any JournalFile, bytes: [UInt8])? {
+    guard let file = try open(.journal) else { return nil }
+    do {
+      return (file, try file.read(try file.size(), at: 0))
+    } catch {
+      file.close()
+      throw error
+    }
+  }
+}

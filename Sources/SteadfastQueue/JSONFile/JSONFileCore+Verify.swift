@@ -1,0 +1,123 @@
+import Synchronization
+
+extension JSONFileCore {
+  func verify() async throws -> JSONFileReport {
+    try await onThread { core in try core.verifyFile() }
+  }
+
+  /// On the thread: nothing is written meanwhile.
+  private func verifyFile() throws -> JSONFileReport {
+    let (entries, claimed) = try state.withLock { state in
+      guard try isOpen(state.phase) else { throw errors.closed }
+      return (state.table.entries, state.claimedAndUnwritten)
+    }
+    return try errors.translating {
+      try file.withLock { file in
+        guard let file else { throw errors.closed }
+        return try Verification(of: file, entries, claimed: claimed).report
+      }
+    }
+  }
+}
+
+/// Compares a file with what its store holds.
+private struct Verification {
+  private(set) var report = JSONFileReport()
+  private var problems = ProblemList()
+  private let entries: Slab<TaskTable.Entry>
+  private let claimed: Set<TaskID>
+
+  init(
+    of file: JSONFileCore.OpenFile,
+    _ entries: Slab<TaskTable.Entry>,
+    claimed: Set<TaskID>
+  ) throws {
+    self.entries = entries
+    self.claimed = claimed
+    report.generation = file.journal.generation
+    // By its name: whatever happens to the name happens to the tasks.
+    if let (present, bytes) = try file.storage.readJournal() {
+      present.close()
+      report.byteCount = bytes.count
+      if bytes.count != file.journal.size {
+        problems.add("the file has \(bytes.count) bytes, and \(file.journal.size) were written")
+      }
+      try compare(bytes)
+    } else {
+      problems.add("the file is gone: what was stored in it has no name any more")
+    }
+    countTasks()
+    report.add(problems)
+  }
+
+  private mutating func compare(_ bytes: [UInt8]) throws {
+    do throws(JournalProblem) {
+      let contents = try JournalReader.readAsWritten(bytes)
+      report.version = contents.version
+      report.recordCount = Int(contents.nextSequence)
+      report.tornByteCount = bytes.count - contents.goodSize
+      if report.tornByteCount > 0 {
+        problems.add("the last \(report.tornByteCount) bytes can't be read")
+      }
+      try compare(contents.table)
+    } catch {
+      try describe(bytes, error)
+    }
+  }
+
+  /// All that is wrong with a file that could not be opened.
+  private mutating func describe(_ bytes: [UInt8], _ problem: JournalProblem) throws {
+    do throws(JournalProblem) {
+      let found = try JournalInspection(bytes).report
+      report.version = found.version
+      report.recordCount = found.recordCount
+      report.lostRecordCount = found.lostRecordCount
+      for problem in found.problems { problems.add(problem) }
+    } catch {
+      problems.add("the file is not what was written: \(problem)")
+    }
+  }
+
+  // MARK: Tasks
+
+  private mutating func compare(_ file: TaskTable) throws(JournalProblem) {
+    var count = 0
+    for slot in 0..<entries.endSlot where entries[slot].place != .staged {
+      count += 1
+      let id = entries[slot].record.id
+      guard let other = file.slots[id] else {
+        problems.add("task \(id) is not in the file")
+        continue
+      }
+      if body(of: entries[slot]) != body(of: file.entries[other]) {
+        problems.add("the file says something else of task \(id) than the store holds")
+      }
+    }
+    guard count != file.slots.count else { return }
+    let known = Set(entries.committedIDs)
+    for id in file.slots.keys.sorted() where !known.contains(id) {
+      problems.add("task \(id) is in the file alone")
+    }
+  }
+
+  /// All that a file tells of a task, but for its place in line.
+  private func body(of entry: TaskTable.Entry) -> [UInt8]? {
+    var record = entry.record
+    if claimed.contains(record.id) { record.state = .waiting }
+    let task = KeptTask(record: record, position: 0, hasLostKey: entry.hasLostKey)
+    return try? JournalBody(.task(task)).bytes
+  }
+
+  private mutating func countTasks() {
+    for slot in 0..<entries.endSlot where entries[slot].place != .staged {
+      report.counts[entries[slot].record.state, default: 0] += 1
+    }
+  }
+}
+
+extension Slab<TaskTable.Entry> {
+  /// The identities of the tasks whose insertion is committed.
+  fileprivate var committedIDs: [TaskID] {
+    (0..<endSlot).compactMap { self[$0].place == .staged ? nil : self[$0].record.id }
+  }
+}

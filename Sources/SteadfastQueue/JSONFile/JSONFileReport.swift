@@ -1,0 +1,67 @@
+/// What a queue's file was found to hold, and what is wrong with it.
+public struct JSONFileReport: Sendable, Hashable {
+  /// Something in a file that is not as it was written.
+  public struct Problem: Sendable, Hashable, CustomStringConvertible {
+    /// The number of the line, from 1; `nil` for what concerns the file as a whole, or a task.
+    public let line: Int?
+    /// Where the line begins, in bytes from the beginning of the file; `nil` as above.
+    public let byte: Int?
+    /// What is wrong, for a person to read.
+    ///
+    /// It shows no payload.
+    public let reason: String
+
+    /// The place and the reason.
+    public var description: String {
+      guard let line, let byte else { return reason }
+      return "line \(line), byte \(byte): \(reason)"
+    }
+  }
+
+  /// The version of the format; `nil` if the header can't be read.
+  public internal(set) var version: Int?
+  /// How often the file was written anew, the first time included; `nil` if the header can't be read.
+  public internal(set) var generation: Int?
+  /// The size of the file, in bytes.
+  public internal(set) var byteCount = 0
+  /// How many lines can be read.
+  public internal(set) var recordCount = 0
+  /// How many lines are known to be missing or unreadable: the numbers that no line bears, though
+  /// later ones are there.
+  ///
+  /// Zero unless the file is damaged. Lines that were lost from the end can't be known.
+  public internal(set) var lostRecordCount = 0
+  /// How many tasks the file holds, by state; a state without tasks is not listed.
+  ///
+  /// Of a file that no store has open: the tasks that opening it would find or, if it is damaged,
+  /// those that a repair would save.
+  public internal(set) var counts: [TaskState: Int] = [:]
+  /// Whether the file was closed in good order, and not left by a crash.
+  public internal(set) var isSealed = false
+  /// How many bytes at the end were torn by a crash.
+  ///
+  /// Nobody was promised them: opening the file cuts them off, and they are no problem. Zero if the
+  /// file is damaged otherwise.
+  public internal(set) var tornByteCount = 0
+  /// The problems, in the order of lines; not more than a thousand of them.
+  public internal(set) var problems: [Problem] = []
+  /// How many problems there are.
+  public internal(set) var problemCount = 0
+
+  /// Whether nothing is wrong: the file can be opened and holds all that was stored in it.
+  public var isSound: Bool { problemCount == 0 }
+}
+
+extension JSONFileReport {
+  mutating func count(tasksOf table: TaskTable) {
+    for state in TaskState.allCases {
+      let count = table.count(matching: TaskFilter(states: [state]))
+      counts[state] = count > 0 ? count : nil
+    }
+  }
+
+  mutating func add(_ list: ProblemList) {
+    problems = list.first
+    problemCount = list.count
+  }
+}

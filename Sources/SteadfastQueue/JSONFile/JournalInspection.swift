@@ -1,0 +1,51 @@
+/// Looks at a file that no store has open: what opening it would find or, if opening would refuse
+/// it as damaged, all that is wrong with it and what can be saved.
+struct JournalInspection {
+  private(set) var report = JSONFileReport()
+  /// The tasks, those whose attempts had begun interrupted.
+  private(set) var table = TaskTable()
+  /// Lines of a damaged file that tell nothing.
+  private(set) var skipped = ProblemList()
+
+  /// - Throws: why a file can't be told anything of: it is of another format, or of a newer version.
+  init(_ bytes: [UInt8]) throws(JournalProblem) {
+    report.byteCount = bytes.count
+    // Opening makes a new file of it.
+    guard !bytes.isEmpty else { return }
+    do throws(JournalProblem) {
+      describe(try JournalReader.read(bytes))
+    } catch {
+      guard case .damaged(let line, let byte, let reason) = error else { throw error }
+      describe(
+        try JournalSalvage(bytes),
+        JSONFileReport.Problem(line: line, byte: byte, reason: reason)
+      )
+    }
+    report.count(tasksOf: table)
+  }
+
+  private mutating func describe(_ contents: JournalContents) {
+    table = contents.table
+    report.version = contents.version
+    report.generation = contents.generation
+    report.recordCount = Int(contents.nextSequence)
+    report.tornByteCount = report.byteCount - contents.goodSize
+    report.isSealed = contents.isSealed && report.tornByteCount == 0
+  }
+
+  private mutating func describe(
+    _ salvage: JournalSalvage,
+    _ reason: JSONFileReport.Problem
+  ) {
+    table = salvage.table
+    skipped = salvage.skipped
+    report.version = salvage.version
+    report.generation = salvage.generation
+    report.recordCount = salvage.readableLineCount
+    report.lostRecordCount = Int(clamping: salvage.lostLineCount)
+    report.isSealed = salvage.isSealed
+    var problems = salvage.skipped.merged(with: salvage.misplaced)
+    problems.addIfNew(reason)
+    report.add(problems)
+  }
+}

@@ -1,0 +1,91 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Puts a file of all that can be read in the place of a damaged one, which is copied first.
+///
+/// Until the new file takes the name, in one step, nothing happens to the old one; and before that
+/// the copy is durable.
+struct JournalRepair {
+  /// The new file has the name, but perhaps not for long.
+  struct PerhapsUndone: Error {
+    let reason: SystemCallError
+    /// The number of the copy.
+    let copy: Int
+  }
+
+  let report: JSONFileReport
+  let skipped: ProblemList
+  /// The number of the copy; `nil` if nothing was wrong.
+  let copy: Int?
+
+  /// Returns `nil` if there is no file.
+  ///
+  /// - Throws: ``PerhapsUndone``; otherwise the file is as it was.
+  static func repair(_ storage: any JournalStorage, at date: Date) throws -> JournalRepair? {
+    guard let (file, bytes) = try storage.readJournal() else { return nil }
+    defer { file.close() }
+    let inspection = try JournalInspection(bytes)
+    let copy =
+      inspection.report.isSound ? nil : try replace(file, bytes, inspection, in: storage, date)
+    return JournalRepair(report: inspection.report, skipped: inspection.skipped, copy: copy)
+  }
+
+  /// Returns the number of the copy.
+  private static func replace(
+    _ file: any JournalFile,
+    _ bytes: [UInt8],
+    _ inspection: JournalInspection,
+    in storage: any JournalStorage,
+    _ date: Date
+  ) throws -> Int {
+    let (copy, isNew) = try DamagedCopy.keep(bytes, in: storage)
+    let old = Journal(
+      file,
+      JournalContents(generation: inspection.report.generation ?? 0, goodSize: bytes.count)
+    )
+    do {
+      var compaction = try Compaction(
+        of: old,
+        tasks: inspection.table.entries,
+        claimed: [],
+        in: storage,
+        CompactionPolicy()
+      )
+      var new = try finish(&compaction, old, date)
+      // All of it is durable: the seal only lets it look like a file that was closed.
+      try? new.close()
+      return copy
+    } catch Compaction.Failure.poisoned(let error) {
+      throw PerhapsUndone(reason: error, copy: copy)
+    } catch {
+      try? storage.remove(.replacement)
+      if isNew { try? storage.remove(.copy(copy)) }
+      throw cause(of: error)
+    }
+  }
+
+  private static func finish(
+    _ compaction: inout Compaction,
+    _ old: Journal,
+    _ date: Date
+  ) throws(Compaction.Failure) -> Journal {
+    while true {
+      switch try compaction.advance(old, at: date) {
+      case .unfinished: continue
+      case .finished(let new): return new
+      }
+    }
+  }
+
+  private static func cause(of error: any Error) -> any Error {
+    switch error {
+    case Compaction.Failure.refused(let error): cause(of: error)
+    case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error): error
+    case FileOpeningError.systemCall(let error): error
+    default: error
+    }
+  }
+}

@@ -1,0 +1,175 @@
+/// Reads a damaged file: what every line says that can be read, whatever stands between them.
+///
+/// The lines count in the order of their numbers, wherever they stand: swapped ones are put in order,
+/// and of one that stands there twice the second is passed over. Of a batch whose end is lost, what
+/// is there counts: it may have been promised. What a line presupposes is taken to have happened
+/// (`TaskTable.salvage(_:)`).
+struct JournalSalvage {
+  private struct Place {
+    let line: JournalLine
+    let number: Int
+    let range: Range<Int>
+    /// What is wrong with where it stands.
+    let flaw: String?
+  }
+
+  private(set) var table = TaskTable()
+  private(set) var version: Int?
+  private(set) var generation: Int?
+  /// Whether the last line can be read, and is a seal.
+  private(set) var isSealed = false
+  /// How many numbers no line bears that are smaller than one that a line bears.
+  private(set) var lostLineCount: UInt64 = 0
+  /// Lines that tell nothing.
+  private(set) var skipped = ProblemList()
+  /// Lines that tell something and do not stand where they should.
+  private(set) var misplaced = ProblemList()
+
+  private let bytes: [UInt8]
+  private var places: [Place] = []
+  private var lineCount = 0
+  private var nextSequence: UInt64 = 0
+  private var badLines: UInt64 = 0
+  /// The first unsynced line of the batch that has begun and not ended.
+  private var openBatch: UInt64?
+
+  /// How many lines can be read.
+  var readableLineCount: Int { places.count }
+
+  /// - Throws: if it is none of our files, or a newer version has written it.
+  init(_ bytes: [UInt8]) throws(JournalProblem) {
+    self.bytes = bytes
+    findLines()
+    guard !places.isEmpty else { throw .notAJournal }
+    // Most files are in order but for a few lines.
+    if !zip(places, places.dropFirst()).allSatisfy({ $0.line.sequence <= $1.line.sequence }) {
+      places.sort { ($0.line.sequence, $0.number) < ($1.line.sequence, $1.number) }
+    }
+    try applyLines()
+    table.interruptLeased()
+  }
+
+  // MARK: Finding lines
+
+  private mutating func findLines() {
+    var position = 0
+    while position < bytes.count {
+      let end = bytes[position...].firstIndex(of: 0x0A) ?? bytes.count
+      lineCount += 1
+      if let line = JournalLine(bytes, position..<end) {
+        add(line, position..<end, nil)
+      } else if let (first, second) = mergedLines(in: position..<end) {
+        add(first.line, first.range, nil)
+        add(second.line, second.range, "the line feed before it is lost")
+      } else {
+        badLines += 1
+        openBatch = nil
+        let reason = end < bytes.count ? "its checksum is wrong" : "it is cut off"
+        skipped.add(reason, line: lineCount, byte: position)
+      }
+      position = end + 1
+    }
+  }
+
+  private mutating func add(_ line: JournalLine, _ range: Range<Int>, _ flaw: String?) {
+    let flaw = self.flaw(of: line) ?? flaw
+    places.append(Place(line: line, number: lineCount, range: range, flaw: flaw))
+  }
+
+  private typealias Found = (line: JournalLine, range: Range<Int>)
+
+  /// Two lines that are taken for one, because the line feed between them has become another byte or
+  /// is gone.
+  ///
+  /// The first has a right checksum and begins where a line does: what follows is no payload.
+  private func mergedLines(in range: Range<Int>) -> (Found, Found)? {
+    let prefix = JournalLine.prefix
+    let starts = range.dropFirst().lazy.filter { start in
+      bytes[start] == prefix[0] && bytes[start..<range.upperBound].starts(with: prefix)
+    }
+    // A payload may contain what looks like the beginning of a line; few do more than once.
+    for start in starts.prefix(3) {
+      guard let second = JournalLine(bytes, start..<range.upperBound) else { continue }
+      for end in [start - 1, start] where end > range.lowerBound {
+        guard let first = JournalLine(bytes, range.lowerBound..<end) else { continue }
+        return ((first, range.lowerBound..<end), (second, start..<range.upperBound))
+      }
+    }
+    return nil
+  }
+
+  /// What is wrong with where a line stands.
+  private mutating func flaw(of line: JournalLine) -> String? {
+    defer {
+      nextSequence = max(nextSequence, line.sequence == .max ? .max : line.sequence + 1)
+      badLines = 0
+      openBatch = line.isContinued ? line.firstUnsynced : nil
+    }
+    // Bad lines before it are problems of their own, and may have borne the numbers that miss.
+    let isExpected = line.sequence >= nextSequence && line.sequence - nextSequence <= badLines
+    guard isExpected else {
+      return "it has the number \(line.sequence) where \(nextSequence) should be"
+    }
+    if let openBatch, openBatch != line.firstUnsynced { return "the batch before it has no end" }
+    return nil
+  }
+
+  // MARK: Applying lines
+
+  private mutating func applyLines() throws(JournalProblem) {
+    var sequence: UInt64 = 0
+    var twins: Set<ArraySlice<UInt8>> = []
+    for index in places.indices {
+      let place = places[index]
+      if place.line.sequence > sequence {
+        lostLineCount += place.line.sequence - sequence
+      }
+      let isRepeated = index > 0 && places[index - 1].line.sequence == place.line.sequence
+      if !isRepeated {
+        twins.removeAll(keepingCapacity: true)
+        if index + 1 < places.count, places[index + 1].line.sequence == place.line.sequence {
+          twins.insert(bytes[place.range])
+        }
+      }
+      if isRepeated, !twins.insert(bytes[place.range]).inserted {
+        skip(place, "it stands in the file twice")
+      } else {
+        try apply(place)
+      }
+      sequence = place.line.sequence == .max ? .max : place.line.sequence + 1
+    }
+  }
+
+  private mutating func apply(_ place: Place) throws(JournalProblem) {
+    let entry: JournalEntry
+    do throws(JournalDecodingError) {
+      entry = try JournalDecoder.entry(of: place.line, in: bytes)
+    } catch {
+      switch error {
+      case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
+      case .malformed where place.line.sequence == 0: throw .notAJournal
+      case .malformed(let reason): return skip(place, reason)
+      }
+    }
+    switch entry {
+    case .header(let version, let generation):
+      guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
+      guard self.version == nil else { return skip(place, "it is a second header") }
+      self.version = version
+      self.generation = generation
+    case .seal:
+      isSealed = place.number == lineCount
+    case .task, .compacted, .change, .begin, .interruption:
+      guard table.salvage(entry) else {
+        return skip(place, "it does not fit the lines before it")
+      }
+    }
+    if let flaw = place.flaw {
+      misplaced.add(flaw, line: place.number, byte: place.range.lowerBound)
+    }
+  }
+
+  private mutating func skip(_ place: Place, _ reason: String) {
+    skipped.add(reason, line: place.number, byte: place.range.lowerBound)
+  }
+}

@@ -1,0 +1,69 @@
+extension TaskTable {
+  /// Does again what an entry of a damaged file says, if need be after what it presupposes: a line
+  /// that was stored proves what lines before it, which are lost, have done.
+  ///
+  /// Whether it was possible.
+  mutating func salvage(_ entry: JournalEntry) -> Bool {
+    if replay(entry) { return true }
+    return presuppose(entry) && replay(entry)
+  }
+
+  /// Brings about what must have been so before an entry was written; whether that is enough.
+  private mutating func presuppose(_ entry: JournalEntry) -> Bool {
+    switch entry {
+    case .task(let task):
+      return freeKey(for: task.record)
+    case .begin(let id):
+      return makeAvailable(id)
+    case .change(let change):
+      return presuppose(change)
+    case .header, .compacted, .interruption, .seal:
+      return true
+    }
+  }
+
+  private mutating func presuppose(_ change: TaskChange) -> Bool {
+    switch change {
+    case .insert(let record, _):
+      return freeKey(for: record)
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+      .release(let lease), .park(let lease, _), .extend(let lease, _):
+      return salvage(.begin(lease.id))
+    case .remove(let id):
+      return end(id)
+    case .cancel, .pause, .resume, .restart, .reschedule, .unpark, .prune, .rebase:
+      return false
+    }
+  }
+
+  /// A task was stored with a key: whoever bore it then did so no more.
+  private mutating func freeKey(for record: TaskRecord) -> Bool {
+    guard slots[record.id] == nil, let key = record.uniqueKey, let holder = keyHolders[key] else {
+      return false
+    }
+    entries[holder].hasLostKey = true
+    keyHolders[key] = nil
+    return true
+  }
+
+  /// An attempt began: the task was set aside no more.
+  private mutating func makeAvailable(_ id: TaskID) -> Bool {
+    guard let slot = slots[id] else { return false }
+    let record = entries[slot].record
+    switch entries[slot].place {
+    case .parked: return replay(.change(.unpark(name: record.name)))
+    case .paused: return replay(.change(.resume(id)))
+    case .finished:
+      let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
+      return replay(.change(restart))
+    case .staged, .waiting, .ready, .leased: return false
+    }
+  }
+
+  /// A task was removed: it had ended.
+  private mutating func end(_ id: TaskID) -> Bool {
+    guard let slot = slots[id], !entries[slot].record.state.isFinished else { return false }
+    let date = entries[slot].record.availableDate
+    return replay(.change(.cancel(.unclaimed(id), at: date, keeps: true)))
+  }
+}

@@ -1,0 +1,177 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Random steps on a store and on a reference, whose answers must be the same.
+struct ModelRun {
+  private var store: StoreProbe
+  private var reference = ReferenceTable()
+  private var leases: [Lease] = []
+  /// The date of the next step; each has one of its own.
+  private var now = 0.0
+
+  private var isShared: Bool { store.store.sharing != nil }
+
+  init(_ store: StoreProbe) { self.store = store }
+
+  mutating func perform(_ steps: [ModelStep]) async throws {
+    for step in steps {
+      now += 4
+      try await perform(step)
+      try await compare()
+    }
+    for state in TaskState.allCases {
+      let count = try await store.count(TaskFilter(states: [state]))
+      let expected = reference.entries.count { $0.record.state == state }
+      try store.expect("the count", count, expected)
+    }
+  }
+
+  private mutating func perform(_ step: ModelStep) async throws {
+    switch step {
+    case .change(let change): try await apply([change])
+    case .batch(let changes): try await apply(changes)
+    case .claim(let limit, let names, let otherNames):
+      try await claim(limit, names, otherNames)
+    case .unpark(let name): try await apply(.unpark(name: name))
+    case .prune(let state, let age, let count):
+      let date = age.map { Date.second(now - $0) }
+      try await apply(.prune(state, endedBefore: date, keepingLatest: count))
+    case .rebase(let seconds):
+      guard !isShared else { return }
+      // Which of them ended last is not to be told when the dates of ends go back.
+      for state: TaskState in [.succeeded, .abandoned, .cancelled] {
+        try await apply(.prune(state, endedBefore: nil, keepingLatest: 0))
+      }
+      now -= 4 + seconds
+      try await apply(.rebase(.second(now)))
+    case .extend(let claim):
+      guard isShared, let lease = lease(claim), !hasRunOut(lease) else { return }
+      try await apply(.extend(lease, until: .second(now + 40)))
+    case .reopen:
+      guard store.trial.reopens else { return }
+      store = try await store.reopened()
+      if !isShared { reference.interrupt() }
+    }
+  }
+
+  // MARK: Changes
+
+  private mutating func apply(_ change: TaskChange) async throws {
+    let expected = reference.apply([change])
+    try store.expect("the outcome", try await store.apply([change]), expected)
+  }
+
+  private mutating func apply(_ changes: [ModelStep.Change]) async throws {
+    var batch = ModelBatch(reference)
+    for change in changes {
+      // Whatever ends has a date of its own.
+      let date = now + Double(batch.changes.count) / 4
+      switch change {
+      case .insert(let task): batch.insert(task, at: date)
+      case .end(let claim, let end, let keeps, let delay):
+        guard let lease = lease(claim), !hasRunOut(lease) else { continue }
+        batch.add(.ending(lease, end, keeps: keeps, at: date, delay: delay), of: lease.id)
+      case .control(let task, let control, let keeps):
+        let id = TaskID.numbered(task)
+        batch.add(.controlling(id, control, keeps: keeps, at: date), of: id)
+      }
+    }
+    guard !batch.changes.isEmpty else { return }
+    let expected = reference.apply(batch.changes)
+    let found = try await store.apply(batch.changes, durability: .relaxed)
+    for (index, (found, expected)) in zip(found, expected).enumerated() where found != expected {
+      // What comes after the insertion that refuses the batch may go without an answer of its own.
+      if let refusal = batch.firstRefusal, refusal < index, found == .batchRefused { continue }
+      try store.expect("outcome \(index + 1)", found.step, expected.step)
+    }
+  }
+
+  /// A lease by its place from the end, among all that were given.
+  private func lease(_ claim: Int) -> Lease? {
+    guard !leases.isEmpty else { return nil }
+    let place = claim % leases.count
+    return leases[place < 0 ? place + leases.count : place]
+  }
+
+  /// Whether nobody knows yet if somebody else takes the task over.
+  private func hasRunOut(_ lease: Lease) -> Bool {
+    reference.entries.contains { entry in
+      entry.lease == lease && entry.leaseEnd.map { $0 <= .second(now + 3) } ?? false
+    }
+  }
+
+  // MARK: Claims
+
+  private mutating func claim(
+    _ limit: Int,
+    _ names: [String: Int],
+    _ otherNames: Int
+  ) async throws {
+    var request = ClaimRequest(
+      limit: limit,
+      names: names,
+      otherNames: otherNames,
+      now: .second(now),
+      leaseEnd: isShared ? .second(now + 20) : nil
+    )
+    let claim = try await store.claim(request)
+    request.limit += 1
+    let available = reference.claimable(request)
+    request.limit -= 1
+    let expected = available.prefix(limit)
+    let found = claim.tasks.map(\.lease.id)
+    let isSame = reference.ranks(of: found) == expected.map(\.rank)
+    guard isSame, Set(found).count == found.count else {
+      throw ConformanceMismatch(
+        expected: "the claimed tasks are \(expected.map(\.record.id.number))",
+        found: "\(found.map(\.number))"
+      )
+    }
+    for task in claim.tasks {
+      reference.lease(task.lease, until: request.leaseEnd)
+      leases.append(task.lease)
+      let record = reference.record(of: task.lease.id)
+      try store.expect(task.record, is: try record.required())
+    }
+    try expectNextDate(of: claim, request, hasMore: available.count > limit)
+  }
+
+  private func expectNextDate(
+    of claim: Claim,
+    _ request: ClaimRequest,
+    hasMore: Bool
+  ) throws {
+    let isDue = claim.nextDate.map { $0 <= request.now } ?? false
+    if hasMore { return try store.expect("whether the next date has come", isDue, true) }
+    // A claim that was filled up may be followed by another one at once.
+    if isDue, claim.tasks.count >= request.limit { return }
+    let ends = reference.entries.compactMap(\.leaseEnd)
+    func first(where isWanted: (String) -> Bool) -> Date? {
+      let dates = reference.entries.map(\.record).filter { record in
+        record.state == .waiting && record.availableDate > request.now && isWanted(record.name)
+      }.map(\.availableDate)
+      return (dates + ends).min()
+    }
+    // The date of a task that cannot be asked for at present may count or not.
+    let latest = first { (request.names[$0] ?? request.otherNames) > 0 }
+    let earliest = first { _ in true }
+    let isWithin =
+      claim.nextDate ?? .distantFuture >= (earliest ?? .distantFuture) - 1e-6
+      && claim.nextDate ?? .distantFuture <= (latest ?? .distantFuture) + 1e-6
+    if !isWithin { try store.expect("the claim's next date", claim.nextDate, earliest) }
+  }
+
+  // MARK: Comparing
+
+  private func compare() async throws {
+    let found = try await store.tasks()
+    let expected = reference.records
+    try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
+    for (found, expected) in zip(found, expected) { try store.expect(found, is: expected) }
+  }
+}

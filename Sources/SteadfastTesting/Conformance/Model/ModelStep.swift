@@ -1,0 +1,120 @@
+import SteadfastQueue
+import SteadfastRetry
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What is done to a store in the check against a reference, as it is drawn: tasks and claims go by
+/// numbers, so that a step means something whatever steps are left out before it.
+enum ModelStep: Sendable {
+  struct NewTask: Sendable {
+    var number: Int
+    var name: String
+    var priority: Int
+    var delay: Double
+    var key: String?
+    var policy: UniquePolicy
+  }
+
+  enum End: Sendable, CaseIterable {
+    case succeed, retry, retryWithoutFailure, abandon, release, park, cancel, pause, restart, reschedule
+  }
+
+  enum Control: Sendable, CaseIterable {
+    case cancel, pause, resume, restart, reschedule, remove
+  }
+
+  /// One change.
+  enum Change: Sendable {
+    case insert(NewTask)
+    case end(claim: Int, End, keeps: Bool, delay: Double)
+    case control(task: Int, Control, keeps: Bool)
+  }
+
+  case change(Change)
+  case batch([Change])
+  case claim(limit: Int, names: [String: Int], otherNames: Int)
+  case unpark(name: String)
+  case prune(TaskState, age: Double?, keepingLatest: Int?)
+  /// For a store that one queue uses.
+  case rebase(back: Double)
+  /// For a store that several queues share.
+  case extend(claim: Int)
+  case reopen
+}
+
+/// Draws steps.
+struct ModelDrawing {
+  private var random: SplitMix64
+  private var lastNumber = 0
+  let names = ["A", "B", "C"]
+
+  init(seed: UInt64) { random = Randomness.seeded(seed).makeGenerator() }
+
+  private mutating func below(_ bound: Int) -> Int { Int.random(in: 0..<bound, using: &random) }
+
+  private mutating func draw<Choice>(_ choices: [Choice]) -> Choice {
+    choices[below(choices.count)]
+  }
+
+  mutating func step() -> ModelStep {
+    switch below(40) {
+    case 0..<20: .change(change())
+    case 20..<23: .batch((0...below(4)).map { _ in change() })
+    case 23..<32: claim()
+    case 32: .unpark(name: draw(names))
+    case 33, 34:
+      .prune(
+        draw([.succeeded, .abandoned, .cancelled]),
+        age: draw([nil, 0, 10, 30]),
+        keepingLatest: draw([nil, 0, 1, 3])
+      )
+    case 35: .rebase(back: Double(1 + below(40)))
+    case 36, 37: .extend(claim: below(1000))
+    default: .reopen
+    }
+  }
+
+  private mutating func claim() -> ModelStep {
+    var room: [String: Int] = [:]
+    for name in names where below(3) > 0 { room[name] = draw([0, 1, 2, .max]) }
+    return .claim(limit: below(5), names: room, otherNames: draw([0, 0, 1, 3]))
+  }
+
+  private mutating func change() -> ModelStep.Change {
+    switch below(10) {
+    case 0..<5: return .insert(newTask())
+    case 5..<8:
+      // Mostly the latest claims: earlier ones are stale.
+      return .end(
+        claim: -1 - below(6),
+        draw(ModelStep.End.allCases),
+        keeps: draw([true, false]),
+        delay: Double(below(20))
+      )
+    default:
+      return .control(
+        task: below(lastNumber + 2),
+        draw(ModelStep.Control.allCases),
+        keeps: draw([true, false])
+      )
+    }
+  }
+
+  private mutating func newTask() -> ModelStep.NewTask {
+    lastNumber += 1
+    // Now and then an identity that is taken.
+    let number = below(20) == 0 ? below(lastNumber) + 1 : lastNumber
+    return ModelStep.NewTask(
+      number: number,
+      name: draw(names),
+      priority: draw([-1, 0, 0, 1, .max]),
+      delay: Double(below(25) - 10),
+      key: below(2) == 0 ? "key \(below(5))" : nil,
+      policy: draw([.keep, .replace, .reject])
+    )
+  }
+}

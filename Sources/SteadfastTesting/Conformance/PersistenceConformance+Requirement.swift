@@ -1,0 +1,52 @@
+extension PersistenceConformance {
+  /// Something that every store must do.
+  public struct Requirement: Sendable, Identifiable, CustomStringConvertible {
+    /// Which stores can be checked for it.
+    enum Condition: Sendable {
+      case any, oneQueue, shared, reopened, reopenedByOneQueue
+    }
+
+    /// A short name with a topic before it, such as `order.priority`.
+    public let id: String
+    /// What the store must do.
+    public let sentence: String
+    let condition: Condition
+    let check: @Sendable (StoreProbe) async throws -> Void
+
+    init(
+      _ id: String,
+      _ sentence: String,
+      _ condition: Condition = .any,
+      check: @escaping @Sendable (StoreProbe) async throws -> Void
+    ) {
+      self.id = id
+      self.sentence = sentence
+      self.condition = condition
+      self.check = check
+    }
+
+    /// The identifier and the sentence.
+    public var description: String { "\(id): \(sentence)" }
+
+    /// Every requirement, in the order in which they are checked.
+    public static let all: [Requirement] =
+      order + claims + ends + leases + control + ended + batches + form + uniqueKeys + lookUps
+      + records + life + reopening + sharing + concurrency + model
+  }
+}
+
+extension PersistenceConformance.Requirement.Condition {
+  /// Why a store is not checked; `nil` if it is.
+  func reasonToSkip(reopens: Bool, isShared: Bool) -> String? {
+    let notReopened = "the closure that makes stores takes no place to open again"
+    let notShared = "the store's sharing is nil"
+    let notAlone = "several queues share the store"
+    return switch self {
+    case .any: nil
+    case .oneQueue: isShared ? notAlone : nil
+    case .shared: !reopens ? notReopened : isShared ? nil : notShared
+    case .reopened: reopens ? nil : notReopened
+    case .reopenedByOneQueue: !reopens ? notReopened : isShared ? notAlone : nil
+    }
+  }
+}

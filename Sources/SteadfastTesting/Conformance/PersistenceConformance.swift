@@ -1,0 +1,121 @@
+public import SteadfastQueue
+
+/// Checks that a store does what `Persistence` promises, requirement by requirement.
+///
+/// ```swift
+/// @Test func `my store keeps its promises`() async {
+///   let report = await PersistenceConformance().check { place in
+///     MyStore(at: folder.appending(path: place))
+///   }
+///   #expect(report.passes, "\(report)")
+/// }
+/// ```
+/// Failures are values, so that any test framework can report them, each with the steps that led to
+/// it. Dates and durations may come back less precise by a microsecond, as a database keeps them.
+///
+/// What takes a power cut or the sudden end of a process to see is not checked: that an acknowledged
+/// change is on the disk. A call that never returns hangs the check too; in virtual time that is
+/// noticed (``withVirtualTime(_:order:date:_:)``).
+public struct PersistenceConformance: Sendable {
+  /// The requirements that are not checked, by their identifiers, each with the reason.
+  public var exclusions: [String: String]
+  /// How many cases of random calls are compared with a plain reference; each is some 40 calls.
+  public var randomCases: Int
+  /// What those cases are drawn from: the same seed draws the same cases.
+  public var seed: UInt64
+
+  /// Makes a check.
+  ///
+  /// - Parameters:
+  ///   - exclusions: requirements to leave out, by their identifiers, each with the reason, which the
+  ///     report repeats. An identifier that no requirement has is a failure.
+  ///   - randomCases: how many cases of random calls are made.
+  ///   - seed: what they are drawn from.
+  public init(
+    excluding exclusions: [String: String] = [:],
+    randomCases: Int = 50,
+    seed: UInt64 = 0
+  ) {
+    self.exclusions = exclusions
+    self.randomCases = randomCases
+    self.seed = seed
+  }
+
+  /// Checks a store whose tasks end with it; whether they survive being opened again is left out.
+  ///
+  /// - Parameter makeStore: makes a new, empty store; it is called for each requirement.
+  /// - Returns: what was found.
+  public func check(
+    _ makeStore: @escaping @Sendable () async throws -> any Persistence
+  ) async -> Report {
+    await check(reopens: false) { _ in try await makeStore() }
+  }
+
+  /// Checks a store whose tasks outlive it.
+  ///
+  /// - Parameter makeStore: makes a store at a place, which is a short text of letters, digits and
+  ///   hyphens. At a place where none was it is empty; at one where a store was closed it has that
+  ///   store's tasks; at one where a store is open, which happens only if they are shared, both have
+  ///   the same tasks. Each check must be given places of its own, such as a folder.
+  /// - Returns: what was found.
+  public func check(
+    _ makeStore: @escaping @Sendable (_ place: String) async throws -> any Persistence
+  ) async -> Report {
+    await check(reopens: true, makeStore)
+  }
+
+  private func check(
+    reopens: Bool,
+    _ makeStore: @escaping StoreProbe.Factory
+  ) async -> Report {
+    var report = Report()
+    let sharing: StoreSharing?
+    do {
+      let store = try await makeStore("survey")
+      sharing = store.sharing
+      try? await store.close()
+    } catch {
+      report.failures.append(.factory(error))
+      return report
+    }
+    let known = Set(Requirement.all.map(\.id))
+    for id in exclusions.keys.sorted() where !known.contains(id) {
+      report.failures.append(.unknownExclusion(id))
+    }
+    for requirement in Requirement.all {
+      let reason =
+        exclusions[requirement.id].map { "excluded: \($0)" }
+        ?? requirement.condition.reasonToSkip(reopens: reopens, isShared: sharing != nil)
+      if let reason {
+        report.skipped.append((requirement, reason))
+      } else if let failure = await failure(of: requirement, reopens, makeStore) {
+        report.failures.append(failure)
+      } else {
+        report.passed.append(requirement)
+      }
+    }
+    return report
+  }
+
+  private func failure(
+    of requirement: Requirement,
+    _ reopens: Bool,
+    _ makeStore: @escaping StoreProbe.Factory
+  ) async -> Failure? {
+    let trial = ConformanceTrial(
+      reopens: reopens,
+      randomCases: randomCases,
+      seed: seed
+    )
+    let place = requirement.id.replacing(".", with: "-")
+    do {
+      let store = try await StoreProbe.open(at: place, trial: trial, makeStore)
+      try await requirement.check(store)
+      await trial.cleanUp()
+      return nil
+    } catch {
+      await trial.cleanUp()
+      return Failure(requirement, error, steps: trial.steps)
+    }
+  }
+}

@@ -1,0 +1,240 @@
+package import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
+
+/// What a store should do, written as plainly as possible: one list, searched from end to end.
+package struct ReferenceTable: Sendable {
+  package struct Entry: Sendable {
+    package var record: TaskRecord
+    /// Its place among its equals; those that were unparked together share one.
+    package var place: Int
+    package var lease: Lease?
+    /// When the claim ends; `nil` in a store that one queue uses.
+    package var leaseEnd: Date?
+    package var holdsKey: Bool
+    /// Grows as tasks end.
+    package var end = 0
+  }
+
+  package var entries: [Entry] = []
+  private var lastPlace = 0
+  private var horizon = Date.distantPast
+
+  package init() {}
+
+  private func index(_ id: TaskID) -> Int? { entries.firstIndex { $0.record.id == id } }
+
+  package func record(of id: TaskID) -> TaskRecord? { index(id).map { entries[$0].record } }
+
+  /// All tasks, in the order of identities.
+  package var records: [TaskRecord] { entries.map(\.record).sorted { $0.id < $1.id } }
+
+  private mutating func nextPlace() -> Int {
+    lastPlace += 1
+    return lastPlace
+  }
+
+  package mutating func insert(
+    _ record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) -> ChangeOutcome {
+    guard index(record.id) == nil else { return .identityTaken }
+    var outcome = ChangeOutcome.done
+    if let key = record.uniqueKey,
+      let twin = entries.firstIndex(where: { $0.holdsKey && $0.record.uniqueKey == key })
+    {
+      guard policy == .replace else { return .duplicate(of: entries[twin].record.id) }
+      if entries[twin].record.state == .running {
+        entries[twin].holdsKey = false
+      } else {
+        let replaced = entries.remove(at: twin).record
+        if !replaced.state.isFinished { outcome = .replaced(replaced.id) }
+      }
+    }
+    entries.append(Entry(record: record, place: nextPlace(), holdsKey: record.uniqueKey != nil))
+    return outcome
+  }
+
+  package mutating func change(
+    _ lease: Lease,
+    to state: TaskState,
+    keeps: Bool = true,
+    at date: Date? = nil,
+    keepsPlace: Bool = false,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
+    move(index, to: state, keeps: keeps, at: date, keepsPlace: keepsPlace, note)
+    return .done
+  }
+
+  /// What somebody does to a task that is not claimed.
+  package mutating func change(
+    _ id: TaskID,
+    in states: Set<TaskState>,
+    to state: TaskState,
+    keeps: Bool = true,
+    at date: Date? = nil,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    guard let index = index(id), states.contains(entries[index].record.state) else { return .stale }
+    move(index, to: state, keeps: keeps, at: date, keepsPlace: false, note)
+    return .done
+  }
+
+  private mutating func move(
+    _ index: Int,
+    to state: TaskState,
+    keeps: Bool,
+    at date: Date?,
+    keepsPlace: Bool,
+    _ note: (inout TaskRecord) -> Void
+  ) {
+    guard keeps else {
+      entries.remove(at: index)
+      return
+    }
+    entries[index].lease = nil
+    entries[index].leaseEnd = nil
+    entries[index].record.state = state
+    note(&entries[index].record)
+    if !keepsPlace { entries[index].place = nextPlace() }
+    if state.isFinished {
+      entries[index].record.finishedDate = date
+      entries[index].end = entries[index].place
+    }
+  }
+
+  package mutating func unpark(_ name: String) {
+    let place = nextPlace()
+    for index in entries.indices
+    where entries[index].record.state == .parked && entries[index].record.name == name {
+      entries[index].record.state = .waiting
+      entries[index].place = place
+    }
+  }
+
+  package mutating func extend(_ lease: Lease, until date: Date) -> ChangeOutcome {
+    guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
+    entries[index].leaseEnd = date
+    return .done
+  }
+
+  /// The clock went back.
+  package mutating func rebase(to now: Date) {
+    horizon = min(horizon, now)
+    for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place })
+    where !entries[index].record.state.isFinished {
+      var record = entries[index].record
+      if let failed = record.failedDate {
+        guard failed > now else { continue }
+        let moved = now + record.availableDate.timeIntervalSince(failed)
+        // As it reads after it was stored as seconds since 1970.
+        record.availableDate = Date(timeIntervalSince1970: moved.timeIntervalSince1970)
+        record.failedDate = now
+      } else {
+        guard record.availableDate > now, record.availableDate <= record.createdDate else {
+          continue
+        }
+        record.availableDate = now
+      }
+      entries[index].record = record
+      if record.state == .waiting { entries[index].place = nextPlace() }
+    }
+  }
+
+  package mutating func prune(
+    _ state: TaskState,
+    endedBefore date: Date?,
+    keepingLatest count: Int?
+  ) {
+    let ended = entries.filter { $0.record.state == state }.sorted { $0.end < $1.end }
+    let surplus = count.map { ended.count - $0 } ?? 0
+    let leaving = Set(
+      ended.enumerated().prefix { place, entry in
+        place < surplus || date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
+      }.map(\.element.record.id)
+    )
+    entries.removeAll { leaving.contains($0.record.id) }
+  }
+}
+
+// MARK: - Claims
+
+extension ReferenceTable {
+  /// The tasks to claim, in order; the store under test says which leases they get.
+  package mutating func claimable(_ request: ClaimRequest) -> [Entry] {
+    interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
+    let hasReady = entries.contains {
+      $0.record.state == .waiting && $0.record.availableDate <= horizon
+    }
+    horizon = hasReady ? max(horizon, request.now) : request.now
+    var room = request.names
+    return Array(
+      entries
+        .filter { $0.record.state == .waiting && $0.record.availableDate <= horizon }
+        .sorted { $0.rank < $1.rank }
+        .filter { entry in
+          let left = room[entry.record.name] ?? request.otherNames
+          room[entry.record.name] = left - 1
+          return left > 0
+        }
+        .prefix(max(0, request.limit))
+    )
+  }
+
+  package mutating func lease(_ lease: Lease, until end: Date? = nil) {
+    guard let index = index(lease.id) else { return }
+    entries[index].record.state = .running
+    entries[index].lease = lease
+    entries[index].leaseEnd = end
+  }
+
+  /// The claims of these tasks are void: they wait again, in their places, with one interruption more.
+  package mutating func interrupt(where isOver: (Entry) -> Bool = { _ in true }) {
+    for index in entries.indices where entries[index].lease != nil && isOver(entries[index]) {
+      entries[index].lease = nil
+      entries[index].leaseEnd = nil
+      entries[index].record.state = .waiting
+      entries[index].record.interruptionCount += 1
+    }
+  }
+}
+
+extension ReferenceTable.Entry {
+  /// What decides about the order of tasks that are available: the lesser goes first.
+  package struct Rank: Comparable, Sendable {
+    package let priority: Int
+    package let availableDate: Date
+    package let place: Int
+
+    package static func < (left: Rank, right: Rank) -> Bool {
+      if left.priority != right.priority { return left.priority > right.priority }
+      if left.availableDate != right.availableDate {
+        return left.availableDate < right.availableDate
+      }
+      return left.place < right.place
+    }
+  }
+
+  package var rank: Rank {
+    Rank(
+      priority: record.priority.rawValue,
+      availableDate: record.availableDate,
+      place: place
+    )
+  }
+}
+
+extension ReferenceTable {
+  /// The ranks of these tasks, in their order; `nil` for those that are not there.
+  ///
+  /// Tasks of the same rank may be handed out in any order.
+  package func ranks(of ids: [TaskID]) -> [Entry.Rank?] {
+    ids.map { id in index(id).map { entries[$0].rank } }
+  }
+}

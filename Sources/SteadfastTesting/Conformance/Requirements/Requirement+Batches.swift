@@ -1,0 +1,127 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// That a batch is kept whole or not at all.
+extension PersistenceConformance.Requirement {
+  static let batches: [Self] = [
+    Self(
+      "batch.outcomes",
+      "A batch of changes has an outcome for each, in order; an empty one has none.",
+      check: outcomes
+    ),
+    Self(
+      "batch.large",
+      "A thousand tasks in one batch are kept in their order.",
+      check: large
+    ),
+    Self(
+      "batch.stale",
+      "A stale change or a duplicate that is kept out holds up nothing else of its batch.",
+      check: stale
+    ),
+    Self(
+      "batch.rejected",
+      "When one insertion of a batch is rejected, none of the batch is kept.",
+      check: rejected
+    ),
+    Self(
+      "batch.identity-taken",
+      "When the identity of one insertion is taken, none of the batch is kept.",
+      check: identityTaken
+    ),
+  ]
+
+  private static func outcomes(_ store: StoreProbe) async throws {
+    try await store.apply([])
+    try await store.apply([], durability: .relaxed)
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3))
+    let leases = try await store.claim(2).tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 2)
+    let outcomes = try await store.apply(
+      [
+        .succeed(leases[0], at: .second(1), keeps: true),
+        .retry(leases[1], availableDate: .second(5), retryCount: 1, failure: nil),
+        .cancel(.unclaimed(.numbered(3)), at: .second(2), keeps: false),
+        .insert(.numbered(4), onDuplicate: .reject), .resume(.numbered(9)),
+      ],
+      durability: .relaxed
+    )
+    try store.expect("the outcomes", outcomes, [.done, .done, .done, .done, .stale])
+    try await store.expectTasks([1, 2, 4])
+    try store.expect(try await store.claim(at: 5), [4, 2])
+  }
+
+  private static func large(_ store: StoreProbe) async throws {
+    let batch = (1...1000).reversed().map { TaskRecord.numbered($0) }
+    store.note("apply 1000 insertions, numbers 1000 to 1")
+    let outcomes = try await store.store.apply(
+      batch.map { .insert($0, onDuplicate: .keep) },
+      durability: .durable
+    )
+    try store.expect("the number of outcomes", outcomes.count, 1000)
+    try store.expect("whether all are done", outcomes.allSatisfy { $0 == .done }, true)
+    try store.expect(try await store.claim(), batch.map(\.id.number))
+  }
+
+  private static func stale(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2))
+    let outcomes = try await store.apply([
+      .insert(.numbered(3), onDuplicate: .reject),
+      .succeed(Lease(id: .numbered(2), token: 99), at: .second(1), keeps: false),
+      .insert(.numbered(4, key: "k"), onDuplicate: .keep),
+      .insert(.numbered(5, key: "new"), onDuplicate: .keep),
+      .insert(.numbered(6, key: "new"), onDuplicate: .keep),
+    ])
+    let expected: [ChangeOutcome] = [
+      .done, .stale, .duplicate(of: .numbered(1)), .done, .duplicate(of: .numbered(5)),
+    ]
+    try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
+    try await store.expectTasks([1, 2, 3, 5])
+  }
+
+  private static func rejected(_ store: StoreProbe) async throws {
+    try await refuse(
+      store,
+      .insert(.numbered(5, key: "k"), onDuplicate: .reject),
+      .duplicate(of: .numbered(1))
+    )
+  }
+
+  private static func identityTaken(_ store: StoreProbe) async throws {
+    try await refuse(store, .insert(.numbered(1), onDuplicate: .keep), .identityTaken)
+  }
+
+  /// A batch of all sorts with one insertion that can't be kept.
+  private static func refuse(
+    _ store: StoreProbe,
+    _ culprit: TaskChange,
+    _ outcome: ChangeOutcome
+  ) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2, at: 60, key: "twin"))
+    try await store.insert(.numbered(3, at: -1), .numbered(8, at: 70))
+    let lease = try await store.claim(1).tasks.first.required().lease
+    let before = try await store.tasks()
+    let outcomes = try await store.apply([
+      .insert(.numbered(4, key: "new"), onDuplicate: .keep),
+      .succeed(lease, at: .second(1), keeps: false), culprit,
+      .cancel(.unclaimed(.numbered(8)), at: .second(1), keeps: true),
+      .insert(.numbered(6, key: "twin"), onDuplicate: .replace),
+    ])
+    let refused = ChangeOutcome.batchRefused
+    let expected = [refused, refused, outcome, refused, refused]
+    try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
+    try await store.expectTasks([1, 2, 3, 8])
+    for record in before { try await store.expect(record.id.number, is: record) }
+    // Nothing holds the key of the insertion that was refused, and the claim is good.
+    let later = TaskRecord.numbered(4, at: 60, key: "new")
+    try await store.apply(.insert(later, onDuplicate: .reject))
+    try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), keeps: false))
+    try await store.apply(.release(lease))
+    try store.expect(try await store.claim(), [3, 1])
+  }
+}

@@ -1,0 +1,149 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a claim hands out, and when asking again is worth it.
+extension PersistenceConformance.Requirement {
+  static let claims: [Self] = [
+    Self("claim.date", "A task is handed out from its available date on.", check: claimDate),
+    Self("claim.limit", "No more tasks are handed out than asked for.", check: claimLimit),
+    Self(
+      "claim.names",
+      "No more tasks of a name are handed out than it has room for.",
+      check: claimNames
+    ),
+    Self(
+      "claim.other-names",
+      "Names that are not listed have the room of all others each; listed ones have their own.",
+      check: otherNames
+    ),
+    Self(
+      "claim.unknown-names",
+      "Tasks of names that nobody claims stay, and hold nobody up.",
+      check: unknownNames
+    ),
+    Self(
+      "claim.once",
+      "A claimed task is running, and is handed out to nobody else; each claim has its own lease.",
+      check: claimOnce
+    ),
+    Self(
+      "claim.next-date",
+      "A claim tells the first date at which a task becomes available, and nothing if none will.",
+      check: nextDate
+    ),
+    Self(
+      "claim.next-date-now",
+      "A claim tells a date that is not later than now if its limit has left available tasks.",
+      check: nextDateNow
+    ),
+    Self(
+      "claim.next-date-room",
+      "Tasks that are available and lack a name or room do not make a claim's next date now.",
+      check: nextDateWithoutRoom
+    ),
+  ]
+
+  private static func claimDate(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, at: 60), .numbered(2, at: 60.5), .numbered(3, at: 1e8))
+    try store.expect(try await store.claim(at: 59.75), [])
+    try store.expect(try await store.claim(at: 60), [1])
+    try store.expect(try await store.claim(at: 61), [2])
+  }
+
+  private static func claimLimit(_ store: StoreProbe) async throws {
+    for number in 1...5 { try await store.insert(.numbered(number)) }
+    try store.expect(try await store.claim(0), [])
+    try store.expect(try await store.claim(1), [1])
+    try store.expect(try await store.claim(3), [2, 3, 4])
+    try store.expect(try await store.claim(3), [5])
+    try store.expect(try await store.claim(3), [])
+  }
+
+  private static func claimNames(_ store: StoreProbe) async throws {
+    for number in 1...4 { try await store.insert(.numbered(number)) }
+    for number in 5...6 { try await store.insert(.numbered(number, name: "B", priority: -1)) }
+    try await store.insert(.numbered(7, name: "a"))
+    let first = try await store.claim(names: ["A": 2, "B": 1])
+    try store.expect(first, [1, 2, 5])
+    try store.expect(try await store.claim(names: ["A": 0, "B": 5]), [6])
+    try store.expect(try await store.claim(names: [:]), [])
+    try store.expect(try await store.claim(names: ["A": .max]), [3, 4])
+  }
+
+  private static func otherNames(_ store: StoreProbe) async throws {
+    for number in 1...3 { try await store.insert(.numbered(number)) }
+    for number in 4...6 { try await store.insert(.numbered(number, name: "B")) }
+    for number in 7...9 { try await store.insert(.numbered(number, name: "C")) }
+    let first = try await store.claim(names: ["A": 0, "B": 1], otherNames: 2)
+    try store.expect(first, [4, 7, 8])
+    let second = try await store.claim(3, names: [:], otherNames: 2)
+    try store.expect(second, [1, 2, 5])
+  }
+
+  private static func unknownNames(_ store: StoreProbe) async throws {
+    for number in 1...3 {
+      try await store.insert(.numbered(number, name: "unknown", priority: 9))
+    }
+    try await store.insert(.numbered(4))
+    try store.expect(try await store.claim(2), [4])
+    try await store.expectTasks([1, 2, 3], TaskFilter(states: [.waiting]))
+  }
+
+  private static func claimOnce(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let claim = try await store.claim()
+    try store.expect(claim, [1, 2])
+    for task in claim.tasks {
+      let number = task.lease.id.number
+      try store.expect("the lease's task", task.record.id.number, number)
+      try store.expect(task.record, is: .numbered(number).with { $0.state = .running })
+      try await store.expect(number, is: .numbered(number).with { $0.state = .running })
+    }
+    try store.expect(try await store.claim(at: 50), [])
+    try await store.apply(.release(claim.tasks[0].lease))
+    let lease = try await store.claimOne()
+    try store.expect("whether the lease is another one", lease != claim.tasks[0].lease, true)
+  }
+
+  private static func nextDate(_ store: StoreProbe) async throws {
+    try store.expectNextDate(try await store.claim(), nil)
+    try await store.insert(.numbered(1, at: 90), .numbered(2, at: 60.5), .numbered(3, at: 70))
+    try store.expectNextDate(try await store.claim(at: 1), 60.5)
+    try store.expectNextDate(try await store.claim(at: 60.5), 70)
+    try await store.apply(.cancel(.unclaimed(.numbered(3)), at: .second(61), keeps: true))
+    try store.expectNextDate(try await store.claim(at: 61), 90)
+    try await store.apply(.pause(.unclaimed(.numbered(1))))
+    let last = try await store.claim(at: 62)
+    try store.expect("the claim's next date", last.nextDate, store.endOfClaims)
+  }
+
+  private static func nextDateNow(_ store: StoreProbe) async throws {
+    for number in 1...3 { try await store.insert(.numbered(number)) }
+    try await store.insert(.numbered(4, at: 60))
+    for limit in [0, 1, 1] {
+      let claim = try await store.claim(limit, at: 5)
+      let isDue = claim.nextDate.map { $0 <= .second(5) } ?? false
+      try store.expect("whether the next date has come", isDue, true)
+    }
+    try store.expectNextDate(try await store.claim(2, at: 5), 60)
+  }
+
+  private static func nextDateWithoutRoom(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3, name: "unknown"))
+    try await store.insert(.numbered(4, at: 60))
+    let claim = try await store.claim(names: ["A": 1], at: 5)
+    try store.expect(claim, [1])
+    try store.expectNextDate(claim, 60)
+
+  }
+}
+
+extension StoreProbe {
+  /// What the next date is when nothing waits and something is claimed.
+  fileprivate var endOfClaims: Date? { store.sharing == nil ? nil : .second(Self.farLeaseEnd) }
+}

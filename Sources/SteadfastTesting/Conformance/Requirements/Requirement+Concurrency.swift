@@ -1,0 +1,135 @@
+import SteadfastQueue
+
+/// Calls that are made at the same time.
+extension PersistenceConformance.Requirement {
+  static let concurrency: [Self] = [
+    Self(
+      "concurrency.claims",
+      "Of tasks that many claim at the same time each is handed out once.",
+      check: concurrentClaims
+    ),
+    Self(
+      "concurrency.changes",
+      "No change is lost of many that are made at the same time.",
+      check: concurrentChanges
+    ),
+    Self(
+      "concurrency.keys",
+      "Of twins that many add at the same time one is kept.",
+      check: concurrentTwins
+    ),
+    Self(
+      "concurrency.leases",
+      "Of many ends of one attempt at the same time one is kept.",
+      check: concurrentEnds
+    ),
+  ]
+
+  private static let callers = 8
+
+  /// What so many callers do at the same time.
+  private static func atOnce<Result: Sendable>(
+    _ body: @escaping @Sendable (Int) async throws -> Result
+  ) async throws -> [Result] {
+    try await withThrowingTaskGroup(of: Result.self) { group in
+      for caller in 0..<callers { group.addTask { try await body(caller) } }
+      return try await group.reduce(into: []) { $0.append($1) }
+    }
+  }
+
+  private static func insertMany(_ count: Int, _ store: StoreProbe) async throws {
+    store.note("apply insertions of the numbers 1 to \(count)")
+    let batch = (1...count).map { TaskChange.insert(.numbered($0), onDuplicate: .keep) }
+    _ = try await store.store.apply(batch, durability: .durable)
+  }
+
+  private static func concurrentClaims(_ store: StoreProbe) async throws {
+    try await insertMany(200, store)
+    store.note("\(callers) callers claim 3 at a time, until nothing is left")
+    let end = store.store.sharing.map { _ in StoreProbe.farLeaseEnd }
+    let request = ClaimRequest(
+      limit: 3,
+      names: ["A": 1000],
+      now: .second(0),
+      leaseEnd: end.map { .second($0) }
+    )
+    var claimed = try await atOnce { _ in
+      var claimed: [ClaimedTask] = []
+      while true {
+        let claim = try await store.store.claim(request)
+        guard !claim.tasks.isEmpty else { return claimed }
+        claimed += claim.tasks
+      }
+    }.flatMap(\.self)
+    // A claim may have left what another one was about to take.
+    while true {
+      let claim = try await store.store.claim(request)
+      guard !claim.tasks.isEmpty else { break }
+      claimed += claim.tasks
+    }
+    let numbers = claimed.map(\.record.id.number).sorted()
+    try store.expect("the tasks that were handed out", numbers, Array(1...200))
+  }
+
+  private static func concurrentChanges(_ store: StoreProbe) async throws {
+    store.note("\(callers) callers add 20 tasks each, one at a time, and cancel each second")
+    let outcomes = try await atOnce { caller in
+      var outcomes: [ChangeOutcome] = []
+      for index in 0..<20 {
+        let record = TaskRecord.numbered(caller * 100 + index)
+        outcomes += try await store.store.apply(
+          [.insert(record, onDuplicate: .keep)],
+          durability: .relaxed
+        )
+        guard index % 2 == 1 else { continue }
+        outcomes += try await store.store.apply(
+          [.cancel(.unclaimed(record.id), at: .second(1), keeps: index % 4 == 1)],
+          durability: .relaxed
+        )
+      }
+      return outcomes
+    }.flatMap(\.self)
+    try store.expect("the outcomes that are done", outcomes.count { $0 == .done }, callers * 30)
+    let found = try await store.store.tasks(matching: TaskFilter(), after: nil, limit: 1000)
+    let expected = (0..<callers).flatMap { caller in
+      (0..<20).filter { $0 % 4 != 3 }.map { caller * 100 + $0 }
+    }
+    try store.expect("the tasks", found.map(\.id.number), expected)
+    let waiting = try await store.count(TaskFilter(states: [.waiting]))
+    try store.expect("the waiting tasks", waiting, callers * 10)
+  }
+
+  private static func concurrentTwins(_ store: StoreProbe) async throws {
+    for round in 0..<10 {
+      store.note("\(callers) callers add a task with the key 'key \(round)'")
+      let outcomes = try await atOnce { caller in
+        let twin = TaskRecord.numbered(round * 100 + caller, key: "key \(round)")
+        let batch = [TaskChange.insert(twin, onDuplicate: .keep)]
+        return try await store.store.apply(batch, durability: .relaxed)[0]
+      }
+      let kept = try await store.tasks(TaskFilter(uniqueKeys: ["key \(round)"]))
+      try store.expect("the number of tasks with the key", kept.count, 1)
+      let expected =
+        [ChangeOutcome.done.step]
+        + Array(repeating: ChangeOutcome.duplicate(of: kept[0].id).step, count: callers - 1)
+      try store.expect("the outcomes", outcomes.map(\.step).sorted(), expected.sorted())
+    }
+  }
+
+  private static func concurrentEnds(_ store: StoreProbe) async throws {
+    try await insertMany(20, store)
+    for task in try await store.claim().tasks {
+      store.note("\(callers) callers end \(task.lease.step)")
+      let outcomes = try await atOnce { caller in
+        let change = changes(with: task.lease)[caller]
+        return try await store.store.apply([change], durability: .relaxed)[0]
+      }
+      try store.expect("the outcomes that are done", outcomes.count { $0 == .done }, 1)
+      try store.expect(
+        "the outcomes that are stale",
+        outcomes.count { $0 == .stale },
+        callers - 1
+      )
+    }
+  }
+}

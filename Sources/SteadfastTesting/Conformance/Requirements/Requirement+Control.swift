@@ -1,0 +1,185 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What is done to tasks that nobody has claimed.
+extension PersistenceConformance.Requirement {
+  static let control: [Self] = [
+    Self(
+      "control.cancel",
+      "A task that has not ended is cancelled: removed, or kept with the date.",
+      check: cancel
+    ),
+    Self("control.pause", "A task that waits or is parked is set aside.", check: pause),
+    Self(
+      "control.resume",
+      "A paused task, and no other, waits again with the date and the retries that it had.",
+      check: resume
+    ),
+    Self(
+      "control.restart",
+      "A task in any state waits again as if it were new.",
+      check: restart
+    ),
+    Self(
+      "control.expiry",
+      "A restart drops a date of expiry that has come by the new date, and no other.",
+      check: expiry
+    ),
+    Self(
+      "control.reschedule",
+      "A task that has not ended has another date, and else is as it was.",
+      check: reschedule
+    ),
+    Self(
+      "control.remove",
+      "A task that has ended, and no other, is removed.",
+      check: remove
+    ),
+    Self(
+      "control.unknown",
+      "A change to a task that is not there is stale.",
+      check: unknown
+    ),
+  ]
+
+  /// One task in each state but running: 1 waiting, 2 parked, 3 paused, 4 succeeded, 5 abandoned,
+  /// 6 cancelled.
+  static func insertOneInEachState(_ store: StoreProbe) async throws -> [TaskRecord] {
+    for number in 1...6 {
+      try await store.insert(.numbered(number, key: "key \(number)"))
+    }
+    for (number, task) in try await store.claim(6).tasks.enumerated() {
+      let date = Date.second(Double(number + 1))
+      try await store.apply(
+        .retry(task.lease, availableDate: date, retryCount: 2, failure: .at(0, "offline"))
+      )
+    }
+    let leases = try await store.claim(at: 9).tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 6)
+    try await store.apply(.release(leases[0]))
+    try await store.apply(.park(leases[1], failure: .at(10, "can't be read")))
+    try await store.apply(.pause(.claimed(leases[2])))
+    try await store.apply(.succeed(leases[3], at: .second(10), keeps: true))
+    try await store.apply(.abandon(leases[4], failure: .at(11, "no"), keeps: true))
+    try await store.apply(.cancel(.claimed(leases[5]), at: .second(12), keeps: true))
+    let records = try await store.tasks()
+    let states: [TaskState] = [.waiting, .parked, .paused, .succeeded, .abandoned, .cancelled]
+    try store.expect("the states", records.map(\.state), states)
+    return records
+  }
+
+  /// Makes a change to each of the tasks; those that it does not concern are as before.
+  private static func change(
+    _ store: StoreProbe,
+    applyingTo states: Set<TaskState>,
+    _ change: (TaskID) -> TaskChange,
+    leads: (TaskRecord) -> TaskRecord?
+  ) async throws {
+    for before in try await insertOneInEachState(store) {
+      let applies = states.contains(before.state)
+      try await store.apply(change(before.id), applies ? .done : .stale)
+      if let expected = applies ? leads(before) : before {
+        try await store.expect(before.id.number, is: expected)
+      } else {
+        try await store.expectTasks([], TaskFilter(ids: [before.id]))
+      }
+    }
+  }
+
+  private static func cancel(_ store: StoreProbe) async throws {
+    let states: Set<TaskState> = [.waiting, .parked, .paused]
+    try await change(store, applyingTo: states) {
+      .cancel(.unclaimed($0), at: .second(20), keeps: false)
+    } leads: { _ in
+      nil
+    }
+    let other = try await store.fresh("kept")
+    try await change(other, applyingTo: states) {
+      .cancel(.unclaimed($0), at: .second(20), keeps: true)
+    } leads: { before in
+      before.with { record in
+        record.state = .cancelled
+        record.finishedDate = .second(20)
+      }
+    }
+    try other.expect(try await other.claim(at: 30), [])
+  }
+
+  private static func pause(_ store: StoreProbe) async throws {
+    try await change(store, applyingTo: [.waiting, .parked]) {
+      .pause(.unclaimed($0))
+    } leads: { before in
+      before.with { $0.state = .paused }
+    }
+    try store.expect(try await store.claim(at: 30), [])
+  }
+
+  private static func resume(_ store: StoreProbe) async throws {
+    try await change(store, applyingTo: [.paused]) {
+      .resume($0)
+    } leads: { before in
+      before.with { $0.state = .waiting }
+    }
+    try store.expect(try await store.claim(at: 30), [1, 3])
+  }
+
+  private static func restart(_ store: StoreProbe) async throws {
+    let states: Set<TaskState> = [
+      .waiting, .parked, .paused, .succeeded, .abandoned, .cancelled,
+    ]
+    try await change(store, applyingTo: states) {
+      .restart(.unclaimed($0), availableDate: .second(20.5))
+    } leads: { before in
+      .numbered(before.id.number, at: 20.5, key: before.uniqueKey)
+    }
+    try store.expect(try await store.claim(at: 20.25), [])
+    try store.expect(try await store.claim(at: 20.5), [1, 2, 3, 4, 5, 6])
+  }
+
+  private static func expiry(_ store: StoreProbe) async throws {
+    for (number, seconds) in [19.5, 20, 20.5].enumerated() {
+      try await store.insert(.numbered(number, expires: .second(seconds)))
+      let target = TaskTarget.unclaimed(.numbered(number))
+      try await store.apply(.restart(target, availableDate: .second(20)))
+    }
+    try await store.expect(0, is: .numbered(0, at: 20))
+    try await store.expect(1, is: .numbered(1, at: 20))
+    try await store.expect(2, is: .numbered(2, at: 20, expires: .second(20.5)))
+  }
+
+  private static func reschedule(_ store: StoreProbe) async throws {
+    try await change(store, applyingTo: [.waiting, .parked, .paused]) {
+      .reschedule(.unclaimed($0), availableDate: .second(20.5))
+    } leads: { before in
+      before.with { $0.availableDate = .second(20.5) }
+    }
+    try store.expect(try await store.claim(at: 20.25), [])
+    try store.expect(try await store.claim(at: 20.5), [1])
+  }
+
+  private static func remove(_ store: StoreProbe) async throws {
+    try await change(store, applyingTo: [.succeeded, .abandoned, .cancelled]) {
+      .remove($0)
+    } leads: { _ in
+      nil
+    }
+    try await store.expectTasks([1, 2, 3])
+  }
+
+  private static func unknown(_ store: StoreProbe) async throws {
+    let id = TaskID.numbered(1)
+    for change: TaskChange in [
+      .cancel(.unclaimed(id), at: .second(1), keeps: true), .pause(.unclaimed(id)), .resume(id),
+      .restart(.unclaimed(id), availableDate: .second(1)),
+      .reschedule(.unclaimed(id), availableDate: .second(1)), .remove(id),
+    ] {
+      try await store.apply(change, .stale)
+    }
+    try await store.expectTasks([])
+  }
+}

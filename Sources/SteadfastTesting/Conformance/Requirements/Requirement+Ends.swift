@@ -1,0 +1,174 @@
+import SteadfastQueue
+
+/// How claimed tasks end, or wait again.
+extension PersistenceConformance.Requirement {
+  static let ends: [Self] = [
+    Self(
+      "end.succeed",
+      "A task that has succeeded is removed, or kept with the date.",
+      check: succeed
+    ),
+    Self(
+      "end.retry",
+      "A task that is retried waits with its new date, its retries and the error.",
+      check: retried
+    ),
+    Self(
+      "end.retry-without-failure",
+      "A task that is retried without a failure keeps its last error.",
+      check: retriedWithoutFailure
+    ),
+    Self(
+      "end.abandon",
+      "A task that is abandoned is removed, or kept with the reason and the date.",
+      check: abandon
+    ),
+    Self(
+      "end.release",
+      "A task that is released is as if it had never been claimed.",
+      check: released
+    ),
+    Self(
+      "end.park",
+      "A parked task keeps the error, and is handed out to nobody.",
+      check: park
+    ),
+    Self("end.unpark", "All parked tasks of one name wait again, and no others.", check: unpark),
+    Self(
+      "end.claimed-control",
+      "Who has claimed a task may cancel, pause, restart and reschedule it.",
+      check: claimedControl
+    ),
+  ]
+
+  private static func succeed(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 2)
+    try await store.apply(.succeed(leases[0], at: .second(3.25), keeps: false))
+    try await store.apply(.succeed(leases[1], at: .second(4.25), keeps: true))
+    try await store.expectTasks([2])
+    let expected = TaskRecord.numbered(2).with { record in
+      record.state = .succeeded
+      record.finishedDate = .second(4.25)
+    }
+    try await store.expect(2, is: expected)
+    try store.expect(try await store.claim(at: 1e5), [])
+  }
+
+  private static func retried(_ store: StoreProbe) async throws {
+    let new = TaskRecord.numbered(1, priority: 2, key: "k")
+    try await store.insert(new)
+    let lease = try await store.claimOne()
+    try await store.apply(
+      .retry(lease, availableDate: .second(9.5), retryCount: 4, failure: .at(5.25, "no röute\n"))
+    )
+    let expected = new.with { record in
+      record.availableDate = .second(9.5)
+      record.retryCount = 4
+      record.lastError = "no röute\n"
+      record.failedDate = .second(5.25)
+    }
+    try await store.expect(1, is: expected)
+    try store.expect(try await store.claim(at: 9.25), [])
+    let claim = try await store.claim(at: 9.5)
+    try store.expect(claim, [1])
+    try store.expect(claim.tasks[0].record, is: expected.with { $0.state = .running })
+  }
+
+  private static func retriedWithoutFailure(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    let first = try await store.claimOne()
+    try await store.apply(
+      .retry(first, availableDate: .second(1), retryCount: 1, failure: .at(1, "first"))
+    )
+    let second = try await store.claimOne(at: 2)
+    try await store.apply(
+      .retry(second, availableDate: .second(8), retryCount: 1, failure: nil)
+    )
+    let expected = TaskRecord.numbered(1).with { record in
+      record.availableDate = .second(8)
+      record.retryCount = 1
+      record.lastError = "first"
+      record.failedDate = .second(1)
+    }
+    try await store.expect(1, is: expected)
+  }
+
+  private static func abandon(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 2)
+    try await store.apply(.abandon(leases[0], failure: .at(3), keeps: false))
+    try await store.apply(.abandon(leases[1], failure: .at(4, "not found"), keeps: true))
+    try await store.expectTasks([2])
+    let expected = TaskRecord.numbered(2).with { record in
+      record.state = .abandoned
+      record.lastError = "not found"
+      record.failedDate = .second(4)
+      record.finishedDate = .second(4)
+    }
+    try await store.expect(2, is: expected)
+    try store.expect(try await store.claim(at: 1e5), [])
+  }
+
+  private static func released(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, priority: 3, at: -7, key: "k"))
+    let first = try await store.claimOne()
+    try await store.apply(
+      .retry(first, availableDate: .second(1), retryCount: 2, failure: .at(0, "before"))
+    )
+    let before = try await store.task(1)
+    try await store.apply(.release(try await store.claimOne(at: 2)))
+    try await store.expect(1, is: before)
+    try store.expect(try await store.claim(at: 1), [1])
+  }
+
+  private static func park(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    try await store.apply(.park(try await store.claimOne(), failure: .at(2, "can't be read")))
+    let expected = TaskRecord.numbered(1).with { record in
+      record.state = .parked
+      record.lastError = "can't be read"
+      record.failedDate = .second(2)
+    }
+    try await store.expect(1, is: expected)
+    let claim = try await store.claim(otherNames: 5, at: 1e5)
+    try store.expect(claim, [])
+    try store.expectNextDate(claim, nil)
+  }
+
+  private static func unpark(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2, name: "B"), .numbered(3), .numbered(4))
+    let claim = try await store.claim(3, names: ["A": 9, "B": 9])
+    try store.expect(claim, [1, 2, 3])
+    for task in claim.tasks { try await store.apply(.park(task.lease, failure: .at(2))) }
+    try await store.apply(.unpark(name: "unknown"))
+    try await store.expectTasks([1, 2, 3], TaskFilter(states: [.parked]))
+    try await store.apply(.unpark(name: "A"))
+    try await store.expectTasks([2], TaskFilter(states: [.parked]))
+    let numbers = try await store.claim(names: ["A": 9, "B": 9]).tasks.map(\.record.id.number)
+    try store.expect("the claimed tasks, in any order", numbers.sorted(), [1, 3, 4])
+  }
+
+  private static func claimedControl(_ store: StoreProbe) async throws {
+    for number in 1...5 { try await store.insert(.numbered(number)) }
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 5)
+    try await store.apply(.cancel(.claimed(leases[0]), at: .second(5), keeps: false))
+    try await store.apply(.cancel(.claimed(leases[1]), at: .second(5), keeps: true))
+    try await store.apply(.pause(.claimed(leases[2])))
+    try await store.apply(.restart(.claimed(leases[3]), availableDate: .second(7)))
+    try await store.apply(.reschedule(.claimed(leases[4]), availableDate: .second(8)))
+    try await store.expectTasks([2, 3, 4, 5])
+    let cancelled = TaskRecord.numbered(2).with { record in
+      record.state = .cancelled
+      record.finishedDate = .second(5)
+    }
+    try await store.expect(2, is: cancelled)
+    try await store.expect(3, is: .numbered(3).with { $0.state = .paused })
+    try await store.expect(4, is: .numbered(4, at: 7))
+    try await store.expect(5, is: .numbered(5, at: 8))
+    try store.expect(try await store.claim(at: 10), [4, 5])
+  }
+}

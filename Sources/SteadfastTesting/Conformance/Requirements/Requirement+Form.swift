@@ -1,0 +1,59 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// That what no store can keep is refused.
+extension PersistenceConformance.Requirement {
+  static let form: [Self] = [
+    Self(
+      "form.checked",
+      "A change that makes no sense throws the error of checkForm(), and nothing of its batch is "
+        + "kept.",
+      check: formIsChecked
+    )
+  ]
+
+  private static func formIsChecked(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    let lease = try await store.claimOne()
+    for change in nonsense(lease) {
+      try await store.expectError("apply insert 2; \(change.step)", isInvalidArgument) {
+        _ = try await store.store.apply(
+          [.insert(.numbered(2), onDuplicate: .keep), change],
+          durability: .durable
+        )
+      }
+    }
+    try await store.expectTasks([1])
+    try await store.expect(1, is: .numbered(1).with { $0.state = .running })
+  }
+
+  private static func isInvalidArgument(_ error: any Error) -> Bool {
+    (error as? TaskQueueError)?.code == .invalidArgument
+  }
+
+  private static func nonsense(_ lease: Lease) -> [TaskChange] {
+    let never = Date(timeIntervalSince1970: .nan)
+    let endless = Date(timeIntervalSince1970: .infinity)
+    let id = TaskTarget.unclaimed(.numbered(1))
+    let records = [
+      TaskRecord.numbered(3).with { $0.state = .running },
+      TaskRecord.numbered(3).with { $0.retryCount = -1 },
+      TaskRecord.numbered(3).with { $0.availableDate = endless },
+    ]
+    return records.map { .insert($0, onDuplicate: .keep) } + [
+      .succeed(lease, at: never, keeps: true), .cancel(id, at: never, keeps: true),
+      .retry(lease, availableDate: .second(0), retryCount: -1, failure: nil),
+      .retry(lease, availableDate: endless, retryCount: 0, failure: nil),
+      .abandon(lease, failure: TaskFailure(reason: "", date: never), keeps: true),
+      .park(lease, failure: TaskFailure(reason: "", date: never)),
+      .restart(id, availableDate: never), .reschedule(id, availableDate: endless), .rebase(endless), .extend(lease, until: never),
+      .prune(.succeeded, endedBefore: never, keepingLatest: nil),
+      .prune(.succeeded, endedBefore: nil, keepingLatest: -1),
+    ]
+  }
+}

@@ -1,0 +1,104 @@
+import SteadfastQueue
+
+/// The beginning and the end of a store's use.
+extension PersistenceConformance.Requirement {
+  static let life: [Self] = [
+    Self("life.empty", "A new store is empty.", check: empty),
+    Self(
+      "life.open-again",
+      "Opening a store that is open changes nothing, and interrupts nobody.",
+      check: openAgain
+    ),
+    Self(
+      "life.cancelled-caller",
+      "A call runs to its end though the task that made it is cancelled.",
+      check: cancelledCaller
+    ),
+    Self("life.close", "A store that was closed throws from then on.", .reopened, check: close),
+    Self(
+      "life.destroy",
+      "A store that was destroyed throws from then on.",
+      check: destroy
+    ),
+    Self(
+      "life.destroyed-data",
+      "Where a store was destroyed, running tasks too, the next one is empty.",
+      .reopened,
+      check: destroyedData
+    ),
+  ]
+
+  private static func empty(_ store: StoreProbe) async throws {
+    try await store.expectTasks([])
+    try store.expect("the count", try await store.count(), 0)
+    let claim = try await store.claim(otherNames: 9)
+    try store.expect(claim, [])
+    try store.expectNextDate(claim, nil)
+  }
+
+  private static func openAgain(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let lease = try await store.claim(1).tasks.first.required().lease
+    store.note("open")
+    try await store.store.open()
+    try await store.expect(1, is: .numbered(1).with { $0.state = .running })
+    try store.expect(try await store.claim(), [2])
+    try await store.apply(.succeed(lease, at: .second(1), keeps: false))
+    try await store.expectTasks([2])
+  }
+
+  private static func cancelledCaller(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    store.note("in a task that is cancelled:")
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.cancelAll()
+      group.addTask {
+        try await store.insert(.numbered(2))
+        let claim = try await store.claim(1)
+        try store.expect(claim, [1])
+        try await store.apply(.succeed(claim.tasks[0].lease, at: .second(1), keeps: true))
+        try store.expect("the count", try await store.count(), 2)
+        try await store.expectTasks([1, 2])
+      }
+      try await group.waitForAll()
+    }
+    store.note("in a task that is not cancelled:")
+    try await store.expectTasks([1], TaskFilter(states: [.succeeded]))
+    try await store.expectTasks([2], TaskFilter(states: [.waiting]))
+  }
+
+  /// No call gets an answer any more.
+  private static func expectNoAnswers(_ store: StoreProbe) async throws {
+    try await store.expectError("apply") {
+      try await store.apply([.insert(.numbered(9), onDuplicate: .keep)])
+    }
+    try await store.expectError("claim") { try await store.claim() }
+    try await store.expectError("tasks") { _ = try await store.tasks() }
+    try await store.expectError("count") { _ = try await store.count() }
+  }
+
+  private static func close(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    store.note("close")
+    try await store.store.close()
+    try await expectNoAnswers(store)
+  }
+
+  private static func destroy(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    store.note("destroy")
+    try await store.store.destroy()
+    try await expectNoAnswers(store)
+  }
+
+  private static func destroyedData(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2))
+    try store.expect(try await store.claim(1), [1])
+    store.note("destroy, and open again")
+    try await store.store.destroy()
+    let next = try await store.successor()
+    try await next.expectTasks([])
+    try await next.apply(.insert(.numbered(1, key: "k"), onDuplicate: .reject))
+    try next.expect(try await next.claim(), [1])
+  }
+}

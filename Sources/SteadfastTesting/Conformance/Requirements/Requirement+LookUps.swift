@@ -1,0 +1,96 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Looking tasks up.
+extension PersistenceConformance.Requirement {
+  static let lookUps: [Self] = [
+    Self(
+      "find.filter",
+      "A look-up finds the tasks that meet every criterion, and counts them alike.",
+      check: filter
+    ),
+    Self(
+      "find.pages",
+      "Tasks are found in the order of identities, from the one after the given one on, and no more "
+        + "than asked for.",
+      check: pages
+    ),
+  ]
+
+  private static func filter(_ store: StoreProbe) async throws {
+    _ = try await insertOneInEachState(store)
+    try await store.insert(
+      .numbered(7, name: "B", tags: ["red", "large"]),
+      .numbered(8, name: "B", tags: ["blue"]),
+      .numbered(9, name: "b", tags: ["Red"])
+    )
+    try store.expect(try await store.claim(1, names: ["B": 1]), [7])
+    let cases: [(TaskFilter, [Int])] = [
+      (TaskFilter(), [1, 2, 3, 4, 5, 6, 7, 8, 9]),
+      (TaskFilter(ids: [.numbered(2), .numbered(8), .numbered(99)]), [2, 8]),
+      (TaskFilter(ids: []), []), (TaskFilter(names: []), []), (TaskFilter(states: []), []),
+      (TaskFilter(names: ["B", "unknown"]), [7, 8]),
+      (TaskFilter(excludedNames: ["A", "b"]), [7, 8]),
+      (TaskFilter(names: ["A", "B"], excludedNames: ["A"]), [7, 8]),
+      (TaskFilter(states: [.running, .parked]), [2, 7]),
+      (TaskFilter(states: [.waiting]), [1, 8, 9]), (.unfinished, [1, 2, 3, 7, 8, 9]),
+      (.deadLetters, [5]), (TaskFilter(states: [.succeeded, .cancelled, .paused]), [3, 4, 6]),
+      (TaskFilter(uniqueKeys: ["key 2", "key 5", "key 99"]), [2, 5]),
+      (TaskFilter(uniqueKeys: []), []), (TaskFilter(tags: []), []),
+      (TaskFilter(tags: ["red"]), [7]), (TaskFilter(tags: ["large", "blue"]), [7, 8]),
+      (TaskFilter(names: ["A"], states: [.parked], uniqueKeys: ["key 2", "key 3"]), [2]),
+      (TaskFilter(ids: [.numbered(7)], names: ["A"]), []),
+      (TaskFilter(ids: [.numbered(7)], states: [.waiting]), []),
+      (TaskFilter(names: ["B"], tags: ["blue", "Red"]), [8]),
+    ]
+    for (filter, numbers) in cases {
+      try await store.expectTasks(numbers, filter)
+      try store.expect("the count", try await store.count(filter), numbers.count)
+    }
+  }
+
+  private static func pages(_ store: StoreProbe) async throws {
+    // Both halves count, and neither is a signed number.
+    let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
+    let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }
+    for (number, id) in ids.shuffledForCheck().enumerated() {
+      let record = TaskRecord(
+        id: id,
+        name: number % 2 == 0 ? "A" : "B",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .second(0),
+        availableDate: .second(0)
+      )
+      try await store.apply(.insert(record, onDuplicate: .keep))
+    }
+    try store.expect("the tasks", try await store.tasks().map(\.id), ids)
+    var found: [TaskID] = []
+    while found.count < ids.count {
+      let page = try await store.tasks(after: found.last, limit: 4).map(\.id)
+      let expected = ids.dropFirst(found.count).prefix(4)
+      try store.expect("the page", page, Array(expected))
+      found += page
+    }
+    try store.expect("what comes last", try await store.tasks(after: ids.last).map(\.id), [])
+    try store.expect("a page of none", try await store.tasks(limit: 0).map(\.id), [])
+    // The one to go on after need not be among those that are looked for.
+    let after = TaskID(high: 1, low: 2)
+    let filter = TaskFilter(states: [.waiting])
+    let rest = try await store.tasks(filter, after: after, limit: 2).map(\.id)
+    try store.expect("the page", rest, Array(ids.filter { $0 > after }.prefix(2)))
+    let one = try await store.tasks(TaskFilter(ids: [ids[3]]), after: ids[3]).map(\.id)
+    try store.expect("the page", one, [])
+  }
+}
+
+extension Array {
+  /// Another order, always the same.
+  fileprivate func shuffledForCheck() -> [Element] {
+    indices.map { self[($0 * 7 + 3) % count] }
+  }
+}

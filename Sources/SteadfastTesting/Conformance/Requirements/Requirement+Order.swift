@@ -1,0 +1,108 @@
+import SteadfastQueue
+
+/// In which order tasks are handed out.
+extension PersistenceConformance.Requirement {
+  static let order: [Self] = [
+    Self(
+      "order.priority",
+      "Higher priority is handed out first, whatever the integer.",
+      check: priority
+    ),
+    Self(
+      "order.date",
+      "Among equals in priority, the earlier available date is handed out first.",
+      check: date
+    ),
+    Self(
+      "order.kept",
+      "Among equals in priority and date, what was kept first is handed out first.",
+      check: kept
+    ),
+    Self("order.retry", "A task that is retried waits behind its equals.", check: retry),
+    Self("order.resume", "A task that is resumed waits behind its equals.", check: resume),
+    Self("order.restart", "A task that is restarted waits behind its equals.", check: restart),
+    Self(
+      "order.reschedule",
+      "A task that is given another date waits behind its equals.",
+      check: reschedule
+    ),
+    Self("order.release", "A task that is released returns to its place in line.", check: release),
+  ]
+
+  private static func priority(_ store: StoreProbe) async throws {
+    let priorities = [0, .min, 1, .max, -1, .min + 1, .max - 1]
+    for (number, priority) in priorities.enumerated() {
+      // The later date of what is more urgent must not matter.
+      let seconds = priority > 0 ? 5.0 : 0
+      try await store.insert(.numbered(number, priority: priority, at: seconds))
+    }
+    try store.expect(try await store.claim(4, at: 10), [3, 6, 2, 0])
+    try store.expect(try await store.claim(at: 10), [4, 5, 1])
+  }
+
+  private static func date(_ store: StoreProbe) async throws {
+    for (number, seconds) in [4.0, -5, 2, 3.5, -1e9].enumerated() {
+      try await store.insert(.numbered(number, at: seconds))
+    }
+    try store.expect(try await store.claim(at: 10), [4, 1, 2, 3, 0])
+  }
+
+  private static func kept(_ store: StoreProbe) async throws {
+    // Neither the identities nor the names are in the order of insertion.
+    try await store.insert(.numbered(5), .numbered(2, name: "B"), .numbered(9))
+    try await store.insert(.numbered(1, name: "B"))
+    try await store.insert(.numbered(7), .numbered(3))
+    let names = ["A": 100, "B": 100]
+    try store.expect(try await store.claim(2, names: names), [5, 2])
+    try store.expect(try await store.claim(names: names), [9, 1, 7, 3])
+  }
+
+  private static func retry(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3))
+    let lease = try await store.claim(1).tasks.first.required().lease
+    try await store.apply(
+      .retry(lease, availableDate: .second(0), retryCount: 1, failure: .at(0))
+    )
+    try await store.insert(.numbered(4))
+    try store.expect(try await store.claim(), [2, 3, 1, 4])
+  }
+
+  private static func resume(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3))
+    try await store.apply(.pause(.unclaimed(.numbered(1))))
+    try await store.insert(.numbered(4))
+    try await store.apply(.resume(.numbered(1)))
+    try store.expect(try await store.claim(), [2, 3, 4, 1])
+  }
+
+  private static func restart(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3))
+    try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(0)))
+    try store.expect(try await store.claim(), [2, 3, 1])
+  }
+
+  private static func reschedule(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, at: -5), .numbered(2), .numbered(3))
+    try await store.apply(.reschedule(.unclaimed(.numbered(1)), availableDate: .second(0)))
+    try store.expect(try await store.claim(), [2, 3, 1])
+  }
+
+  private static func release(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3), .numbered(4))
+    let leases = try await store.claim(3).tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 3)
+    try await store.apply(.release(leases[2]))
+    try await store.apply(.release(leases[0]))
+    try store.expect(try await store.claim(), [1, 3, 4])
+  }
+}
+
+extension Optional {
+  /// What must be there, or else a claim has handed out too little.
+  func required() throws -> Wrapped {
+    guard let self else {
+      throw ConformanceMismatch(expected: "a task is handed out", found: "none")
+    }
+    return self
+  }
+}

@@ -1,0 +1,119 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// That a task is found and handed out as it was enqueued.
+extension PersistenceConformance.Requirement {
+  static let records: [Self] = [
+    Self(
+      "record.fields",
+      "A task comes back with every field as it was given, in look-ups and in claims.",
+      check: fields
+    ),
+    Self(
+      "record.extremes",
+      "Priorities, limits, durations and dates at their extremes come back as they were given.",
+      check: extremes
+    ),
+    Self(
+      "record.payload",
+      "A payload comes back with the same bytes, format and version.",
+      check: payloads
+    ),
+    Self("record.large", "A payload of a megabyte comes back whole.", check: largePayload),
+  ]
+
+  private static func fields(_ store: StoreProbe) async throws {
+    try await store.insert(.full(1), .full(2))
+    for number in 1...2 {
+      let expected = TaskRecord.full(number)
+      try await store.expect(number, is: expected)
+      let claim = try await store.claim(names: [expected.name: 1], at: 1)
+      try store.expect(claim, [number])
+      try store.expect(claim.tasks[0].record, is: expected.with { $0.state = .running })
+    }
+  }
+
+  static func extreme(_ number: Int, _ priority: Int, _ limit: RetryLimit, _ date: Date)
+    -> TaskRecord
+  {
+    TaskRecord(
+      id: .numbered(number),
+      name: "A",
+      payload: StoredPayload([], format: .binary),
+      priority: TaskQueue.Priority(rawValue: priority),
+      createdDate: Date(timeIntervalSince1970: -1e9 - 0.5),
+      maxRetries: limit,
+      timeLimit: number % 2 == 0 ? .microseconds(1) : .seconds(1 << 40),
+      expiryDate: date,
+      availableDate: date
+    )
+  }
+
+  private static func extremes(_ store: StoreProbe) async throws {
+    let extremes = [
+      extreme(1, .max, .alwaysRetry, .distantPast), extreme(2, .min, .atMost(0), .distantFuture),
+      extreme(3, .max - 1, .atMost(.max), Date(timeIntervalSince1970: 0)),
+      extreme(4, .min + 1, 1, Date(timeIntervalSince1970: -0.000_001)),
+    ]
+    for record in extremes { try await store.insert(record) }
+    for record in extremes { try await store.expect(record.id.number, is: record) }
+    let claim = try await store.claim()
+    try store.expect(claim, [1, 3, 4])
+    try store.expect("the claim's next date", claim.nextDate, store.earlier(.distantFuture))
+  }
+
+  private static func payloads(_ store: StoreProbe) async throws {
+    let text = Array(#"{"text":"\"\\\/\u0000 naïve 任務 🎈","n":[1e300,-0.1,null,true]}"#.utf8)
+    var payloads = [
+      StoredPayload([], format: .binary),
+      StoredPayload(Array(0...255), format: .binary, version: 2),
+      StoredPayload(text, format: .json, version: 1_000_000),
+    ]
+    // A store keeps the name of a format, whatever it means.
+    payloads += ["json", "binary", "sealed"].compactMap(StoredPayload.Format.init(rawValue:))
+      .map { StoredPayload(Array("[]".utf8), format: $0, version: 3) }
+    for (number, payload) in payloads.enumerated() {
+      let record = TaskRecord(
+        id: .numbered(number),
+        name: "A",
+        payload: payload,
+        createdDate: .second(0),
+        availableDate: .second(0)
+      )
+      try await store.insert(record)
+      try await store.expect(number, is: record)
+      let claim = try await store.claim()
+      try store.expect(claim, [number])
+      try store.expect(claim.tasks[0].record, is: record.with { $0.state = .running })
+    }
+  }
+
+  static func large(_ number: Int) -> TaskRecord {
+    let bytes = (0..<1 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+    return TaskRecord(
+      id: .numbered(number),
+      name: "A",
+      payload: StoredPayload(bytes, format: .binary),
+      createdDate: .second(0),
+      availableDate: .second(0)
+    )
+  }
+
+  private static func largePayload(_ store: StoreProbe) async throws {
+    let record = large(1)
+    try await store.insert(record)
+    try await store.expect(1, is: record)
+  }
+}
+
+extension StoreProbe {
+  /// A date, or the end of claims that are earlier.
+  fileprivate func earlier(_ date: Date) -> Date {
+    store.sharing == nil ? date : min(date, .second(Self.farLeaseEnd))
+  }
+}

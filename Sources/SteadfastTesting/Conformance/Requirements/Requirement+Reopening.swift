@@ -1,0 +1,164 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// That tasks outlive the store.
+extension PersistenceConformance.Requirement {
+  static let reopening: [Self] = [
+    Self(
+      "reopen.records",
+      "Tasks in each state come back with every field when the store is opened again.",
+      .reopened,
+      check: recordsSurvive
+    ),
+    Self(
+      "reopen.order",
+      "The order of tasks survives, after retries and releases too.",
+      .reopened,
+      check: orderSurvives
+    ),
+    Self(
+      "reopen.keys",
+      "Unique keys survive, and that one was lost.",
+      .reopened,
+      check: keysSurvive
+    ),
+    Self(
+      "reopen.removed",
+      "What was removed does not come back, and what was changed is not as it was before.",
+      .reopened,
+      check: removalsSurvive
+    ),
+    Self(
+      "reopen.interrupted",
+      "A task that was running when its store is opened again is available in its place, with one "
+        + "interruption more, until it is retried.",
+      .reopenedByOneQueue,
+      check: interrupted
+    ),
+    Self(
+      "reopen.leases",
+      "A lease of before is stale when the store is opened again, though its task is claimed anew.",
+      .reopenedByOneQueue,
+      check: leasesAreVoid
+    ),
+  ]
+
+  private static func recordsSurvive(_ store: StoreProbe) async throws {
+    _ = try await insertOneInEachState(store)
+    try await store.insert(.full(7), .full(8))
+    try await store.insert(
+      extreme(9, .max, .alwaysRetry, .distantPast),
+      extreme(10, .min, .atMost(0), .distantFuture)
+    )
+    try await store.insert(large(11))
+    try await store.apply([.insert(.numbered(12), onDuplicate: .keep)], durability: .relaxed)
+    var records = try await store.tasks()
+    try store.expect("the tasks", records.map(\.id.number), Array(1...12))
+    // What was made here could be kept in memory as it was; what comes back twice is stored.
+    for (number, expected) in [(7, TaskRecord.full(7)), (8, .full(8)), (11, large(11))] {
+      records[number - 1] = expected
+    }
+    var next = store
+    for _ in 1...2 {
+      next = try await next.reopened()
+      for record in records { try await next.expect(record.id.number, is: record) }
+      try await next.expectTasks(Array(1...12))
+    }
+  }
+
+  private static func orderSurvives(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(5), .numbered(3), .numbered(4), .numbered(9, priority: 1))
+    try await store.insert(.numbered(1), .numbered(2), .numbered(6, at: -1))
+    let leases = try await store.claim(3).tasks.map(\.lease)
+    try store.expect("the claimed tasks", leases.map(\.id.number), [9, 6, 5])
+    try await store.apply(.release(leases[0]))
+    try await store.apply(.release(leases[1]))
+    try await store.apply(
+      .retry(leases[2], availableDate: .second(0), retryCount: 1, failure: .at(0))
+    )
+    try await store.apply(.pause(.unclaimed(.numbered(3))))
+    try await store.apply(.resume(.numbered(3)))
+    var next = try await store.reopened()
+    try next.expect(try await next.claim(2), [9, 6])
+    for task in try await next.claim(1).tasks { try await next.apply(.release(task.lease)) }
+    try await next.insert(.numbered(7))
+    try await next.apply(.cancel(.unclaimed(.numbered(2)), at: .second(1), keeps: false))
+    next = try await next.reopened()
+    let rest = try await next.claim().tasks.map(\.record.id.number).filter { $0 != 9 && $0 != 6 }
+    try next.expect("the claimed tasks", rest, [4, 1, 5, 3, 7])
+  }
+
+  private static func keysSurvive(_ store: StoreProbe) async throws {
+    _ = try await insertOneInEachState(store)
+    try await store.insert(.numbered(7, key: "lost"))
+    let lease = try await store.claim(1).tasks.first.required().lease
+    try await store.apply(.insert(.numbered(8, key: "lost"), onDuplicate: .replace))
+    try await store.apply(.pause(.claimed(lease)))
+    let next = try await store.reopened()
+    for number in 1...6 {
+      let twin = TaskRecord.numbered(20 + number, key: "key \(number)")
+      try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(number)))
+    }
+    let twin = TaskRecord.numbered(30, key: "lost")
+    try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(8)))
+    try await next.apply(.cancel(.unclaimed(.numbered(7)), at: .second(1), keeps: false))
+    try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(8)))
+  }
+
+  private static func removalsSurvive(_ store: StoreProbe) async throws {
+    for number in 1...6 { try await store.insert(.numbered(number, key: "key \(number)")) }
+    let leases = try await store.claim(3).tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 3)
+    try await store.apply(.succeed(leases[0], at: .second(1), keeps: false))
+    try await store.apply(.abandon(leases[1], failure: .at(1), keeps: true))
+    try await store.apply(.succeed(leases[2], at: .second(1), keeps: true))
+    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 0))
+    try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), keeps: false))
+    let twin = TaskRecord.numbered(7, at: 5, key: "key 5")
+    try await store.apply(.insert(twin, onDuplicate: .replace), .replaced(.numbered(5)))
+    try await store.apply(.restart(.unclaimed(.numbered(6)), availableDate: .second(9)))
+    try await store.apply(.remove(.numbered(2)))
+    let next = try await store.reopened()
+    try await next.expectTasks([6, 7])
+    try await next.expect(6, is: .numbered(6, at: 9, key: "key 6"))
+    for number in 1...4 {
+      let new = TaskRecord.numbered(10 + number, key: "key \(number)")
+      try await next.apply(.insert(new, onDuplicate: .reject))
+    }
+  }
+
+  private static func interrupted(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2), .numbered(3))
+    try store.expect(try await store.claim(2), [1, 2])
+    let second = try await store.reopened()
+    try await second.expect(1, is: .numbered(1, key: "k").with { $0.interruptionCount = 1 })
+    let claim = try await second.claim(1)
+    try second.expect(claim, [1])
+    let third = try await second.reopened()
+    try await third.expect(1, is: .numbered(1, key: "k").with { $0.interruptionCount = 2 })
+    let claims = try await third.claim()
+    try third.expect(claims, [1, 2, 3])
+    try third.expect("interruptions", claims.tasks.map(\.record.interruptionCount), [2, 1, 0])
+    try await third.apply(
+      .retry(claims.tasks[0].lease, availableDate: .second(9), retryCount: 1, failure: nil)
+    )
+    try await third.apply(.release(claims.tasks[1].lease))
+    let counts = try await third.tasks().map(\.interruptionCount)
+    try third.expect("interruptions after a retry and a release", counts, [0, 1, 0])
+  }
+
+  private static func leasesAreVoid(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    let old = try await store.claimOne()
+    let next = try await store.reopened()
+    for change in changes(with: old) { try await next.apply(change, .stale) }
+    let present = try await next.claimOne()
+    for change in changes(with: old) { try await next.apply(change, .stale) }
+    try await next.apply(.succeed(present, at: .second(1), keeps: false))
+  }
+}

@@ -1,0 +1,132 @@
+import SteadfastQueue
+
+/// Several queues that use one store.
+extension PersistenceConformance.Requirement {
+  static let sharing: [Self] = [
+    Self(
+      "sharing.durations",
+      "The duration of a claim and the interval of looking for tasks are more than zero.",
+      .shared,
+      check: durations
+    ),
+    Self(
+      "sharing.runs-out",
+      "A claim that has come to its end is void: the task is handed out again, in its place and with "
+        + "one interruption more, and the old lease is stale.",
+      .shared,
+      check: runsOut
+    ),
+    Self(
+      "sharing.extend",
+      "A claim that is extended lasts until then; one that is not held cannot be.",
+      .shared,
+      check: extend
+    ),
+    Self(
+      "sharing.next-date",
+      "A claim's next date is not later than the end of a claim.",
+      .shared,
+      check: nextDateOfClaims
+    ),
+    Self(
+      "sharing.two",
+      "Two stores open at once have the same tasks, and what one has claimed the other has not.",
+      .shared,
+      check: two
+    ),
+    Self(
+      "sharing.closed",
+      "A store that is closed takes nothing from another one that is open, nor does one that opens.",
+      .shared,
+      check: othersClose
+    ),
+  ]
+
+  private static func durations(_ store: StoreProbe) async throws {
+    let sharing = store.store.sharing ?? StoreSharing()
+    try store.expect("whether leaseDuration is positive", sharing.leaseDuration > .zero, true)
+    try store.expect("whether pollInterval is positive", sharing.pollInterval > .zero, true)
+  }
+
+  private static func runsOut(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let old = try await store.claim(1, leaseEnd: 60).tasks.first.required().lease
+    try store.expect(try await store.claim(1, at: 59.5), [2])
+    try store.expect(try await store.claim(at: 59.75), [])
+    try await store.insert(.numbered(3))
+    let claim = try await store.claim(at: 60)
+    try store.expect(claim, [1, 3])
+    let expected = TaskRecord.numbered(1).with { record in
+      record.state = .running
+      record.interruptionCount = 1
+    }
+    try store.expect(claim.tasks[0].record, is: expected)
+    for change in changes(with: old) { try await store.apply(change, .stale) }
+    try await store.apply(.extend(old, until: .second(500)), .stale)
+    try await store.expect(1, is: expected)
+    try await store.apply(
+      .retry(claim.tasks[0].lease, availableDate: .second(70), retryCount: 1, failure: nil)
+    )
+    let count = try await store.task(1).interruptionCount
+    try store.expect("interruptions after a retry", count, 0)
+  }
+
+  private static func extend(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    let lease = try await store.claimOne(leaseEnd: 60)
+    try await store.apply(.extend(lease, until: .second(120)))
+    try store.expect(try await store.claim(at: 60), [])
+    try store.expect(try await store.claim(at: 119.5), [])
+    try await store.apply(.extend(lease, until: .second(180)))
+    try store.expect(try await store.claim(at: 120), [])
+    try await store.apply(.succeed(lease, at: .second(121), keeps: true))
+    try await store.apply(.extend(lease, until: .second(240)), .stale)
+    try await store.apply(.extend(Lease(id: .numbered(9), token: 1), until: .second(1)), .stale)
+    try store.expect(try await store.claim(at: 1000), [])
+    try await store.expectTasks([1], TaskFilter(states: [.succeeded]))
+  }
+
+  private static func nextDateOfClaims(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2, at: 90))
+    let claim = try await store.claim(leaseEnd: 60)
+    try store.expect("the next date", claim.nextDate, .second(60))
+    try await store.apply(.extend(claim.tasks[0].lease, until: .second(120)))
+    try store.expect("the next date", try await store.claim(at: 50).nextDate, .second(90))
+    try await store.apply(.succeed(claim.tasks[0].lease, at: .second(50), keeps: false))
+    try await store.apply(.cancel(.unclaimed(.numbered(2)), at: .second(50), keeps: false))
+    try store.expect("the next date", try await store.claim(at: 50).nextDate, nil)
+  }
+
+  private static func two(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2), .numbered(3))
+    let mine = try await store.claim(1)
+    try store.expect(mine, [1])
+    let other = try await store.another()
+    let others = try await other.claim(1)
+    try other.expect(others, [2])
+    try await other.expect(1, is: .numbered(1, key: "k").with { $0.state = .running })
+    let twin = TaskRecord.numbered(4, key: "k")
+    try await other.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(1)))
+    try await other.apply(.cancel(.unclaimed(.numbered(1)), at: .second(1), keeps: true), .stale)
+    try await store.apply(.succeed(mine.tasks[0].lease, at: .second(1), keeps: false))
+    try await other.apply(.release(others.tasks[0].lease))
+    try await other.insert(twin)
+    try store.expect(try await store.claim(), [2, 3, 4])
+    try other.expect(try await other.claim(), [])
+    let leases = [mine, others].flatMap(\.tasks).map(\.lease.token)
+    try store.expect("whether leases differ", Set(leases).count, 2)
+  }
+
+  private static func othersClose(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2))
+    let lease = try await store.claim(1).tasks.first.required().lease
+    let other = try await store.another()
+    try other.expect(try await other.claim(), [2])
+    other.note("close")
+    try await other.store.close()
+    let third = try await store.another()
+    try third.expect(try await third.claim(at: 10), [])
+    try await store.apply(.succeed(lease, at: .second(1), keeps: false))
+    try await store.expectTasks([2], TaskFilter(states: [.running]))
+  }
+}

@@ -1,0 +1,151 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskID {
+  /// Identities by number, in order, of the same shape as real ones.
+  static func numbered(_ number: Int) -> TaskID {
+    TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | UInt64(number))
+  }
+
+  var number: Int { Int(low & 0xffff_ffff) }
+}
+
+extension Date {
+  private static let base = 700_000_000.0
+
+  /// Seconds from the moment at which every check begins.
+  static func second(_ seconds: Double) -> Date {
+    Date(timeIntervalSinceReferenceDate: base + seconds)
+  }
+
+  var second: Double { timeIntervalSinceReferenceDate - Self.base }
+
+  var step: String { "\(second) s" }
+}
+
+extension TaskRecord {
+  /// A task for a check.
+  static func numbered(
+    _ number: Int,
+    name: String = "A",
+    priority: Int = 0,
+    at seconds: Double = 0,
+    key: String? = nil,
+    tags: Set<String> = [],
+    expires: Date? = nil
+  ) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(number),
+      name: name,
+      payload: StoredPayload(Array("{\"number\":\(number)}".utf8), format: .json),
+      priority: TaskQueue.Priority(rawValue: priority),
+      createdDate: .second(0),
+      uniqueKey: key,
+      tags: tags,
+      expiryDate: expires,
+      availableDate: .second(seconds)
+    )
+  }
+
+  /// The same with changes.
+  func with(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
+    var record = self
+    change(&record)
+    return record
+  }
+
+  /// A task of which every field that can be chosen has a value of its own.
+  static func full(_ number: Int) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(number),
+      name: "naïve \"task\" \\ 任務 🎈 \(number)",
+      payload: StoredPayload(
+        [0, 1, 10, 13, 34, 92, 127, 128, 254, 255],
+        format: .binary,
+        version: 7
+      ),
+      priority: TaskQueue.Priority(rawValue: -number),
+      createdDate: .second(-1.234_567),
+      maxRetries: .atMost(3),
+      usesBackoff: false,
+      uniqueKey: "key 'ключ'; -- \(number)",
+      tags: ["plain", "with space", "🎈", "line\nfeed"],
+      timeLimit: .milliseconds(1_500) + .microseconds(25),
+      expiryDate: .second(86_400.654_321),
+      availableDate: .second(0.123_456)
+    )
+  }
+}
+
+extension TaskFailure {
+  static func at(_ seconds: Double, _ reason: String = "no route") -> TaskFailure {
+    TaskFailure(reason: reason, date: .second(seconds))
+  }
+}
+
+// MARK: - Comparing
+
+extension TaskRecord {
+  static func isSame(_ left: Date?, _ right: Date?) -> Bool {
+    switch (left, right) {
+    case (nil, nil): true
+    case (let left?, let right?):
+      // A date of today has a granularity of an eighth of a microsecond, one of the year 1 of eight.
+      abs(left.timeIntervalSince(right)) <= 1e-6 + 4 * right.timeIntervalSince1970.ulp
+    default: false
+    }
+  }
+
+  private static func isSame(_ left: Duration?, _ right: Duration?) -> Bool {
+    guard let left, let right else { return left == right }
+    return max(left, right) - min(left, right) <= .microseconds(1)
+  }
+
+  /// The first field in which this record is not as expected.
+  func difference(
+    from other: TaskRecord
+  ) -> (field: String, expected: String, found: String)? {
+    var difference: (field: String, expected: String, found: String)?
+    // Texts are made for what differs alone: records are compared very often.
+    func compare<Value>(
+      _ field: String,
+      _ value: KeyPath<TaskRecord, Value>,
+      _ isSame: (Value, Value) -> Bool,
+      _ text: (Value) -> String = { "\($0)" }
+    ) {
+      let (found, expected) = (self[keyPath: value], other[keyPath: value])
+      guard difference == nil, !isSame(found, expected) else { return }
+      difference = (field, text(expected), text(found))
+    }
+    func text(_ date: Date?) -> String { date?.step ?? "none" }
+    compare("id", \.id, ==)
+    compare("name", \.name, ==)
+    compare("payload", \.storedBytes, ==) { "\($0.count) bytes \($0.prefix(80))" }
+    compare("payload.format", \.payload.format, ==)
+    compare("payload.version", \.payload.version, ==)
+    compare("priority", \.priority.rawValue, ==)
+    compare("createdDate", \.createdDate, Self.isSame, text)
+    compare("maxRetries", \.maxRetries, ==)
+    compare("usesBackoff", \.usesBackoff, ==)
+    compare("uniqueKey", \.uniqueKey, ==) { $0 ?? "none" }
+    compare("tags", \.tags, ==) { "\($0.sorted())" }
+    compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
+    compare("expiryDate", \.expiryDate, Self.isSame, text)
+    compare("state", \.state, ==)
+    compare("availableDate", \.availableDate, Self.isSame, text)
+    compare("retryCount", \.retryCount, ==)
+    compare("interruptionCount", \.interruptionCount, ==)
+    compare("lastError", \.lastError, ==) { $0 ?? "none" }
+    compare("failedDate", \.failedDate, Self.isSame, text)
+    compare("finishedDate", \.finishedDate, Self.isSame, text)
+    return difference
+  }
+
+  /// Empty if they can't be made, which the payloads of a check always can.
+  private var storedBytes: [UInt8] { (try? payload.bytes()) ?? [] }
+}

@@ -1,0 +1,104 @@
+import SteadfastQueue
+
+/// How the steps of a check are told: tasks by numbers, dates by seconds.
+extension TaskChange {
+  var step: String {
+    switch self {
+    case .insert(let record, let policy): "insert \(record.step) (\(policy))"
+    case .succeed(let lease, let date, let keeps):
+      "succeed \(lease.step) at \(date.step)\(keeps.step)"
+    case .retry(let lease, let date, let count, let failure):
+      "retry \(lease.step) at \(date.step), retries \(count), \(failure?.step ?? "no failure")"
+    case .abandon(let lease, let failure, let keeps):
+      "abandon \(lease.step), \(failure.step)\(keeps.step)"
+    case .release(let lease): "release \(lease.step)"
+    case .park(let lease, let failure): "park \(lease.step), \(failure.step)"
+    case .unpark(let name): "unpark \(name)"
+    case .cancel(let target, let date, let keeps):
+      "cancel \(target.step) at \(date.step)\(keeps.step)"
+    case .pause(let target): "pause \(target.step)"
+    case .resume(let id): "resume \(id.number)"
+    case .restart(let target, let date): "restart \(target.step) at \(date.step)"
+    case .reschedule(let target, let date): "reschedule \(target.step) to \(date.step)"
+    case .remove(let id): "remove \(id.number)"
+    case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
+    case .prune(let state, let date, let count):
+      "prune \(state)\(date.map { ", ended before \($0.step)" } ?? "")"
+        + (count.map { ", keeping \($0)" } ?? "")
+    case .rebase(let date): "rebase to \(date.step)"
+    @unknown default: "\(self)"
+    }
+  }
+}
+
+extension Bool {
+  fileprivate var step: String { self ? ", keeping it" : "" }
+}
+
+extension TaskFailure {
+  fileprivate var step: String { "'\(reason)' at \(date.step)" }
+}
+
+extension Lease {
+  var step: String { "\(id.number) (lease \(token))" }
+}
+
+extension TaskTarget {
+  fileprivate var step: String {
+    switch self {
+    case .claimed(let lease): "claimed \(lease.step)"
+    case .unclaimed(let id): "unclaimed \(id.number)"
+    }
+  }
+}
+
+extension ChangeOutcome {
+  var step: String {
+    switch self {
+    case .replaced(let id): "replaced \(id.number)"
+    case .duplicate(let id): "duplicate of \(id.number)"
+    case .done, .identityTaken, .stale, .batchRefused: "\(self)"
+    @unknown default: "\(self)"
+    }
+  }
+}
+
+extension TaskRecord {
+  fileprivate var step: String {
+    var text = "\(id.number) '\(name)'"
+    if priority.rawValue != 0 { text += " priority \(priority.rawValue)" }
+    if availableDate != .second(0) { text += " at \(availableDate.step)" }
+    if let uniqueKey { text += " key '\(uniqueKey)'" }
+    return text
+  }
+}
+
+extension [TaskRecord] {
+  var step: String {
+    count > 20
+      ? "\(count) tasks" : "[" + map { "\($0.id.number) \($0.state)" }.joined(separator: ", ") + "]"
+  }
+}
+
+extension Claim {
+  var step: String {
+    let list = tasks.count > 20 ? ["\(tasks.count) tasks"] : tasks.map(\.lease.step)
+    return "[\(list.joined(separator: ", "))], next date \(nextDate?.step ?? "none")"
+  }
+}
+
+extension TaskFilter {
+  var step: String {
+    var criteria: [String] = []
+    func list<Element>(_ set: Set<Element>, _ text: (Element) -> String) -> String {
+      "[" + set.map(text).sorted().joined(separator: ", ") + "]"
+    }
+    if let ids { criteria.append("ids \(list(ids) { "\($0.number)" })") }
+    if let names { criteria.append("names \(list(names) { $0 })") }
+    if !excludedNames.isEmpty { criteria.append("names but \(list(excludedNames) { $0 })") }
+    if let states { criteria.append("states \(list(states) { "\($0)" })") }
+    if let uniqueKeys { criteria.append("keys \(list(uniqueKeys) { $0 })") }
+    if let tags { criteria.append("tags \(list(tags) { $0 })") }
+    return criteria.isEmpty ? "all tasks" : criteria.joined(separator: ", ")
+  }
+}

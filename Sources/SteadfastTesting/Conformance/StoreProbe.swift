@@ -1,0 +1,234 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A store under test: each call and its answer is noted as a step.
+struct StoreProbe: Sendable {
+  typealias Factory = @Sendable (_ place: String) async throws -> any Persistence
+
+  let store: any Persistence
+  let place: String
+  let trial: ConformanceTrial
+  private let makeStore: Factory
+  /// What the steps call the store; nothing while there is only one.
+  private let label: String
+
+  static func open(
+    at place: String,
+    trial: ConformanceTrial,
+    label: String = "",
+    _ makeStore: @escaping Factory
+  ) async throws -> StoreProbe {
+    let store = try await makeStore(place)
+    trial.opened(store, at: place)
+    try await store.open()
+    return StoreProbe(
+      store: store,
+      place: place,
+      trial: trial,
+      makeStore: makeStore,
+      label: label
+    )
+  }
+
+  /// A fresh store.
+  func fresh(_ suffix: String) async throws -> StoreProbe {
+    try await Self.open(at: "\(place)-\(suffix)", trial: trial, makeStore)
+  }
+
+  /// A second store of the same tasks, open at the same time.
+  func another() async throws -> StoreProbe {
+    trial.note("open a second store at the same place")
+    return try await Self.open(at: place, trial: trial, label: "second store: ", makeStore)
+  }
+
+  /// The next store at the same place, when this one was closed or destroyed.
+  func successor() async throws -> StoreProbe {
+    try await Self.open(at: place, trial: trial, makeStore)
+  }
+
+  /// Closes the store and opens it again.
+  func reopened() async throws -> StoreProbe {
+    trial.note("close, and open again")
+    try await store.close()
+    return try await successor()
+  }
+
+  func note(_ step: String) { trial.note(label + step) }
+
+  /// Notes a call and what becomes of it.
+  func step<Result>(
+    _ call: String,
+    _ answer: (Result) -> String,
+    _ body: () async throws -> Result
+  ) async throws -> Result {
+    do {
+      let result = try await body()
+      note("\(call) → \(answer(result))")
+      return result
+    } catch {
+      note("\(call) throws \(error)")
+      throw error
+    }
+  }
+}
+
+// MARK: - Calls
+
+extension StoreProbe {
+  /// Has changes kept; there must be an outcome for each.
+  @discardableResult
+  func apply(
+    _ batch: [TaskChange],
+    durability: Durability = .durable
+  ) async throws -> [ChangeOutcome] {
+    let call = "apply \(batch.map(\.step).joined(separator: "; "))"
+    let outcomes = try await step(call, { $0.map(\.step).joined(separator: ", ") }) {
+      try await store.apply(batch, durability: durability)
+    }
+    try expect("the number of outcomes", outcomes.count, batch.count)
+    return outcomes
+  }
+
+  /// Has one change kept, which must have this outcome.
+  func apply(_ change: TaskChange, _ expected: ChangeOutcome = .done) async throws {
+    let outcomes = try await apply([change])
+    try expect("the outcome", outcomes[0].step, expected.step)
+  }
+
+  /// Adds tasks, all of which must be kept.
+  func insert(_ records: TaskRecord..., onDuplicate policy: UniquePolicy = .keep) async throws {
+    let outcomes = try await apply(records.map { .insert($0, onDuplicate: policy) })
+    try expect("the outcomes", outcomes, records.map { _ in .done })
+  }
+
+  /// Claims tasks, of the name A and without a limit unless told otherwise.
+  @discardableResult
+  func claim(
+    _ limit: Int = 1000,
+    names: [String: Int] = ["A": 1000],
+    otherNames: Int = 0,
+    at seconds: Double = 0,
+    leaseEnd: Double? = nil
+  ) async throws -> Claim {
+    try await claim(
+      ClaimRequest(
+        limit: limit,
+        names: names,
+        otherNames: otherNames,
+        now: .second(seconds),
+        leaseEnd: store.sharing == nil ? nil : .second(leaseEnd ?? Self.farLeaseEnd)
+      )
+    )
+  }
+
+  @discardableResult
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    let names = request.names.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
+    let others = request.otherNames > 0 ? ", others: \(request.otherNames)" : ""
+    let end = request.leaseEnd.map { ", until \($0.step)" } ?? ""
+    let call =
+      "claim \(request.limit) of [\(names.joined(separator: ", "))\(others)] "
+      + "at \(request.now.step)\(end)"
+    return try await step(call, \.step) { try await store.claim(request) }
+  }
+
+  /// Claims the one task that must be available.
+  func claimOne(at seconds: Double = 0, leaseEnd: Double? = nil) async throws -> Lease {
+    let claim = try await claim(at: seconds, leaseEnd: leaseEnd)
+    try expect("the number of claimed tasks", claim.tasks.count, 1)
+    return claim.tasks[0].lease
+  }
+
+  /// When claims end where nothing is to run out.
+  static var farLeaseEnd: Double { 1_000_000 }
+
+  func tasks(
+    _ filter: TaskFilter = TaskFilter(),
+    after id: TaskID? = nil,
+    limit: Int = 10_000
+  ) async throws -> [TaskRecord] {
+    let after = id.map { " after \($0.number)" } ?? ""
+    return try await step("look up \(filter.step)\(after), at most \(limit)", \.step) {
+      try await store.tasks(matching: filter, after: id, limit: limit)
+    }
+  }
+
+  func count(_ filter: TaskFilter = TaskFilter()) async throws -> Int {
+    try await step("count \(filter.step)", { "\($0)" }) { try await store.count(matching: filter) }
+  }
+
+  /// The task with this number, which must be there.
+  func task(_ number: Int) async throws -> TaskRecord {
+    let found = try await tasks(TaskFilter(ids: [.numbered(number)]))
+    try expect("the tasks", found.map(\.id.number), [number])
+    return found[0]
+  }
+}
+
+// MARK: - Expectations
+
+extension StoreProbe {
+  func expect<Value: Equatable>(_ what: String, _ found: Value, _ expected: Value) throws {
+    guard found != expected else { return }
+    throw ConformanceMismatch(expected: "\(what) is \(expected)", found: "\(found)")
+  }
+
+  func expect(_ what: String, _ found: Date?, _ expected: Date?) throws {
+    guard !TaskRecord.isSame(found, expected) else { return }
+    throw ConformanceMismatch(
+      expected: "\(what) is \(expected?.step ?? "none")",
+      found: found?.step ?? "none"
+    )
+  }
+
+  /// The numbers of the claimed tasks, in order.
+  func expect(_ claim: Claim, _ numbers: [Int]) throws {
+    try expect("the claimed tasks", claim.tasks.map(\.record.id.number), numbers)
+  }
+
+  /// When asking again is worth it; where claims have ends, the end of one counts too.
+  func expectNextDate(_ claim: Claim, _ seconds: Double?) throws {
+    let hasClaims = store.sharing != nil && !claim.tasks.isEmpty
+    let expected = seconds ?? (hasClaims ? Self.farLeaseEnd : nil)
+    try expect("the claim's next date", claim.nextDate, expected.map(Date.second))
+  }
+
+  /// The task as it is now.
+  func expect(_ number: Int, is expected: TaskRecord) async throws {
+    try expect(try await task(number), is: expected)
+  }
+
+  func expect(_ found: TaskRecord, is expected: TaskRecord) throws {
+    guard let difference = found.difference(from: expected) else { return }
+    throw ConformanceMismatch(
+      expected: "\(difference.field) of task \(found.id.number) is \(difference.expected)",
+      found: difference.found
+    )
+  }
+
+  /// Only these tasks are in the store.
+  func expectTasks(_ numbers: [Int], _ filter: TaskFilter = TaskFilter()) async throws {
+    try expect("the tasks", try await tasks(filter).map(\.id.number), numbers)
+  }
+
+  /// The call throws.
+  func expectError(
+    _ what: String,
+    _ check: (any Error) -> Bool = { _ in true },
+    _ body: () async throws -> Void
+  ) async throws {
+    do {
+      try await body()
+    } catch {
+      note("\(what) throws \(error)")
+      guard !check(error) else { return }
+      throw ConformanceMismatch(expected: "\(what) throws another error", found: "\(error)")
+    }
+    throw ConformanceMismatch(expected: "\(what) throws", found: "it returned")
+  }
+}

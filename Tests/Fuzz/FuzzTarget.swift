@@ -1,0 +1,77 @@
+import Foundation
+
+/// What libFuzzer calls with each input: reads it as a file, and ends the process if what comes of it
+/// is not sound.
+///
+/// The first byte says what the rest is. Even: the bytes of a file. Odd: the bodies of lines, each of
+/// which is given its number and the right checksum, so that what is behind the checksum is reached:
+/// `+` before a body says that the batch goes on, `!` that all lines before it are durable.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func fuzzOneInput(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
+  let input = unsafe Array(UnsafeBufferPointer(start: start, count: count))
+  guard let mode = input.first else { return 0 }
+  check(mode & 1 == 0 ? Array(input.dropFirst()) : mended(input.dropFirst()))
+  return 0
+}
+
+private func mended(_ bodies: ArraySlice<UInt8>) -> [UInt8] {
+  var file: [UInt8] = []
+  var durable: UInt64 = 0
+  var isContinued = false
+  for (number, body) in bodies.split(separator: 0x0A).enumerated() {
+    let marks = body.prefix(2).prefix { $0 == UInt8(ascii: "+") || $0 == UInt8(ascii: "!") }
+    if !isContinued, marks.contains(UInt8(ascii: "!")) { durable = UInt64(number) }
+    isContinued = marks.contains(UInt8(ascii: "+"))
+    JournalLine.append(
+      JournalBody(body.dropFirst(marks.count)),
+      sequence: UInt64(number),
+      firstUnsynced: durable,
+      isContinued: isContinued,
+      to: &file
+    )
+  }
+  return file
+}
+
+private func check(_ file: [UInt8]) {
+  let contents: JournalContents
+  do throws(JournalProblem) {
+    contents = try JournalReader.read(file)
+  } catch {
+    if case .damaged(let line, let byte, _) = error {
+      precondition(line == 1 + file[..<byte].count { $0 == 0x0A }, "the byte is not in the line")
+    }
+    return
+  }
+  precondition(contents.goodSize <= file.count && contents.unsyncedOffset < contents.goodSize)
+  precondition(contents.unsyncedOffset == 0 || file[contents.unsyncedOffset - 1] == 0x0A)
+  precondition(file[contents.goodSize - 1] == 0x0A)
+  let broken = contents.table.brokenInvariants()
+  precondition(broken.isEmpty, "\(broken)")
+  // Half of the time goes into this: every fourth input is enough.
+  if file.count % 4 == 0 { checkAgain(contents) }
+}
+
+/// Writes the tasks as a compaction does, and reads them again.
+private func checkAgain(_ contents: JournalContents) {
+  do {
+    let tasks = try contents.table.everything()
+    var file: [UInt8] = []
+    let header = JournalEntry.header(version: 1, generation: contents.generation)
+    let bodies = [try JournalBody(header)] + tasks.map { JournalBody(Array($0.utf8)[...]) }
+    for (number, body) in bodies.enumerated() {
+      JournalLine.append(
+        body,
+        sequence: UInt64(number),
+        firstUnsynced: UInt64(number),
+        isContinued: false,
+        to: &file
+      )
+    }
+    let found = try JournalReader.read(file).table
+    let isSame = try found.everything() == tasks
+    precondition(isSame || found.hasExtremes, "tasks have changed")
+  } catch {
+    precondition(contents.table.hasExtremes, "\(error)")
+  }
+}

@@ -1,0 +1,133 @@
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// A file of a storage with a bug.
+final class BuggyFile: JournalFile {
+  private struct State {
+    var owesFlush = false
+    /// Whether nothing but a cut was made since the last flush.
+    var wasCut = false
+    /// Whether a flush was made since the file was opened.
+    var wasFlushed = false
+  }
+
+  private let file: any JournalFile
+  private let storage: BuggyStorage
+  /// Whether it was made, not opened.
+  private let isNew: Bool
+  private let state = Mutex(State())
+
+  init(_ file: any JournalFile, of storage: BuggyStorage, isNew: Bool) {
+    self.file = file
+    self.storage = storage
+    self.isNew = isNew
+  }
+
+  func size() throws(SystemCallError) -> Int { try file.size() }
+
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
+    let bytes = try file.read(count, at: offset)
+    switch storage.bug {
+    case .noChecksum: return bytes.withLines { $0.mendChecksum() }
+    case .checksumOfEnds: return bytes.withLines { $0.mendChecksumIfClosed() }
+    case .noSequence where offset == 0: return bytes.withLinesRenumbered()
+    case .batchMarkIgnored: return bytes.withLines { $0.moveBatchMark() }
+    case .changesMeanwhileLost where offset > 0: return bytes.withLines { $0.silence() }
+    case .badLineIsTorn: return bytes.withLines { $0.claimDurable(.none) }
+    case .badLineAndGoodOneIsDamage: return bytes.withLinesThatClaimAllDurable()
+    case .badLineIsDamage where offset == 0 && bytes.hasBadLine:
+      throw SystemCallError("it is damaged", 0)
+    default: return bytes
+    }
+  }
+
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
+    state.withLock { $0.wasCut = false }
+    let size = try file.size()
+    switch storage.bug {
+    case .lateFlush: try flushIfOwed()
+    case .cacheTrusted where offset < size: return bytes.count
+    case .rewrittenAtEnd where offset < size: return try file.write(bytes, at: size)
+    case .noSeal where bytes.isLine(ofKind: "seal"): return bytes.count
+    case .shortWriteIgnored:
+      _ = try file.write(bytes, at: offset)
+      return bytes.count
+    case .writeErrorIgnored: return (try? file.write(bytes, at: offset)) ?? bytes.count
+    case .noChecksum where offset < size, .checksumOfEnds where offset < size,
+      .noSequence where offset < size, .batchMarkIgnored where offset < size,
+      .badLineIsTorn where offset < size, .badLineAndGoodOneIsDamage where offset < size:
+      // These read what is not there, and write what is there.
+      return try file.write(try file.read(bytes.count, at: offset)[...], at: offset)
+    default: break
+    }
+    return try file.write(changed(Array(bytes))[...], at: offset)
+  }
+
+  /// What is written in place of what was to be written.
+  private func changed(_ bytes: [UInt8]) -> [UInt8] {
+    switch storage.bug {
+    case .batchMarkNotWritten: return bytes.withLines { $0.moveBatchMark() }
+    case .durableTooSoon:
+      let first = bytes.firstSequence
+      return bytes.withLines { $0.claimDurable(.upTo(first)) }
+    case .durableNever: return bytes.withLines { $0.claimDurable(.none) }
+    case .sealOfNothing where bytes.isLine(ofKind: "seal"):
+      return bytes.withLines { $0.claimDurable(.none) }
+    case .noInterruption: return bytes.withLines { $0.silence("interruption") }
+    case .noBeginnings: return bytes.withLines { $0.silence("begin") }
+    case .beginningsLost where isNew && bytes.holdsKeptTasks:
+      return bytes.withLines { $0.silence("begin") }
+    case .placesLost: return bytes.withLines { $0.forgetPlace() }
+    case .lostKeysForgotten: return bytes.withLines { $0.forgetField("keyless", of: "task") }
+    case .failuresLost: return bytes.withLines { $0.forgetField("error", of: "task") }
+    default: return bytes
+    }
+  }
+
+  func truncate(to size: Int) throws(SystemCallError) {
+    state.withLock { $0.wasCut = true }
+    switch storage.bug {
+    case .noTruncation: return
+    case .truncationErrorIgnored: try? file.truncate(to: size)
+    case .cutAtLine:
+      let bytes = try file.read(try file.size(), at: 0)
+      let end = bytes.lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
+      try file.truncate(to: max(size, end))
+    default: try file.truncate(to: size)
+    }
+  }
+
+  func synchronize() throws(SystemCallError) {
+    let state = state.withLock { state in
+      defer {
+        state.wasCut = false
+        state.wasFlushed = true
+      }
+      return state
+    }
+    switch storage.bug {
+    case .noFlush: return
+    case .lateFlush: self.state.withLock { $0.owesFlush = true }
+    case .everySecondFlush where storage.isSecondFlush(): return
+    case .truncationNotFlushed where state.wasCut: return
+    case .openingNotFlushed where !isNew && !state.wasFlushed: return
+    case .flushAfterRename where storage.putFlushOff(file): return
+    case .replacementNotFlushed where storage.putFlushOff(file): return
+    case .flushErrorIgnored: try? file.synchronize()
+    case .flushRetried:
+      do { try file.synchronize() } catch { try file.synchronize() }
+    default: try file.synchronize()
+    }
+  }
+
+  private func flushIfOwed() throws(SystemCallError) {
+    let owes = state.withLock { state in
+      defer { state.owesFlush = false }
+      return state.owesFlush
+    }
+    if owes { try file.synchronize() }
+  }
+
+  func close() { file.close() }
+}

@@ -1,0 +1,148 @@
+@testable import SteadfastQueue
+
+// Lines with something changed, each as long as it was.
+
+extension [UInt8] {
+  /// The bytes with each line changed.
+  func withLines(_ change: (inout [UInt8]) -> Void) -> [UInt8] {
+    var lines = split(separator: 0x0A, omittingEmptySubsequences: false).map { Array($0) }
+    for index in lines.indices { change(&lines[index]) }
+    return Array(lines.joined(separator: [0x0A]))
+  }
+
+  /// The bytes with lines that are numbered as they stand, where the number has as many digits.
+  func withLinesRenumbered() -> [UInt8] {
+    var number: UInt64 = 0
+    return withLines { line in
+      line.replaceNumber(behind: "s", by: number)
+      number += 1
+    }
+  }
+
+  /// The bytes with lines that take all those before their batch for durable.
+  func withLinesThatClaimAllDurable() -> [UInt8] {
+    var start: UInt64?
+    return withLines { line in
+      guard let read = JournalLine(line, line.indices) else { return }
+      let first = start ?? read.sequence
+      start = read.isContinued ? first : nil
+      line.claimDurable(.upTo(first))
+    }
+  }
+
+  /// Whether a line can't be read.
+  var hasBadLine: Bool {
+    split(separator: 0x0A, omittingEmptySubsequences: false).dropLast()
+      .contains { JournalLine(Array($0), 0..<$0.count) == nil } || !isEmpty && last != 0x0A
+  }
+
+  /// The sequence number of the first line.
+  var firstSequence: UInt64 {
+    JournalLine(self, 0..<(firstIndex(of: 0x0A) ?? count))?.sequence ?? 0
+  }
+
+  /// Whether they are part of what a compaction writes first.
+  var holdsKeptTasks: Bool { range(of: #""k":"task""#) != nil }
+}
+
+extension RandomAccessCollection<UInt8> {
+  /// Where a text begins.
+  fileprivate func range(of text: String) -> Range<Index>? {
+    let text = Array(text.utf8)
+    var start = startIndex
+    while let end = index(start, offsetBy: text.count, limitedBy: endIndex) {
+      if self[start..<end].elementsEqual(text) { return start..<end }
+      start = index(after: start)
+    }
+    return nil
+  }
+
+  /// Whether they are one line of this kind.
+  func isLine(ofKind kind: String) -> Bool {
+    firstIndex(of: 0x0A).map { index(after: $0) == endIndex } ?? false && isOfKind(kind)
+  }
+
+  /// Whether a line is of this kind.
+  func isOfKind(_ kind: String) -> Bool { range(of: #""k":"\#(kind)""#) != nil }
+}
+
+/// One line.
+extension [UInt8] {
+  /// Which lines a line takes for durable.
+  enum Durable {
+    case none, upTo(UInt64)
+  }
+
+  private static var checksumStart: Int { #"{"c":""#.utf8.count }
+
+  /// Writes the checksum that the rest has.
+  mutating func mendChecksum() {
+    let start = Self.checksumStart
+    guard count > start + 8, starts(with: #"{"c":""#.utf8) else { return }
+    let sum = CRC32C.checksum(self[(start + 8)...])
+    for digit in 0..<8 {
+      self[start + digit] = Hexadecimal.digit(UInt64(sum >> (28 - 4 * UInt32(digit))))
+    }
+  }
+
+  mutating func mendChecksumIfClosed() {
+    if last == UInt8(ascii: "}") { mendChecksum() }
+  }
+
+  /// Says which lines were durable.
+  mutating func claimDurable(_ durable: Durable) {
+    switch durable {
+    case .none: replaceNumber(behind: "b", by: 0)
+    case .upTo(let sequence): replaceNumber(behind: "b", by: sequence)
+    }
+  }
+
+  /// Writes another number; the nearest one that has as many digits.
+  fileprivate mutating func replaceNumber(behind key: String, by number: UInt64) {
+    guard JournalLine(self, indices) != nil, let key = range(of: #""\#(key)":"#) else { return }
+    let digits = self[key.upperBound...].prefix { $0 >= 0x30 && $0 <= 0x39 }
+    let least = [UInt8(ascii: "1")] + Self(repeating: UInt8(ascii: "0"), count: digits.count - 1)
+    let text = Self(String(number).utf8)
+    guard text.count <= digits.count else { return }
+    replaceSubrange(digits.indices, with: text.count == digits.count ? text : least)
+    mendChecksum()
+  }
+
+  /// Puts the mark that the batch goes on where nobody looks for it.
+  mutating func moveBatchMark() {
+    guard let line = JournalLine(self, indices), line.isContinued,
+      let mark = range(of: #""more":true,"#)
+    else { return }
+    removeSubrange(mark)
+    insert(contentsOf: #","more":true"#.utf8, at: count - 1)
+    mendChecksum()
+  }
+
+  /// Makes a line say nothing.
+  mutating func silence(_ kind: String? = nil) {
+    guard let line = JournalLine(self, indices), kind.map(isOfKind) ?? true else { return }
+    let start = Self(#""k":"seal","as":""#.utf8)
+    let end = Self(#""}"#.utf8)
+    let padding = line.body.count - start.count - end.count
+    guard padding >= 0 else { return }
+    replaceSubrange(
+      line.body,
+      with: start + Self(repeating: UInt8(ascii: "-"), count: padding) + end
+    )
+    mendChecksum()
+  }
+
+  /// Makes the place of a task the first one, among those with as many digits.
+  mutating func forgetPlace() {
+    if isOfKind("task") { replaceNumber(behind: "place", by: 1) }
+  }
+
+  /// Gives a field a name that nobody asks for.
+  mutating func forgetField(_ name: String, of kind: String) {
+    guard JournalLine(self, indices) != nil, isOfKind(kind),
+      let field = range(of: #""\#(name)":"#)
+    else { return }
+    self[field.lowerBound + 1] = UInt8(ascii: "_")
+    mendChecksum()
+  }
+}

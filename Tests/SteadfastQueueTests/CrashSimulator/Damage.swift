@@ -1,0 +1,38 @@
+import SteadfastRetry
+
+/// Something that happens to lines that were stored long ago.
+enum Damage: String, CaseIterable {
+  case flippedBit = "a bit flipped"
+  case lostLine = "a line lost"
+  case doubledLine = "a line doubled"
+  case swappedLines = "two lines swapped"
+  case zeroedBytes = "bytes zeroed"
+
+  /// Bytes with damage among the first of them, which are whole lines; `nil` if there is nothing to
+  /// damage in this way.
+  ///
+  /// The last of their line feeds stays: without it, the line behind is damaged too.
+  func done(
+    to bytes: [UInt8],
+    first count: Int,
+    using random: inout SplitMix64
+  ) -> [UInt8]? {
+    guard count > 0 else { return nil }
+    var damaged = bytes
+    let place = Int(random.next() % UInt64(count - 1))
+    let lines = bytes[..<count].split(separator: 0x0A).map { $0.startIndex..<$0.endIndex + 1 }
+    let line = Int(random.next() % UInt64(lines.count))
+    switch self {
+    case .flippedBit: damaged[place] ^= 1 << UInt8(random.next() % 8)
+    case .lostLine: damaged.removeSubrange(lines[line])
+    case .doubledLine: damaged.insert(contentsOf: bytes[lines[line]], at: lines[line].upperBound)
+    case .swappedLines:
+      guard line + 1 < lines.count else { return nil }
+      let both = lines[line].lowerBound..<lines[line + 1].upperBound
+      damaged.replaceSubrange(both, with: bytes[lines[line + 1]] + bytes[lines[line]])
+    case .zeroedBytes:
+      for index in place..<min(count - 1, place + 64) { damaged[index] = 0 }
+    }
+    return damaged
+  }
+}

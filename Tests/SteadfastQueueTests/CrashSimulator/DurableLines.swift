@@ -1,0 +1,42 @@
+/// How much of each file was durable when its last line was appended.
+///
+/// Damage there must be told from a torn write. It comes from the operations of the disk, not from
+/// what the lines say.
+struct DurableLines {
+  private struct File {
+    var size = 0
+    var flushedSize = 0
+    /// Where appending writes began, and how much was durable before them.
+    var appends: [(offset: Int, durable: Int)] = []
+  }
+
+  private var files: [Int: File] = [:]
+
+  mutating func perform(_ operation: DiskOperation) {
+    guard let node = operation.changedNode ?? operation.flushedNode else { return }
+    var file = files[node] ?? File()
+    switch operation {
+    case .write(_, let offset, let bytes):
+      if offset >= file.size { file.appends.append((offset, file.flushedSize)) }
+      file.size = max(file.size, offset + bytes.count)
+    case .truncate(_, let size):
+      file.appends.removeAll { $0.offset >= size }
+      file.size = min(file.size, size)
+      file.flushedSize = min(file.flushedSize, size)
+    case .flush:
+      file.flushedSize = file.size
+    case .create, .rename, .remove, .failedFlush, .flushFolder:
+      break
+    }
+    files[node] = file
+  }
+
+  /// How many bytes of a file its last line must know to be durable.
+  func size(of node: Int) -> Int { files[node]?.appends.last?.durable ?? 0 }
+}
+
+extension DiskOperation {
+  fileprivate var flushedNode: Int? {
+    if case .flush(let node) = self { node } else { nil }
+  }
+}

@@ -1,0 +1,216 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A store that compares its file with what it holds.
+@Suite struct JSONFileVerifyTests {
+  /// A store with tasks in many states, some of them claimed.
+  private func busyStore(_ file: URL) async throws -> JSONFileStore {
+    let store = JSONFileStore(at: file)
+    let insertions = (1...12).map { number -> TaskChange in
+      let key = number < 4 ? "K" : number == 8 ? "L" : nil
+      return TaskChange.insert(.make(number, key: key), onDuplicate: .replace)
+    }
+    for insertion in insertions { _ = try await store.apply([insertion], durability: .durable) }
+    let request = ClaimRequest(limit: 6, names: ["Note": .max], now: Date())
+    let leases = try await store.claim(request).tasks.map(\.lease)
+    let failure = TaskFailure(reason: "no", date: Date())
+    _ = try await store.apply(
+      [
+        .succeed(leases[0], at: Date(), keeps: true),
+        .retry(leases[1], availableDate: Date(), retryCount: 1, failure: failure),
+        .park(leases[2], failure: failure),
+        .cancel(.unclaimed(.numbered(12)), at: Date(), keeps: true),
+        .pause(.unclaimed(.numbered(11))),
+        // The holder of its key is being performed, and loses it.
+        .insert(.make(20, key: "L"), onDuplicate: .replace),
+      ],
+      durability: .durable
+    )
+    return store
+  }
+
+  private func rewrite(_ file: URL, _ change: (inout [[UInt8]]) -> Void) throws {
+    var lines = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
+    change(&lines)
+    let handle = try FileHandle(forWritingTo: file)
+    try handle.truncate(atOffset: 0)
+    try handle.write(contentsOf: Data(lines.flatMap { $0 }))
+    try handle.close()
+  }
+
+  @Test func `a store agrees with its file, whatever its tasks are doing`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = try await busyStore(file)
+      let report = try await store.verify()
+      #expect(report.problems == [])
+      #expect(report.isSound)
+      #expect(
+        report.counts
+          == [.waiting: 4, .running: 3, .parked: 1, .paused: 1, .succeeded: 1, .cancelled: 1]
+      )
+      let statistics = try await store.statistics()
+      #expect(report.byteCount == statistics.byteCount)
+      #expect(report.recordCount == statistics.recordCount)
+      #expect(report.version == 1)
+      try await store.close()
+
+      // And after the interruption that the next opening finds.
+      let second = JSONFileStore(at: file)
+      #expect(try await second.verify().isSound)
+      try await second.close()
+      await #expect(throws: JSONFileError.self) { _ = try await second.verify() }
+    }
+  }
+
+  @Test func `what was done to the file behind the store's back is found`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = try await busyStore(file)
+      let whole = try Data(contentsOf: file)
+
+      try rewrite(file) { $0 = $0.flipping(5) }
+      #expect(try await store.verify().problems.map(\.line).contains(6))
+
+      // The last line cut off: all that is left is good.
+      try rewrite(file) { _ = $0.removeLast() }
+      #expect(try await !store.verify().isSound)
+
+      // Another file of the same size, good throughout, in its place.
+      try FileManager.default.removeItem(at: file)
+      #expect(try await store.verify().problems.map(\.reason).first?.contains("gone") == true)
+      var other = try JournalText()
+      try other.addTasks(1...3)
+      let isMade = FileManager.default.createFile(
+        atPath: file.path,
+        contents: Data(other.bytes),
+        attributes: [.posixPermissions: 0o600]
+      )
+      #expect(isMade)
+      let report = try await store.verify()
+      let reasons = report.problems.map(\.reason)
+      #expect(reasons.contains("task \(TaskID.numbered(12)) is not in the file"))
+      #expect(reasons.contains("task \(TaskID.numbered(1)) is in the file alone"))
+
+      try rewrite(file) { $0 = whole.split(separator: 0x0A).map { Array($0) + [0x0A] } }
+      #expect(try await store.verify().isSound)
+      try await store.close()
+    }
+  }
+
+  @Test func `a task of which the file says something else is named`() async throws {
+    let storage = MemoryStorage()
+    let core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
+    try await core.open()
+    _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+    var other = try JournalText()
+    try other.add(.change(.insert(.make(1, priority: .high), onDuplicate: .keep)))
+    storage.state.withLock { $0.files[0] = other.bytes }
+    let reasons = try await core.verify().problems.map(\.reason)
+    #expect(
+      reasons.contains(
+        "the file says something else of task \(TaskID.numbered(1)) than the store holds"
+      )
+    )
+    try await core.close()
+  }
+
+  @Test(arguments: Workload.all.filter { $0.faultShare == 0 })
+  func `a store that nothing happened to has no problem, whatever it is asked`(
+    workload: Workload
+  ) async throws {
+    for seed in 1...UInt64(Soak.runs(short: 1)) {
+      let storage = MemoryStorage()
+      let executor = ManualExecutor { 0 }
+      let policy = CompactionPolicy(minimumSize: workload.compactionSize, stepSize: 200)
+      let core = JSONFileCore(
+        URL(filePath: "/queue.jsonl"),
+        compactionPolicy: policy,
+        thread: { executor }
+      ) { (nil, storage) }
+      var caller = SimulatedCaller(workload, seed: seed)
+      try await executor.run { try await core.open() }
+      for round in 0..<workload.rounds {
+        let calls = caller.nextCalls()
+        let (reports, leases) = try await executor.run {
+          try await perform(calls, with: core)
+        }
+        caller.leases += leases
+        for report in reports {
+          #expect(report.problems == [], "seed \(seed), round \(round)")
+        }
+      }
+      try await executor.run { try await core.close() }
+    }
+  }
+
+  /// Makes calls at the same time, and verifies the file before, between and after them.
+  private func perform(
+    _ calls: [SimulatedCaller.Call],
+    with core: JSONFileCore
+  ) async throws -> (reports: [JSONFileReport], leases: [Lease]) {
+    try await withThrowingTaskGroup(of: (JSONFileReport?, [Lease]).self) { group in
+      group.addTask { (try await core.verify(), []) }
+      for call in calls {
+        group.addTask {
+          switch call {
+          case .apply(let changes, let durability):
+            _ = try await core.apply(changes, durability)
+            return (nil, [])
+          case .claim(let request):
+            return (nil, try await core.claim(request).tasks.map(\.lease))
+          }
+        }
+        group.addTask { (try await core.verify(), []) }
+      }
+      var reports: [JSONFileReport] = []
+      var leases: [Lease] = []
+      for try await (report, claimed) in group {
+        if let report { reports.append(report) }
+        leases += claimed
+      }
+      return (reports, leases)
+    }
+  }
+
+  @Test func `what is just being stored is left out`() async throws {
+    let storage = MemoryStorage()
+    let executor = ManualExecutor { 0 }
+    let core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
+    try await executor.run {
+      try await core.open()
+      _ = try await core.apply((1...4).map { .insert(.make($0), onDuplicate: .keep) }, .durable)
+    }
+    let verification = Task(executorPreference: executor) { try await core.verify() }
+    executor.runTasks()
+    // The verification waits for the thread; these are decided meanwhile, and not written.
+    let claim = Task(executorPreference: executor) {
+      try await core.claim(ClaimRequest(limit: 2, names: ["Note": .max], now: .seconds(0)))
+    }
+    let changes = Task(executorPreference: executor) {
+      try await core.apply(
+        [
+          .cancel(.unclaimed(.numbered(4)), at: .seconds(0), keeps: false),
+          .insert(.make(5), onDuplicate: .keep),
+        ],
+        .durable
+      )
+    }
+    executor.runTasks()
+    #expect(core.state.withLock { $0.pending.count } == 2)
+    repeat { executor.runTasks() } while executor.doJob()
+    let report = try await verification.value
+    #expect(report.problems == [])
+    // What is claimed is being performed already, as the store sees it.
+    #expect(report.counts == [.waiting: 2, .running: 2])
+    #expect(try await claim.value.tasks.count == 2)
+    #expect(try await changes.value == [.done, .done])
+    let after = try await executor.run { try await core.verify() }
+    #expect(after.problems == [])
+    #expect(after.counts == [.waiting: 2, .running: 2])
+  }
+}

@@ -1,0 +1,213 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// What is saved of the tasks of a file from which lines were lost.
+@Suite struct SalvageTests {
+  private func lease(_ number: Int) -> Lease { Lease(id: .numbered(number), token: 0) }
+
+  /// What is saved of a file of which the lines are lost that the entries' numbers name, from 1.
+  private func salvage(_ entries: [JournalEntry], losing lost: Int...) throws -> JournalInspection {
+    var text = try JournalText()
+    for entry in entries { try text.add(entry) }
+    try text.add(.seal)
+    var lines = text.lines
+    for number in lost.sorted(by: >) { lines.remove(at: number) }
+    #expect(throws: JournalProblem.self) { try JournalReader.read(lines.flatMap { $0 }) }
+    return try JournalInspection(lines.flatMap { $0 })
+  }
+
+  private func insertion(
+    _ number: Int,
+    key: String? = nil,
+    _ policy: UniquePolicy = .keep
+  ) -> JournalEntry {
+    .change(.insert(.make(number, key: key), onDuplicate: policy))
+  }
+
+  @Test func `a task whose begin was lost has ended all the same`() throws {
+    let failure = TaskFailure(reason: "no", date: .seconds(2))
+    let ends: [(TaskChange, TaskState?)] = [
+      (.succeed(lease(1), at: .seconds(2), keeps: false), nil),
+      (.succeed(lease(1), at: .seconds(2), keeps: true), .succeeded),
+      (.abandon(lease(1), failure: failure, keeps: true), .abandoned),
+      (.retry(lease(1), availableDate: .seconds(9), retryCount: 3, failure: failure), .waiting),
+      (.park(lease(1), failure: failure), .parked),
+      (.release(lease(1)), .waiting),
+    ]
+    for (end, state) in ends {
+      let found = try salvage([insertion(1), .begin(.numbered(1)), .change(end)], losing: 2)
+      let record = found.table.record(of: .numbered(1))
+      #expect(record?.state == state)
+      #expect(record.map { $0.interruptionCount == 0 } ?? true)
+      if case .retry = end { #expect(record?.retryCount == 3) }
+    }
+  }
+
+  @Test func `a task whose end was lost is performed again, and counts the interruption`() throws {
+    let success = TaskChange.succeed(lease(1), at: .seconds(2), keeps: false)
+    let found = try salvage(
+      [insertion(1), .begin(.numbered(1)), .change(success), insertion(2)],
+      losing: 3
+    )
+    let record = try #require(found.table.record(of: .numbered(1)))
+    #expect(record.state == .waiting)
+    #expect(record.interruptionCount == 1)
+  }
+
+  @Test func `a task that began was set aside no more`() throws {
+    let failure = TaskFailure(reason: "no", date: .seconds(2))
+    let asides: [[JournalEntry]] = [
+      [.change(.pause(.unclaimed(.numbered(1)))), .change(.resume(.numbered(1)))],
+      [
+        .begin(.numbered(1)), .change(.park(lease(1), failure: failure)),
+        .change(.unpark(name: "Note")),
+      ],
+      [
+        .begin(.numbered(1)), .change(.abandon(lease(1), failure: failure, keeps: true)),
+        .change(.restart(.unclaimed(.numbered(1)), availableDate: .seconds(0))),
+      ],
+    ]
+    for aside in asides {
+      let entries =
+        [insertion(1)] + aside + [
+          .begin(.numbered(1)), .change(.succeed(lease(1), at: .seconds(3), keeps: false)),
+        ]
+      let found = try salvage(entries, losing: 1 + aside.count)
+      #expect(found.table.numbers == [])
+      #expect(found.skipped.count == 0)
+    }
+  }
+
+  @Test func `a task that was removed had ended`() throws {
+    let found = try salvage(
+      [
+        insertion(1), .begin(.numbered(1)),
+        .change(.succeed(lease(1), at: .seconds(3), keeps: true)),
+        .change(.remove(.numbered(1))), insertion(2),
+      ],
+      losing: 3
+    )
+    #expect(found.table.numbers == [2])
+  }
+
+  @Test func `a task is saved though the one that had its key is thought to be there`() throws {
+    // The first was done before the second was stored, and that was lost.
+    let found = try salvage(
+      [
+        insertion(1, key: "K"), .begin(.numbered(1)),
+        .change(.succeed(lease(1), at: .seconds(3), keeps: false)),
+        insertion(2, key: "K"), insertion(3),
+      ],
+      losing: 3
+    )
+    #expect(found.table.numbers == [1, 2, 3])
+    // The key is that of the second.
+    let holder = found.table.tasks(
+      matching: TaskFilter(uniqueKeys: ["K"]),
+      after: nil,
+      limit: 9
+    )
+    #expect(holder.map(\.id) == [.numbered(2)])
+  }
+
+  @Test func `a batch without its end is saved as far as it is there`() throws {
+    var text = try JournalText()
+    try text.addBatch([insertion(1), insertion(2), insertion(3)])
+    try text.addTasks([4])
+    let found = try JournalInspection(text.lines.dropping(3).flatMap { $0 })
+    #expect(found.table.numbers == [1, 2, 4])
+    #expect(found.report.problems.map(\.line) == [4])
+  }
+
+  @Test func `a payload that looks like a line is not taken for one`() throws {
+    // A line in the payload of another one that is damaged: whoever enqueues it could make up tasks.
+    var forged = try JournalText()
+    try forged.addTasks([66])
+    let inner = String(decoding: forged.lines[1].dropLast(), as: UTF8.self)
+    var record = TaskRecord.make(2)
+    record = TaskRecord(
+      id: record.id,
+      name: record.name,
+      payload: StoredPayload(Array("[\(inner)]".utf8), format: .json),
+      createdDate: record.createdDate,
+      availableDate: record.availableDate
+    )
+    var text = try JournalText()
+    try text.addTasks([1])
+    try text.add(.change(.insert(record, onDuplicate: .keep)))
+    try text.addTasks([3])
+    var lines = text.lines
+    lines[2][20] ^= 1
+    #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
+    // Cut where the inner line ends, too.
+    let end = lines[2].count - 3
+    lines[2] = Array(lines[2][..<end]) + [0x0A]
+    #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
+  }
+
+  @Test func `lines that were swapped count in their order`() throws {
+    var text = try JournalText()
+    try text.addTasks([1, 2])
+    try text.addSuccess(of: 1)
+    var lines = text.lines
+    lines.swapAt(1, 4)
+    let found = try JournalInspection(lines.flatMap { $0 })
+    #expect(found.table.numbers == [2])
+    #expect(found.skipped.count == 0)
+    #expect(found.report.lostRecordCount == 0)
+  }
+
+  @Test func `a line that stands there twice counts once`() throws {
+    var text = try JournalText()
+    try text.addTasks([1])
+    try text.add(
+      .change(.cancel(.unclaimed(.numbered(1)), at: .seconds(1), keeps: true)),
+      .change(.restart(.unclaimed(.numbered(1)), availableDate: .seconds(0)))
+    )
+    try text.addSuccess(of: 1)
+    try text.addTasks([1])
+    // The restart once more, behind the success, would have the task performed again.
+    let lines = text.lines + [text.lines[3]]
+    let found = try JournalInspection(lines.flatMap { $0 })
+    #expect(found.report.problems.map(\.reason) == ["it stands in the file twice"])
+    #expect(found.table.record(of: .numbered(1))?.retryCount == 0)
+  }
+
+  @Test func `of two files that were mixed the tasks of both are saved`() throws {
+    var first = try JournalText(generation: 1)
+    try first.addTasks(1...4)
+    try first.addSuccess(of: 2)
+    var second = try JournalText(generation: 4)
+    try second.addTasks(11...14)
+    try second.addSuccess(of: 13)
+    let mixed = zip(first.lines, second.lines).flatMap { [$0, $1] }
+    let found = try JournalInspection(mixed.flatMap { $0 })
+    #expect(found.table.numbers == [1, 3, 4, 11, 12, 14])
+    #expect(!found.report.isSound)
+    // The second header.
+    #expect(found.skipped.first.map(\.line) == [2])
+    #expect(found.report.counts == [.waiting: 6])
+  }
+
+  @Test func `whatever lines are lost, every task is saved whose insertion is there`() throws {
+    var text = try JournalText()
+    for number in 1...4 {
+      try text.add(insertion(number, key: "K\(number % 2)", .replace))
+      if number == 3 { try text.addSuccess(of: number) }
+    }
+    try text.addTasks(7...9)
+    let lines = text.lines
+    for mask in 0..<(1 << (lines.count - 1)) {
+      let kept = lines.enumerated().filter { $0.offset == 0 || mask >> ($0.offset - 1) & 1 == 1 }
+      let found = try JournalInspection(kept.flatMap(\.element))
+      // The last three have no key and no end.
+      for number in 7...9 {
+        let index = lines.count - 10 + number
+        let isKept = kept.contains { $0.offset == index }
+        #expect((found.table.record(of: .numbered(number)) != nil) == isKept)
+      }
+    }
+  }
+}

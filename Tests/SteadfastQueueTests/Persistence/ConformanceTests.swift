@@ -1,0 +1,75 @@
+import Foundation
+import SteadfastQueue
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+/// What every store promises, of the stores that there are.
+@Suite struct ConformanceTests {
+  /// More cases: `STEADFAST_RUNS=1000 swift test --filter ConformanceTests`.
+  private func conformance(cases: Int) -> PersistenceConformance {
+    PersistenceConformance(randomCases: Soak.runs(short: cases), seed: Soak.seed ?? 0)
+  }
+
+  @Test func `a store in memory keeps its promises`() async {
+    let report = await conformance(cases: 10).check { InMemoryStore() }
+    #expect(report.passes, "\(report)")
+    #expect(
+      Set(report.skipped.map { $0.requirement.id.prefix { $0 != "." } }) == [
+        "life", "reopen", "sharing",
+      ]
+    )
+  }
+
+  @Test func `a store in a file keeps its promises`() async throws {
+    try await withTemporaryFolder { folder in
+      let report = await conformance(cases: 5).check { place in
+        JSONFileStore(at: folder.appending(path: place))
+      }
+      #expect(report.passes, "\(report)")
+      #expect(report.skipped.allSatisfy { $0.requirement.id.hasPrefix("sharing.") })
+    }
+  }
+
+  @Test func `a store that several queues share keeps its promises`() async {
+    let database = Database()
+    let report = await conformance(cases: 10).check { database.store(at: $0).process() }
+    #expect(report.passes, "\(report)")
+    #expect(
+      report.skipped.map(\.requirement.id) == [
+        "rebase.dates", "rebase.order", "reopen.interrupted", "reopen.leases",
+      ]
+    )
+  }
+
+  @Test func `a store without faults keeps its promises`() async {
+    let database = Database()
+    let report = await conformance(cases: 2).check { place in
+      FaultInjectingStore(database.store(at: place).process())
+    }
+    #expect(report.passes, "\(report)")
+  }
+
+  @Test(.virtualTime) func `stores keep their promises in virtual time`() async throws {
+    try await withTemporaryFolder { folder in
+      let conformance = PersistenceConformance(randomCases: 0)
+      let report = await conformance.check { JSONFileStore(at: folder.appending(path: $0)) }
+      #expect(report.passes, "\(report)")
+    }
+  }
+}
+
+/// Shared stores, each at its place.
+private final class Database: Sendable {
+  private let stores = Mutex<[String: SharedStore]>([:])
+
+  func store(at place: String) -> SharedStore {
+    stores.withLock { stores in
+      if let store = stores[place], !store.isDestroyed { return store }
+      let store = SharedStore()
+      stores[place] = store
+      return store
+    }
+  }
+}

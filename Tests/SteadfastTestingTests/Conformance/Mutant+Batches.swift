@@ -1,0 +1,157 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that keep other tasks than they say, or find others than they keep.
+extension Mutant {
+  static let batches = [
+    Mutant("an empty batch is done", breaks: "batch.outcomes") {
+      $0.apply = { batch, table in batch.isEmpty ? [.done] : table.apply(batch) }
+    },
+    Mutant("only 500 changes of a batch are kept", breaks: "batch.large") {
+      $0.apply = { batch, table in
+        table.apply(Array(batch.prefix(500))) + batch.dropFirst(500).map { _ in .done }
+      }
+    },
+    Mutant("a stale change refuses its batch", breaks: "batch.stale") {
+      $0.apply = { batch, table in
+        let before = table
+        let outcomes = table.apply(batch)
+        guard outcomes.contains(.stale) else { return outcomes }
+        table = before
+        return outcomes.map { $0 == .done ? .batchRefused : $0 }
+      }
+    },
+    Mutant("a batch is kept one by one", breaks: "batch.rejected") {
+      $0.apply = { batch, table in batch.map { table.apply([$0])[0] } }
+    },
+    Mutant("what went before a taken identity is kept", breaks: "batch.identity-taken") {
+      $0.apply = { batch, table in
+        let before = table
+        let outcomes = table.apply(batch)
+        guard let index = outcomes.firstIndex(of: .identityTaken) else { return outcomes }
+        table = before
+        _ = table.apply(Array(batch.prefix(index)))
+        return outcomes
+      }
+    },
+    Mutant("nonsense is kept", breaks: "form.checked") { $0.checksForm = false },
+  ]
+
+  static let uniqueKeys = [
+    Mutant("tasks that have ended are no twins", breaks: "unique.keep") { $0.endedLoseKeys() },
+    Mutant("a rejected twin is just left out", breaks: "unique.reject") { $0.endedLoseKeys() },
+    Mutant("what was replaced is not told", breaks: "unique.replace") {
+      $0.answers { _, outcome in if case .replaced = outcome { .done } else { outcome } }
+    },
+    Mutant("a running task keeps its key", breaks: "unique.replace-running") {
+      $0.after { change, before, table in
+        guard case .insert(let record, _) = change, let key = record.uniqueKey else { return }
+        let running = before.entries.first { $0.holdsKey && $0.record.uniqueKey == key }
+        for index in table.entries.indices {
+          let id = table.entries[index].record.id
+          if id == running?.record.id { table.entries[index].holdsKey = true }
+          if id == record.id, running != nil { table.entries[index].holdsKey = false }
+        }
+      }
+    },
+    Mutant("a twin that had ended is told", breaks: "unique.replace-ended") {
+      $0.apply = { batch, table in
+        let before = table
+        return zip(batch, table.apply(batch)).map { change, outcome in
+          guard case .insert(let record, .replace) = change, outcome == .done,
+            let key = record.uniqueKey
+          else { return outcome }
+          let twin = before.records.first { $0.uniqueKey == key && $0.state.isFinished }
+          return twin.map { .replaced($0.id) } ?? outcome
+        }
+      }
+    },
+    Mutant("a cancelled task leaves its key behind", breaks: "unique.freed") {
+      $0.rewrite = { change in
+        guard case .cancel(let target, let date, false) = change else { return change }
+        return .cancel(target, at: date, keeps: true)
+      }
+    },
+    Mutant("keys are the same in either case", breaks: "unique.exact") {
+      $0.insertions { $0.copy(uniqueKey: .some($0.uniqueKey?.lowercased())) }
+    },
+  ]
+
+  static let lookUps = [
+    Mutant("a task must have all tags that are looked for", breaks: "find.filter") {
+      $0.matches = { task, filter in
+        filter.matches(task) && task.tags.isSuperset(of: filter.tags ?? [])
+      }
+    },
+    Mutant("names to leave out are found", breaks: "find.filter") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.excludedNames = []
+        return filter.matches(task)
+      }
+    },
+    Mutant("the count is too high by one", breaks: "find.filter") { $0.count = { $0 + 1 } },
+    Mutant("a page begins with the last of the page before", breaks: "find.pages") {
+      $0.page = { tasks, id, limit in
+        Array(tasks.filter { task in id.map { task.id >= $0 } ?? true }.prefix(limit))
+      }
+    },
+    Mutant("identities are signed numbers", breaks: "find.pages") {
+      $0.page = { tasks, id, limit in
+        func key(_ id: TaskID) -> (Int64, Int64) {
+          (Int64(bitPattern: id.high), Int64(bitPattern: id.low))
+        }
+        let later = tasks.filter { task in id.map { key(task.id) > key($0) } ?? true }
+        return Array(later.sorted { key($0.id) < key($1.id) }.prefix(limit))
+      }
+    },
+  ]
+
+  static let records = [
+    Mutant("dates are whole milliseconds", breaks: "record.fields") {
+      $0.shown = { record in
+        var record = record
+        let seconds = record.availableDate.timeIntervalSince1970
+        record.availableDate = Date(timeIntervalSince1970: (seconds * 1000).rounded() / 1000)
+        return record
+      }
+    },
+    Mutant("tags are lost", breaks: "record.fields") { $0.insertions { $0.copy(tags: []) } },
+    Mutant("priorities have 32 bits", breaks: "record.extremes") {
+      $0.insertions { $0.copy(priority: Int(Int32(clamping: $0.priority.rawValue))) }
+    },
+    Mutant("every payload is JSON", breaks: "record.payload") {
+      $0.insertions {
+        $0.copy { StoredPayload($1, format: .json, version: $0.version) }
+      }
+    },
+    Mutant("a payload is text", breaks: "record.payload") {
+      $0.insertions {
+        $0.copy {
+          let text = String(decoding: $1, as: UTF8.self)
+          return StoredPayload(Array(text.utf8), format: $0.format, version: $0.version)
+        }
+      }
+    },
+    Mutant("the version of a payload is lost", breaks: "record.payload") {
+      $0.insertions { $0.copy { StoredPayload($1, format: $0.format) } }
+    },
+    Mutant("a payload is cut at 64 KB", breaks: "record.large") {
+      $0.insertions {
+        $0.copy {
+          StoredPayload(Array($1.prefix(1 << 16)), format: $0.format, version: $0.version)
+        }
+      }
+    },
+  ]
+}
+
+extension PlainStore.Behaviour {
+  fileprivate mutating func endedLoseKeys() {
+    after { _, _, table in
+      for index in table.entries.indices where table.entries[index].record.state.isFinished {
+        table.entries[index].holdsKey = false
+      }
+    }
+  }
+}

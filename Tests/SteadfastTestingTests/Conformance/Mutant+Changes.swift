@@ -1,0 +1,170 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that change a task in another way than they are told.
+extension Mutant {
+  static let ends = [
+    Mutant("what has succeeded is always removed", breaks: "end.succeed") {
+      $0.rewrite = { change in
+        guard case .succeed(let lease, let date, _) = change else { return change }
+        return .succeed(lease, at: date, keeps: false)
+      }
+    },
+    Mutant("the date of a failure is that of the retry", breaks: "end.retry") {
+      $0.afterwards { change, entry, _ in
+        if case .retry(_, let date, _, .some) = change { entry.record.failedDate = date }
+      }
+    },
+    Mutant("a retry without a failure forgets the error", breaks: "end.retry-without-failure") {
+      $0.afterwards { change, entry, _ in
+        if case .retry(_, _, _, nil) = change { entry.record.lastError = nil }
+      }
+    },
+    Mutant("the reason for giving up is lost", breaks: "end.abandon") {
+      $0.afterwards { change, entry, before in
+        if case .abandon = change { entry.record.lastError = before?.record.lastError }
+      }
+    },
+    Mutant("a release counts as an interruption", breaks: "end.release") {
+      $0.afterwards { change, entry, _ in
+        if case .release = change { entry.record.interruptionCount += 1 }
+      }
+    },
+    Mutant("a parked task waits again", breaks: "end.park") {
+      $0.afterwards { change, entry, _ in
+        if case .park = change { entry.record.state = .waiting }
+      }
+    },
+    Mutant("tasks of all names are unparked", breaks: "end.unpark") {
+      $0.after { change, _, table in
+        guard case .unpark = change else { return }
+        for name in ["A", "B", "C"] { table.unpark(name) }
+      }
+    },
+    Mutant("a claimed task is not cancelled", breaks: "end.claimed-control") {
+      $0.rewrite = { change in
+        guard case .cancel(.claimed(let lease), _, _) = change else { return change }
+        return .release(lease)
+      }
+    },
+  ]
+
+  static let leases = [
+    Mutant("what is stale is told to be done", breaks: "lease.twice") {
+      $0.answers { $1 == .stale ? .done : $1 }
+    },
+    Mutant("only the task of a lease counts", breaks: "lease.old") { $0.ignoreTokens() },
+    Mutant("a lease that was never given is good", breaks: "lease.forged") { $0.ignoreTokens() },
+    Mutant("a running task is taken from its holder", breaks: "lease.unclaimed") {
+      $0.apply = { batch, table in
+        let held = Dictionary(
+          table.entries.compactMap { entry in entry.lease.map { (entry.record.id, $0) } }
+        ) { $1 }
+        return table.apply(
+          batch.map { change in
+            guard case .pause(.unclaimed(let id)) = change, let lease = held[id] else {
+              return change
+            }
+            return .pause(.claimed(lease))
+          }
+        )
+      }
+    },
+  ]
+
+  static let control = [
+    Mutant("the date of a cancellation is lost", breaks: "control.cancel") {
+      $0.afterwards { change, entry, _ in
+        if case .cancel = change { entry.record.finishedDate = nil }
+      }
+    },
+    Mutant("a pause forgets the retries", breaks: "control.pause") {
+      $0.afterwards { change, entry, _ in
+        if case .pause = change { entry.record.retryCount = 0 }
+      }
+    },
+    Mutant("a resumed task is as if it were new", breaks: "control.resume") {
+      $0.afterwards { change, entry, _ in
+        if case .resume = change { entry.record.retryCount = 0 }
+      }
+    },
+    Mutant("a restart keeps the last error", breaks: "control.restart") {
+      $0.afterwards { change, entry, before in
+        if case .restart = change { entry.record.lastError = before?.record.lastError }
+      }
+    },
+    Mutant("a restart keeps every date of expiry", breaks: "control.expiry") {
+      $0.afterwards { change, entry, before in
+        guard case .restart = change, let before, before.record.expiryDate != nil else { return }
+        let present = entry.record
+        entry.record = before.record
+        entry.record.availableDate = present.availableDate
+        entry.record.state = present.state
+      }
+    },
+    Mutant("a new date makes a task new", breaks: "control.reschedule") {
+      $0.afterwards { change, entry, _ in
+        if case .reschedule = change { entry.record.retryCount = 0 }
+      }
+    },
+    Mutant("a paused task is removed like one that has ended", breaks: "control.remove") {
+      $0.apply = { batch, table in
+        let paused = Set(table.records.filter { $0.state == .paused }.map(\.id))
+        return table.apply(
+          batch.map { change in
+            guard case .remove(let id) = change, paused.contains(id) else { return change }
+            return .cancel(.unclaimed(id), at: .distantPast, keeps: false)
+          }
+        )
+      }
+    },
+    Mutant("a task that is not there is changed", breaks: "control.unknown") {
+      $0.apply = { batch, table in
+        let known = Set(table.records.map(\.id))
+        return zip(batch, table.apply(batch)).map { change, outcome in
+          change.taskID.map { !known.contains($0) } ?? false ? .done : outcome
+        }
+      }
+    },
+  ]
+
+  static let ended = [
+    Mutant("one task more than allowed is kept", breaks: "prune.count") {
+      $0.rewrite = { change in
+        guard case .prune(let state, let date, let count) = change else { return change }
+        return .prune(state, endedBefore: date, keepingLatest: count.map { $0 + 1 })
+      }
+    },
+    Mutant("what ended at the date leaves too", breaks: "prune.date") {
+      $0.rewrite = { change in
+        guard case .prune(let state, let date, let count) = change else { return change }
+        return .prune(state, endedBefore: date.map { $0 + 0.125 }, keepingLatest: count)
+      }
+    },
+    Mutant("dates stay when the clock goes back", breaks: "rebase.dates") {
+      $0.apply = { batch, table in
+        batch.map { change in
+          if case .rebase = change { return .done }
+          return table.apply([change])[0]
+        }
+      }
+    },
+    Mutant("what the clock moves is turned round", breaks: "rebase.order") {
+      $0.after { change, _, table in
+        guard case .rebase = change else { return }
+        for index in table.entries.indices { table.entries[index].place *= -1 }
+      }
+    },
+  ]
+}
+
+extension PlainStore.Behaviour {
+  fileprivate mutating func ignoreTokens() {
+    apply = { batch, table in
+      let held = Dictionary(
+        table.entries.compactMap { entry in entry.lease.map { (entry.record.id, $0) } }
+      ) { $1 }
+      return table.apply(batch.map { change in change.with { held[$0.id] ?? $0 } })
+    }
+  }
+}

@@ -1,0 +1,145 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+/// A store that breaks one requirement, and the requirement.
+struct Mutant: Sendable, CustomTestStringConvertible {
+  let name: String
+  let requirement: String
+  let behaviour: PlainStore.Behaviour
+
+  init(
+    _ name: String,
+    breaks requirement: String,
+    isShared: Bool = false,
+    _ breakIt: (inout PlainStore.Behaviour) -> Void
+  ) {
+    self.name = name
+    self.requirement = requirement
+    var behaviour = PlainStore.Behaviour()
+    if isShared { behaviour.sharing = StoreSharing() }
+    breakIt(&behaviour)
+    self.behaviour = behaviour
+  }
+
+  var testDescription: String { "\(requirement): \(name)" }
+
+  static let all =
+    order + claims + ends + leases + control + ended + batches + uniqueKeys + lookUps + records
+    + life + reopening + sharing + concurrency + model
+}
+
+// MARK: - Ways to break a store
+
+extension PlainStore.Behaviour {
+  /// Does more after each change that had an effect.
+  mutating func after(
+    _ body: @escaping @Sendable (TaskChange, ReferenceTable, inout ReferenceTable) -> Void
+  ) {
+    apply = { batch, table in
+      let before = table
+      let outcomes = table.apply(batch)
+      for (change, outcome) in zip(batch, outcomes) where outcome == .done {
+        body(change, before, &table)
+      }
+      return outcomes
+    }
+  }
+
+  /// Does something to the entry of the changed task.
+  mutating func afterwards(
+    _ body:
+      @escaping @Sendable (TaskChange, inout ReferenceTable.Entry, ReferenceTable.Entry?) ->
+      Void
+  ) {
+    after { change, before, table in
+      guard let id = change.taskID,
+        let index = table.entries.firstIndex(where: { $0.record.id == id })
+      else { return }
+      body(change, &table.entries[index], before.entries.first { $0.record.id == id })
+    }
+  }
+
+  /// Has other outcomes.
+  mutating func answers(
+    _ body: @escaping @Sendable (TaskChange, ChangeOutcome) -> ChangeOutcome
+  ) {
+    apply = { batch, table in zip(batch, table.apply(batch)).map(body) }
+  }
+
+  /// Keeps insertions in another form.
+  mutating func insertions(_ body: @escaping @Sendable (TaskRecord) -> TaskRecord) {
+    rewrite = { change in
+      guard case .insert(let record, let policy) = change else { return change }
+      return .insert(body(record), onDuplicate: policy)
+    }
+  }
+}
+
+extension TaskChange {
+  /// The task that a change concerns; `nil` if it concerns several.
+  var taskID: TaskID? {
+    switch self {
+    case .insert(let record, _): record.id
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+      .release(let lease), .park(let lease, _), .extend(let lease, _):
+      lease.id
+    case .cancel(let target, _, _), .pause(let target), .restart(let target, _),
+      .reschedule(let target, _):
+      target.id
+    case .resume(let id), .remove(let id): id
+    case .unpark, .prune, .rebase: nil
+    @unknown default: nil
+    }
+  }
+
+  /// The same change with another lease, if it has one.
+  func with(_ lease: (Lease) -> Lease) -> TaskChange {
+    switch self {
+    case .succeed(let old, let date, let keeps): .succeed(lease(old), at: date, keeps: keeps)
+    case .retry(let old, let date, let count, let failure):
+      .retry(lease(old), availableDate: date, retryCount: count, failure: failure)
+    case .abandon(let old, let failure, let keeps):
+      .abandon(lease(old), failure: failure, keeps: keeps)
+    case .release(let old): .release(lease(old))
+    case .park(let old, let failure): .park(lease(old), failure: failure)
+    default: self
+    }
+  }
+}
+
+extension TaskRecord {
+  /// A copy of which some fields are others.
+  func copy(
+    payload: StoredPayload? = nil,
+    priority: Int? = nil,
+    uniqueKey: String?? = nil,
+    tags: Set<String>? = nil
+  ) -> TaskRecord {
+    TaskRecord(
+      id: id,
+      name: name,
+      payload: payload ?? self.payload,
+      priority: TaskQueue.Priority(rawValue: priority ?? self.priority.rawValue),
+      createdDate: createdDate,
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      uniqueKey: uniqueKey ?? self.uniqueKey,
+      tags: tags ?? self.tags,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      state: state,
+      availableDate: availableDate,
+      retryCount: retryCount,
+      interruptionCount: interruptionCount,
+      lastError: lastError,
+      failedDate: failedDate,
+      finishedDate: finishedDate
+    )
+  }
+
+  /// A copy whose payload is another one.
+  func copy(_ payload: (StoredPayload, [UInt8]) -> StoredPayload) -> TaskRecord {
+    copy(payload: payload(self.payload, (try? self.payload.bytes()) ?? []))
+  }
+}

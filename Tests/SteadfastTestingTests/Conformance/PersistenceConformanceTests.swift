@@ -1,0 +1,82 @@
+import SteadfastTesting
+import Testing
+
+/// That the kit sees: each requirement fails for a store that breaks it, and for no sound one.
+@Suite struct PersistenceConformanceTests {
+  typealias Requirement = PersistenceConformance.Requirement
+
+  private func check(
+    _ behaviour: PlainStore.Behaviour,
+    _ conformance: PersistenceConformance
+  ) async -> PersistenceConformance.Report {
+    let shelf = PlainStore.Shelf()
+    return await conformance.check { PlainStore(shelf, $0, behaviour) }
+  }
+
+  @Test(arguments: [false, true])
+  func `a store that breaks nothing passes`(isShared: Bool) async {
+    var behaviour = PlainStore.Behaviour()
+    if isShared { behaviour.sharing = StoreSharing() }
+    let report = await check(behaviour, PersistenceConformance(randomCases: 20))
+    #expect(report.passes, "\(report)")
+    #expect(report.passed.count > 70)
+  }
+
+  // In virtual time, so that calls which race do so each time.
+  @Test(.virtualTime, arguments: Mutant.all)
+  func `a store that breaks a requirement is found out`(mutant: Mutant) async {
+    let others = Requirement.all.map(\.id).filter { $0 != mutant.requirement }
+    let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
+    let report = await check(
+      mutant.behaviour,
+      PersistenceConformance(excluding: exclusions, randomCases: 300)
+    )
+    #expect(report.failures.map(\.requirement.id) == [mutant.requirement], "\(report)")
+    #expect(report.description.contains(mutant.requirement))
+  }
+
+  @Test func `each requirement is broken by a store, and has a name of its own`() {
+    let ids = Requirement.all.map(\.id)
+    #expect(Set(ids).count == ids.count)
+    #expect(Set(ids) == Set(Mutant.all.map(\.requirement)))
+    #expect(Requirement.all.allSatisfy { $0.sentence.hasSuffix(".") })
+  }
+
+  @Test func `what is excluded is not checked, and the report repeats why`() async {
+    let report = await check(
+      Mutant.order[0].behaviour,
+      PersistenceConformance(
+        excluding: ["order.priority": "it has no priorities"],
+        randomCases: 0
+      )
+    )
+    let skipped = report.skipped.first { $0.requirement.id == "order.priority" }
+    #expect(skipped?.reason == "excluded: it has no priorities")
+    #expect(!report.failures.contains { $0.requirement.id == "order.priority" })
+    #expect(report.description.contains("order.priority, excluded: it has no priorities"))
+  }
+
+  @Test func `an exclusion that excludes nothing is a failure`() async {
+    let conformance = PersistenceConformance(excluding: ["order.prority": "misspelt"])
+    let report = await check(PlainStore.Behaviour(), conformance)
+    #expect(report.failures.map(\.requirement.id) == ["order.prority"])
+    #expect(!report.passes)
+  }
+
+  @Test func `a store that cannot be made is a failure, with the error`() async {
+    let report = await PersistenceConformance().check { throw PlainStoreError.closed }
+    #expect(report.failures.map(\.found) == ["the error: closed"])
+  }
+
+  @Test func `a failure of a random case tells as few steps as still fail`() async throws {
+    let report = await check(
+      Mutant.model[0].behaviour,
+      PersistenceConformance(randomCases: 300)
+    )
+    let failure = try #require(report.failures.first)
+    #expect(failure.requirement.id == "model.random")
+    // A task, its retry, its pause and two claims, each with the look-up that compares; of 40 steps.
+    #expect(failure.steps.count <= 20, "\(failure)")
+    #expect(failure.steps.last?.contains("seed") == true)
+  }
+}

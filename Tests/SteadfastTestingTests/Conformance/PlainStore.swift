@@ -1,0 +1,163 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+/// A store as plain as can be, in which each part can be broken: what the kit must see.
+final class PlainStore: Persistence {
+  /// How the store behaves: soundly, unless a part is replaced.
+  struct Behaviour: Sendable {
+    var sharing: StoreSharing?
+    var checksForm = true
+    var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
+    var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
+    var request: @Sendable (ClaimRequest) -> ClaimRequest = { $0 }
+    var goesBefore: @Sendable (ReferenceTable.Entry, ReferenceTable.Entry) -> Bool = {
+      $0.rank < $1.rank
+    }
+    var nextDate: @Sendable (Date?, ClaimRequest, ReferenceTable) -> Date? = { date, _, _ in date }
+    /// What a look-up returns of a record.
+    var shown: @Sendable (TaskRecord) -> TaskRecord = { $0 }
+    var matches: @Sendable (TaskRecord, TaskFilter) -> Bool = { $1.matches($0) }
+    var page: @Sendable ([TaskRecord], TaskID?, Int) -> [TaskRecord] = { tasks, id, limit in
+      Array(tasks.filter { task in id.map { task.id > $0 } ?? true }.prefix(limit))
+    }
+    var count: @Sendable (Int) -> Int = { $0 }
+    /// What the first store at a place begins with.
+    var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
+    /// What a store does to the tasks of an earlier one when it is opened.
+    var reopen: @Sendable (inout ReferenceTable) -> Void = { $0.interrupt() }
+    var opensAnew = false
+    var keepsRelaxed = true
+    var keepsTokens = true
+    var heedsCancellation = false
+    var closes = true
+    var destroys = true
+    var erases = true
+    /// Whether other calls come between what a call reads and what it writes.
+    var racesInApply = false
+    var racesInClaim = false
+  }
+
+  /// What is kept at a place.
+  struct Contents: Sendable {
+    var table = ReferenceTable()
+    var durable = ReferenceTable()
+    var lastToken: UInt64 = 0
+    var isNew = true
+  }
+
+  /// The places where stores are.
+  final class Shelf: Sendable {
+    fileprivate let places = Mutex<[String: Contents]>([:])
+  }
+
+  private let shelf: Shelf
+  private let place: String
+  private let behaviour: Behaviour
+  private let state = Mutex((isOpen: false, isClosed: false))
+
+  init(_ shelf: Shelf, _ place: String, _ behaviour: Behaviour) {
+    self.shelf = shelf
+    self.place = place
+    self.behaviour = behaviour
+  }
+
+  var sharing: StoreSharing? { behaviour.sharing }
+
+  func open() async throws {
+    let isOpen = state.withLock { state in
+      defer { state.isOpen = true }
+      return state.isOpen
+    }
+    guard !isOpen || behaviour.opensAnew else { return }
+    try update { contents in
+      if contents.isNew { behaviour.first(&contents.table) }
+      if !behaviour.keepsRelaxed { contents.table = contents.durable }
+      if !behaviour.keepsTokens { contents.lastToken = 0 }
+      if sharing == nil || behaviour.opensAnew { behaviour.reopen(&contents.table) }
+      contents.isNew = false
+    }
+  }
+
+  private func update<Result: Sendable>(
+    _ body: (inout Contents) throws -> Result
+  ) throws -> Result {
+    if state.withLock({ $0.isClosed }) { throw PlainStoreError.closed }
+    if behaviour.heedsCancellation { try Task.checkCancellation() }
+    return try shelf.places.withLock { try body(&$0[place, default: Contents()]) }
+  }
+
+  /// Lets other tasks run, as a device would that answers late.
+  private func letOthersRun() async { await withDiscardingTaskGroup { $0.addTask {} } }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    if behaviour.checksForm { for change in batch { try change.checkForm() } }
+    let changes = batch.map(behaviour.rewrite)
+    var before: Contents?
+    if behaviour.racesInApply {
+      before = try update { $0 }
+      await letOthersRun()
+    }
+    return try update { contents in
+      if let before { contents = before }
+      let outcomes = behaviour.apply(changes, &contents.table)
+      if durability == .durable { contents.durable = contents.table }
+      return outcomes
+    }
+  }
+
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    let request = behaviour.request(request)
+    var before: Contents?
+    if behaviour.racesInClaim {
+      before = try update { $0 }
+      await letOthersRun()
+    }
+    return try update { contents in
+      if let before { contents.table = before.table }
+      var unlimited = request
+      unlimited.limit = .max
+      let available = contents.table.claimable(unlimited).sorted(by: behaviour.goesBefore)
+      let tasks = available.prefix(request.limit).map { entry in
+        contents.lastToken += 1
+        let lease = Lease(id: entry.record.id, token: contents.lastToken)
+        contents.table.lease(lease, until: request.leaseEnd)
+        var record = entry.record
+        record.state = .running
+        return ClaimedTask(record: behaviour.shown(record), lease: lease)
+      }
+      let waiting = contents.table.records.filter { $0.state == .waiting }.map(\.availableDate)
+      let ends = contents.table.entries.compactMap(\.leaseEnd)
+      let first = (waiting.filter { $0 > request.now } + ends).min()
+      let next = available.count > tasks.count ? request.now : first
+      return Claim(tasks: tasks, nextDate: behaviour.nextDate(next, request, contents.table))
+    }
+  }
+
+  private func found(_ filter: TaskFilter) throws -> [TaskRecord] {
+    try update { $0.table.records }.map(behaviour.shown).filter { behaviour.matches($0, filter) }
+  }
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    behaviour.page(try found(filter), id, limit)
+  }
+
+  func count(matching filter: TaskFilter) async throws -> Int {
+    behaviour.count(try found(filter).count)
+  }
+
+  func close() async throws {
+    if behaviour.closes { state.withLock { $0.isClosed = true } }
+  }
+
+  func destroy() async throws {
+    if behaviour.destroys { state.withLock { $0.isClosed = true } }
+    if behaviour.erases { shelf.places.withLock { $0[place] = nil } }
+  }
+}
+
+enum PlainStoreError: Error { case closed }

@@ -1,0 +1,197 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+private struct DiskFull: Error, Equatable {}
+private struct Unreachable: Error, Equatable {}
+
+private struct Page: TaskPayload { var number = 1 }
+
+@Suite(.virtualTime) struct FaultInjectingStoreTests {
+  private let time: VirtualTime
+  private let base = InMemoryStore()
+  private let store: FaultInjectingStore
+  private let queue: TaskQueue
+
+  init() throws {
+    time = try #require(VirtualTime.current)
+    store = FaultInjectingStore(base)
+    queue = TaskQueue(persistence: store, clock: time.clock)
+  }
+
+  /// How many tasks are kept behind the faults.
+  private var kept: Int {
+    get async throws { try await base.count(matching: TaskFilter()) }
+  }
+
+  @Test func `an error before the effect keeps nothing, and is met once`() async throws {
+    store.inject(.error(DiskFull())) { $0.kind == .apply }
+    await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
+    #expect(try await kept == 0)
+    try await queue.enqueue(Page())
+    #expect(try await kept == 1)
+  }
+
+  @Test func `an error after the effect leaves the caller in doubt`() async throws {
+    store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
+    await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
+    #expect(try await kept == 1)
+  }
+
+  @Test func `a fault is met by as many calls as it was injected for`() async throws {
+    store.inject(.error(DiskFull()), times: 2) { $0.kind == .count }
+    for _ in 1...2 { await #expect(throws: DiskFull.self) { try await queue.count } }
+    #expect(try await queue.count == 0)
+    store.inject(.error(DiskFull()), times: nil) { $0.kind == .count }
+    for _ in 1...9 { await #expect(throws: DiskFull.self) { try await queue.count } }
+    store.restore()
+    #expect(try await queue.count == 0)
+  }
+
+  @Test(arguments: FaultInjectingStore.Call.Kind.allCases)
+  func `every kind of call can fail, by its number`(kind: FaultInjectingStore.Call.Kind)
+    async throws
+  {
+    store.inject(.error(DiskFull())) { $0.kind == kind && $0.number == 2 }
+    func call() async throws {
+      switch kind {
+      case .open: try await store.open()
+      case .apply: _ = try await store.apply([], durability: .durable)
+      case .claim:
+        let request = ClaimRequest(limit: 1, names: [:], now: time.clock.date)
+        _ = try await store.claim(request)
+      case .tasks: _ = try await store.tasks(matching: TaskFilter(), after: nil, limit: 1)
+      case .count: _ = try await store.count(matching: TaskFilter())
+      case .close: try await store.close()
+      case .destroy: try await store.destroy()
+      }
+    }
+    if kind == .destroy { try await store.open() } else { try await call() }
+    await #expect(throws: DiskFull.self) { try await call() }
+    try await call()
+    #expect(store.calls.map(\.number) == [1, 2, 3])
+    #expect(store.calls.dropFirst().allSatisfy { $0.kind == kind })
+  }
+
+  @Test func `calls are told with what they were to keep`() async throws {
+    store.inject(.error(DiskFull())) { call in
+      call.changes.contains {
+        if case .insert(let record, _) = $0 { record.priority == .low } else { false }
+      }
+    }
+    try await queue.enqueue(Page())
+    await #expect(throws: DiskFull.self) { try await queue.enqueue(Page(), priority: .low) }
+    let applied = store.calls.filter { $0.kind == .apply }
+    #expect(applied.map(\.changes.count) == [1, 1])
+    #expect(applied.map(\.description) == applied.map { "\($0.number). apply" })
+  }
+
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `a call that hangs goes on when it is let go`(moment: FaultInjectingStore.Moment)
+    async throws
+  {
+    store.inject(.hang, moment) { $0.kind == .apply }
+    async let task = queue.enqueue(Page())
+    try await store.waitForHeldCalls()
+    #expect(try await kept == (moment == .beforeEffect ? 0 : 1))
+    #expect(store.letGo() == 1)
+    #expect(try await task.isNew)
+    #expect(try await kept == 1)
+    #expect(store.letGo() == 0)
+  }
+
+  @Test func `a call that hangs does so though its caller is cancelled`() async throws {
+    store.inject(.hang) { $0.kind == .apply }
+    let log = Log<String>()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { [queue] in
+        try await queue.enqueue(Page())
+        log.add("enqueued")
+      }
+      try await store.waitForHeldCalls()
+      group.cancelAll()
+      try await time.clock.sleep(for: .seconds(60))
+      log.add("let go")
+      store.letGo()
+      try await group.waitForAll()
+    }
+    #expect(log.entries == ["let go", "enqueued"])
+  }
+
+  @Test func `a call may hang and then fail`() async throws {
+    store.inject(.hang) { $0.kind == .apply }
+    store.inject(.error(DiskFull())) { $0.kind == .apply }
+    async let task = queue.enqueue(Page())
+    try await store.waitForHeldCalls(count: 1)
+    store.letGo()
+    do {
+      _ = try await task
+      Issue.record("it was to fail")
+    } catch {
+      #expect(error is DiskFull)
+    }
+    #expect(try await kept == 0)
+  }
+
+  @Test func `who waits for held calls waits for as many, and may be cancelled`() async throws {
+    store.inject(.hang, times: nil) { $0.kind == .count }
+    async let first = queue.count
+    try await store.waitForHeldCalls(count: 1)
+    let error = await #expect(throws: CancellationError.self) {
+      try await withThrowingTaskGroup(of: Void.self) { [store] group in
+        group.addTask { try await store.waitForHeldCalls(count: 2) }
+        group.cancelAll()
+        try await group.waitForAll()
+      }
+    }
+    #expect(error != nil)
+    async let second = queue.count
+    try await store.waitForHeldCalls(count: 2)
+    store.restore()
+    let counts = try await [first, second]
+    #expect(counts == [0, 0])
+  }
+
+  @Test func `a delay passes on the clock, before or after the effect`() async throws {
+    store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
+    async let first = queue.enqueue(Page())
+    try await time.clock.sleep(for: .seconds(9))
+    #expect(try await kept == 0)
+    _ = try await first
+    #expect(time.clock.now.offset == .seconds(10))
+    store.inject(.delay(.seconds(10), on: time.clock), .afterEffect) { $0.kind == .apply }
+    async let second = queue.enqueue(Page())
+    try await time.clock.sleep(for: .seconds(1))
+    #expect(try await kept == 2)
+    _ = try await second
+    #expect(time.clock.now.offset == .seconds(20))
+  }
+
+  @Test func `a store that is cut off answers nothing until it is restored`() async throws {
+    try await queue.enqueue(Page())
+    store.cutOff(throwing: Unreachable())
+    await #expect(throws: Unreachable.self) { try await queue.enqueue(Page()) }
+    await #expect(throws: Unreachable.self) { try await queue.count }
+    #expect(try await kept == 1)
+    store.restore()
+    #expect(try await queue.count == 1)
+  }
+
+  @Test func `a queue whose store was cut off goes on when it is restored`() async throws {
+    let log = Log<Int>()
+    await queue.register(Page.self) { page, _ in log.add(page.number) }
+    try await queue.enqueue(contentsOf: (1...5).map { Page(number: $0) })
+    store.cutOff(throwing: Unreachable())
+    await #expect(throws: Unreachable.self) { try await queue.runAvailable() }
+    store.restore()
+    try await queue.runAvailable()
+    #expect(log.entries.sorted() == [1, 2, 3, 4, 5])
+    #expect(try await kept == 0)
+  }
+
+  @Test func `it shares as the store behind it does, and says of itself that it waits`() {
+    #expect(store.sharing == nil)
+    #expect(!store.appliesAtOnce)
+    #expect(FaultInjectingStore(appliesAtOnce: true).appliesAtOnce)
+  }
+}
