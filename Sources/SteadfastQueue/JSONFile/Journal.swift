@@ -95,6 +95,9 @@ struct Journal {
     firstUnsynced = nextSequence
   }
 
+  /// All that stands in the file now.
+  func readAll() throws(SystemCallError) -> [UInt8] { try file.read(try file.size(), at: 0) }
+
   /// What was written before, as it stands in the file.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     try file.read(count, at: offset)
