@@ -24,6 +24,8 @@ final class FlushedFile: Sendable {
     }
   }
 
+  func size() throws(SystemCallError) -> Int { try file.size() }
+
   func write(_ bytes: [UInt8], at offset: Int) throws(SystemCallError) {
     try file.writeAll(bytes[...], at: offset)
   }

@@ -35,17 +35,15 @@ private struct Verification {
     self.entries = entries
     self.claimed = claimed
     report.generation = file.journal.generation
-    // By its name: whatever happens to the name happens to the tasks.
-    if let (present, bytes) = try file.storage.readJournal() {
-      present.close()
-      report.byteCount = bytes.count
-      if bytes.count != file.journal.size {
-        problems.add("the file has \(bytes.count) bytes, and \(file.journal.size) were written")
-      }
-      try compare(bytes)
-    } else {
-      problems.add("the file is gone: what was stored in it has no name any more")
+    if try !file.storage.isInPlace(.journal) {
+      problems.add("the file was deleted, moved or replaced: its tasks can't be found by its name")
     }
+    let bytes = try file.journal.readAll()
+    report.byteCount = bytes.count
+    if bytes.count != file.journal.size {
+      problems.add("the file has \(bytes.count) bytes, and \(file.journal.size) were written")
+    }
+    try compare(bytes)
     countTasks()
     report.add(problems)
   }

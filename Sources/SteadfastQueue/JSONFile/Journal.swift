@@ -100,6 +100,9 @@ struct Journal {
     if flush.file === file { firstUnsynced = max(firstUnsynced, flush.end) }
   }
 
+  /// All that stands in the file now.
+  func readAll() throws(SystemCallError) -> [UInt8] { try file.read(try file.size(), at: 0) }
+
   /// What was written before, as it stands in the file.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     try file.read(count, at: offset)

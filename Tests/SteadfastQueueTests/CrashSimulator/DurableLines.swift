@@ -1,4 +1,4 @@
-/// How much of each file was durable when its last line was appended.
+/// How much of each file was known to be durable when its last line was appended.
 ///
 /// Damage there must be told from a torn write. It comes from the operations of the disk, not from
 /// what the lines say.
@@ -6,7 +6,10 @@ struct DurableLines {
   private struct File {
     var size = 0
     var flushedSize = 0
-    /// Where appending writes began, and how much was durable before them.
+    /// What was flushed before the last flush: a line that was written while that was under way does
+    /// not know what it covers.
+    var knownSize = 0
+    /// Where appending writes began, and how much was known to be durable then.
     var appends: [(offset: Int, durable: Int)] = []
   }
 
@@ -17,13 +20,15 @@ struct DurableLines {
     var file = files[node] ?? File()
     switch operation {
     case .write(_, let offset, let bytes):
-      if offset >= file.size { file.appends.append((offset, file.flushedSize)) }
+      if offset >= file.size { file.appends.append((offset, file.knownSize)) }
       file.size = max(file.size, offset + bytes.count)
     case .truncate(_, let size):
       file.appends.removeAll { $0.offset >= size }
       file.size = min(file.size, size)
       file.flushedSize = min(file.flushedSize, size)
+      file.knownSize = min(file.knownSize, size)
     case .flush:
+      file.knownSize = file.flushedSize
       file.flushedSize = file.size
     case .create, .rename, .remove, .failedFlush, .flushFolder:
       break

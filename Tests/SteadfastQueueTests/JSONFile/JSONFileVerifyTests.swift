@@ -80,9 +80,13 @@ import Testing
       try rewrite(file) { _ = $0.removeLast() }
       #expect(try await !store.verify().isSound)
 
-      // Another file of the same size, good throughout, in its place.
-      try FileManager.default.removeItem(at: file)
-      #expect(try await store.verify().problems.map(\.reason).first?.contains("gone") == true)
+      try rewrite(file) { $0 = whole.split(separator: 0x0A).map { Array($0) + [0x0A] } }
+      #expect(try await store.verify().isSound)
+
+      // Moved away, and another file, good throughout, in its place.
+      let moved = folder.appending(path: "moved.jsonl")
+      try FileManager.default.moveItem(at: file, to: moved)
+      #expect(try await store.verify().problems.map(\.reason).first?.contains("moved") == true)
       var other = try JournalText()
       try other.addTasks(1...3)
       let isMade = FileManager.default.createFile(
@@ -91,12 +95,10 @@ import Testing
         attributes: [.posixPermissions: 0o600]
       )
       #expect(isMade)
-      let report = try await store.verify()
-      let reasons = report.problems.map(\.reason)
-      #expect(reasons.contains("task \(TaskID.numbered(12)) is not in the file"))
-      #expect(reasons.contains("task \(TaskID.numbered(1)) is in the file alone"))
+      #expect(try await store.verify().problemCount == 1)
 
-      try rewrite(file) { $0 = whole.split(separator: 0x0A).map { Array($0) + [0x0A] } }
+      try FileManager.default.removeItem(at: file)
+      try FileManager.default.moveItem(at: moved, to: file)
       #expect(try await store.verify().isSound)
       try await store.close()
     }

@@ -20,7 +20,8 @@ enum ModelStep: Sendable {
   }
 
   enum End: Sendable, CaseIterable {
-    case succeed, retry, retryWithoutFailure, abandon, release, park, cancel, pause, restart, reschedule
+    case succeed, retry, retryWithoutFailure, abandon, release, park
+    case cancel, pause, restart, reschedule
   }
 
   enum Control: Sendable, CaseIterable {

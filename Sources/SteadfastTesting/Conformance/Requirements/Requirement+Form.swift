@@ -51,7 +51,8 @@ extension PersistenceConformance.Requirement {
       .retry(lease, availableDate: endless, retryCount: 0, failure: nil),
       .abandon(lease, failure: TaskFailure(reason: "", date: never), keeps: true),
       .park(lease, failure: TaskFailure(reason: "", date: never)),
-      .restart(id, availableDate: never), .reschedule(id, availableDate: endless), .rebase(endless), .extend(lease, until: never),
+      .restart(id, availableDate: never), .reschedule(id, availableDate: endless), .rebase(endless),
+      .extend(lease, until: never),
       .prune(.succeeded, endedBefore: never, keepingLatest: nil),
       .prune(.succeeded, endedBefore: nil, keepingLatest: -1),
     ]
