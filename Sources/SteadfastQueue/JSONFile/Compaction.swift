@@ -105,12 +105,12 @@ struct Compaction {
   private mutating func copyTasks() throws {
     var batches: [[JournalBody]] = []
     var size = 0
-    while slot < tasks.endSlot, size < policy.stepSize {
+    let end = min(slot + policy.stepSlots, tasks.endSlot)
+    while slot < end, size < policy.stepSize {
       defer { slot += 1 }
       // A free slot looks like a task that is only staged.
-      let entry = tasks[slot]
-      guard entry.place != .staged else { continue }
-      batches.append(try lines(of: entry))
+      guard tasks[slot].place != .staged else { continue }
+      batches.append(try lines(of: tasks[slot]))
       size += batches[batches.count - 1].reduce(0) { $0 + $1.bytes.count + 64 }
     }
     try append(batches)

@@ -219,6 +219,26 @@ import Testing
     #expect(storage.bytes == bytes)
   }
 
+  @Test func `a step of a compaction passes over so many empty places, and no more`() throws {
+    let journal = try Journal.open(storage).journal
+    var table = TaskTable()
+    _ = table.apply((1...1000).map { .insert(.make($0), onDuplicate: .keep) })
+    _ = table.apply(
+      (1...999).map { .cancel(.unclaimed(.numbered($0)), at: .seconds(0), keeps: false) }
+    )
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      claimed: [],
+      in: storage,
+      CompactionPolicy(stepSlots: 100)
+    )
+    var steps = 0
+    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) { steps += 1 }
+    #expect(steps >= 10)
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+  }
+
   @Test func `a compaction whose new name is not durable poisons the store`() async throws {
     let core = makeCore()
     try await run { try await core.open() }
