@@ -8,7 +8,7 @@ func report(
   rounds: Int = 31,
   comparing comparison: Comparison = .cost
 ) async throws {
-  let benchmarks = benchmarks.filter { rowName.map($0.name.contains) ?? true }
+  let benchmarks = benchmarks.filter { isPicked($0.name) }
   guard !benchmarks.isEmpty else { return }
   var samples: [String: [Sample]] = [:]
   for benchmark in benchmarks { _ = try await benchmark.sample() }
@@ -46,8 +46,8 @@ let rowArgument = "name="
 private let rowName = CommandLine.arguments.first { $0.hasPrefix(rowArgument) }
   .map { $0.dropFirst(rowArgument.count) }
 
-/// Whether only some rows are measured.
-var picksRows: Bool { rowName != nil }
+/// Whether a row of this name is to be measured.
+func isPicked(_ name: String) -> Bool { rowName.map(name.contains) ?? true }
 
 /// What a ratio is of.
 enum Comparison {
