@@ -414,7 +414,16 @@ class Tasks:
         task["available"] = fields.date("available")
         for name in ("retries", "interruptions", "error", "failed", "ended"):
             task.pop(name, None)
+        if task.get("expires", math.inf) <= task["available"]:
+            del task["expires"]
         self.wait(task)
+
+    def do_reschedule(self, fields):
+        task = self.task(fields, "running", "waiting", "parked", "paused")
+        task["available"] = fields.date("available")
+        if task["state"] == "running":
+            task["state"] = "waiting"
+        self.move(task["id"])
 
     def do_remove(self, fields):
         self.drop(self.task(fields, *ENDED)["id"])

@@ -32,6 +32,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "keys") { try $0.writeKeys() },
     GoldenFile(name: "order") { try $0.writeOrder() },
     GoldenFile(name: "clock") { try $0.writeClock() },
+    GoldenFile(name: "dates") { try $0.writeDates() },
     GoldenFile(name: "compacted") { try $0.writeCompacted() },
     GoldenFile(name: "sealed") { try $0.writeSealed() },
     GoldenFile(name: "torn") { try $0.writeTorn() },
@@ -79,6 +80,7 @@ private struct GoldenWriter {
     name: String = "Note",
     priority: Int = 0,
     available: Double = 0,
+    expires: Double? = nil,
     key: String? = nil
   ) -> TaskRecord {
     TaskRecord(
@@ -88,6 +90,7 @@ private struct GoldenWriter {
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: date(0),
       uniqueKey: key,
+      expiryDate: expires.map(date),
       availableDate: date(available)
     )
   }
@@ -242,6 +245,23 @@ private struct GoldenWriter {
       .rebase(date(-10.5)),
       .park(lease(4), failure: failure(4)),
       .rebase(date(-20))
+    )
+  }
+
+  /// Tasks that are given another date, and what a restart makes of a date of expiry.
+  mutating func writeDates() throws {
+    for number in 1...6 { try insert(task(number, available: 100, expires: 50)) }
+    try begin(1, 2, 3)
+    try change(
+      .retry(lease(1), availableDate: date(300), retryCount: 4, failure: failure(1)),
+      .park(lease(2), failure: failure(2)),
+      .pause(.unclaimed(.numbered(4))),
+      .reschedule(.unclaimed(.numbered(1)), availableDate: date(1)),
+      .reschedule(.unclaimed(.numbered(2)), availableDate: date(2)),
+      .reschedule(.claimed(lease(3)), availableDate: date(3.5)),
+      .reschedule(.unclaimed(.numbered(4)), availableDate: date(400)),
+      .restart(.unclaimed(.numbered(5)), availableDate: date(50)),
+      .restart(.unclaimed(.numbered(6)), availableDate: date(49.5))
     )
   }
 

@@ -46,9 +46,8 @@ import Testing
     .joined()
     for kind in [
       "header", "insert", "task", "compacted", "begin", "succeed", "retry", "abandon", "release",
-      "park", "cancel", "pause", "resume", "restart", "remove", "extend", "unpark", "prune",
-      "rebase",
-      "interruption", "seal",
+      "park", "cancel", "pause", "resume", "restart", "reschedule", "remove", "extend",
+      "unpark", "prune", "rebase", "interruption", "seal",
     ] {
       #expect(text.contains("\"k\":\"\(kind)\""), "\(kind)")
     }
