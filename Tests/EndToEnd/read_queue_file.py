@@ -90,15 +90,27 @@ def split(data):
     return lines + ([None] if rest else [])
 
 
-def batches(lines):
+def seal_at_end(data):
+    """The seal that ends the last line, if it is not bad by itself."""
+    start = data.rfind(b"{")
+    if start < 0 or not data.endswith(b'"k":"seal"}\n'):
+        return None
+    try:
+        return Line(0, data[start:-1])
+    except ValueError:
+        return None
+
+
+def batches(lines, seal):
     """The batches to take in, in order; refuses a damaged file."""
     taken = 0
     batch = []
     for index, line in enumerate(lines):
         if line is None:
+            known = [later for later in lines[index:] if later]
             if index == 0:
-                raise Refused("this is no queue file")
-            if any(later and later.durable > taken for later in lines[index:]):
+                raise Refused("line 1 is damaged" if known else "this is no queue file")
+            if any(later.durable > taken for later in known + ([seal] if seal else [])):
                 raise Refused(f"line {index + 1} is damaged, and later ones show that it was stored")
             return
         if line.sequence != taken + len(batch):
@@ -483,7 +495,7 @@ class Tasks:
 
 def read(data):
     tasks = Tasks()
-    for batch in batches(split(data)):
+    for batch in batches(split(data), seal_at_end(data)):
         for line in batch:
             tasks.follow(line)
     if not tasks.generation:

@@ -61,8 +61,7 @@ import Testing
     var sealed = 0
     for seed in 1...UInt64(max(2, Soak.runs(short: 0) / 400)) {
       let file = try await FileMaker.file(seed: seed)
-      let seal = file.lines[file.lines.count - 1]
-      guard file.bytes[seal.range].ends(with: #""k":"seal"}"#.utf8) else { continue }
+      guard let seal = file.seal else { continue }
       sealed += 1
       var damage = FileDamage(seed: seed)
       for _ in 0..<20 {

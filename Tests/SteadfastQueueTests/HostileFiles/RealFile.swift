@@ -32,6 +32,11 @@ struct RealFile {
     self.lines = lines
   }
 
+  /// The last line, if it says that the file was closed in good order.
+  var seal: Line? {
+    lines.last.flatMap { bytes[$0.range].ends(with: #""k":"seal"}"#.utf8) ? $0 : nil }
+  }
+
   /// What the first lines say of the tasks; the last of them ends a batch.
   func tasks(after lineCount: Int) throws -> [String] {
     let end = lines[lineCount - 1].range.upperBound + 1
@@ -70,13 +75,16 @@ enum ExpectedReading: Equatable {
         continue
       }
       guard index > 0 else {
-        self = place.line == nil ? .notAJournal : .refused(line: 1, byte: 0)
+        let isKnown = found.contains { $0.line != nil }
+        self = isKnown ? .refused(line: 1, byte: 0) : .notAJournal
         return
       }
       let isOutOfOrder = place.line != nil
-      let wasStored = found[index...].contains { later in
-        later.line.map { original.lines[$0].firstUnsynced > UInt64(whole) } ?? false
+      var later = found[index...].compactMap { $0.line.map { original.lines[$0] } }
+      if let seal = original.seal, bytes.ends(with: original.bytes[seal.range] + [0x0A]) {
+        later.append(seal)
       }
+      let wasStored = later.contains { $0.firstUnsynced > UInt64(whole) }
       self =
         isOutOfOrder || wasStored
         ? .refused(line: index + 1, byte: place.start) : .recovered(lineCount: whole)
