@@ -105,6 +105,18 @@ extension TaskEvent {
     }
   }
 
+  @Test func `what is to be told is kept for an observer that comes as the last one leaves`() {
+    let queue = TaskQueue(clock: clock)
+    let record = TaskRecord.make(1)
+    let events = queue.events
+    queue.hub.willEnqueue(record)
+    // Somebody has seen no observers before this one came.
+    queue.hub.endObservation()
+    #expect(queue.hub.isObserved)
+    #expect(queue.hub.announcementCount == 1)
+    withExtendedLifetime(events) {}
+  }
+
   @Test func `the beginning of a task is never told before its being enqueued`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4, eventBufferSize: 10_000)
