@@ -1,4 +1,5 @@
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -115,6 +116,30 @@ extension TaskEvent {
     #expect(queue.hub.isObserved)
     #expect(queue.hub.announcementCount == 1)
     withExtendedLifetime(events) {}
+  }
+
+  @Test(.virtualTime)
+  func `an event whose reader is cancelled at that moment goes to another`() async throws {
+    let time = try #require(VirtualTime.current)
+    let hub = EventHub(capacity: 8)
+    let events = hub.subscribe()
+    let read = Log<String>()
+    await withTaskGroup { group in
+      for name in ["first", "second"] {
+        group.addTask {
+          try? await withThrowingTaskGroup { readers in
+            readers.addTask { for await _ in events { read.add(name) } }
+            try await time.clock.sleep(for: .seconds(name == "second" ? 10 : 100))
+            // The second one came last, and is woken for this event.
+            if name == "second" { hub.post(.missed(count: 1)) }
+            readers.cancelAll()
+          }
+        }
+        try? await time.clock.sleep(for: .seconds(1))
+      }
+      try? await time.clock.sleep(for: .seconds(50))
+      #expect(read.entries == ["first"])
+    }
   }
 
   @Test func `the beginning of a task is never told before its being enqueued`() async throws {
