@@ -346,7 +346,9 @@ struct WorkMachine: Sendable {
 
   /// What was taken could not be kept, and goes back.
   mutating func putBack(_ settlements: [Settlement]) {
-    settling = []
+    // What somebody else has taken meanwhile is still being kept.
+    let leases = Set(settlements.map(\.change.lease))
+    settling.removeAll { leases.contains($0.change.lease) }
     outbox = settlements + outbox
   }
 

@@ -353,6 +353,20 @@ extension WorkMachine {
     #expect(machine.leases == [lease])
   }
 
+  @Test func `what is being kept stays so though something else could not be put back`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.finished(with: settlement(1))
+    _ = machine.takeOutbox()
+    let answer = machine.request(.cancel, of: .numbered(1))
+    #expect(answer == .kept)
+    machine.putBack([settlement(2)])
+    #expect(machine.isUnsettled(.numbered(1)))
+    #expect(machine.settled().requests.map(\.0) == [.numbered(1)])
+  }
+
   @Test func `a pause that is taken back puts the task back`() throws {
     var machine = try machine(workers: 1)
     _ = machine.next()
