@@ -349,7 +349,7 @@ struct WorkMachine: Sendable {
     // What somebody else has taken meanwhile is still being kept.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }
-    outbox = settlements + outbox
+    outbox = settlements.map(\.inDoubt) + outbox
   }
 
   /// Takes what was claimed but not begun.
