@@ -68,6 +68,16 @@ import Testing
     #expect(report.failures.map(\.found) == ["the error: closed"])
   }
 
+  @Test(.timeLimit(.minutes(1)))
+  func `a store that hands tasks out again and again fails, and the check ends`() async {
+    var behaviour = PlainStore.Behaviour()
+    behaviour.leases = false
+    let report = await check(behaviour, PersistenceConformance(randomCases: 1))
+    let failure = report.failures.first { $0.requirement.id == "concurrency.claims" }
+    #expect(failure?.expected == "each task is handed out once")
+    #expect(failure?.found == "task 1 was handed out again")
+  }
+
   @Test func `a failure of a random case tells as few steps as still fail`() async throws {
     let report = await check(
       Mutant.model[0].behaviour,
