@@ -59,7 +59,7 @@ extension TaskTable {
       )
     )
     slots[id] = slot
-    if let key { keyHolders[key] = slot }
+    if let key { keyHolders[key] = slot } else { loseKey(of: slot) }
     readmit(slot)
     return true
   }

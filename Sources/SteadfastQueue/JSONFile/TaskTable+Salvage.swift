@@ -42,7 +42,7 @@ extension TaskTable {
       return false
     }
     entries[holder].hasLostKey = true
-    keyHolders[key] = nil
+    loseKey(of: holder)
     return true
   }
 

@@ -10,7 +10,8 @@ public struct TaskFilter: Sendable, Hashable {
   public var excludedNames: Set<String>
   /// Only these states.
   public var states: Set<TaskState>?
-  /// Only these unique keys.
+  /// Only these unique keys; a task bears its key still when one that has replaced it while it was
+  /// performed bears it too.
   public var uniqueKeys: Set<String>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?

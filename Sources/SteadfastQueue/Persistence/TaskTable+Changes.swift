@@ -143,6 +143,7 @@ extension TaskTable {
         return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
       }
       twin = Node(slot: slot, position: entry.position)
+      loseKey(of: slot)
       if entry.place.isAtRest {
         entries[slot].isReserved = true
         removesTwin = true
@@ -175,10 +176,10 @@ extension TaskTable {
     guard staged.isKept else { return }
     if case .prune = staged.change { stagedPrunes -= 1 }
     guard let slot = staged.slot else { return }
-    guard case .insert(let record, _) = staged.change else { return setFree(slot) }
+    guard case .insert = staged.change else { return setFree(slot) }
     remove(slot)
-    guard let twin = staged.twin, isAt(twin), let key = record.uniqueKey else { return }
-    keyHolders[key] = twin.slot
+    guard let twin = staged.twin, isAt(twin) else { return }
+    regainKey(of: twin.slot)
     if staged.removesTwin { setFree(twin.slot) }
   }
 

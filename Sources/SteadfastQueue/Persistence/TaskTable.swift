@@ -70,6 +70,8 @@ struct TaskTable: Sendable {
   var waitingCount = 0
   private(set) var readyCount = 0
   var keyHolders: [String: Int] = [:]
+  /// The tasks whose unique key a later one has taken, or is about to take.
+  var keyLosers: [String: Set<Int>] = [:]
   var ended: [TaskState: EndedLine] = [:]
   /// How many prunings are staged and not committed.
   var stagedPrunes = 0
@@ -117,8 +119,7 @@ extension TaskTable {
   private func candidates(_ filter: TaskFilter) -> [TaskRecord] {
     if let ids = filter.ids { return ids.compactMap(record(of:)) }
     if let keys = filter.uniqueKeys {
-      return keys.compactMap { key in keyHolders[key].flatMap { record(of: entries[$0].record.id) }
-      }
+      return slots(bearing: keys).compactMap { record(of: entries[$0].record.id) }
     }
     return slots.values.compactMap { slot in
       entries[slot].place == .staged ? nil : entries[slot].record
@@ -243,7 +244,7 @@ extension TaskTable {
     count(-1, at: place, lane: lane)
     if place != .staged { stateCounts[entries[slot].record.state] -= 1 }
     slots[entries[slot].record.id] = nil
-    if let key = entries[slot].record.uniqueKey, keyHolders[key] == slot { keyHolders[key] = nil }
+    leaveKey(of: slot)
     entries.remove(slot)
     leaveLane(lane)
   }

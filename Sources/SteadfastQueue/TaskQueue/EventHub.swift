@@ -37,22 +37,32 @@ final class EventHub: Sendable {
   /// Costs one atomic read while nobody observes.
   func post(_ event: @autoclosure () -> TaskEvent) {
     guard isObserved else { return }
-    let observers = subscriptions.withLock { subscriptions in
-      let observers = subscriptions.compactMap(\.value)
-      if observers.isEmpty { hasObservers.store(false, ordering: .releasing) }
-      return observers
-    }
-    guard !observers.isEmpty else {
-      // Nobody is left to be told, and nobody asks for them any more.
-      return announcements.withLock { $0.removeAll() }
-    }
+    let observers = subscriptions.withLock { $0.compactMap(\.value) }
+    guard !observers.isEmpty else { return endObservation() }
     let event = event()
     for observer in observers { observer.post(event) }
   }
 
+  /// Forgets what is still to be told, unless somebody has begun to observe meanwhile.
+  func endObservation() {
+    // What a record holds goes outside of the lock.
+    let forgotten = announcements.withLock { announcements in
+      let isUnobserved = subscriptions.withLock { subscriptions in
+        guard subscriptions.allSatisfy({ $0.value == nil }) else { return false }
+        hasObservers.store(false, ordering: .releasing)
+        return true
+      }
+      guard isUnobserved else { return [TaskID: TaskRecord]() }
+      defer { announcements = [:] }
+      return announcements
+    }
+    withExtendedLifetime(forgotten) {}
+  }
+
   func willEnqueue(_ record: TaskRecord) {
     guard isObserved else { return }
-    announcements.withLock { $0[record.id] = record }
+    // Asked once more: nobody may be left, and then nobody forgets it any more.
+    announcements.withLock { if isObserved { $0[record.id] = record } }
   }
 
   func didNotEnqueue(_ record: TaskRecord) {

@@ -37,6 +37,8 @@ final class EventSubscription: Sendable {
         state.withLock { $0.hasEnded || !$0.buffer.isEmpty } ? .success(()) : nil
       }
     }
+    // Woken and cancelled at the same time: the event is for another reader.
+    if state.withLock({ !$0.buffer.isEmpty }) { wake() }
     return nil
   }
 }

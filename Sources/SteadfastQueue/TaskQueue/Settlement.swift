@@ -8,6 +8,14 @@ struct Settlement: Sendable {
   var handler: AnyHandler?
   /// Whether an attempt was begun, or the task only claimed.
   var wasBegun = true
+  /// Whether the store has failed to keep the change, and may have kept it all the same.
+  private(set) var isInDoubt = false
+
+  var inDoubt: Settlement {
+    var settlement = self
+    settlement.isInDoubt = true
+    return settlement
+  }
 
   /// How the task ended, if the change ends it.
   var outcome: TaskOutcome? {

@@ -36,6 +36,8 @@ extension TaskQueue {
         // The task is on its way here, or another process performs it.
         if hasWaited, store.sharing != nil { return false }
         hasWaited = await waitForClaim() || store.sharing != nil
+        // Or it was claimed, and is being put back.
+        await changes.waitUntilEndIsTold(of: id)
       }
       last = record
     }

@@ -197,11 +197,12 @@ extension TaskQueue {
         // A store that names a date that has come, and hands out nothing, is asked again, but later.
         if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
       }
-      let (goesOn, unbegun) = machine.withLock { machine in
+      let (goesOn, unbegun, isPaused) = machine.withLock { machine in
         let goesOn = machine.claimed(claim, now: now)
-        return (goesOn, machine.takeHeldBack())
+        return (goesOn, machine.takeHeldBack(), machine.isPaused)
       }
       claimEnd.resumeAll(with: .success(()))
+      if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
       await putBack(unbegun)
       return goesOn
     } catch {

@@ -50,11 +50,29 @@ extension TaskQueue {
     if !remaining.isEmpty { changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { changes.endsAreTold(of: remaining) } }
     do {
-      report(settlements, try await keep(batch))
+      let results = try await keep(batch)
+      report(settlements, try await withoutDoubt(results, of: settlements))
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
     }
+  }
+
+  /// The results, with `done` for each end of a task that the store had kept when it failed.
+  private nonisolated func withoutDoubt(
+    _ results: [ChangeOutcome],
+    of settlements: [Settlement]
+  ) async throws -> [ChangeOutcome] {
+    // Of tasks that others may have ended, whoever waits is told by looking them up.
+    guard store.sharing == nil else { return results }
+    var results = results
+    for (index, settlement) in settlements.enumerated()
+    where settlement.isInDoubt && results[index] == .stale {
+      guard let outcome = settlement.outcome else { continue }
+      let record = try await record(of: settlement.record.id)
+      if record == nil || record?.outcome == outcome { results[index] = .done }
+    }
+    return results
   }
 
   /// Puts back what was claimed and not begun.

@@ -131,9 +131,14 @@ extension WorkMachine {
   }
 
   /// The leases of the tasks that wait to be performed, or are, or whose end is still to be kept.
+  ///
+  /// One for each task: it may have been claimed again before its last end is told.
   var leases: [Lease] {
-    attempts.compactMap { $0?.lease } + ready.map(\.lease)
+    let all =
+      attempts.compactMap { $0?.lease } + ready.map(\.lease)
       + (settling + outbox).compactMap(\.change.lease)
+    var ids: Set<TaskID> = []
+    return all.filter { ids.insert($0.id).inserted }
   }
 
   /// Somebody else has claimed a task.

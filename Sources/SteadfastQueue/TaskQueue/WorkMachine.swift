@@ -163,7 +163,7 @@ struct WorkMachine: Sendable {
 
   /// Whether an attempt may begin though the queue is paused.
   var letsThrough: Bool {
-    isPaused && owesAttempt && mode != nil && (isClaiming || !ready.isEmpty)
+    isPaused && owesAttempt && mode != nil && !isStopping && (isClaiming || !ready.isEmpty)
   }
 
   /// The store failed: no further steps.
@@ -180,7 +180,10 @@ struct WorkMachine: Sendable {
   /// A worker asks what to do.
   mutating func next(for worker: Int) -> Step {
     if isStopping { return .stop }
-    if isPaused, !owesAttempt || ready.isEmpty { return mode == .untilStopped ? .wait : .stop }
+    if isPaused, !owesAttempt || ready.isEmpty {
+      // What the claim in flight hands out may need this worker, too.
+      return mode == .untilStopped || letsThrough ? .wait : .stop
+    }
     if outbox.count >= maxUnsettled {
       isHeldBack = true
       return .wait
@@ -343,8 +346,10 @@ struct WorkMachine: Sendable {
 
   /// What was taken could not be kept, and goes back.
   mutating func putBack(_ settlements: [Settlement]) {
-    settling = []
-    outbox = settlements + outbox
+    // What somebody else has taken meanwhile is still being kept.
+    let leases = Set(settlements.map(\.change.lease))
+    settling.removeAll { leases.contains($0.change.lease) }
+    outbox = settlements.map(\.inDoubt) + outbox
   }
 
   /// Takes what was claimed but not begun.

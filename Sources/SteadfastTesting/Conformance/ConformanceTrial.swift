@@ -5,6 +5,10 @@ import Synchronization
 final class ConformanceTrial: Sendable {
   private struct State {
     var steps: [String] = []
+    /// How many calls have returned, about.
+    var progress = 0
+    /// The call that has not returned yet.
+    var pending: String?
     var stores: [String: any Persistence] = [:]
   }
 
@@ -20,15 +24,35 @@ final class ConformanceTrial: Sendable {
     self.seed = seed
   }
 
-  var steps: [String] { state.withLock { $0.steps } }
+  /// The steps that were taken, and last the call that has not returned.
+  var steps: [String] {
+    state.withLock { state in
+      state.steps + (state.pending.map { ["\($0) does not return"] } ?? [])
+    }
+  }
 
-  func note(_ step: String) { state.withLock { $0.steps.append(step) } }
+  /// How many steps were taken, those too that were forgotten.
+  var progress: Int { state.withLock { $0.progress } }
+
+  /// A call begins; a step tells how it ended.
+  func begin(_ call: String) { state.withLock { $0.pending = call } }
+
+  func note(_ step: String) {
+    state.withLock { state in
+      state.steps.append(step)
+      state.progress += 1
+      state.pending = nil
+    }
+  }
 
   /// Only the steps of the last case count.
   func forgetSteps() { state.withLock { $0.steps = [] } }
 
   func opened(_ store: any Persistence, at place: String) {
-    state.withLock { $0.stores[place] = store }
+    state.withLock { state in
+      state.stores[place] = store
+      state.progress += 1
+    }
   }
 
   /// Leaves nothing behind, as far as the stores let it.
@@ -37,6 +61,9 @@ final class ConformanceTrial: Sendable {
       defer { state.stores = [:] }
       return state.stores
     }
-    for store in stores.values { try? await store.destroy() }
+    for store in stores.values {
+      try? await store.destroy()
+      state.withLock { $0.progress += 1 }
+    }
   }
 }

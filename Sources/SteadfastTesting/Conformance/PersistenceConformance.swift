@@ -14,8 +14,8 @@ public import SteadfastQueue
 /// it. Dates and durations may come back less precise by a microsecond, as a database keeps them.
 ///
 /// What takes a power cut or the sudden end of a process to see is not checked: that an acknowledged
-/// change is on the disk. A call that never returns hangs the check too; in virtual time that is
-/// noticed (``withVirtualTime(_:order:date:_:)``).
+/// change is on the disk. A call that never returns is a failure (``callLimit``), and the rest is checked
+/// all the same.
 public struct PersistenceConformance: Sendable {
   /// The requirements that are not checked, by their identifiers, each with the reason.
   public var exclusions: [String: String]
@@ -23,6 +23,12 @@ public struct PersistenceConformance: Sendable {
   public var randomCases: Int
   /// What those cases are drawn from: the same seed draws the same cases.
   public var seed: UInt64
+  /// How long no call may return, at least, before the check of a requirement is given up, and the
+  /// requirement counts as a failure.
+  ///
+  /// The Swift task that waits for such a call is cancelled and left behind: nothing can end it. In
+  /// virtual time the limit is virtual too (``withVirtualTime(_:order:date:_:)``).
+  public var callLimit: Duration
 
   /// Makes a check.
   ///
@@ -31,14 +37,17 @@ public struct PersistenceConformance: Sendable {
   ///     report repeats. An identifier that no requirement has is a failure.
   ///   - randomCases: how many cases of random calls are made.
   ///   - seed: what they are drawn from.
+  ///   - callLimit: how long no call may return, at least, before a requirement is given up.
   public init(
     excluding exclusions: [String: String] = [:],
     randomCases: Int = 50,
-    seed: UInt64 = 0
+    seed: UInt64 = 0,
+    callLimit: Duration = .seconds(60)
   ) {
     self.exclusions = exclusions
     self.randomCases = randomCases
     self.seed = seed
+    self.callLimit = callLimit
   }
 
   /// Checks a store whose tasks end with it; whether they survive being opened again is left out.
@@ -71,9 +80,11 @@ public struct PersistenceConformance: Sendable {
     var report = Report()
     let sharing: StoreSharing?
     do {
-      let store = try await makeStore("survey")
-      sharing = store.sharing
-      try? await store.close()
+      sharing = try await Patience(callLimit).wait(for: makeTrial(reopens)) {
+        let store = try await makeStore("survey")
+        try? await store.close()
+        return store.sharing
+      }
     } catch {
       report.failures.append(.factory(error))
       return report
@@ -102,20 +113,26 @@ public struct PersistenceConformance: Sendable {
     _ reopens: Bool,
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Failure? {
-    let trial = ConformanceTrial(
-      reopens: reopens,
-      randomCases: randomCases,
-      seed: seed
-    )
+    let trial = makeTrial(reopens)
     let place = requirement.id.replacing(".", with: "-")
     do {
-      let store = try await StoreProbe.open(at: place, trial: trial, makeStore)
-      try await requirement.check(store)
-      await trial.cleanUp()
+      try await Patience(callLimit).wait(for: trial) {
+        do {
+          let store = try await StoreProbe.open(at: place, trial: trial, makeStore)
+          try await requirement.check(store)
+        } catch {
+          await trial.cleanUp()
+          throw error
+        }
+        await trial.cleanUp()
+      }
       return nil
     } catch {
-      await trial.cleanUp()
       return Failure(requirement, error, steps: trial.steps)
     }
+  }
+
+  private func makeTrial(_ reopens: Bool) -> ConformanceTrial {
+    ConformanceTrial(reopens: reopens, randomCases: randomCases, seed: seed)
   }
 }

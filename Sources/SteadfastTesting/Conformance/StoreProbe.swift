@@ -66,6 +66,7 @@ struct StoreProbe: Sendable {
     _ answer: (Result) -> String,
     _ body: () async throws -> Result
   ) async throws -> Result {
+    trial.begin(label + call)
     do {
       let result = try await body()
       note("\(call) → \(answer(result))")

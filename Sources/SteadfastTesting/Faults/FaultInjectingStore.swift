@@ -24,6 +24,14 @@ public final class FaultInjectingStore: Persistence {
     var calls: [Call] = []
     var rules: [Rule] = []
     var cutOffError: (any Error)?
+    /// How often it was made sound: what a call has met before counts no more.
+    var restoreCount = 0
+  }
+
+  /// What a call meets.
+  private struct Encounter {
+    let rules: [Rule]
+    let restoreCount: Int
   }
 
   private let base: any Persistence
@@ -60,7 +68,7 @@ extension FaultInjectingStore {
   /// - Parameters:
   ///   - fault: what happens.
   ///   - moment: whether the store behind is asked before that or after it.
-  ///   - times: how many calls meet it; `nil` for all until ``restore()``.
+  ///   - times: how many calls meet it, none if it is not positive; `nil` for all until ``restore()``.
   ///   - isMet: which calls.
   public func inject(
     _ fault: Fault,
@@ -68,6 +76,7 @@ extension FaultInjectingStore {
     times: Int? = 1,
     where isMet: @escaping @Sendable (Call) -> Bool
   ) {
+    guard times ?? 1 > 0 else { return }
     let rule = Rule(fault: fault, moment: moment, callsLeft: times ?? .max, isMet: isMet)
     state.withLock { $0.rules.append(rule) }
   }
@@ -80,10 +89,13 @@ extension FaultInjectingStore {
   }
 
   /// Makes the store sound: nothing that was injected is met any more, and calls that hang go on.
+  ///
+  /// A call that is under way meets nothing more either; a delay that has begun passes.
   public func restore() {
     state.withLock { state in
       state.rules = []
       state.cutOffError = nil
+      state.restoreCount += 1
     }
     letGo()
   }
@@ -101,7 +113,7 @@ extension FaultInjectingStore {
   public var calls: [Call] { state.withLock { $0.calls } }
 
   /// Notes a call, and returns what it meets.
-  private func meet(_ kind: Call.Kind, _ changes: [TaskChange]) throws -> [Rule] {
+  private func meet(_ kind: Call.Kind, _ changes: [TaskChange]) throws -> Encounter {
     try state.withLock { state in
       let call = Call(number: state.calls.count + 1, kind: kind, changes: changes)
       state.calls.append(call)
@@ -112,15 +124,17 @@ extension FaultInjectingStore {
         state.rules[index].callsLeft -= 1
       }
       state.rules.removeAll { $0.callsLeft <= 0 }
-      return met
+      return Encounter(rules: met, restoreCount: state.restoreCount)
     }
   }
 
-  private func suffer(_ rules: [Rule], _ moment: Moment) async throws {
-    for rule in rules where rule.moment == moment {
+  private func suffer(_ encounter: Encounter, _ moment: Moment) async throws {
+    func isOver() -> Bool { state.withLock { $0.restoreCount } != encounter.restoreCount }
+    for rule in encounter.rules where rule.moment == moment {
+      if isOver() { return }
       switch rule.fault {
       case .error(let error): throw error
-      case .hang: await held.hold()
+      case .hang: await held.hold(unless: isOver)
       // Whoever is cancelled waits no longer; the call runs to its end all the same.
       case .delay(let duration, let clock): try? await clock.sleep(for: duration)
       }
@@ -132,10 +146,10 @@ extension FaultInjectingStore {
     _ changes: [TaskChange] = [],
     _ body: () async throws -> Result
   ) async throws -> Result {
-    let rules = try meet(kind, changes)
-    try await suffer(rules, .beforeEffect)
+    let encounter = try meet(kind, changes)
+    try await suffer(encounter, .beforeEffect)
     let result = try await body()
-    try await suffer(rules, .afterEffect)
+    try await suffer(encounter, .afterEffect)
     return result
   }
 }

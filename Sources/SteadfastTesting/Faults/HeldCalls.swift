@@ -16,12 +16,15 @@ final class HeldCalls: Sendable {
 
   private let state = Mutex(State())
 
-  func hold() async {
+  /// Holds a call, unless the check says at the last moment that it is to go on.
+  func hold(unless check: () -> Bool) async {
     await withCheckedContinuation { call in
-      let satisfied = state.withLock { state in
+      let satisfied: [CancellableSuspension<Int>.Continuation]? = state.withLock { state in
+        if check() { return nil }
         state.held.append(call)
         return state.takeSatisfied()
       }
+      guard let satisfied else { return call.resume() }
       for watcher in satisfied { watcher.resume() }
     }
   }

@@ -36,6 +36,17 @@ extension TaskTable {
     for (key, slot) in keyHolders {
       check(entries[slot].record.uniqueKey == key, "a key's holder bears it")
     }
+    for (key, losers) in keyLosers {
+      check(!losers.isEmpty, "\(key) has losers if any are listed")
+    }
+    for (id, slot) in slots {
+      guard let key = entries[slot].record.uniqueKey else { continue }
+      let isListed = keyLosers[key]?.contains(slot) ?? false
+      check(isListed == entries[slot].hasLostKey, "\(id) is listed if it has lost its key")
+    }
+    let losers = keyLosers.values.reduce(0) { $0 + $1.count }
+    let keyless = tasks.count { $0.hasLostKey && $0.record.uniqueKey != nil }
+    check(losers == keyless, "nobody else is listed")
     for (id, slot) in slots where !entries[slot].hasLostKey {
       guard let key = entries[slot].record.uniqueKey else { continue }
       check(keyHolders[key] == slot, "\(id) holds its key")

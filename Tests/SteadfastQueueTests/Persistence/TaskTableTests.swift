@@ -244,6 +244,30 @@ import Testing
     #expect(table.count(matching: filter) == numbers.count)
   }
 
+  @Test mutating func `a filter of keys lets those through that have lost theirs`() {
+    let filter = TaskFilter(uniqueKeys: ["k"])
+    func numbers() -> [Int] {
+      table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) }
+    }
+    table.insert(.make(1, key: "k"))
+    let lease = table.claim(1)[0].lease
+    // A task that is being added is not there yet, and the one that it replaces still is.
+    let staged = table.stage([.insert(.make(2, key: "k"), onDuplicate: .replace)])
+    #expect(numbers() == [1])
+    for change in staged { table.commit(change) }
+    #expect(numbers() == [1, 2])
+    #expect(table.count(matching: filter) == 2)
+    let again = table.stage([.insert(.make(3, key: "k"), onDuplicate: .replace)])
+    #expect(numbers() == [1, 2])
+    for change in again.reversed() { table.rollBack(change) }
+    #expect(numbers() == [1, 2])
+    _ = table.apply([.insert(.make(4, key: "k"), onDuplicate: .replace)])
+    #expect(numbers() == [1, 4])
+    _ = table.apply([.succeed(lease, at: .seconds(1), keeps: false)])
+    #expect(numbers() == [4])
+    #expect(table.brokenInvariants() == [])
+  }
+
   @Test func `what was parked waits again though a change behind it is rolled back`() {
     var table = TaskTable()
     let record = TaskRecord(

@@ -1,4 +1,5 @@
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -102,6 +103,42 @@ extension TaskEvent {
     await withTaskGroup { group in
       group.addTask { for await event in events { Issue.record("\(event)") } }
       group.cancelAll()
+    }
+  }
+
+  @Test func `what is to be told is kept for an observer that comes as the last one leaves`() {
+    let queue = TaskQueue(clock: clock)
+    let record = TaskRecord.make(1)
+    let events = queue.events
+    queue.hub.willEnqueue(record)
+    // Somebody has seen no observers before this one came.
+    queue.hub.endObservation()
+    #expect(queue.hub.isObserved)
+    #expect(queue.hub.announcementCount == 1)
+    withExtendedLifetime(events) {}
+  }
+
+  @Test(.virtualTime)
+  func `an event whose reader is cancelled at that moment goes to another`() async throws {
+    let time = try #require(VirtualTime.current)
+    let hub = EventHub(capacity: 8)
+    let events = hub.subscribe()
+    let read = Log<String>()
+    await withTaskGroup { group in
+      for name in ["first", "second"] {
+        group.addTask {
+          try? await withThrowingTaskGroup { readers in
+            readers.addTask { for await _ in events { read.add(name) } }
+            try await time.clock.sleep(for: .seconds(name == "second" ? 10 : 100))
+            // The second one came last, and is woken for this event.
+            if name == "second" { hub.post(.missed(count: 1)) }
+            readers.cancelAll()
+          }
+        }
+        try? await time.clock.sleep(for: .seconds(1))
+      }
+      try? await time.clock.sleep(for: .seconds(50))
+      #expect(read.entries == ["first"])
     }
   }
 

@@ -70,6 +70,81 @@ import Testing
     }
   }
 
+  /// A queue that has put back what it had claimed, because it was paused then, and owes an attempt.
+  private func queueThatOwesAnAttempt(
+    _ store: FaultInjectingStore,
+    workers: Int = 2,
+    beforeEach body: @escaping @Sendable (TaskQueue) async -> Void = { _ in }
+  ) async throws -> TaskQueue {
+    store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, unowned queue] note, _ in
+      await body(queue)
+      log.add(note.text)
+    }
+    try await queue.enqueue(contentsOf: ["a", "b"].map { Note($0) })
+    async let attempts = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    await queue.pause()
+    store.letGo()
+    #expect(try await attempts == 0)
+    await queue.resume()
+    return queue
+  }
+
+  @Test func `a pause returns though the claim that it waits for finds nothing`() async throws {
+    let store = FaultInjectingStore()
+    // A second worker would look once more, and tell.
+    let queue = try await queueThatOwesAnAttempt(store, workers: 1)
+    #expect(try await queue.cancelAll() == 2)
+    try await withRunning(queue) {
+      try await store.waitForHeldCalls()
+      async let pause: Void = queue.pause()
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      await pause
+    }
+    #expect(log.entries == [])
+  }
+
+  @Test func `a handler may pause a queue that is paused while it begins what it owes`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = try await queueThatOwesAnAttempt(store) { await $0.pause() }
+    async let attempts = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    async let pause: Void = queue.pause()
+    try await clock.sleep(for: .seconds(1))
+    // It has a worker ask for something to do.
+    try await queue.enqueue(Note("c"))
+    try await clock.sleep(for: .seconds(1))
+    store.restore()
+    await pause
+    #expect(try await attempts == 2)
+    #expect(log.entries.sorted() == ["a", "b"])
+  }
+
+  @Test func `a pause waits for no attempt that a shut down keeps from beginning`() async throws {
+    let store = FaultInjectingStore()
+    let queue = try await queueThatOwesAnAttempt(store) { queue in
+      queue.beginShutDown()
+      await queue.pause()
+    }
+    async let run: Void = queue.run()
+    try await store.waitForHeldCalls()
+    async let pause: Void = queue.pause()
+    try await clock.sleep(for: .seconds(1))
+    store.restore()
+    await pause
+    try await run
+    #expect(log.entries == ["a"])
+  }
+
   @Test func `a task that was not begun is taken out at once while the queue is paused`()
     async throws
   {

@@ -95,6 +95,26 @@ import Foundation
     }
   }
 
+  @Test func `a task that is being put back is taken out when it is there`() async throws {
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect) { $0.kind == .claim }
+    store.inject(.hang) { $0.changes.contains("release") }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in }
+    let task = try await queue.enqueue(Note("T"))
+    try await withRunning(queue) {
+      try await store.waitForHeldCalls()
+      await queue.pause()
+      store.letGo()
+      try await store.waitForHeldCalls()
+      async let isCancelled = task.cancel()
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      #expect(try await isCancelled)
+      #expect(try await task.outcome() == .cancelled)
+    }
+  }
+
   @Test func `a request that was answered is not made again in a later life of the task`()
     async throws
   {

@@ -37,6 +37,25 @@ import Testing
     #expect(log.entries.sorted() == names)
   }
 
+  @Test(.virtualTime, arguments: [false, true])
+  func `who waits for a task is told of an end that the store kept though it failed`(
+    atOnce: Bool
+  ) async throws {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore(appliesAtOnce: atOnce)
+    store.inject(.error(Refusal("the line is cut")), .afterEffect) {
+      $0.changes.contains("succeed")
+    }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { note, _ in note.text }
+    let task = try await queue.enqueue(Note("kept"))
+    let error = await #expect(throws: TaskQueueError.self) { try await queue.runAvailable() }
+    #expect(error?.code == .storeFailed)
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await task.value(as: String.self) == "kept")
+    #expect(try await queue.statistics.succeeded == 1)
+  }
+
   @Test func `a task that could not be stored was not enqueued`() async throws {
     let store = FaultInjectingStore(appliesAtOnce: true)
     store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .apply }

@@ -335,6 +335,38 @@ extension WorkMachine {
     #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
   }
 
+  @Test func `of a task that was claimed again before its last end was told one lease is named`()
+    throws
+  {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.finished(with: settlement(1))
+    _ = machine.takeOutbox()
+    _ = machine.next()
+    let lease = Lease(id: .numbered(1), token: 7)
+    let again = ClaimedTask(record: .make(1), lease: lease)
+    _ = machine.claimed(Claim(tasks: [again], nextDate: nil), now: now)
+    #expect(machine.leases == [lease])
+    _ = machine.next()
+    #expect(machine.leases == [lease])
+  }
+
+  @Test func `what is being kept stays so though something else could not be put back`() throws {
+    var machine = try machine()
+    _ = machine.next()
+    _ = machine.claimed(claim(1), now: now)
+    _ = machine.next()
+    _ = machine.finished(with: settlement(1))
+    _ = machine.takeOutbox()
+    let answer = machine.request(.cancel, of: .numbered(1))
+    #expect(answer == .kept)
+    machine.putBack([settlement(2)])
+    #expect(machine.isUnsettled(.numbered(1)))
+    #expect(machine.settled().requests.map(\.0) == [.numbered(1)])
+  }
+
   @Test func `a pause that is taken back puts the task back`() throws {
     var machine = try machine(workers: 1)
     _ = machine.next()

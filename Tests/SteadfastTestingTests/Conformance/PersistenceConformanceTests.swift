@@ -1,4 +1,5 @@
 import SteadfastTesting
+import TestSupport
 import Testing
 
 /// That the kit sees: each requirement fails for a store that breaks it, and for no sound one.
@@ -66,6 +67,42 @@ import Testing
   @Test func `a store that cannot be made is a failure, with the error`() async {
     let report = await PersistenceConformance().check { throw PlainStoreError.closed }
     #expect(report.failures.map(\.found) == ["the error: closed"])
+  }
+
+  @Test(.timeLimit(.minutes(1)))
+  func `a store that hands tasks out again and again fails, and the check ends`() async {
+    var behaviour = PlainStore.Behaviour()
+    behaviour.leases = false
+    let report = await check(behaviour, PersistenceConformance(randomCases: 1))
+    let failure = report.failures.first { $0.requirement.id == "concurrency.claims" }
+    #expect(failure?.expected == "each task is handed out once")
+    #expect(failure?.found == "task 1 was handed out again")
+  }
+
+  @Test(.virtualTime, arguments: FaultInjectingStore.Call.Kind.allCases)
+  func `a call that never returns is a failure, and the rest is checked`(
+    kind: FaultInjectingStore.Call.Kind
+  ) async {
+    let shelf = PlainStore.Shelf()
+    let stores = Log<FaultInjectingStore>()
+    let conformance = PersistenceConformance(randomCases: 1, callLimit: .seconds(5))
+    let report = await conformance.check { place in
+      let store = FaultInjectingStore(PlainStore(shelf, place, PlainStore.Behaviour()))
+      if place == "order-kept" || place == "claim-limit" {
+        store.inject(.hang, times: nil) { $0.kind == kind }
+        stores.add(store)
+      }
+      return store
+    }
+    let hung = report.failures.map(\.requirement.id)
+    #expect(Set(hung).isSubset(of: ["order.kept", "claim.limit"]))
+    #expect(hung.isEmpty == [.tasks, .count, .close].contains(kind), "\(report)")
+    for failure in report.failures {
+      #expect(failure.expected == "each call returns")
+      #expect(failure.found == "for 5.0 seconds none has returned")
+      if kind == .claim { #expect(failure.steps.last?.hasPrefix("claim ") == true) }
+    }
+    for store in stores.entries { store.restore() }
   }
 
   @Test func `a failure of a random case tells as few steps as still fail`() async throws {

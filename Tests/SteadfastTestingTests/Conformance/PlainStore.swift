@@ -30,6 +30,7 @@ final class PlainStore: Persistence {
     var keepsRelaxed = true
     var keepsTokens = true
     var heedsCancellation = false
+    var leases = true
     var closes = true
     var destroys = true
     var erases = true
@@ -121,7 +122,7 @@ final class PlainStore: Persistence {
       let tasks = available.prefix(request.limit).map { entry in
         contents.lastToken += 1
         let lease = Lease(id: entry.record.id, token: contents.lastToken)
-        contents.table.lease(lease, until: request.leaseEnd)
+        if behaviour.leases { contents.table.lease(lease, until: request.leaseEnd) }
         var record = entry.record
         record.state = .running
         return ClaimedTask(record: behaviour.shown(record), lease: lease)

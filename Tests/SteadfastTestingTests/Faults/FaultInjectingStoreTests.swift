@@ -152,6 +152,25 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(counts == [0, 0])
   }
 
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `a call under way meets nothing more when the store is restored`(
+    moment: FaultInjectingStore.Moment
+  ) async throws {
+    store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
+    store.inject(.hang, moment) { $0.kind == .apply }
+    store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
+    async let task = queue.enqueue(Page())
+    try await time.clock.sleep(for: .seconds(1))
+    store.restore()
+    _ = try await task
+    #expect(try await kept == 1)
+  }
+
+  @Test func `a fault that no call is to meet is met by none`() async throws {
+    store.inject(.error(DiskFull()), times: 0) { _ in true }
+    #expect(try await queue.count == 0)
+  }
+
   @Test func `a delay passes on the clock, before or after the effect`() async throws {
     store.inject(.delay(.seconds(10), on: time.clock)) { $0.kind == .apply }
     async let first = queue.enqueue(Page())

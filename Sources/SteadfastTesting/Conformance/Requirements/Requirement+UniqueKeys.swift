@@ -79,6 +79,8 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.insert(.numbered(3, key: "k"), onDuplicate: .replace))
     try await store.apply(.insert(.numbered(4, key: "other"), onDuplicate: .replace))
     try await store.expectTasks([1, 2, 3, 4])
+    // The first one still bears it.
+    try await store.expectTasks([1, 3], TaskFilter(uniqueKeys: ["k"]))
     let twin = TaskChange.insert(.numbered(9, key: "k"), onDuplicate: .keep)
     try await store.apply(twin, .duplicate(of: .numbered(3)))
     // Whether the first one is removed or waits again, the key is not its own any more.
