@@ -75,6 +75,28 @@ import Testing
     }
   }
 
+  @Test func `a report can be printed`() {
+    var report = JSONFileReport()
+    report.byteCount = 96
+    report.recordCount = 1
+    #expect("\(report)" == "sound, 96 bytes: 1 good line; tasks: none")
+
+    let problems = (1...12).map { JSONFileReport.Problem(line: $0, byte: 0, reason: "bad") }
+    report.problems = problems
+    report.problemCount = 20
+    report.lostRecordCount = 20
+    report.tornByteCount = 3
+    report.counts = [.succeeded: 4, .waiting: 2]
+    let lines = [
+      "damaged, 96 bytes: 1 good line, 20 lost, 3 bytes torn at the end; tasks: 2 waiting, 4 succeeded"
+    ]
+    #expect(
+      "\(report)"
+        == (lines + problems.prefix(10).map(\.description) + ["and 10 problems more"])
+        .joined(separator: "\n")
+    )
+  }
+
   @Test func `a second repair makes a second copy, and follows no link`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
