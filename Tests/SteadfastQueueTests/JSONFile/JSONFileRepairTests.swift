@@ -126,13 +126,33 @@ import Testing
           _ = try await JSONFileStore.verify(at: file)
         }
         #expect(verifying?.code == .inUse)
+        #expect(verifying?.message.contains("by another queue of this process") == true)
         let repairing = await #expect(throws: JSONFileError.self) {
           _ = try await JSONFileStore.repair(at: file)
         }
         #expect(repairing?.code == .inUse)
+        #expect(repairing?.message == verifying?.message)
       }
       try await store.close()
       #expect(try await JSONFileStore.verify(at: file).isSealed)
+    }
+  }
+
+  @Test func `verifying and repairing leave a file to those who might use it`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let options = JSONFileStore.Options(permissions: .group)
+      let store = JSONFileStore(at: file, options: options)
+      for number in 1...5 { _ = try await store.apply([insertion(number)], durability: .durable) }
+      try await store.close()
+      func mode() throws -> Int? {
+        try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
+      }
+      _ = try await JSONFileStore.verify(at: file)
+      #expect(try mode() == 0o660)
+      try write(try lines(file).flipping(3), file)
+      _ = try await JSONFileStore.repair(at: file)
+      #expect(try mode() == 0o660)
     }
   }
 
