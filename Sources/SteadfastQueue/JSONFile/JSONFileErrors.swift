@@ -57,12 +57,12 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func taskTooLarge(_ line: JournalBody, limit: Int) -> JSONFileError {
+  func taskTooLarge(_ line: JournalBody, limit: Int, _ rule: String) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
       url,
       "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
-        + "\(limit); keep large data in a file and its path in the task"
+        + "\(limit), \(rule); keep large data in a file and its path in the task"
     )
   }
 
