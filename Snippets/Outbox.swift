@@ -33,7 +33,7 @@ struct Delivery: TaskPayload {
   var modified: Date
 
   /// The same for the same version of a file, which goes to the same place only once.
-  var uniqueKey: String { "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)" }
+  var key: String { "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)" }
 }
 // snippet.end
 
@@ -504,10 +504,10 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
   let givenUp = Set(deadLetters.compactMap(\.uniqueKey))
   for (policy, isGivenUp) in [(UniquePolicy.keep, false), (.replace, true)] {
     try await queue.enqueue(
-      contentsOf: deliveries.filter { givenUp.contains($0.uniqueKey) == isGivenUp },
+      contentsOf: deliveries.filter { givenUp.contains($0.key) == isGivenUp },
       maxRetries: .alwaysRetry,
       onDuplicate: policy,
-      uniqueKey: { $0.uniqueKey }
+      uniqueKey: { $0.key }
     )
   }
 }

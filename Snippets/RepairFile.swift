@@ -26,8 +26,7 @@ try handle.close()
 
 // snippet.verify
 let report = try await JSONFileStore.verify(at: file)
-print("\(report.recordCount) good lines, \(report.lostRecordCount) lost")
-for problem in report.problems { print(problem) }
+print(report)
 // snippet.end
 
 // snippet.open

@@ -62,7 +62,7 @@ def line(sequence, body):
     return b'{"c":"%08x' % crc32c(text) + text + b"\n"
 
 
-HEADER = line(0, '"k":"header","format":"steadfast-queue","version":1,"generation":0')
+HEADER = line(0, '"k":"header","format":"steadfast-queue","version":1,"generation":1')
 
 
 def refuses_a_wrong_call(bench):

@@ -29,12 +29,10 @@ struct ClosedFile {
   private func lockNow<Value>(
     _ body: (ClosedFile, FileStorage) throws -> Value
   ) throws -> Value {
-    let storage = FileStorage(path: url.path)
-    guard let file = try storage.open(.journal) else { throw errors.missing }
-    file.close()
-    let lock = try FileLock.acquire(for: url.path)
+    guard let options = try FileStorage.options(ofFileAt: url.path) else { throw errors.missing }
+    let lock = try FileLock.acquire(for: url.path, options)
     defer { lock.release() }
-    return try body(self, storage)
+    return try body(self, FileStorage(path: url.path, options))
   }
 }
 

@@ -59,7 +59,7 @@ final class FileLock: Sendable {
       do throws(FileOpeningError) {
         file = try FileStorage.open(lockPath, O_RDWR | O_CREAT, options)
       } catch .unsafe(let reason) {
-        throw .opening(.unsafe("of the lock file beside it, \(lockPath), \(reason)"))
+        throw .opening(.unsafe("the lock file beside it, \(lockPath), is unfit, as \(reason)"))
       } catch {
         throw .opening(error)
       }

@@ -162,18 +162,8 @@ extension FileStorage {
     _ flags: Int32,
     _ options: JSONFileStore.Options = JSONFileStore.Options()
   ) throws(FileOpeningError) -> Int32 {
-    let file: Int32
+    let file = try openAsItIs(path, flags)
     do {
-      file = try openDescriptor(path, flags | O_NOFOLLOW)
-    } catch  where error.number == ELOOP {
-      throw .unsafe("it is a symbolic link")
-    } catch  where error.number == EISDIR || error.number == ENXIO {
-      throw .unsafe(notRegular)
-    } catch {
-      throw .systemCall(error)
-    }
-    do {
-      try refuseUnsafe(file)
       try protect(file, options)
     } catch {
       close(file)
@@ -182,7 +172,29 @@ extension FileStorage {
     return file
   }
 
-  private static var notRegular: String { "it is not a regular file" }
+  /// Opens a file and checks what it is.
+  static func openAsItIs(_ path: String, _ flags: Int32) throws(FileOpeningError) -> Int32 {
+    let file: Int32
+    do {
+      file = try openDescriptor(path, flags | O_NOFOLLOW)
+    } catch  where error.number == ELOOP {
+      throw .unsafe("it is a symbolic link; \(ownPath)")
+    } catch  where error.number == EISDIR || error.number == ENXIO {
+      throw .unsafe(notRegular)
+    } catch {
+      throw .systemCall(error)
+    }
+    do {
+      try refuseUnsafe(file)
+    } catch {
+      close(file)
+      throw error
+    }
+    return file
+  }
+
+  private static var notRegular: String { "it is not a regular file; \(ownPath)" }
+  private static var ownPath: String { "give the path of a file of its own" }
 
   /// The folder that a path names a file in.
   private static func folder(of path: String) -> String {
@@ -205,8 +217,10 @@ extension FileStorage {
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
     guard status.st_mode & S_IFMT == S_IFREG else { throw .unsafe(notRegular) }
-    guard status.st_nlink <= 1 else { throw .unsafe("it has more than one name") }
-    guard status.st_mode & S_IWOTH == 0 else { throw .unsafe("every user may write it") }
+    guard status.st_nlink <= 1 else { throw .unsafe("it has more than one name; \(ownPath)") }
+    guard status.st_mode & S_IWOTH == 0 else {
+      throw .unsafe("every user may write it; take that from them (chmod o-w)")
+    }
   }
 
   /// Gives a file the permissions and the protection that were chosen, unless it is another user's.

@@ -46,7 +46,7 @@ extension JSONFileCore {
     guard case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit else {
       return
     }
-    throw errors.taskTooLarge(line, limit: limit)
+    throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
   }
 
   /// Leaves the lines of changes for the thread.

@@ -142,7 +142,9 @@ final class JSONFileCore: Sendable {
     let lines = try batch.map { change in
       let line = try JournalBody(.change(change))
       let limit = JournalBody.maxLength(of: change)
-      guard line.bytes.count <= limit else { throw errors.taskTooLarge(line, limit: limit) }
+      guard line.bytes.count <= limit else {
+        throw errors.taskTooLarge(line, limit: limit, "that of the format")
+      }
       try checkSize(of: change, line)
       return line
     }

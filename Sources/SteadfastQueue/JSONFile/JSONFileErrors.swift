@@ -57,12 +57,12 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func taskTooLarge(_ line: JournalBody, limit: Int) -> JSONFileError {
+  func taskTooLarge(_ line: JournalBody, limit: Int, _ rule: String) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,
       url,
       "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
-        + "\(limit); keep large data in a file and its path in the task"
+        + "\(limit), \(rule); keep large data in a file and its path in the task"
     )
   }
 
@@ -70,8 +70,8 @@ struct JSONFileErrors: Sendable {
     JSONFileError(
       .fileFull,
       url,
-      "\(path) is full: it has \(full.size) bytes, of which tasks that are there need about "
-        + "\(full.compactSize), the new ones need \(full.needed), and its maxFileSize is "
+      "\(path) is full: it has \(full.size) bytes, a compaction would leave about "
+        + "\(full.compactSize), the new tasks need \(full.needed), and its maxFileSize is "
         + "\(full.limit). Nothing of this call was stored; add tasks when others are done or removed, "
         + "keep fewer of those that have ended, or allow a larger file"
     )
@@ -157,11 +157,7 @@ struct JSONFileErrors: Sendable {
   private func opening(_ error: FileOpeningError) -> JSONFileError {
     switch error {
     case .unsafe(let reason):
-      JSONFileError(
-        .unsafeFile,
-        url,
-        "\(path) can't be used as a queue file: \(reason); give the path of a file of its own"
-      )
+      JSONFileError(.unsafeFile, url, "\(path) can't be used as a queue file: \(reason)")
     case .inUse:
       JSONFileError(
         .inUse,

@@ -65,7 +65,7 @@ enum JournalFileName: Hashable, Sendable {
 
 /// Why a file was not opened.
 enum FileOpeningError: Error, Equatable {
-  /// It is not what this library would have made; what it is instead.
+  /// It is not what this library would have made; what it is instead, and what to do.
   case unsafe(String)
   /// Another journal has it open.
   case inUse

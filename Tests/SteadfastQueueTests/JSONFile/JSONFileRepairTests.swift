@@ -75,6 +75,28 @@ import Testing
     }
   }
 
+  @Test func `a report can be printed`() {
+    var report = JSONFileReport()
+    report.byteCount = 96
+    report.recordCount = 1
+    #expect("\(report)" == "sound, 96 bytes: 1 good line; tasks: none")
+
+    let problems = (1...12).map { JSONFileReport.Problem(line: $0, byte: 0, reason: "bad") }
+    report.problems = problems
+    report.problemCount = 20
+    report.lostRecordCount = 20
+    report.tornByteCount = 3
+    report.counts = [.succeeded: 4, .waiting: 2]
+    let lines = [
+      "damaged, 96 bytes: 1 good line, 20 lost, 3 bytes torn at the end; tasks: 2 waiting, 4 succeeded"
+    ]
+    #expect(
+      "\(report)"
+        == (lines + problems.prefix(10).map(\.description) + ["and 10 problems more"])
+        .joined(separator: "\n")
+    )
+  }
+
   @Test func `a second repair makes a second copy, and follows no link`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
@@ -104,13 +126,33 @@ import Testing
           _ = try await JSONFileStore.verify(at: file)
         }
         #expect(verifying?.code == .inUse)
+        #expect(verifying?.message.contains("by another queue of this process") == true)
         let repairing = await #expect(throws: JSONFileError.self) {
           _ = try await JSONFileStore.repair(at: file)
         }
         #expect(repairing?.code == .inUse)
+        #expect(repairing?.message == verifying?.message)
       }
       try await store.close()
       #expect(try await JSONFileStore.verify(at: file).isSealed)
+    }
+  }
+
+  @Test func `verifying and repairing leave a file to those who might use it`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let options = JSONFileStore.Options(permissions: .group)
+      let store = JSONFileStore(at: file, options: options)
+      for number in 1...5 { _ = try await store.apply([insertion(number)], durability: .durable) }
+      try await store.close()
+      func mode() throws -> Int? {
+        try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
+      }
+      _ = try await JSONFileStore.verify(at: file)
+      #expect(try mode() == 0o660)
+      try write(try lines(file).flipping(3), file)
+      _ = try await JSONFileStore.repair(at: file)
+      #expect(try mode() == 0o660)
     }
   }
 
