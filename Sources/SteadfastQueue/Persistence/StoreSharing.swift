@@ -3,7 +3,8 @@ public struct StoreSharing: Sendable {
   /// How long a claim lasts unless it is extended.
   ///
   /// A queue extends the claims of its tasks three times as often, until their handlers have ended,
-  /// in a cancelled run too, and how they ended is stored. When a process has gone, its tasks are available again after this time.
+  /// in a cancelled run too, and how they ended is stored. When a process has gone, its tasks are
+  /// available again after this time.
   public var leaseDuration: Duration
   /// How often a queue that waits looks for tasks that others have added.
   public var pollInterval: Duration

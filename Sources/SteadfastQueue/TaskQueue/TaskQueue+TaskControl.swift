@@ -67,8 +67,8 @@ extension TaskQueue {
   /// Lets a task wait again as if it were new, available now, whatever state it is in.
   ///
   /// This is how a dead letter is tried once more, and how a paused task begins anew. A date of
-  /// expiry that has passed is dropped, one that is ahead stays. One that is
-  /// being performed has its Swift task cancelled, and begins anew if the handler then throws.
+  /// expiry that has passed is dropped, one that is ahead stays. One that is being performed has its
+  /// Swift task cancelled, and begins anew if the handler then throws.
   ///
   /// - Returns: whether the task was there.
   /// - Throws: what the store throws.
