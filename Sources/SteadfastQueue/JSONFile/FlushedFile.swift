@@ -5,9 +5,13 @@ import Synchronization
 /// Flushes come one after another: of two at the same time the system would tell only one that
 /// bytes were lost. After one that has failed, the file takes no further calls: the system may have
 /// dropped what it could not write, and would say next time that all is well.
+///
+/// A file is given up without a failure when another one has taken its place, in which all that was
+/// written is durable: a flush that was begun before, and comes later, has nothing to do.
 final class FlushedFile: Sendable {
   private let file: any JournalFile
-  private let turn = Mutex<Void>(())
+  /// Whose turn it is to flush, and whether the file was given up.
+  private let isClosed = Mutex(false)
   private let poison = Mutex<SystemCallError?>(nil)
 
   init(_ file: any JournalFile) { self.file = file }
@@ -18,8 +22,9 @@ final class FlushedFile: Sendable {
 
   /// Makes durable what was written before the call.
   func synchronize() throws(Journal.Failure) {
-    try turn.withLock { _ throws(Journal.Failure) in
+    try isClosed.withLock { isClosed throws(Journal.Failure) in
       try checkPoison()
+      guard !isClosed else { return }
       try poisoning { () throws(SystemCallError) in try file.synchronize() }
     }
   }
@@ -49,5 +54,10 @@ final class FlushedFile: Sendable {
   }
 
   /// Gives the file up, when a flush that is under way has ended.
-  func close() { turn.withLock { _ in file.close() } }
+  func close() {
+    isClosed.withLock { isClosed in
+      file.close()
+      isClosed = true
+    }
+  }
 }

@@ -124,6 +124,7 @@ extension SimulatedDisk.State {
 private final class SimulatedFile: JournalFile {
   private let disk: SimulatedDisk
   private let node: Int
+  private let isClosed = Mutex(false)
 
   init(_ disk: SimulatedDisk, _ node: Int) {
     self.disk = disk
@@ -159,6 +160,7 @@ private final class SimulatedFile: JournalFile {
   }
 
   func synchronize() throws(SystemCallError) {
+    guard !isClosed.withLock({ $0 }) else { throw SystemCallError("synchronize", EBADF) }
     try disk.call("synchronize") { state, _ in
       state.perform(.failedFlush(node: node))
     } _: { state in
@@ -166,5 +168,5 @@ private final class SimulatedFile: JournalFile {
     }
   }
 
-  func close() {}
+  func close() { isClosed.withLock { $0 = true } }
 }

@@ -1,3 +1,4 @@
+import Dispatch
 import Foundation
 import TestSupport
 import Testing
@@ -63,6 +64,8 @@ import Testing
 
   @Test func `a thread does a job when its time has come, and other jobs meanwhile`() async throws {
     let thread = try IOThread()
+    let allAreThere = DispatchSemaphore(value: 0)
+    thread.add { allAreThere.wait() }
     let order = await withCheckedContinuation { continuation in
       let log = Log<String>()
       thread.add(after: .milliseconds(20)) {
@@ -71,6 +74,7 @@ import Testing
       }
       thread.add(after: .milliseconds(1)) { log.add("soon") }
       thread.add { log.add("at once") }
+      allAreThere.signal()
     }
     #expect(order == ["at once", "soon", "late"])
   }

@@ -61,6 +61,23 @@ import Testing
     return lines
   }
 
+  @Test func `a flush of a file that another one has replaced has nothing to do`() throws {
+    var (journal, table) = try Journal.open(storage)
+    try journal.append([[JournalBody(.change(.insert(.make(1), onDuplicate: .keep)))]])
+    table.insert(.make(1))
+    let flush = journal.beginFlush()
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      claimed: [],
+      in: storage,
+      CompactionPolicy()
+    )
+    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+    journal.abandon()
+    try flush.perform()
+  }
+
   @Test func `a claim is answered while a flush is under way`() async throws {
     let (core, log) = (core, log)
     try await run {

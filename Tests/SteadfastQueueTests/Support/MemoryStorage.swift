@@ -2,6 +2,14 @@ import Synchronization
 
 @testable import SteadfastQueue
 
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
 /// A storage in memory that fails when told to, and notes what it was asked.
 final class MemoryStorage: JournalStorage {
   enum Call: Equatable {
@@ -87,6 +95,7 @@ final class MemoryStorage: JournalStorage {
 private final class MemoryFile: JournalFile {
   private let storage: MemoryStorage
   private let node: Int
+  private let isClosed = Mutex(false)
 
   init(_ storage: MemoryStorage, _ node: Int) {
     self.storage = storage
@@ -130,6 +139,13 @@ private final class MemoryFile: JournalFile {
     bytes = Array(bytes.prefix(size))
   }
 
-  func synchronize() throws(SystemCallError) { try storage.note(.synchronize) }
-  func close() { storage.state.withLock { $0.calls.append(.close) } }
+  func synchronize() throws(SystemCallError) {
+    guard !isClosed.withLock({ $0 }) else { throw SystemCallError("synchronize", EBADF) }
+    try storage.note(.synchronize)
+  }
+
+  func close() {
+    isClosed.withLock { $0 = true }
+    storage.state.withLock { $0.calls.append(.close) }
+  }
 }
