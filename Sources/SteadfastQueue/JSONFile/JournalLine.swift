@@ -23,7 +23,7 @@ struct JournalLine {
   private static let checksumEnd = prefix.count + 8
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)
-  private static let continuation = #""more":true,"#
+  private static var continuation: StaticString { #""more":true,"# }
 
   // MARK: Writing
 
@@ -42,7 +42,10 @@ struct JournalLine {
     bytes.append(contentsOf: #","s":"#.utf8)
     bytes.append(contentsOf: String(sequence).utf8)
     bytes.append(UInt8(ascii: ","))
-    if isContinued { bytes.append(contentsOf: continuation.utf8) }
+    if isContinued {
+      // The text is a literal: its bytes live for ever.
+      continuation.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
+    }
     bytes.append(contentsOf: body.bytes)
     let digits = checksum(of: bytes[(start + checksumEnd)...])
     bytes.replaceSubrange(start + prefix.count..<start + checksumEnd, with: digits)

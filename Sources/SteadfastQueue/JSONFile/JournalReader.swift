@@ -44,6 +44,7 @@ struct JournalReader {
   }
 
   private let bytes: [UInt8]
+  private var decoder: JournalDecoder
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
@@ -69,7 +70,10 @@ struct JournalReader {
     return reader.contents
   }
 
-  private init(bytes: [UInt8]) { self.bytes = bytes }
+  private init(bytes: [UInt8]) {
+    self.bytes = bytes
+    decoder = JournalDecoder(bytes)
+  }
 
   private mutating func readLines() throws(JournalProblem) {
     while position < bytes.count {
@@ -151,7 +155,7 @@ struct JournalReader {
     }
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try JournalDecoder.entry(of: place.line, in: bytes)
+      entry = try decoder.entry(of: place.line)
     } catch {
       switch error {
       case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
