@@ -151,16 +151,18 @@ struct JSONScanner {
   /// Passes over a number, `true`, `false` or `null`.
   private mutating func skipScalar() -> Bool {
     let start = position
-    scan: while position < end {
-      switch bytes[position] {
+    var index = start
+    scan: while index < end {
+      switch bytes[index] {
       case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
         UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "E"):
-        position += 1
+        index += 1
       default:
         break scan
       }
     }
-    return position > start
+    position = index
+    return index > start
   }
 
   /// Understands the escapes that are written here, and no others.

@@ -121,7 +121,7 @@ struct JournalReader {
     batch.removeAll(keepingCapacity: true)
   }
 
-  private func lineEnd(from start: Int) -> Int? { bytes[start...].firstIndex(of: 0x0A) }
+  private func lineEnd(from start: Int) -> Int? { bytes.lineFeed(from: start) }
 
   // MARK: Damage
 
@@ -173,13 +173,10 @@ struct JournalReader {
       guard place.line.sequence > 0 else { throw .notAJournal }
       if case .task = entry, isPastTasks { throw damage("it stands behind changes") }
       isPastTasks = isPastTasks || !entry.isOfSnapshot
-      guard contents.table.replay(entry) else {
+      let byteCount = place.line.body.count + JournalLine.maxEnvelopeLength
+      guard contents.table.replay(entry, byteCount: byteCount) else {
         throw damage("it does not fit the lines before it")
       }
-      contents.table.setByteCount(
-        place.line.body.count + JournalLine.maxEnvelopeLength,
-        of: entry
-      )
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
           date: date,

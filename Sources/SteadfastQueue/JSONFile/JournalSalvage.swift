@@ -56,7 +56,7 @@ struct JournalSalvage {
   private mutating func findLines() {
     var position = 0
     while position < bytes.count {
-      let end = bytes[position...].firstIndex(of: 0x0A) ?? bytes.count
+      let end = bytes.lineFeed(from: position) ?? bytes.count
       lineCount += 1
       if let line = JournalLine(bytes, position..<end) {
         add(line, position..<end, nil)
