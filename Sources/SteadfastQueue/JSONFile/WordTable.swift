@@ -1,10 +1,10 @@
 /// Tells which of some words stands in a file, without making a string of it.
 ///
-/// A word is compared as one number. The table is open-addressed, and less than half full.
+/// A word is compared as one number. The table is open-addressed, and at most half full.
 struct WordTable<Word: Sendable>: Sendable {
   private var slots: [(word: PackedWord, meaning: Word)?]
 
-  /// - Parameter words: at least half as many words find room as there are slots.
+  /// - Parameter words: each once, at most half as many as there are slots.
   init(_ words: [(text: String, meaning: Word)]) {
     slots = Array(repeating: nil, count: 1 << PackedWord.hashBits)
     precondition(words.count * 2 <= slots.count, "the table would be too full")

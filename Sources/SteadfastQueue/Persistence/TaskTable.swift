@@ -209,6 +209,7 @@ extension TaskTable {
     lineUp(slot)
   }
 
+  /// An attempt at a task has failed.
   mutating func note(_ failure: TaskFailure, on slot: Int) {
     let lastCount = entries[slot].record.lastError?.utf8.count ?? 0
     addBytes(failure.reason.utf8.count - lastCount, to: slot)
