@@ -17,25 +17,31 @@ enum CRC32C {
   }()
 
   static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt32 {
-    let tables = tables
-    var sum = ~UInt32(0)
-    var index = bytes.startIndex
-    while bytes.endIndex - index >= 8 {
-      let low =
-        sum
-        ^ (UInt32(bytes[index]) | UInt32(bytes[index + 1]) << 8
-          | UInt32(bytes[index + 2]) << 16 | UInt32(bytes[index + 3]) << 24)
-      sum =
-        tables[0x700 + Int(low & 0xFF)] ^ tables[0x600 + Int(low >> 8 & 0xFF)]
-        ^ tables[0x500 + Int(low >> 16 & 0xFF)] ^ tables[0x400 + Int(low >> 24)]
-        ^ tables[0x300 + Int(bytes[index + 4])] ^ tables[0x200 + Int(bytes[index + 5])]
-        ^ tables[0x100 + Int(bytes[index + 6])] ^ tables[Int(bytes[index + 7])]
-      index += 8
+    // Eight loads at known places need no eight checks: below, each load ends within the bytes, and
+    // each of the eight tables is as long as a byte has values.
+    unsafe tables.withUnsafeBufferPointer { tables in
+      unsafe bytes.withUnsafeBytes { bytes in
+        var sum = ~UInt32(0)
+        var index = 0
+        while bytes.count - index >= 8 {
+          let word = unsafe UInt64(
+            littleEndian: bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self)
+          )
+          let next = word ^ UInt64(sum)
+          sum = unsafe tables[0x700 + Int(next & 0xFF)] ^ tables[0x600 + Int(next >> 8 & 0xFF)]
+          sum ^= unsafe tables[0x500 + Int(next >> 16 & 0xFF)]
+          sum ^= unsafe tables[0x400 + Int(next >> 24 & 0xFF)]
+          sum ^= unsafe tables[0x300 + Int(next >> 32 & 0xFF)]
+          sum ^= unsafe tables[0x200 + Int(next >> 40 & 0xFF)]
+          sum ^= unsafe tables[0x100 + Int(next >> 48 & 0xFF)] ^ tables[Int(next >> 56)]
+          index += 8
+        }
+        while index < bytes.count {
+          sum = unsafe tables[Int((sum ^ UInt32(bytes[index])) & 0xFF)] ^ sum >> 8
+          index += 1
+        }
+        return ~sum
+      }
     }
-    while index < bytes.endIndex {
-      sum = tables[Int((sum ^ UInt32(bytes[index])) & 0xFF)] ^ sum >> 8
-      index += 1
-    }
-    return ~sum
   }
 }

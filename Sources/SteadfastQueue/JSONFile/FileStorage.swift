@@ -104,18 +104,27 @@ private final class OpenFile: JournalFile {
 
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     let file = descriptor.withLock { $0 }
-    var bytes = [UInt8](repeating: 0, count: count)
-    var done = 0
-    while done < count {
-      let part = try FileStorage.retryingInterrupted("read") {
-        unsafe bytes.withUnsafeMutableBytes {
-          unsafe pread(file, $0.baseAddress?.advanced(by: done), count - done, off_t(offset + done))
+    var failure: SystemCallError?
+    // Only what was read into counts: nothing need be written there before.
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
+      do throws(SystemCallError) {
+        while done < count {
+          let part = try FileStorage.retryingInterrupted("read") {
+            unsafe pread(
+              file,
+              buffer.baseAddress?.advanced(by: done),
+              count - done,
+              off_t(offset + done)
+            )
+          }
+          guard part > 0 else { break }
+          done += part
         }
+      } catch {
+        failure = error
       }
-      guard part > 0 else { break }
-      done += part
     }
-    bytes.removeLast(count - done)
+    if let failure { throw failure }
     return bytes
   }
 

@@ -18,23 +18,51 @@ struct JSONScanner {
 
   var isAtEnd: Bool { position == end }
 
-  mutating func skip(_ text: String) -> Bool {
-    var index = position
-    for byte in text.utf8 {
-      guard index < end, bytes[index] == byte else { return false }
+  mutating func skip(_ text: StaticString) -> Bool {
+    let (bytes, start, end) = (bytes, position, end)
+    // The text is a literal: its bytes live for ever.
+    let isThere = text.withUTF8Buffer { text in
+      guard text.count <= end - start else { return false }
+      for offset in 0..<text.count {
+        guard unsafe text[offset] == bytes[start + offset] else { return false }
+      }
+      return true
+    }
+    if isThere { position += text.utf8CodeUnitCount }
+    return isThere
+  }
+
+  mutating func skip(_ byte: UInt8) -> Bool {
+    guard position < end, bytes[position] == byte else { return false }
+    position += 1
+    return true
+  }
+
+  /// Passes over a string that is one of these words, and has no escapes; else over nothing.
+  mutating func word<Word>(of table: WordTable<Word>) -> Word? {
+    guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
+    var word = PackedWord()
+    var index = position + 1
+    let last = min(end, index + PackedWord.maxLength + 1)
+    while index < last {
+      if bytes[index] == UInt8(ascii: "\"") {
+        guard let meaning = table[word] else { return nil }
+        position = index + 1
+        return meaning
+      }
+      guard word.append(bytes[index]) else { return nil }
       index += 1
     }
-    position = index
-    return true
+    return nil
   }
 
   /// A number without sign, point or leading zeros.
   mutating func sequenceNumber() -> UInt64? {
     let start = position
     var value: UInt64 = 0
-    while position < end, let digit = decimalDigit(bytes[position]) {
+    while position < end, let digit = bytes[position].decimalDigit {
       let (tens, overflowed) = value.multipliedReportingOverflow(by: 10)
-      let (sum, overflowedToo) = tens.addingReportingOverflow(UInt64(digit))
+      let (sum, overflowedToo) = tens.addingReportingOverflow(digit)
       guard !overflowed, !overflowedToo else { return nil }
       value = sum
       position += 1
@@ -62,7 +90,7 @@ struct JSONScanner {
 
   private mutating func skipDigits() -> Bool {
     let start = position
-    while position < end, decimalDigit(bytes[position]) != nil { position += 1 }
+    while position < end, bytes[position].decimalDigit != nil { position += 1 }
     return position > start
   }
 
@@ -123,20 +151,18 @@ struct JSONScanner {
   /// Passes over a number, `true`, `false` or `null`.
   private mutating func skipScalar() -> Bool {
     let start = position
-    scan: while position < end {
-      switch bytes[position] {
+    var index = start
+    scan: while index < end {
+      switch bytes[index] {
       case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "a")...UInt8(ascii: "z"),
         UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "E"):
-        position += 1
+        index += 1
       default:
         break scan
       }
     }
-    return position > start
-  }
-
-  private func decimalDigit(_ byte: UInt8) -> UInt8? {
-    byte >= UInt8(ascii: "0") && byte <= UInt8(ascii: "9") ? byte - UInt8(ascii: "0") : nil
+    position = index
+    return index > start
   }
 
   /// Understands the escapes that are written here, and no others.

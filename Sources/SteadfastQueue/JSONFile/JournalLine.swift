@@ -23,7 +23,7 @@ struct JournalLine {
   private static let checksumEnd = prefix.count + 8
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)
-  private static let continuation = #""more":true,"#
+  private static var continuation: StaticString { #""more":true,"# }
 
   // MARK: Writing
 
@@ -42,7 +42,10 @@ struct JournalLine {
     bytes.append(contentsOf: #","s":"#.utf8)
     bytes.append(contentsOf: String(sequence).utf8)
     bytes.append(UInt8(ascii: ","))
-    if isContinued { bytes.append(contentsOf: continuation.utf8) }
+    if isContinued {
+      // The text is a literal: its bytes live for ever.
+      continuation.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
+    }
     bytes.append(contentsOf: body.bytes)
     let digits = checksum(of: bytes[(start + checksumEnd)...])
     bytes.replaceSubrange(start + prefix.count..<start + checksumEnd, with: digits)
@@ -56,11 +59,10 @@ struct JournalLine {
     let start = range.lowerBound
     let covered = start + Self.checksumEnd
     guard range.count <= Self.maxLength, covered < range.upperBound,
-      bytes[start..<start + Self.prefix.count].elementsEqual(Self.prefix),
-      bytes[start + Self.prefix.count..<covered].elementsEqual(
-        Self.checksum(of: bytes[covered..<range.upperBound])
-      )
+      bytes[start..<start + Self.prefix.count] == Self.prefix[...]
     else { return nil }
+    let sum = CRC32C.checksum(bytes[covered..<range.upperBound])
+    for digit in 0..<8 where bytes[covered - 8 + digit] != Self.digit(digit, of: sum) { return nil }
     var scanner = JSONScanner(bytes, covered..<range.upperBound)
     guard scanner.skip(#"","b":"#), let firstUnsynced = scanner.sequenceNumber(),
       scanner.skip(#","s":"#), let sequence = scanner.sequenceNumber(), scanner.skip(",")
@@ -89,6 +91,10 @@ struct JournalLine {
   /// The digits of the checksum of these bytes, in lower case.
   private static func checksum(of bytes: ArraySlice<UInt8>) -> some Collection<UInt8> {
     let sum = CRC32C.checksum(bytes)
-    return (0..<8).lazy.map { Hexadecimal.digit(UInt64(sum >> (28 - 4 * UInt32($0)))) }
+    return (0..<8).lazy.map { digit($0, of: sum) }
+  }
+
+  private static func digit(_ index: Int, of sum: UInt32) -> UInt8 {
+    Hexadecimal.digit(UInt64(sum >> (28 - 4 * UInt32(index))))
   }
 }

@@ -44,6 +44,7 @@ struct JournalReader {
   }
 
   private let bytes: [UInt8]
+  private var decoder: JournalDecoder
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
@@ -69,7 +70,10 @@ struct JournalReader {
     return reader.contents
   }
 
-  private init(bytes: [UInt8]) { self.bytes = bytes }
+  private init(bytes: [UInt8]) {
+    self.bytes = bytes
+    decoder = JournalDecoder(bytes)
+  }
 
   private mutating func readLines() throws(JournalProblem) {
     while position < bytes.count {
@@ -117,7 +121,7 @@ struct JournalReader {
     batch.removeAll(keepingCapacity: true)
   }
 
-  private func lineEnd(from start: Int) -> Int? { bytes[start...].firstIndex(of: 0x0A) }
+  private func lineEnd(from start: Int) -> Int? { bytes.lineFeed(from: start) }
 
   // MARK: Damage
 
@@ -151,7 +155,7 @@ struct JournalReader {
     }
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try JournalDecoder.entry(of: place.line, in: bytes)
+      entry = try decoder.entry(of: place.line)
     } catch {
       switch error {
       case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
@@ -169,13 +173,10 @@ struct JournalReader {
       guard place.line.sequence > 0 else { throw .notAJournal }
       if case .task = entry, isPastTasks { throw damage("it stands behind changes") }
       isPastTasks = isPastTasks || !entry.isOfSnapshot
-      guard contents.table.replay(entry) else {
+      let byteCount = place.line.body.count + JournalLine.maxEnvelopeLength
+      guard contents.table.replay(entry, byteCount: byteCount) else {
         throw damage("it does not fit the lines before it")
       }
-      contents.table.setByteCount(
-        place.line.body.count + JournalLine.maxEnvelopeLength,
-        of: entry
-      )
       if case .compacted(let date, let bytesBefore) = entry {
         contents.lastCompaction = JSONFileStatistics.Compaction(
           date: date,

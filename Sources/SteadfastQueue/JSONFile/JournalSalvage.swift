@@ -26,6 +26,7 @@ struct JournalSalvage {
   private(set) var misplaced = ProblemList()
 
   private let bytes: [UInt8]
+  private var decoder: JournalDecoder
   private var places: [Place] = []
   private var lineCount = 0
   private var nextSequence: UInt64 = 0
@@ -39,6 +40,7 @@ struct JournalSalvage {
   /// - Throws: if it is none of our files, or a newer version has written it.
   init(_ bytes: [UInt8]) throws(JournalProblem) {
     self.bytes = bytes
+    decoder = JournalDecoder(bytes)
     findLines()
     guard !places.isEmpty else { throw .notAJournal }
     // Most files are in order but for a few lines.
@@ -54,7 +56,7 @@ struct JournalSalvage {
   private mutating func findLines() {
     var position = 0
     while position < bytes.count {
-      let end = bytes[position...].firstIndex(of: 0x0A) ?? bytes.count
+      let end = bytes.lineFeed(from: position) ?? bytes.count
       lineCount += 1
       if let line = JournalLine(bytes, position..<end) {
         add(line, position..<end, nil)
@@ -143,7 +145,7 @@ struct JournalSalvage {
   private mutating func apply(_ place: Place) throws(JournalProblem) {
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try JournalDecoder.entry(of: place.line, in: bytes)
+      entry = try decoder.entry(of: place.line)
     } catch {
       switch error {
       case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)

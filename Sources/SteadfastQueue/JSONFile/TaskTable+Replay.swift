@@ -1,32 +1,23 @@
 extension TaskTable {
   /// Does again what an entry of the file says.
   ///
-  /// Whether it was possible.
-  mutating func replay(_ entry: JournalEntry) -> Bool {
+  /// Whether it was possible. The bytes of the line count for the task that it adds.
+  mutating func replay(_ entry: JournalEntry, byteCount: Int = 0) -> Bool {
     switch entry {
     case .header, .compacted, .seal: return true
-    case .task(let task): return restore(task)
+    case .task(let task): return restore(task, byteCount)
     case .begin(let id): return replayBeginning(of: id)
     case .interruption:
       interruptLeased()
       return true
+    case .change(.insert(let record, let policy)):
+      return insert(record, policy, byteCount)
     case .change(let change):
       guard let change = withPresentLease(change) else { return false }
       let staged = stage(change)
       commit(staged)
       return staged.isKept
     }
-  }
-
-  /// Takes note of how many bytes the line takes that an entry was read from.
-  mutating func setByteCount(_ count: Int, of entry: JournalEntry) {
-    let id: TaskID
-    switch entry {
-    case .task(let task): id = task.record.id
-    case .change(.insert(let record, _)): id = record.id
-    case .header, .compacted, .change, .begin, .interruption, .seal: return
-    }
-    if let slot = slots[id] { addBytes(count, to: slot) }
   }
 
   /// Makes tasks that were being performed when the file was last used available again, each with
@@ -45,23 +36,47 @@ extension TaskTable {
   }
 
   /// Puts a task back that a compaction has written.
-  private mutating func restore(_ task: KeptTask) -> Bool {
-    let id = task.record.id
+  private mutating func restore(_ task: KeptTask, _ byteCount: Int) -> Bool {
     let key = task.hasLostKey ? nil : task.record.uniqueKey
-    guard slots[id] == nil, key.map({ keyHolders[$0] == nil }) ?? true else { return false }
-    let slot = entries.insert(
-      Entry(
-        record: task.record,
-        place: .staged,
-        hasLostKey: task.hasLostKey,
-        lane: enterLane(of: task.record.name),
-        position: task.position
-      )
-    )
-    slots[id] = slot
+    guard key.map({ keyHolders[$0] == nil }) ?? true, let slot = addEntry(of: task.record) else {
+      return false
+    }
+    entries[slot].hasLostKey = task.hasLostKey
+    entries[slot].position = task.position
     if let key { keyHolders[key] = slot } else { loseKey(of: slot) }
+    addBytes(byteCount, to: slot)
     readmit(slot)
     return true
+  }
+
+  /// Adds a task as staging and committing its insertion would, without the change in between where
+  /// no other task bears its key.
+  private mutating func insert(
+    _ record: TaskRecord,
+    _ policy: UniquePolicy,
+    _ byteCount: Int
+  ) -> Bool {
+    guard record.uniqueKey.map({ keyHolders[$0] == nil }) ?? true else {
+      let staged = stage(.insert(record, onDuplicate: policy))
+      setByteCount(byteCount, of: staged)
+      commit(staged)
+      return staged.isKept
+    }
+    guard let slot = addEntry(of: record) else { return false }
+    if let key = record.uniqueKey { keyHolders[key] = slot }
+    addBytes(byteCount, to: slot)
+    admit(slot)
+    return true
+  }
+
+  /// The slot of a new task; `nil` if its identity is taken.
+  private mutating func addEntry(of record: TaskRecord) -> Int? {
+    let slot = insertEntry(of: record)
+    // One search for both questions: whether the identity is there, and where it goes.
+    guard let other = slots.updateValue(slot, forKey: record.id) else { return slot }
+    remove(slot)
+    slots[record.id] = other
+    return nil
   }
 
   private mutating func replayBeginning(of id: TaskID) -> Bool {

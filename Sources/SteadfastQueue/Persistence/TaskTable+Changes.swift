@@ -150,8 +150,7 @@ extension TaskTable {
         if entry.place != .finished { outcome = .replaced(entry.record.id) }
       }
     }
-    let lane = enterLane(of: record.name)
-    let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
+    let slot = insertEntry(of: record)
     slots[record.id] = slot
     if let key = record.uniqueKey { keyHolders[key] = slot }
     return StagedChange(
@@ -219,7 +218,7 @@ extension TaskTable {
       entries[slot].record.availableDate = date
       entries[slot].record.retryCount = retryCount
       entries[slot].record.interruptionCount = 0
-      note(failure, on: slot)
+      if let failure { note(failure, on: slot) }
       setState(.waiting, of: slot)
       lineUpAnew(slot)
     case .release:
@@ -267,14 +266,6 @@ extension TaskTable {
 
   private func isAt(_ node: Node) -> Bool {
     entries[node.slot].position == node.position
-  }
-
-  private mutating func note(_ failure: TaskFailure?, on slot: Int) {
-    guard let failure else { return }
-    let lastCount = entries[slot].record.lastError?.utf8.count ?? 0
-    addBytes(failure.reason.utf8.count - lastCount, to: slot)
-    entries[slot].record.lastError = failure.reason
-    entries[slot].record.failedDate = failure.date
   }
 
   private mutating func unpark(_ name: String) {

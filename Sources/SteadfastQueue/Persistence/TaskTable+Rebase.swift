@@ -7,8 +7,11 @@ import Foundation
 extension TaskTable {
   /// The clock went back to this date.
   ///
-  /// O(n), and O(k log k) for the k tasks that are moved or wait again.
+  /// O(1) if it is behind all dates that were told; else O(n), and O(k log k) for the k tasks that
+  /// are moved or wait again.
   mutating func rebase(to now: Date) {
+    // Each task that is affected was made or has failed later, or is ready by a later date.
+    guard latestDate > now || horizon > now else { return }
     horizon = min(horizon, now)
     let affected = slots.values
       .filter { isAffected($0, byRebasingTo: now) }

@@ -81,6 +81,8 @@ struct TaskTable: Sendable {
   private var lastNumber: UInt64 = 0
   /// The latest date of a claim since something was last ready: what was available then is ready.
   var horizon = Date.distantPast
+  /// No task was made, and none failed, later than this.
+  private(set) var latestDate = Date.distantPast
 
   /// A number that was never given before, for positions and lease tokens.
   mutating func nextNumber() -> UInt64 {
@@ -130,8 +132,14 @@ extension TaskTable {
 // MARK: - Moves
 
 extension TaskTable {
+  /// The slot of a task that is in no look-up yet.
+  mutating func insertEntry(of record: TaskRecord) -> Int {
+    latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
+    return entries.insert(Entry(record: record, place: .staged, lane: enterLane(of: record.name)))
+  }
+
   /// The lane of a name, which has one task more from now on.
-  mutating func enterLane(of name: String) -> Int {
+  private mutating func enterLane(of name: String) -> Int {
     let lane = laneIndices[name] ?? newLane(of: name)
     lanes[lane].taskCount += 1
     return lane
@@ -200,6 +208,15 @@ extension TaskTable {
     stateCounts[entries[slot].record.state] += 1
     lastNumber = max(lastNumber, entries[slot].position)
     lineUp(slot)
+  }
+
+  /// An attempt at a task has failed.
+  mutating func note(_ failure: TaskFailure, on slot: Int) {
+    let lastCount = entries[slot].record.lastError?.utf8.count ?? 0
+    addBytes(failure.reason.utf8.count - lastCount, to: slot)
+    entries[slot].record.lastError = failure.reason
+    entries[slot].record.failedDate = failure.date
+    latestDate = max(latestDate, failure.date)
   }
 
   mutating func setState(_ state: TaskState, of slot: Int) {

@@ -47,22 +47,21 @@ extension TaskID: LosslessStringConvertible {
 
   init?(text: ArraySlice<UInt8>) {
     guard text.count == Self.textLength else { return nil }
-    var halves: (high: UInt64, low: UInt64) = (0, 0)
-    var digits = 0
-    for (offset, byte) in text.enumerated() {
-      if Self.isHyphen(at: offset) {
-        guard byte == UInt8(ascii: "-") else { return nil }
-        continue
+    let start = text.startIndex
+    func number(_ range: Range<Int>) -> UInt64? {
+      var number: UInt64 = 0
+      for offset in range {
+        guard let digit = Hexadecimal.value(of: text[start + offset]) else { return nil }
+        number = number << 4 | UInt64(digit)
       }
-      guard let digit = Hexadecimal.value(of: byte) else { return nil }
-      if digits < 16 {
-        halves.high = halves.high << 4 | UInt64(digit)
-      } else {
-        halves.low = halves.low << 4 | UInt64(digit)
-      }
-      digits += 1
+      return number
     }
-    self.init(high: halves.high, low: halves.low)
+    func isHyphen(_ offset: Int) -> Bool { text[start + offset] == UInt8(ascii: "-") }
+    guard isHyphen(8), isHyphen(13), isHyphen(18), isHyphen(23),
+      let time = number(0..<8), let shortTime = number(9..<13), let version = number(14..<18),
+      let variant = number(19..<23), let node = number(24..<36)
+    else { return nil }
+    self.init(high: time << 32 | shortTime << 16 | version, low: variant << 48 | node)
   }
 
   /// Calls the body with each byte of the text in order, without making a string.
@@ -72,10 +71,6 @@ extension TaskID: LosslessStringConvertible {
       let half = digit < 16 ? high : low
       body(Hexadecimal.digit(half >> (60 - 4 * UInt64(digit & 15))))
     }
-  }
-
-  private static func isHyphen(at offset: Int) -> Bool {
-    offset == 8 || offset == 13 || offset == 18 || offset == 23
   }
 }
 

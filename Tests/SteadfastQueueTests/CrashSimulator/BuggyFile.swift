@@ -129,5 +129,8 @@ final class BuggyFile: JournalFile {
     if owes { try file.synchronize() }
   }
 
-  func close() { file.close() }
+  func close() {
+    // With this bug it is flushed later, when it has its name.
+    if storage.bug != .flushAfterRename { file.close() }
+  }
 }

@@ -1,0 +1,51 @@
+/// The fields of a line's body.
+///
+/// The numbers stand for the fields in memory alone.
+enum JournalField: Int, CaseIterable, Sendable {
+  case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
+  case schema, state, retries, interruptions, error, failed, ended
+  case payload, data, sealed, sealedData
+  case place, keyless, replace, keep, at, until, before, latest
+  case format, version, generation
+
+  /// As it stands in the file.
+  var text: String {
+    switch self {
+    case .id: "id"
+    case .name: "name"
+    case .priority: "priority"
+    case .created: "created"
+    case .available: "available"
+    case .maxRetries: "maxRetries"
+    case .backoff: "backoff"
+    case .key: "key"
+    case .tags: "tags"
+    case .limit: "limit"
+    case .expires: "expires"
+    case .schema: "schema"
+    case .state: "state"
+    case .retries: "retries"
+    case .interruptions: "interruptions"
+    case .error: "error"
+    case .failed: "failed"
+    case .ended: "ended"
+    case .payload: "payload"
+    case .data: "data"
+    case .sealed: "sealed"
+    case .sealedData: "sealedData"
+    case .place: "place"
+    case .keyless: "keyless"
+    case .replace: "replace"
+    case .keep: "keep"
+    case .at: "at"
+    case .until: "until"
+    case .before: "before"
+    case .latest: "latest"
+    case .format: "format"
+    case .version: "version"
+    case .generation: "generation"
+    }
+  }
+
+  static let table = WordTable(allCases.map { ($0.text, $0) })
+}

@@ -1,0 +1,172 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The fields in the bodies of a file's lines, one line after the other: finds where the values are,
+/// and reads those that are asked for.
+struct JournalFields {
+  /// Twice as many as any line has.
+  private static let maxCount = 64
+  /// In bytes, of a number, a kind, and the name of a field: twice as long as any is written, so
+  /// that a message about one is short.
+  private static let maxTokenLength = 64
+
+  let bytes: [UInt8]
+  private let names = JournalField.table
+  private let kinds = JournalKind.table
+  /// Where the value of each field is that the line has.
+  private var values = [Range<Int>](repeating: 0..<0, count: JournalField.allCases.count)
+  /// A bit for each field that the line has.
+  private var present: UInt64 = 0
+  /// The names of the line's fields that nobody asks for.
+  private var others: [String] = []
+
+  init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+  /// Goes on to another line, and returns its kind.
+  mutating func read(_ body: Range<Int>) throws(JournalDecodingError) -> JournalKind {
+    present = 0
+    if !others.isEmpty { others = [] }
+    var scanner = JSONScanner(bytes, body)
+    guard scanner.skip("\"k\":") else { throw .malformed("it has no kind") }
+    let kind = scanner.word(of: kinds)
+    var otherKind: String?
+    if kind == nil {
+      otherKind = Self.name(&scanner)
+      guard otherKind != nil else { throw .malformed("it has no kind") }
+    }
+    while scanner.skip(UInt8(ascii: ",")) { try readField(&scanner) }
+    guard scanner.skip(UInt8(ascii: "}")), scanner.isAtEnd else {
+      throw .malformed("it does not end where it should")
+    }
+    if let kind { return kind }
+    // It may have been written with escapes.
+    let text = otherKind ?? ""
+    guard let kind = JournalKind(rawValue: text) else { throw .unknownKind(text) }
+    return kind
+  }
+
+  private mutating func readField(_ scanner: inout JSONScanner) throws(JournalDecodingError) {
+    var field = scanner.word(of: names)
+    var other: String?
+    if field == nil {
+      other = Self.name(&scanner)
+      // It may have been written with escapes.
+      field = other.flatMap { PackedWord($0.utf8) }.flatMap { names[$0] }
+    }
+    guard field != nil || other != nil, scanner.skip(UInt8(ascii: ":")),
+      let value = scanner.value()
+    else { throw .malformed("its fields can't be read") }
+    let key = field?.text ?? other ?? ""
+    guard !(field.map(has) ?? others.contains(key)) else {
+      throw .malformed("it has the field '\(key)' twice")
+    }
+    guard present.nonzeroBitCount + others.count < Self.maxCount else {
+      throw .malformed("it has too many fields")
+    }
+    if let field {
+      present |= 1 << UInt64(field.rawValue)
+      values[field.rawValue] = value
+    } else {
+      others.append(key)
+    }
+  }
+
+  /// The name of a kind or a field.
+  private static func name(_ scanner: inout JSONScanner) -> String? {
+    guard let name = scanner.string(), name.utf8.count <= maxTokenLength else { return nil }
+    return name
+  }
+
+  // MARK: Values
+
+  func has(_ field: JournalField) -> Bool { present & 1 << UInt64(field.rawValue) != 0 }
+
+  func range(_ field: JournalField) throws(JournalDecodingError) -> Range<Int> {
+    guard has(field) else { throw .malformed("it has no field '\(field.text)'") }
+    return values[field.rawValue]
+  }
+
+  func text(_ field: JournalField) throws(JournalDecodingError) -> String {
+    var scanner = JSONScanner(bytes, try range(field))
+    guard let text = scanner.string() else {
+      throw .malformed("its field '\(field.text)' is not a string")
+    }
+    return text
+  }
+
+  func texts(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    var scanner = JSONScanner(bytes, try range(field))
+    var texts: Set<String> = []
+    var isList = scanner.skip("[")
+    while isList, let text = scanner.string() {
+      texts.insert(text)
+      isList = scanner.skip(",")
+      if !isList, scanner.skip("]"), scanner.isAtEnd { return texts }
+    }
+    throw .malformed("its field '\(field.text)' is not a list of strings")
+  }
+
+  func duration(_ field: JournalField) throws(JournalDecodingError) -> Duration {
+    var scanner = JSONScanner(bytes, try range(field))
+    guard scanner.skip("["), let seconds = number(&scanner).flatMap({ Int64($0) }),
+      scanner.skip(","), let attoseconds = number(&scanner).flatMap({ Int64($0) }),
+      scanner.skip("]"), scanner.isAtEnd
+    else { throw .malformed("its field '\(field.text)' is not a duration") }
+    return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
+  }
+
+  func id() throws(JournalDecodingError) -> TaskID {
+    let text = bytes[try range(.id)]
+    guard text.first == UInt8(ascii: "\""), let id = TaskID(text: text.dropFirst().dropLast())
+    else {
+      throw .malformed("its identity can't be read")
+    }
+    return id
+  }
+
+  func integer(_ field: JournalField) throws(JournalDecodingError) -> Int {
+    let range = try range(field)
+    if range.count == 1, let digit = bytes[range.lowerBound].decimalDigit { return Int(digit) }
+    guard let value = Int(number(in: range)) else {
+      throw .malformed("its field '\(field.text)' is not an integer")
+    }
+    return value
+  }
+
+  func date(_ field: JournalField) throws(JournalDecodingError) -> Date {
+    let range = try range(field)
+    if let seconds = Double(decimal: bytes[range]) { return Date(timeIntervalSince1970: seconds) }
+    guard let seconds = Double(number(in: range)), seconds.isFinite else {
+      throw .malformed("its field '\(field.text)' is not a date")
+    }
+    return Date(timeIntervalSince1970: seconds)
+  }
+
+  /// Whether a field is there that is always of one value.
+  func flag(
+    _ field: JournalField,
+    _ value: StaticString = "true"
+  ) throws(JournalDecodingError) -> Bool {
+    guard has(field) else { return false }
+    var scanner = JSONScanner(bytes, try range(field))
+    guard scanner.skip(value), scanner.isAtEnd else {
+      throw .malformed("its field '\(field.text)' is not \(value)")
+    }
+    return true
+  }
+
+  /// The text of a number; empty if there is something else.
+  private func number(in range: Range<Int>) -> String {
+    var scanner = JSONScanner(bytes, range)
+    guard let text = number(&scanner), scanner.isAtEnd else { return "" }
+    return text
+  }
+
+  private func number(_ scanner: inout JSONScanner) -> String? {
+    guard let range = scanner.number(), range.count <= Self.maxTokenLength else { return nil }
+    return String(decoding: bytes[range], as: UTF8.self)
+  }
+}

@@ -1,0 +1,71 @@
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct JournalFieldsTests {
+  private func fields(_ body: String) throws -> (JournalKind, JournalFields) {
+    let bytes = Array(body.utf8)
+    var fields = JournalFields(bytes)
+    return (try fields.read(bytes.indices), fields)
+  }
+
+  /// The text with each character escaped.
+  private func escaped(_ text: String) -> String {
+    text.utf8.map { "\\u00" + ($0 < 0x10 ? "0" : "") + String($0, radix: 16) }.joined()
+  }
+
+  @Test(arguments: JournalField.allCases)
+  func `a field is known by its name, and by that alone`(field: JournalField) throws {
+    for name in [field.text, escaped(field.text)] {
+      let (_, fields) = try fields(#""k":"seal","\#(name)":7}"#)
+      for other in JournalField.allCases { #expect(fields.has(other) == (other == field)) }
+      #expect(try fields.integer(field) == 7)
+    }
+    for name in ["\(field.text)s", "x\(field.text)", String(field.text.dropLast()) + "é"] {
+      let (_, fields) = try fields(#""k":"seal","\#(name)":7}"#)
+      let known = JournalField.allCases.filter { $0.text == name }
+      #expect(JournalField.allCases.filter { fields.has($0) } == known)
+    }
+  }
+
+  @Test(arguments: JournalKind.allCases)
+  func `a kind is known by its name`(kind: JournalKind) throws {
+    for name in [kind.rawValue, escaped(kind.rawValue)] {
+      #expect(try fields(#""k":"\#(name)"}"#).0 == kind)
+    }
+    #expect(throws: JournalDecodingError.unknownKind("\(kind.rawValue)x")) {
+      try fields(#""k":"\#(kind.rawValue)x"}"#)
+    }
+  }
+
+  @Test(arguments: ["id", "generation", "unheard", "a name of more than sixteen bytes"])
+  func `a field that stands there twice is refused, with escapes or without`(name: String) throws {
+    for other in [name, escaped(name)] {
+      #expect(throws: JournalDecodingError.malformed("it has the field '\(name)' twice")) {
+        try fields(#""k":"seal","\#(name)":1,"\#(other)":1}"#)
+      }
+    }
+  }
+
+  @Test func `nothing of one line is seen in the next`() throws {
+    let lines = [#""k":"seal","id":1,"x":1}"#, #""k":"begin","name":2,"x":1}"#]
+    let bytes = Array(lines.joined().utf8)
+    let end = lines[0].utf8.count
+    var fields = JournalFields(bytes)
+    #expect(try fields.read(0..<end) == .seal)
+    #expect(try fields.read(end..<bytes.count) == .begin)
+    #expect(!fields.has(.id))
+    #expect(try fields.integer(.name) == 2)
+  }
+
+  @Test func `known and unknown fields are counted together`() throws {
+    func line(_ count: Int) -> String {
+      let names = JournalField.allCases.map(\.text) + (0..<count).map { "x\($0)" }
+      return #""k":"seal""# + names.prefix(count).map { ",\"\($0)\":0" }.joined() + "}"
+    }
+    #expect(try fields(line(64)).0 == .seal)
+    #expect(throws: JournalDecodingError.malformed("it has too many fields")) {
+      try fields(line(65))
+    }
+  }
+}
