@@ -2,14 +2,26 @@ import SteadfastQueue
 import Synchronization
 
 /// Waits for checks, and no longer when none of their calls returns.
+///
+/// The limit is waited for in many parts, each of which ends with a turn of the executor. On a
+/// machine so busy that a turn takes seconds, a call that needs a few of them is not taken for one
+/// that hangs.
 struct Patience: Sendable {
+  private static let parts = 60
+
   private let limit: Duration
   private let clock: any Clock<Duration>
 
-  /// - Parameter limit: how long no call may return, at least; at most it is twice that.
-  init(_ limit: Duration) {
+  /// - Parameters:
+  ///   - limit: how long no call may return.
+  ///   - clock: what measures it; the clock of the virtual time, if there is one, where it is left
+  ///     out.
+  init(
+    _ limit: Duration,
+    clock: any Clock<Duration> = VirtualTime.current?.clock ?? ContinuousClock()
+  ) {
     self.limit = limit
-    clock = VirtualTime.current?.clock ?? ContinuousClock()
+    self.clock = clock
   }
 
   /// Waits for what the body returns.
@@ -29,10 +41,13 @@ struct Patience: Sendable {
       }
     }
     let watching = Task(executorPreference: RealWork.taskExecutor) {
-      var last = -1
-      while trial.progress != last {
-        last = trial.progress
-        do { try await clock.sleep(for: limit) } catch { return }
+      var last = trial.progress
+      var waited = 0
+      while waited < Self.parts {
+        do { try await clock.sleep(for: limit / Self.parts) } catch { return }
+        let progress = trial.progress
+        waited = progress == last ? waited + 1 : 0
+        last = progress
       }
       let found = "for \(limit) none has returned"
       answer.give(.failure(ConformanceMismatch(expected: "each call returns", found: found)))

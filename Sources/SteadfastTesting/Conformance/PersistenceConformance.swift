@@ -37,7 +37,7 @@ public struct PersistenceConformance: Sendable {
   ///     report repeats. An identifier that no requirement has is a failure.
   ///   - randomCases: how many cases of random calls are made.
   ///   - seed: what they are drawn from.
-  ///   - callLimit: how long no call may return, at least, before a requirement is given up.
+  ///   - callLimit: how long no call may return before a requirement is given up.
   public init(
     excluding exclusions: [String: String] = [:],
     randomCases: Int = 50,
