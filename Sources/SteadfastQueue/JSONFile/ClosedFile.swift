@@ -35,16 +35,3 @@ struct ClosedFile {
     return try body(self, FileStorage(path: url.path, options))
   }
 }
-
-extension JournalStorage {
-  /// The journal, and all that it holds; `nil` if there is none.
-  func readJournal() throws -> (file: any JournalFile, bytes: [UInt8])? {
-    guard let file = try open(.journal) else { return nil }
-    do {
-      return (file, try file.read(try file.size(), at: 0))
-    } catch {
-      file.close()
-      throw error
-    }
-  }
-}

@@ -47,9 +47,9 @@ struct Compaction {
   init(
     of journal: Journal,
     tasks: Slab<TaskTable.Entry>,
-    claimed: Set<TaskID>,
+    claimed: Set<TaskID> = [],
     in storage: any JournalStorage,
-    _ policy: CompactionPolicy
+    _ policy: CompactionPolicy = CompactionPolicy()
   ) throws {
     self.storage = storage
     self.policy = policy
@@ -91,6 +91,18 @@ struct Compaction {
     }
     replacement.noteCompaction(at: date, bytesBefore: journal.size)
     return .finished(replacement)
+  }
+
+  /// Does all steps that are left, of a journal to which nothing is added meanwhile; returns the one
+  /// that has taken its place.
+  @discardableResult
+  mutating func finish(_ journal: Journal, at date: Date) throws(Failure) -> Journal {
+    while true {
+      switch try advance(journal, at: date) {
+      case .unfinished: continue
+      case .finished(let replacement): return replacement
+      }
+    }
   }
 
   /// Gives the compaction up, and removes what it has written.
@@ -163,7 +175,7 @@ struct Compaction {
     var batch: [JournalBody] = []
     var position = 0
     var length = 0
-    while let end = bytes[position...].firstIndex(of: 0x0A) {
+    while let end = bytes.lineFeed(from: position) {
       guard let line = JournalLine(bytes, position..<end) else { throw Unreadable() }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1

@@ -5,11 +5,10 @@ extension Journal {
   static func open(
     _ storage: any JournalStorage
   ) throws -> (journal: Journal, table: TaskTable) {
-    guard let file = try storage.open(.journal) else {
+    guard let (file, bytes) = try storage.readJournal() else {
       return (try create(in: storage), TaskTable())
     }
     do {
-      let bytes = try file.read(try file.size(), at: 0)
       if bytes.isEmpty {
         file.close()
         return (try create(in: storage), TaskTable())

@@ -50,11 +50,9 @@ struct JournalRepair {
       var compaction = try Compaction(
         of: old,
         tasks: inspection.table.entries,
-        claimed: [],
-        in: storage,
-        CompactionPolicy()
+        in: storage
       )
-      var new = try finish(&compaction, old, date)
+      var new = try compaction.finish(old, at: date)
       // All of it is durable: the seal only lets it look like a file that was closed.
       try? new.close()
       return copy
@@ -64,19 +62,6 @@ struct JournalRepair {
       try? storage.remove(.replacement)
       if isNew { try? storage.remove(.copy(copy)) }
       throw cause(of: error)
-    }
-  }
-
-  private static func finish(
-    _ compaction: inout Compaction,
-    _ old: Journal,
-    _ date: Date
-  ) throws(Compaction.Failure) -> Journal {
-    while true {
-      switch try compaction.advance(old, at: date) {
-      case .unfinished: continue
-      case .finished(let new): return new
-      }
     }
   }
 

@@ -20,6 +20,17 @@ protocol JournalStorage: AnyObject, Sendable {
 extension JournalStorage {
   /// Yes: nobody else has access to it.
   func isInPlace(_ name: JournalFileName) throws(SystemCallError) -> Bool { true }
+
+  /// The journal, and all that it holds; `nil` if there is none.
+  func readJournal() throws -> (file: any JournalFile, bytes: [UInt8])? {
+    guard let file = try open(.journal) else { return nil }
+    do {
+      return (file, try file.read(try file.size(), at: 0))
+    } catch {
+      file.close()
+      throw error
+    }
+  }
 }
 
 /// A file that is open; it stays the same file when its name changes.

@@ -274,21 +274,9 @@ private struct GoldenWriter {
       .park(lease(3), failure: failure(3)),
       .succeed(lease(4), at: date(5), keeps: true)
     )
-    var compaction = try Compaction(
-      of: journal,
-      tasks: table.entries,
-      claimed: [],
-      in: storage,
-      CompactionPolicy()
-    )
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
     try change(.pause(.unclaimed(.numbered(5))))
-    while true {
-      guard case .finished(let replacement) = try compaction.advance(journal, at: date(6)) else {
-        continue
-      }
-      journal = replacement
-      break
-    }
+    journal = try compaction.finish(journal, at: date(6))
     try change(.retry(lease(1), availableDate: date(9), retryCount: 1, failure: failure(1)))
     try insert(task(7))
   }

@@ -78,15 +78,9 @@ import Testing
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries,
-      claimed: [],
       in: storage,
       CompactionPolicy(minimumSize: 0, stepSize: 500, flushSize: 1000)
     )
-    while true {
-      switch try compaction.advance(journal, at: .seconds(0)) {
-      case .unfinished: continue
-      case .finished(let replacement): return replacement
-      }
-    }
+    return try compaction.finish(journal, at: .seconds(0))
   }
 }

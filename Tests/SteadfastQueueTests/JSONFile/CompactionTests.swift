@@ -154,28 +154,21 @@ import Testing
       var compaction = try Compaction(
         of: journal,
         tasks: tasks,
-        claimed: [],
         in: storage,
         CompactionPolicy(minimumSize: 0, stepSize: 300)
       )
       if let call { storage.fail(call, EIO) }
-      while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+      try compaction.finish(journal, at: .seconds(0))
     }
     if case .create = call { storage.fail(call, EIO) }
     if case .read = call {
       // What comes meanwhile is read from the journal.
-      let begun = try Compaction(
-        of: journal,
-        tasks: tasks,
-        claimed: [],
-        in: storage,
-        CompactionPolicy()
-      )
+      let begun = try Compaction(of: journal, tasks: tasks, in: storage)
       try journal.append([[JournalBody(.seal)]])
       var compaction = begun
       storage.fail(.read, EIO)
       #expect(throws: Compaction.Failure.self) {
-        while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+        try compaction.finish(journal, at: .seconds(0))
       }
       #expect(storage.bytes.starts(with: bytes))
     } else {
@@ -206,15 +199,9 @@ import Testing
         lastError: String(repeating: "x", count: JournalLine.maxLength)
       )
     )
-    var compaction = try Compaction(
-      of: journal,
-      tasks: table.entries,
-      claimed: [],
-      in: storage,
-      CompactionPolicy()
-    )
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
     #expect(throws: Compaction.Failure.self) {
-      while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+      try compaction.finish(journal, at: .seconds(0))
     }
     #expect(storage.bytes == bytes)
   }
@@ -229,7 +216,6 @@ import Testing
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries,
-      claimed: [],
       in: storage,
       CompactionPolicy(stepSlots: 100)
     )

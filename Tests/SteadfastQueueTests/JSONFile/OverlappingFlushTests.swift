@@ -66,14 +66,8 @@ import Testing
     try journal.append([[JournalBody(.change(.insert(.make(1), onDuplicate: .keep)))]])
     table.insert(.make(1))
     let flush = journal.beginFlush()
-    var compaction = try Compaction(
-      of: journal,
-      tasks: table.entries,
-      claimed: [],
-      in: storage,
-      CompactionPolicy()
-    )
-    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {}
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    try compaction.finish(journal, at: .seconds(0))
     journal.abandon()
     try flush.perform()
   }
