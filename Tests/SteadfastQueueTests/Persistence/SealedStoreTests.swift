@@ -192,16 +192,15 @@ import Testing
     let seal = TestSeal()
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     let events = queue.events
-    try await queue.enqueue(Note("locked"))
+    let task = try await queue.enqueue(Note("locked"))
     seal.use()
-    try await withRunning(queue) {
+    let outcome = try await withRunning(queue) {
       for await event in events { if case .unhandled = event { break } }
       seal.use(0x5A)
-      await queue.register(Note.self) { [log] note, _ in
-        log.add(note.text)
-        queue.beginShutDown()
-      }
+      await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
+      return try await task.outcome()
     }
+    #expect(outcome == .succeeded)
     #expect(log.entries == ["locked"])
   }
 
