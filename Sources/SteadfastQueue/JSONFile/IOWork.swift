@@ -17,7 +17,7 @@ final class IOWork: Sendable {
     var jobs: [Job] = []
     var delayedJobs: [(instant: ContinuousClock.Instant, job: Job)] = []
     /// The thread whose turn it is.
-    var owner: ThreadID?
+    var owner: ThreadIdentity?
     /// A thread was woken and has not looked yet.
     var isWaking = false
     var isEnding = false
@@ -98,7 +98,7 @@ final class IOWork: Sendable {
 extension IOWork.State {
   /// What a thread does next, whose turn is over if it had it.
   fileprivate mutating func next(
-    for thread: ThreadID,
+    for thread: ThreadIdentity,
     _ now: ContinuousClock.Instant
   ) -> IOWork.Step {
     isWaking = false
@@ -120,15 +120,5 @@ extension IOWork.State {
       }), delayedJobs[next].instant <= now
     else { return nil }
     return delayedJobs.remove(at: next).job
-  }
-}
-
-struct ThreadID: Equatable {
-  private let thread: pthread_t
-
-  static var current: ThreadID { ThreadID(thread: pthread_self()) }
-
-  static func == (left: ThreadID, right: ThreadID) -> Bool {
-    pthread_equal(left.thread, right.thread) != 0
   }
 }

@@ -1,3 +1,5 @@
+import SteadfastQueue
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else

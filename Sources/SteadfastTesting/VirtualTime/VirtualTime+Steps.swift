@@ -1,3 +1,4 @@
+import SteadfastQueue
 import Synchronization
 
 extension VirtualTime {

@@ -1,3 +1,4 @@
+import SteadfastQueue
 import Synchronization
 
 /// Runs the jobs of one virtual time, all on the thread of the driver that asks for it.

@@ -1,3 +1,5 @@
+import SteadfastQueue
+
 /// What a ``VirtualTimeExecutor`` guards with its lock: the jobs, and what the driver waits for.
 ///
 /// Each event is one method. Those that return a continuation leave it to the caller to resume it,

@@ -1,0 +1,41 @@
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@Suite struct ThreadIdentityTests {
+  @Test func `a task that goes on on another thread finds another`() async {
+    let executor = ThreadForEachJob()
+    let found = await Task(executorPreference: executor) {
+      var found = [ThreadIdentity.current]
+      for _ in 0..<3 {
+        await passThroughMainActor()
+        found.append(.current)
+      }
+      return found
+    }.value
+    #expect(found == executor.threads.entries)
+    #expect(found.indices.allSatisfy { !found[..<$0].contains(found[$0]) })
+  }
+
+  @Test func `it stays the same on a thread`() {
+    #expect(ThreadIdentity.current == ThreadIdentity.current)
+  }
+}
+
+@MainActor @inline(never) private func passThroughMainActor() {
+  dispatchPrecondition(condition: .onQueue(.main))
+}
+
+/// Runs each job on a thread of its own.
+private final class ThreadForEachJob: TaskExecutor {
+  let threads = Log<ThreadIdentity>()
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    Thread.detachNewThread { [self] in
+      threads.add(.current)
+      unsafe job.runSynchronously(on: asUnownedTaskExecutor())
+    }
+  }
+}
