@@ -103,14 +103,14 @@ extension TaskTable {
   }
 
   private func claimed(_ lease: Lease) -> Int? {
-    guard let slot = slots[lease.id], !entries[slot].isReserved,
+    guard let slot = slot(of: lease.id), !entries[slot].isReserved,
       entries[slot].place == .leased(token: lease.token)
     else { return nil }
     return slot
   }
 
   private func unclaimed(_ id: TaskID, in states: (TaskState) -> Bool) -> Int? {
-    guard let slot = slots[id], !isInDoubt(slot), entries[slot].place.isAtRest,
+    guard let slot = slot(of: id), !isInDoubt(slot), entries[slot].place.isAtRest,
       states(entries[slot].record.state)
     else { return nil }
     return slot
@@ -130,7 +130,7 @@ extension TaskTable {
     _ policy: UniquePolicy,
     _ change: TaskChange
   ) -> StagedChange {
-    guard slots[record.id] == nil else {
+    guard slot(of: record.id) == nil else {
       return StagedChange(change: change, outcome: .identityTaken, slot: nil)
     }
     var outcome = ChangeOutcome.done
@@ -151,7 +151,7 @@ extension TaskTable {
       }
     }
     let slot = insertEntry(of: record)
-    slots[record.id] = slot
+    slots.insert(slot, for: record.id)
     if let key = record.uniqueKey { keyHolders[key] = slot }
     return StagedChange(
       change: change,

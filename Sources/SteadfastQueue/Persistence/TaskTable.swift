@@ -62,7 +62,7 @@ struct TaskTable: Sendable {
   }
 
   var entries = Slab(filler: Entry.none)
-  var slots: [TaskID: Int] = [:]
+  var slots = SlotIndex()
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
   private var freeLanes: [Int] = []
@@ -95,8 +95,12 @@ struct TaskTable: Sendable {
 
 extension TaskTable {
   func record(of id: TaskID) -> TaskRecord? {
-    guard let slot = slots[id], entries[slot].place != .staged else { return nil }
+    guard let slot = slot(of: id), entries[slot].place != .staged else { return nil }
     return entries[slot].record
+  }
+
+  func slot(of id: TaskID) -> Int? {
+    slots.slot(of: id) { entries[$0].record.id == id }
   }
 
   /// In the order of identities.
@@ -123,7 +127,7 @@ extension TaskTable {
     if let keys = filter.uniqueKeys {
       return slots(bearing: keys).compactMap { record(of: entries[$0].record.id) }
     }
-    return slots.values.compactMap { slot in
+    return slots.all.compactMap { slot in
       entries[slot].place == .staged ? nil : entries[slot].record
     }
   }
@@ -260,7 +264,7 @@ extension TaskTable {
     let place = entries[slot].place
     count(-1, at: place, lane: lane)
     if place != .staged { stateCounts[entries[slot].record.state] -= 1 }
-    slots[entries[slot].record.id] = nil
+    slots.remove(slot, of: entries[slot].record.id)
     leaveKey(of: slot)
     entries.remove(slot)
     leaveLane(lane)
