@@ -11,39 +11,6 @@ import Foundation
 /// it could not be. A task that a staged change has reserved is not claimed, and a second change
 /// to it is stale. A store in memory does both steps at once.
 struct TaskTable: Sendable {
-  struct Entry: Sendable {
-    var record: TaskRecord
-    var place: Place
-    /// Whether a staged change holds the task.
-    var isReserved = false
-    /// Whether a later task has taken its unique key while it was being performed.
-    var hasLostKey = false
-    let lane: Int
-    /// Changes when the task goes to the end of a line: a node that disagrees is stale.
-    ///
-    /// 0 until it stands in one.
-    var position: UInt64 = 0
-    /// How many bytes a file takes for the task, about; 0 where there is none.
-    fileprivate(set) var byteCount = 0
-
-    /// What a free slot holds.
-    static let none = Entry(
-      record: TaskRecord(
-        id: TaskID(high: 0, low: 0),
-        name: "",
-        payload: StoredPayload([], format: .binary),
-        createdDate: .distantPast,
-        availableDate: .distantPast
-      ),
-      place: .staged,
-      lane: -1
-    )
-  }
-
-  enum Place: Sendable, Equatable {
-    case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-  }
-
   /// The ready tasks of one name, so that a name without a handler costs the others nothing.
   struct Lane: Sendable {
     var name: String
@@ -254,8 +221,9 @@ extension TaskTable {
 
   /// A file takes so many bytes more for a task.
   mutating func addBytes(_ count: Int, to slot: Int) {
+    byteCount -= entries[slot].byteCount
     entries[slot].byteCount += count
-    byteCount += count
+    byteCount += entries[slot].byteCount
   }
 
   mutating func remove(_ slot: Int) {

@@ -87,6 +87,50 @@ import Testing
     try flush.perform()
   }
 
+  @Test func `a flush does not wait until a file is closed that another one has replaced`() throws {
+    let file = SlowlyClosedFile()
+    let flushed = FlushedFile(file)
+    let flush = Mutex<Result<Void, any Error>?>(nil)
+    file.onClosing { flush.withLock { $0 = Result { try flushed.synchronize() } } }
+    flushed.close()
+    let result = flush.withLock { $0 }
+    try #require(result).get()
+  }
+
+  @Test func `a change is stored while a file is closed that another one has replaced`()
+    async throws
+  {
+    let (executor, storage, log) = (executor, storage, log)
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: CompactionPolicy(minimumSize: 0),
+      thread: { executor }
+    ) { (nil, storage) }
+    executor.whileHandedOn {
+      guard storage.calls.last == .close, !log.entries.contains("closing") else { return }
+      log.add("closing")
+      Task(executorPreference: executor) {
+        _ = try await core.apply([.insert(.make(1000), onDuplicate: .keep)], .durable)
+        log.add("stored")
+      }
+      executor.runTasks()
+      while executor.doJob() { executor.runTasks() }
+      log.add("closed")
+    }
+    try await run {
+      try await core.open()
+      for number in 1...20 {
+        _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .relaxed)
+      }
+      let ends = (1...20).map {
+        TaskChange.cancel(.unclaimed(.numbered($0)), at: .seconds(1), keeps: false)
+      }
+      _ = try await core.apply(ends, .durable)
+    }
+    #expect(log.entries == ["closing", "stored", "closed"])
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+  }
+
   @Test func `a claim is answered while a flush is under way`() async throws {
     let (core, log) = (core, log)
     try await run {
@@ -230,4 +274,18 @@ import Testing
     }
     #expect(order == ["second", "first"])
   }
+}
+
+/// A file that does something while it is being closed.
+private final class SlowlyClosedFile: JournalFile {
+  private let closing = Mutex<@Sendable () -> Void>({})
+
+  func onClosing(_ body: @escaping @Sendable () -> Void) { closing.withLock { $0 = body } }
+
+  func size() -> Int { 0 }
+  func read(_ count: Int, at offset: Int) -> [UInt8] { [] }
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) -> Int { bytes.count }
+  func truncate(to size: Int) {}
+  func synchronize() {}
+  func close() { closing.withLock { $0 }() }
 }
