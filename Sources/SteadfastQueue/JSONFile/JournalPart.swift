@@ -13,6 +13,9 @@ struct JournalPart: Sendable {
   /// Of most lines that begin in a part, the last one ends within so many bytes behind it.
   private static let usualOverhang = 4 << 10
 
+  /// In bytes.
+  private static let usualLineLength = 200
+
   /// The lines from the last one to the first: taken from the end, each is moved and not copied.
   private var lines: [Line] = []
   /// Whether a line follows that is not what was written, or has no end.
@@ -63,6 +66,7 @@ struct JournalPart: Sendable {
   private mutating func readLines(_ bytes: [UInt8], at start: Int, from first: Int, before end: Int)
   {
     var decoder = JournalDecoder(bytes)
+    lines.reserveCapacity(bytes.count / Self.usualLineLength)
     var position = first
     while position < min(end, bytes.count) {
       guard let end = bytes.lineFeed(from: position), let line = JournalLine(bytes, position..<end)

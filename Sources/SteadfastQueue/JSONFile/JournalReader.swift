@@ -83,7 +83,17 @@ struct JournalReader {
   }
 
   /// Adds the parts that come next; none at the end of the file.
-  mutating func add(_ parts: [JournalPart]) { self.parts = parts.reversed() }
+  mutating func add(_ parts: [JournalPart]) {
+    self.parts = parts.reversed()
+    makeRoom()
+  }
+
+  /// Makes room for the tasks that the file has if its rest is like what was taken in.
+  private mutating func makeRoom() {
+    guard position > 0 else { return }
+    let share = Double(source.count) / Double(position)
+    contents.table.reserveCapacity(Int(Double(contents.table.taskCount) * share))
+  }
 
   /// Takes in what was added.
   mutating func takeIn() {
@@ -100,7 +110,7 @@ struct JournalReader {
     }
   }
 
-  private mutating func takeIn(_ found: JournalPart.Line) throws(JournalProblem) {
+  private mutating func takeIn(_ found: consuming JournalPart.Line) throws(JournalProblem) {
     let line = found.line
     try check(line)
     position = found.range.upperBound + 1
