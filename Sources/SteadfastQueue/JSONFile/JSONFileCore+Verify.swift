@@ -50,7 +50,7 @@ private struct Verification {
 
   private mutating func compare(_ bytes: [UInt8]) throws {
     do throws(JournalProblem) {
-      let contents = try JournalReader.readAsWritten(bytes)
+      let contents = try JournalReader.readAsWritten(JournalSource(bytes))
       report.version = contents.version
       report.recordCount = Int(contents.nextSequence)
       report.tornByteCount = bytes.count - contents.goodSize

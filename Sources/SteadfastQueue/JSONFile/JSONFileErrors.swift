@@ -201,6 +201,8 @@ struct JSONFileErrors: Sendable {
           + "JSONFileStore.verify(at:) lists all that is wrong, and JSONFileStore.repair(at:) copies "
           + "the file aside and saves what can be read"
       )
+    case .unreadable(let error):
+      systemCall(error)
     }
   }
 

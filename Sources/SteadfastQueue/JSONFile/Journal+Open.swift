@@ -5,17 +5,18 @@ extension Journal {
   static func open(
     _ storage: any JournalStorage
   ) throws -> (journal: Journal, table: TaskTable) {
-    guard let (file, bytes) = try storage.readJournal() else {
+    guard let file = try storage.open(.journal) else {
       return (try create(in: storage), TaskTable())
     }
     do {
-      if bytes.isEmpty {
+      let source = try JournalSource(file)
+      if source.count == 0 {
         file.close()
         return (try create(in: storage), TaskTable())
       }
-      let contents = try JournalReader.read(bytes)
+      let contents = try JournalReader.read(source)
       try storage.remove(.replacement)
-      return (try recover(file, bytes, contents, in: storage), contents.table)
+      return (try recover(file, source, contents, in: storage), contents.table)
     } catch {
       file.close()
       throw error
@@ -25,15 +26,15 @@ extension Journal {
   /// Makes durable what was read of a file, and nothing else in it.
   private static func recover(
     _ file: any JournalFile,
-    _ bytes: [UInt8],
+    _ source: JournalSource,
     _ contents: JournalContents,
     in storage: any JournalStorage
   ) throws -> Journal {
-    if contents.goodSize < bytes.count { try file.truncate(to: contents.goodSize) }
+    if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
     // After a flush that failed, the system may take the last lines for stored though they are
     // not. Written once more, they are stored by the next flush.
-    let unsynced = bytes[contents.unsyncedOffset..<contents.goodSize]
-    try file.writeAll(unsynced, at: contents.unsyncedOffset)
+    let unsynced = try source.read(contents.unsyncedOffset..<contents.goodSize)
+    try file.writeAll(unsynced[...], at: contents.unsyncedOffset)
     try file.synchronize()
     try storage.synchronizeFolder()
     var journal = Journal(file, contents)

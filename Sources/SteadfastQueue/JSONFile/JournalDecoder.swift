@@ -26,9 +26,9 @@ struct JournalDecoder {
     let entry = try entry(of: try fields.read(line.body))
     do {
       switch entry {
+      // A record is checked when it is made: an entry of it is large to look into.
+      case .change(.insert), .task, .header, .compacted, .begin, .interruption, .seal: break
       case .change(let change): try change.checkForm()
-      case .task(let task): try task.record.checkForm()
-      case .header, .compacted, .begin, .interruption, .seal: break
       }
     } catch {
       throw .malformed(error.message)
@@ -48,8 +48,9 @@ struct JournalDecoder {
       guard version > 0, generation > 0 else { throw .malformed("it has no version") }
       return .header(version: version, generation: generation)
     case .insert:
-      let record = try record()
-      return .change(.insert(record, onDuplicate: try fields.flag(.replace) ? .replace : .keep))
+      let (record, replaces) = (try record(), try fields.flag(.replace))
+      try checkForm(of: record)
+      return .change(.insert(record, onDuplicate: replaces ? .replace : .keep))
     case .task: return .task(try keptTask())
     case .compacted:
       return .compacted(at: try fields.date(.at), bytesBefore: try fields.integer(.before))
@@ -117,11 +118,13 @@ struct JournalDecoder {
     guard let position = scanner.sequenceNumber(), scanner.isAtEnd, position < .max >> 1 else {
       throw .malformed("its place can't be read")
     }
-    return KeptTask(
-      record: try record(),
-      position: position,
-      hasLostKey: try fields.flag(.keyless)
-    )
+    let (record, hasLostKey) = (try record(), try fields.flag(.keyless))
+    try checkForm(of: record)
+    return KeptTask(record: record, position: position, hasLostKey: hasLostKey)
+  }
+
+  private func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
+    do { try record.checkForm() } catch { throw .malformed(error.message) }
   }
 
   private mutating func record() throws(JournalDecodingError) -> TaskRecord {

@@ -3,7 +3,7 @@
 /// The checksum stands first, at a fixed offset, and covers every byte after it. `s` is the line's
 /// sequence number; `b` is the first that was not known to be durable when the line was written.
 /// `"more":true,` follows where the next line belongs to the same batch.
-struct JournalLine {
+struct JournalLine: Sendable {
   /// Longer lines are neither written nor read.
   static var maxLength: Int { 16 << 20 }
 
@@ -16,7 +16,7 @@ struct JournalLine {
   /// Whether the next line belongs to the same batch.
   let isContinued: Bool
   /// Where the body is.
-  let body: Range<Int>
+  private(set) var body: Range<Int>
 
   /// What every line begins with, and no string in a line contains.
   static let prefix = Array(#"{"c":""#.utf8)
@@ -71,6 +71,13 @@ struct JournalLine {
     self.sequence = sequence
     isContinued = scanner.skip(Self.continuation)
     body = scanner.position..<range.upperBound
+  }
+
+  /// The line, so many bytes further back in other bytes.
+  func moved(by offset: Int) -> JournalLine {
+    var line = self
+    line.body = body.lowerBound + offset..<body.upperBound + offset
+    return line
   }
 
   /// Reads a seal at the very end of a file, whatever stands before it: the line feed that parted it

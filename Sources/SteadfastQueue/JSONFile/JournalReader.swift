@@ -24,6 +24,8 @@ enum JournalProblem: Error, Equatable {
   case unknownKind(String, line: Int)
   /// A line was durable, or follows one that was, and is not what was written.
   case damaged(line: Int, byte: Int, reason: String)
+  /// The system does not give its bytes.
+  case unreadable(SystemCallError)
 }
 
 /// Reads a file: tells a torn end, which an interrupted write leaves and nobody was promised, from
@@ -36,92 +38,141 @@ enum JournalProblem: Error, Equatable {
 ///
 /// The lines of a batch count when its last one is there. They were written at once: all of them
 /// name the same first unsynced line.
+///
+/// What is read comes in parts, so that others can be read while one is taken in.
 struct JournalReader {
   private struct Place {
-    let line: JournalLine
+    let line: JournalPart.Line
     let number: Int
-    let range: Range<Int>
   }
 
-  private let bytes: [UInt8]
-  private var decoder: JournalDecoder
+  /// Of so many lines of one batch it is kept what they say until the batch is whole; of more, they
+  /// are read once more then.
+  static let maxBatchInMemory = 1 << 16
+
+  private let source: JournalSource
+  /// Parts that were read and not taken in, from the last one to the first.
+  private var parts: [JournalPart] = []
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
-  /// The lines of the batch that has begun and not ended.
+  /// The first lines of the batch that has begun and not ended.
   private var batch: [Place] = []
+  /// How many lines of that batch there are.
+  private var batchCount: UInt64 = 0
   /// Where batches begin that may still be unsynced, with their first sequence numbers, from an
   /// index on.
   private var recentBatches: [(sequence: UInt64, offset: Int)] = []
   private var firstRecent = 0
   /// Whether a line has come behind which no `task` may stand.
   private var isPastTasks = false
+  private var problem: JournalProblem?
+  /// Whether what follows is torn.
+  private var isTorn = false
 
-  static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
-    var contents = try readAsWritten(bytes)
-    contents.interruptionCount = contents.table.interruptLeased()
+  init(_ source: JournalSource) { self.source = source }
+
+  /// Whether nothing more is to be added, and all that was is taken in.
+  var isDone: Bool { parts.isEmpty || isTorn || problem != nil }
+
+  /// What the file holds, when all is taken in.
+  func end() throws(JournalProblem) -> JournalContents {
+    if let problem { throw problem }
+    guard contents.nextSequence > 0 else { throw .notAJournal }
     return contents
   }
 
-  /// As `read(_:)`, but tasks that had begun and not ended are being performed still.
-  static func readAsWritten(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
-    var reader = JournalReader(bytes: bytes)
-    try reader.readLines()
-    return reader.contents
+  /// Adds the parts that come next; none at the end of the file.
+  mutating func add(_ parts: [JournalPart]) {
+    self.parts = parts.reversed()
+    makeRoom()
   }
 
-  private init(bytes: [UInt8]) {
-    self.bytes = bytes
-    decoder = JournalDecoder(bytes)
+  /// Makes room for the tasks that the file has if its rest is like what was taken in.
+  private mutating func makeRoom() {
+    guard position > 0 else { return }
+    let share = Double(source.count) / Double(position)
+    contents.table.reserveCapacity(Int(Double(contents.table.taskCount) * share))
   }
 
-  private mutating func readLines() throws(JournalProblem) {
-    while position < bytes.count {
-      guard let end = lineEnd(from: position), let line = JournalLine(bytes, position..<end) else {
+  /// Takes in what was added.
+  mutating func takeIn() {
+    do throws(JournalProblem) {
+      while var part = parts.popLast(), !isTorn {
+        if let failure = part.failure { throw .unreadable(failure) }
+        while let line = part.popFirstLine() { try takeIn(line) }
+        guard part.isCutShort else { continue }
         try refuseDamage()
-        break
+        isTorn = true
       }
-      try check(line)
-      batch.append(Place(line: line, number: lineNumber, range: position..<end))
-      position = end + 1
-      lineNumber += 1
-      if !line.isContinued { try accept() }
+    } catch {
+      problem = error
     }
-    guard contents.nextSequence > 0 else { throw .notAJournal }
+  }
+
+  private mutating func takeIn(_ found: consuming JournalPart.Line) throws(JournalProblem) {
+    let line = found.line
+    try check(line)
+    position = found.range.upperBound + 1
+    if batch.count < Self.maxBatchInMemory { batch.append(Place(line: found, number: lineNumber)) }
+    batchCount += 1
+    lineNumber += 1
+    if !line.isContinued { try accept() }
   }
 
   /// Refuses a line that is whole and can't stand where it does.
   private func check(_ line: JournalLine) throws(JournalProblem) {
-    let expected = contents.nextSequence + UInt64(batch.count)
+    let expected = contents.nextSequence + batchCount
     guard line.sequence == expected else {
       throw damage("it has the number \(line.sequence) where \(expected) should be")
     }
     guard line.firstUnsynced <= line.sequence else {
       throw damage("it says that it was stored before it was written")
     }
-    if let first = batch.first, first.line.firstUnsynced != line.firstUnsynced {
+    if let first = batch.first, first.line.line.firstUnsynced != line.firstUnsynced {
       throw damage("the batch before it has no end")
     }
   }
 
   /// The batch is whole.
   private mutating func accept() throws(JournalProblem) {
-    for place in batch { try replay(place) }
-    let first = batch[0]
-    recentBatches.append((first.line.sequence, first.range.lowerBound))
+    let (first, start) = (batch[0].line.line, batch[0].line.range.lowerBound)
+    let keptEnd = batch[batch.count - 1].line.range.upperBound + 1
+    let keptCount = batch.count
+    batch.reverse()
+    while let place = batch.popLast() { try replay(place) }
+    try replayLines(from: keptEnd, number: lineNumber - Int(batchCount) + keptCount)
+    recentBatches.append((first.sequence, start))
     // The batch that was just added is never passed: no line names one behind itself.
-    while recentBatches[firstRecent].sequence < first.line.firstUnsynced { firstRecent += 1 }
+    while recentBatches[firstRecent].sequence < first.firstUnsynced { firstRecent += 1 }
     if firstRecent > recentBatches.count / 2 {
       recentBatches.removeFirst(firstRecent)
       firstRecent = 0
     }
     contents.unsyncedOffset = recentBatches[firstRecent].offset
-    contents.nextSequence += UInt64(batch.count)
+    contents.nextSequence += batchCount
     contents.goodSize = position
-    batch.removeAll(keepingCapacity: true)
+    batchCount = 0
   }
 
-  private func lineEnd(from start: Int) -> Int? { bytes.lineFeed(from: start) }
+  /// Reads once more, and replays, the lines from an offset on up to the present position.
+  private mutating func replayLines(
+    from offset: Int,
+    number firstNumber: Int
+  ) throws(JournalProblem) {
+    var (start, number) = (offset, firstNumber)
+    while start < position {
+      let end = min(position, start + Self.partSize)
+      var part = JournalPart(of: source, linesBeginningIn: start..<end)
+      if let failure = part.failure { throw .unreadable(failure) }
+      while let line = part.popFirstLine() {
+        try replay(Place(line: line, number: number))
+        number += 1
+      }
+      start = end
+    }
+    guard number == lineNumber else { throw damage("it has changed since it was read") }
+  }
 
   // MARK: Damage
 
@@ -131,10 +182,12 @@ struct JournalReader {
 
   /// Refuses a bad line if one behind it knows that it, or the batch that it is in, was stored.
   private func refuseDamage() throws(JournalProblem) {
-    let hasHeader = contents.nextSequence > 0 || !batch.isEmpty
-    var start = position
-    while let end = lineEnd(from: start) {
-      if let line = JournalLine(bytes, start..<end),
+    let hasHeader = contents.nextSequence > 0 || batchCount > 0
+    let rest: [UInt8]
+    do { rest = try source.read(position..<source.count) } catch { throw .unreadable(error) }
+    var start = 0
+    while let end = rest.lineFeed(from: start) {
+      if let line = JournalLine(rest, start..<end),
         line.firstUnsynced > contents.nextSequence || !hasHeader
       {
         throw damage("its checksum is wrong, and later lines show that it was stored")
@@ -142,7 +195,7 @@ struct JournalReader {
       start = end + 1
     }
     guard hasHeader else { throw .notAJournal }
-    if let seal = JournalLine(sealAtEndOf: bytes), seal.firstUnsynced > contents.nextSequence {
+    if let seal = JournalLine(sealAtEndOf: rest), seal.firstUnsynced > contents.nextSequence {
       throw damage("the line feed behind it is lost, and a seal shows that it was stored")
     }
   }
@@ -150,12 +203,13 @@ struct JournalReader {
   // MARK: Replay
 
   private mutating func replay(_ place: Place) throws(JournalProblem) {
+    let (line, range) = (place.line.line, place.line.range)
     func damage(_ reason: String) -> JournalProblem {
-      .damaged(line: place.number, byte: place.range.lowerBound, reason: reason)
+      .damaged(line: place.number, byte: range.lowerBound, reason: reason)
     }
     let entry: JournalEntry
     do throws(JournalDecodingError) {
-      entry = try decoder.entry(of: place.line)
+      entry = try place.line.entry.get()
     } catch {
       switch error {
       case .unknownKind(let kind): throw .unknownKind(kind, line: place.number)
@@ -165,15 +219,15 @@ struct JournalReader {
     if case .seal = entry { contents.isSealed = true } else { contents.isSealed = false }
     switch entry {
     case .header(let version, let generation):
-      guard place.line.sequence == 0 else { throw damage("it is a second header") }
+      guard line.sequence == 0 else { throw damage("it is a second header") }
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.version = version
       contents.generation = generation
     case .task, .compacted, .change, .begin, .interruption, .seal:
-      guard place.line.sequence > 0 else { throw .notAJournal }
+      guard line.sequence > 0 else { throw .notAJournal }
       if case .task = entry, isPastTasks { throw damage("it stands behind changes") }
       isPastTasks = isPastTasks || !entry.isOfSnapshot
-      let byteCount = place.line.body.count + JournalLine.maxEnvelopeLength
+      let byteCount = line.body.count + JournalLine.maxEnvelopeLength
       guard contents.table.replay(entry, byteCount: byteCount) else {
         throw damage("it does not fit the lines before it")
       }
@@ -181,7 +235,7 @@ struct JournalReader {
         contents.lastCompaction = JSONFileStatistics.Compaction(
           date: date,
           bytesBefore: bytesBefore,
-          bytesAfter: place.range.upperBound + 1
+          bytesAfter: range.upperBound + 1
         )
       }
     }

@@ -24,6 +24,7 @@ extension TaskTable {
   /// one interruption more.
   @discardableResult
   mutating func interruptLeased() -> Int {
+    guard stateCounts[.running] > 0 else { return 0 }
     var count = 0
     for slot in slots.all {
       guard case .leased = entries[slot].place else { continue }

@@ -33,6 +33,8 @@ struct TaskTable: Sendable {
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
   private var freeLanes: [Int] = []
+  /// The lane of the task that was inserted last.
+  private var lastLane = 0
   var waiting = OrderedLine<DateNode>()
   var waitingCount = 0
   private(set) var readyCount = 0
@@ -103,6 +105,9 @@ extension TaskTable {
 // MARK: - Moves
 
 extension TaskTable {
+  /// Makes room for so many tasks in all.
+  mutating func reserveCapacity(_ count: Int) { slots.reserveCapacity(count) }
+
   /// The slot of a task that is in no look-up yet.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
@@ -111,7 +116,11 @@ extension TaskTable {
 
   /// The lane of a name, which has one task more from now on.
   private mutating func enterLane(of name: String) -> Int {
-    let lane = laneIndices[name] ?? newLane(of: name)
+    // Mostly it is the name of the task before.
+    let isLast = lastLane < lanes.count && lanes[lastLane].taskCount > 0
+    let isAgain = isLast && lanes[lastLane].name == name
+    let lane = isAgain ? lastLane : laneIndices[name] ?? newLane(of: name)
+    lastLane = lane
     lanes[lane].taskCount += 1
     return lane
   }

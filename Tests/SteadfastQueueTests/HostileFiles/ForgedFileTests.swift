@@ -49,6 +49,8 @@ import Testing
       #expect(line > 0 && line <= bytes.count { $0 == 0x0A }, context)
     case .notAJournal, .newerVersion:
       break
+    case .unreadable(let error):
+      Issue.record(error, context)
     }
   }
 

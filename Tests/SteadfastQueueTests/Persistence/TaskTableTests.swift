@@ -17,6 +17,18 @@ import Testing
     #expect(table.claim(9).numbers == [5, 3, 2, 4, 1])
   }
 
+  @Test mutating func `a name whose tasks have gone is told from one that is empty`() {
+    for number in [1, 2, 3] as [Int] {
+      let name = number == 2 ? "" : "Note"
+      table.insert(.make(number, name: name))
+      #expect(table.brokenInvariants() == [])
+      #expect(table.claim(1, [name + "other": .max]).numbers == [])
+      let removal = table.stage(.remove(.numbered(number)))
+      table.commit(removal)
+      #expect(table.brokenInvariants() == [])
+    }
+  }
+
   @Test mutating func `a task is not handed out before its date`() {
     table.insert(.make(1, available: 60))
     #expect(table.claim(1, at: 59.9).numbers == [])

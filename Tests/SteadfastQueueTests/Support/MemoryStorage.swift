@@ -24,7 +24,7 @@ final class MemoryStorage: JournalStorage {
     var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
     var longestWrite = Int.max
-    var failures: [(call: Call, number: Int32)] = []
+    var failures: [(call: Call, number: Int32, passed: Int)] = []
   }
 
   let state: Mutex<State>
@@ -46,15 +46,17 @@ final class MemoryStorage: JournalStorage {
     state.withLock { state in state.names[name].map { state.files[$0] } }
   }
 
-  /// The next such call fails once, with this error.
-  func fail(_ call: Call, _ number: Int32) {
-    state.withLock { $0.failures.append((call, number)) }
+  /// The next such call fails once, with this error; or a later one, when so many have passed.
+  func fail(_ call: Call, _ number: Int32, after count: Int = 0) {
+    state.withLock { $0.failures.append((call, number, count)) }
   }
 
   fileprivate func note(_ call: Call) throws(SystemCallError) {
     let failure = state.withLock { state -> Int32? in
       state.calls.append(call)
       guard let index = state.failures.firstIndex(where: { $0.call == call }) else { return nil }
+      state.failures[index].passed -= 1
+      guard state.failures[index].passed < 0 else { return nil }
       return state.failures.remove(at: index).number
     }
     if let failure { throw SystemCallError("\(call)", failure) }

@@ -1,0 +1,99 @@
+/// The lines that begin in one part of a file, and what they say.
+///
+/// A part is read without a look at the others, so that several may be read at once. Whether the
+/// lines may stand where they do is not asked here: ``JournalReader`` goes through the parts in order.
+struct JournalPart: Sendable {
+  struct Line: Sendable {
+    /// With the places that it has in the file.
+    let line: JournalLine
+    let range: Range<Int>
+    let entry: Result<JournalEntry, JournalDecodingError>
+  }
+
+  /// Of most lines that begin in a part, the last one ends within so many bytes behind it.
+  private static let usualOverhang = 4 << 10
+
+  /// In bytes.
+  private static let usualLineLength = 200
+
+  /// The lines from the last one to the first: taken from the end, each is moved and not copied.
+  private var lines: [Line] = []
+  /// Whether a line follows that is not what was written, or has no end.
+  private(set) var isCutShort = false
+  /// Why the part could not be read; it has no lines then.
+  private(set) var failure: SystemCallError?
+
+  init(of source: JournalSource, linesBeginningIn range: Range<Int>) {
+    do throws(SystemCallError) {
+      // The byte before says whether a line begins with the part.
+      let start = max(0, range.lowerBound - 1)
+      let bytes = try Self.read(source, from: start, linesBeginningIn: range)
+      guard let first = Self.firstLine(in: bytes, isBeginning: range.lowerBound == 0) else {
+        return
+      }
+      readLines(bytes, at: start, from: first, before: range.upperBound - start)
+      lines.reverse()
+    } catch {
+      failure = error
+    }
+  }
+
+  mutating func popFirstLine() -> Line? { lines.popLast() }
+
+  /// The bytes up to the end of the last line, as far as it may be read.
+  private static func read(
+    _ source: JournalSource,
+    from start: Int,
+    linesBeginningIn range: Range<Int>
+  ) throws(SystemCallError) -> [UInt8] {
+    let limit = min(source.count, range.upperBound + JournalLine.maxLength + 1)
+    var bytes = try source.read(start..<min(limit, range.upperBound + usualOverhang))
+    var end = start + bytes.count
+    while end < limit, bytes.lineFeed(from: range.upperBound - 1 - start) == nil {
+      let more = try source.read(end..<min(limit, end + bytes.count))
+      guard !more.isEmpty else { break }
+      bytes += more
+      end += more.count
+    }
+    return bytes
+  }
+
+  /// Where the first line begins, behind what belongs to one of an earlier part.
+  private static func firstLine(in bytes: [UInt8], isBeginning: Bool) -> Int? {
+    isBeginning ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
+  }
+
+  private mutating func readLines(_ bytes: [UInt8], at start: Int, from first: Int, before end: Int)
+  {
+    var decoder = JournalDecoder(bytes)
+    lines.reserveCapacity(bytes.count / Self.usualLineLength)
+    var position = first
+    while position < min(end, bytes.count) {
+      guard let end = bytes.lineFeed(from: position), let line = JournalLine(bytes, position..<end)
+      else {
+        isCutShort = true
+        return
+      }
+      lines.append(
+        Line(
+          line: line.moved(by: start),
+          range: start + position..<start + end,
+          entry: decoder.result(of: line)
+        )
+      )
+      position = end + 1
+    }
+  }
+}
+
+extension JournalDecoder {
+  fileprivate mutating func result(
+    of line: JournalLine
+  ) -> Result<JournalEntry, JournalDecodingError> {
+    do throws(JournalDecodingError) {
+      return .success(try entry(of: line))
+    } catch {
+      return .failure(error)
+    }
+  }
+}

@@ -1,0 +1,61 @@
+import Dispatch
+import Synchronization
+
+extension JournalReader {
+  /// How many bytes a part of a file has; a file that is not longer is read by one thread.
+  static var partSize: Int { 64 << 10 }
+  /// How many parts are read at once: what is in memory of a file at a time.
+  private static var partsAtOnce: Int { 64 }
+
+  static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
+    try read(JournalSource(bytes))
+  }
+
+  static func read(
+    _ source: JournalSource,
+    partSize: Int = partSize
+  ) throws(JournalProblem) -> JournalContents {
+    var contents = try readAsWritten(source, partSize: partSize)
+    contents.interruptionCount = contents.table.interruptLeased()
+    return contents
+  }
+
+  /// As `read(_:)`, but tasks that had begun and not ended are being performed still.
+  static func readAsWritten(
+    _ source: JournalSource,
+    partSize: Int = partSize
+  ) throws(JournalProblem) -> JournalContents {
+    let reader = Mutex(JournalReader(source))
+    var start = 0
+    repeat {
+      let end = min(source.count, start + partsAtOnce * partSize)
+      let ranges = stride(from: start, to: end, by: partSize).map { $0..<min(end, $0 + partSize) }
+      let parts = JournalPart.read(ranges, of: source) { reader.withLock { $0.takeIn() } }
+      reader.withLock { $0.add(parts) }
+      start = end
+    } while !reader.withLock(\.isDone)
+    return try reader.withLock { reader throws(JournalProblem) in try reader.end() }
+  }
+}
+
+extension JournalPart {
+  /// Reads parts of a file while the body is performed, which is called once.
+  fileprivate static func read(
+    _ ranges: [Range<Int>],
+    of source: JournalSource,
+    during body: @Sendable () -> Void
+  ) -> [JournalPart] {
+    guard ranges.count > 1 else {
+      body()
+      return ranges.map { JournalPart(of: source, linesBeginningIn: $0) }
+    }
+    let parts = Mutex([JournalPart?](repeating: nil, count: ranges.count))
+    // Nothing waits for another thread here: where none is free, this one does all of it.
+    DispatchQueue.concurrentPerform(iterations: 1 + ranges.count) { index in
+      guard index > 0 else { return body() }
+      let part = JournalPart(of: source, linesBeginningIn: ranges[index - 1])
+      parts.withLock { $0[index - 1] = part }
+    }
+    return parts.withLock { $0.compactMap(\.self) }
+  }
+}
