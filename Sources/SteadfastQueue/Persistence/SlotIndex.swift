@@ -44,9 +44,16 @@ struct SlotIndex: Sendable {
     return nil
   }
 
+  /// Makes room for so many identities, those included that are there.
+  mutating func reserveCapacity(_ count: Int) {
+    var needed = buckets.count
+    while count * 4 > needed * 3 { needed *= 2 }
+    if needed > buckets.count { grow(to: needed) }
+  }
+
   /// Adds a slot for an identity that has none.
   mutating func insert(_ slot: Int, for id: TaskID) {
-    if (count + 1) * 4 > buckets.count * 3 { grow() }
+    if (count + 1) * 4 > buckets.count * 3 { grow(to: buckets.count * 2) }
     place(Bucket(slot: slot, hash: hash(of: id)))
     count += 1
   }
@@ -86,9 +93,9 @@ struct SlotIndex: Sendable {
     buckets[position] = bucket
   }
 
-  private mutating func grow() {
+  private mutating func grow(to bucketCount: Int) {
     let old = buckets
-    buckets = [Bucket](repeating: .free, count: old.count * 2)
+    buckets = [Bucket](repeating: .free, count: bucketCount)
     for bucket in old where !bucket.isFree { place(bucket) }
   }
 }

@@ -31,6 +31,17 @@ import Testing
     }
   }
 
+  @Test(arguments: [0, 1, 12, 13, 1000, 100_000])
+  func `room that is made beforehand changes nothing that is found`(room: Int) {
+    var slots = SlotIndex()
+    let ids = (0..<100).map { TaskID(high: 1, low: UInt64($0)) }
+    for slot in 0..<50 { slots.insert(slot, for: ids[slot]) }
+    slots.reserveCapacity(room)
+    for slot in 50..<100 { slots.insert(slot, for: ids[slot]) }
+    #expect(slots.all.sorted() == Array(0..<100))
+    for slot in 0..<100 { #expect(slots.slot(of: ids[slot]) { $0 == slot } == slot) }
+  }
+
   @Test func `of those with one hash each is told from the others by its slot`() {
     var slots = SlotIndex()
     let id = TaskID(high: 1, low: 2)
