@@ -11,8 +11,8 @@ import Foundation
 /// Callers stage their changes in the table and leave their lines; the thread takes all that have
 /// gathered, writes and flushes them in one go, commits them, and lets the callers go on. Store
 /// first, memory second: what could not be written is rolled back. Whatever touches the file
-/// happens on the thread, one thing after another, except for a flush: while it is under way, others
-/// are written, and claims go on. All are committed in the order of the file.
+/// happens on the thread, one thing after another, except for a flush: while it is under way, claims
+/// are written, and changes gather. All are committed in the order of the file.
 final class JSONFileCore: Sendable {
   /// Takes the lock, and makes the storage to read and write.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
