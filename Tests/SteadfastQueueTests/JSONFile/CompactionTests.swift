@@ -231,6 +231,39 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == alive)
   }
 
+  @Test func `a compaction gives up what it has copied as it goes, and not all at its end`() throws
+  {
+    final class Token: Codable, Sendable {}
+    let journal = try Journal.open(storage).journal
+    var table = TaskTable()
+    var token: Token? = Token()
+    weak let first = token
+    table.insert(
+      TaskRecord(
+        id: .numbered(0),
+        name: "Note",
+        payload: StoredPayload(token, version: 1),
+        createdDate: .seconds(0),
+        availableDate: .seconds(0)
+      )
+    )
+    token = nil
+    for number in 1..<3 * Slab<TaskTable.Entry>.pageSize { table.insert(.make(number)) }
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      in: storage,
+      CompactionPolicy(stepTasks: Slab<TaskTable.Entry>.pageSize + 1)
+    )
+    table = TaskTable()
+    #expect(first != nil)
+    _ = try compaction.advance(journal, at: .seconds(0))
+    #expect(first == nil)
+    try compaction.finish(journal, at: .seconds(0))
+    let found = try JournalReader.read(storage.bytes).table
+    #expect(found.taskCount == 3 * Slab<TaskTable.Entry>.pageSize)
+  }
+
   @Test func `a compaction whose new name is not durable poisons the store`() async throws {
     let core = makeCore()
     try await run { try await core.open() }
