@@ -29,7 +29,7 @@ struct TaskTable: Sendable {
   }
 
   var entries = Slab(filler: Entry.none)
-  var slots: [TaskID: Int] = [:]
+  var slots = SlotIndex()
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
   private var freeLanes: [Int] = []
