@@ -1,8 +1,8 @@
 /// Elements at stable indices, in pages: growing moves nothing, freed slots are used again.
 ///
-/// A copy shares its pages until they change: a change while a copy is kept copies one page, and
-/// what is kept of each page, once. A free slot holds a filler instead of an optional's `nil`: to
-/// look at one property of an optional element copies all of it.
+/// A copy shares its pages: a change while one is kept copies a page and, the first time, the list
+/// of pages. A free slot holds a filler instead of an optional's `nil`: to look at one property of
+/// an optional element copies all of it.
 struct Slab<Element: Sendable>: Sendable {
   /// How many elements a page has room for: a few words of `used`.
   static var pageSize: Int { 256 }

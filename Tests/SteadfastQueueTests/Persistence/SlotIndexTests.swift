@@ -31,6 +31,33 @@ import Testing
     }
   }
 
+  @Test(
+    arguments: [
+      // As this package makes them, in a row; as others do, with one half that is always the same.
+      { TaskID(high: 0x0199_0000_0000_7000 + $0, low: SplitMix64(seed: $0).first) },
+      { TaskID(high: 0x0199_0000_0000_7000 + $0, low: 0x8000_0000_0000_0001) },
+      { TaskID(high: 0x0199_0000_0000_7000, low: $0) },
+      { TaskID(high: $0 << 32 | 0x11EE, low: 0x8000_0000_0000_0001) },
+    ] as [@Sendable (UInt64) -> TaskID]
+  )
+  func `no part of a large one is much larger than others, so that none takes long to grow`(
+    id: @Sendable (UInt64) -> TaskID
+  ) {
+    var slots = SlotIndex()
+    for number in 0..<10_000 { slots.insert(number, for: id(UInt64(number))) }
+    #expect(slots.partCounts == [10_000])
+    for number in 10_000..<40_000 { slots.insert(number, for: id(UInt64(number))) }
+    #expect(slots.partCounts.reduce(0, +) == 40_000)
+    #expect((slots.partCounts.max() ?? 0) < 3 * 40_000 / slots.partCounts.count)
+    #expect(slots.all.sorted() == Array(0..<40_000))
+    for number in 0..<40_000 {
+      let found = slots.slot(of: id(UInt64(number))) { $0 == number }
+      if found != number { Issue.record("\(number) is not found") }
+      slots.remove(number, of: id(UInt64(number)))
+    }
+    #expect(slots.count == 0)
+  }
+
   @Test(arguments: [0, 1, 12, 13, 1000, 100_000])
   func `room that is made beforehand changes nothing that is found`(room: Int) {
     var slots = SlotIndex()
@@ -76,5 +103,12 @@ import Testing
       #expect(found == number)
     }
     #expect(looks < count + 100)
+  }
+}
+
+extension SplitMix64 {
+  fileprivate var first: UInt64 {
+    var generator = self
+    return generator.next()
   }
 }

@@ -1,0 +1,67 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// What each step of a compaction does, for which other work waits.
+@Suite struct CompactionStepTests {
+  private let storage = MemoryStorage()
+
+  @Test(arguments: [(1000, 10), (99, 1), (1, 1), (0, 0)])
+  func `a step of a compaction writes so many tasks, and passes over the places of others`(
+    alive: Int,
+    steps: Int
+  ) throws {
+    let journal = try Journal.open(storage).journal
+    var table = TaskTable()
+    _ = table.apply((1...2000).map { .insert(.make($0), onDuplicate: .keep) })
+    _ = table.apply(
+      (1...2000 - alive).map { .cancel(.unclaimed(.numbered($0)), at: .seconds(0), keeps: false) }
+    )
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      in: storage,
+      CompactionPolicy(stepTasks: 100)
+    )
+    var sizes: [Int] = []
+    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {
+      sizes.append(storage.bytes(of: .replacement)?.count { $0 == 0x0A } ?? 0)
+    }
+    #expect(sizes == (0..<steps).map { 1 + min(alive, 100 * ($0 + 1)) })
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == alive)
+  }
+
+  @Test func `a compaction gives up what it has copied as it goes, and not all at its end`() throws
+  {
+    final class Token: Codable, Sendable {}
+    let journal = try Journal.open(storage).journal
+    var table = TaskTable()
+    var token: Token? = Token()
+    weak let first = token
+    table.insert(
+      TaskRecord(
+        id: .numbered(0),
+        name: "Note",
+        payload: StoredPayload(token, version: 1),
+        createdDate: .seconds(0),
+        availableDate: .seconds(0)
+      )
+    )
+    token = nil
+    for number in 1..<3 * Slab<TaskTable.Entry>.pageSize { table.insert(.make(number)) }
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      in: storage,
+      CompactionPolicy(stepTasks: Slab<TaskTable.Entry>.pageSize + 1)
+    )
+    table = TaskTable()
+    #expect(first != nil)
+    _ = try compaction.advance(journal, at: .seconds(0))
+    #expect(first == nil)
+    try compaction.finish(journal, at: .seconds(0))
+    let found = try JournalReader.read(storage.bytes).table
+    #expect(found.taskCount == 3 * Slab<TaskTable.Entry>.pageSize)
+  }
+}
