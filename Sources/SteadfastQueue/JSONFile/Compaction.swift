@@ -31,9 +31,11 @@ struct Compaction {
 
   private let storage: any JournalStorage
   private let policy: CompactionPolicy
-  private let tasks: Slab<TaskTable.Entry>
+  /// Pages that were copied are given up: to free all of them at the end would take long.
+  private var tasks: Slab<TaskTable.Entry>
   /// Tasks whose attempts are not in the journal yet; what it says later is copied later.
   private let unwritten: Set<TaskID>
+  /// From here on tasks are still to be copied.
   private var slot = 0
   /// How far the journal was copied.
   private var copied: Int
@@ -65,7 +67,7 @@ struct Compaction {
   /// Does a step.
   mutating func advance(_ journal: Journal, at date: Date) throws(Failure) -> Progress {
     do {
-      if slot < tasks.endSlot {
+      if tasks.firstUsedSlot(from: slot) != nil {
         try copyTasks()
         return .unfinished
       }
@@ -117,15 +119,25 @@ struct Compaction {
   private mutating func copyTasks() throws {
     var batches: [[JournalBody]] = []
     var size = 0
-    let end = min(slot + policy.stepSlots, tasks.endSlot)
-    while slot < end, size < policy.stepSize {
-      defer { slot += 1 }
-      // A free slot looks like a task that is only staged.
-      guard tasks[slot].place != .staged else { continue }
-      batches.append(try lines(of: tasks[slot]))
+    var count = 0
+    while count < policy.stepTasks, size < policy.stepSize,
+      let next = tasks.firstUsedSlot(from: slot)
+    {
+      giveUpPages(before: next)
+      slot = next + 1
+      count += 1
+      guard tasks[next].place != .staged else { continue }
+      batches.append(try lines(of: tasks[next]))
       size += batches[batches.count - 1].reduce(0) { $0 + $1.bytes.count + 64 }
     }
     try append(batches)
+  }
+
+  /// Gives up the page of the last task if the next one is in another.
+  private mutating func giveUpPages(before next: Int) {
+    guard slot > 0 else { return }
+    let page = (slot - 1) / Slab<TaskTable.Entry>.pageSize
+    if next / Slab<TaskTable.Entry>.pageSize > page { tasks.removePage(page) }
   }
 
   private func lines(of entry: TaskTable.Entry) throws -> [JournalBody] {

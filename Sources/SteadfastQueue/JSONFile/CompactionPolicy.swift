@@ -4,8 +4,8 @@ struct CompactionPolicy: Sendable {
   var minimumSize = 4 << 20
   /// How many bytes a step writes, about: other work waits for it.
   var stepSize = 256 << 10
-  /// How many places of tasks a step looks at, at most, most of which may be empty.
-  var stepSlots = 16 << 10
+  /// How many tasks a step writes, at most: values that callers have handed over are encoded anew.
+  var stepTasks = 256
   /// How many bytes are written between flushes: the last flush, for which all work waits, is short.
   var flushSize = 1 << 20
 

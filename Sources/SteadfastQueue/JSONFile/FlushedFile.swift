@@ -54,10 +54,11 @@ final class FlushedFile: Sendable {
   }
 
   /// Gives the file up, when a flush that is under way has ended.
+  ///
+  /// One that comes meanwhile does not wait: to close a large file that has no name any more takes
+  /// the system long.
   func close() {
-    isClosed.withLock { isClosed in
-      file.close()
-      isClosed = true
-    }
+    isClosed.withLock { $0 = true }
+    file.close()
   }
 }

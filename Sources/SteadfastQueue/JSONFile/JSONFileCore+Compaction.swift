@@ -75,6 +75,7 @@ extension JSONFileCore {
   /// Does a step of a compaction, and leaves the next one for when other work was done.
   private func compact() {
     var ending: Bool?
+    var replaced: Journal?
     let poison = file.withLock { file -> SystemCallError? in
       guard var compaction = file?.compaction, let journal = file?.journal else { return nil }
       // The copy of the tasks must not be kept alive in two places.
@@ -85,7 +86,7 @@ extension JSONFileCore {
           file?.compaction = compaction
           state.withLock { $0.thread }?.add { self.compact() }
         case .finished(let replacement):
-          journal.abandon()
+          replaced = journal
           file?.journal = replacement
           file?.compactSize = replacement.size
           ending = true
@@ -106,6 +107,14 @@ extension JSONFileCore {
     guard let ending else { return }
     noteSize()
     tellCompactionWaiters(.success(ending))
+    if let replaced { giveUp(replaced) }
+  }
+
+  /// Gives a file up that has no name any more, beside other work: the system frees what it took,
+  /// and needs longer for a large one than many flushes take.
+  private func giveUp(_ journal: Journal) {
+    guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
+    thread.handOn { journal.abandon() }
   }
 }
 

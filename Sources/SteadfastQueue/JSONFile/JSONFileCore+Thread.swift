@@ -178,14 +178,16 @@ extension JSONFileCore {
     endFlushing(thread)
   }
 
-  /// Nothing is being flushed any more.
+  /// Nothing is being flushed any more: what has waited for that goes on.
   private func endFlushing(_ thread: any JobThread) {
-    let jobs = state.withLock { state in
+    let (jobs, hasGathered) = state.withLock { state in
       defer { state.afterFlush = [] }
-      return state.afterFlush
+      let hasGathered = !state.pending.isEmpty && !state.isWriting
+      if hasGathered { state.isWriting = true }
+      return (state.afterFlush, hasGathered)
     }
     for job in jobs { thread.add(job) }
-    if jobs.isEmpty, isCompactionDue { thread.add { self.writePending() } }
+    if hasGathered || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
   }
 
   /// Flushes what was written when an interval has passed.

@@ -83,7 +83,7 @@ private struct Verification {
     for slot in 0..<entries.endSlot where entries[slot].place != .staged {
       count += 1
       let id = entries[slot].record.id
-      guard let other = file.slots[id] else {
+      guard let other = file.slot(of: id) else {
         problems.add("task \(id) is not in the file")
         continue
       }
@@ -93,7 +93,7 @@ private struct Verification {
     }
     guard count != file.slots.count else { return }
     let known = Set(entries.committedIDs)
-    for id in file.slots.keys.sorted() where !known.contains(id) {
+    for id in file.entries.committedIDs.sorted() where !known.contains(id) {
       problems.add("task \(id) is in the file alone")
     }
   }

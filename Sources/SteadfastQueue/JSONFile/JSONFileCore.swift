@@ -233,6 +233,9 @@ final class JSONFileCore: Sendable {
         case .lines(let submission):
           state.size += options.maxFileSize == nil ? 0 : submission.byteCount
           state.pending.append(submission)
+          // Changes wait for the flush that is under way, written or not: what gathers meanwhile
+          // is written in one go. Claims need no flush.
+          if state.isFlushing, !submission.isClaim { return (nil, nil) }
         }
         defer { state.isWriting = true }
         return (nil, state.isWriting ? nil : state.thread)

@@ -26,7 +26,7 @@ extension TaskTable {
   mutating func interruptLeased() -> Int {
     guard stateCounts[.running] > 0 else { return 0 }
     var count = 0
-    for slot in slots.values {
+    for slot in slots.all {
       guard case .leased = entries[slot].place else { continue }
       count += 1
       entries[slot].record.countInterruption()
@@ -72,16 +72,14 @@ extension TaskTable {
 
   /// The slot of a new task; `nil` if its identity is taken.
   private mutating func addEntry(of record: TaskRecord) -> Int? {
+    guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
-    // One search for both questions: whether the identity is there, and where it goes.
-    guard let other = slots.updateValue(slot, forKey: record.id) else { return slot }
-    remove(slot)
-    slots[record.id] = other
-    return nil
+    slots.insert(slot, for: record.id)
+    return slot
   }
 
   private mutating func replayBeginning(of id: TaskID) -> Bool {
-    guard let slot = slots[id] else { return false }
+    guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased:
       // The process that had begun the task ended before the attempt did.
@@ -99,7 +97,7 @@ extension TaskTable {
   /// The change with the token of the lease that its task has now; `nil` if it has none.
   private func withPresentLease(_ change: TaskChange) -> TaskChange? {
     func present(_ lease: Lease) -> Lease? {
-      guard let slot = slots[lease.id], case .leased(let token) = entries[slot].place else {
+      guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {
         return nil
       }
       return Lease(id: lease.id, token: token)

@@ -38,7 +38,8 @@ extension TaskTable {
 
   /// A task was stored with a key: whoever bore it then did so no more.
   private mutating func freeKey(for record: TaskRecord) -> Bool {
-    guard slots[record.id] == nil, let key = record.uniqueKey, let holder = keyHolders[key] else {
+    guard slot(of: record.id) == nil, let key = record.uniqueKey, let holder = keyHolders[key]
+    else {
       return false
     }
     entries[holder].hasLostKey = true
@@ -48,7 +49,7 @@ extension TaskTable {
 
   /// An attempt began: the task was set aside no more.
   private mutating func makeAvailable(_ id: TaskID) -> Bool {
-    guard let slot = slots[id] else { return false }
+    guard let slot = slot(of: id) else { return false }
     let record = entries[slot].record
     switch entries[slot].place {
     case .parked: return replay(.change(.unpark(name: record.name)))
@@ -62,7 +63,7 @@ extension TaskTable {
 
   /// A task was removed: it had ended.
   private mutating func end(_ id: TaskID) -> Bool {
-    guard let slot = slots[id], !entries[slot].record.state.isFinished else { return false }
+    guard let slot = slot(of: id), !entries[slot].record.state.isFinished else { return false }
     let date = entries[slot].record.availableDate
     return replay(.change(.cancel(.unclaimed(id), at: date, keeps: true)))
   }

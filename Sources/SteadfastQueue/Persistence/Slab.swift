@@ -1,37 +1,101 @@
-/// Elements at stable indices, in chunks: growing moves nothing, freed slots are used again.
+/// Elements at stable indices, in pages: growing moves nothing, freed slots are used again.
 ///
-/// A free slot holds a filler instead of an optional's `nil`: to look at one property of an optional
-/// element copies all of it.
+/// A copy shares its pages until they change: a change while a copy is kept copies one page, and
+/// what is kept of each page, once. A free slot holds a filler instead of an optional's `nil`: to
+/// look at one property of an optional element copies all of it.
 struct Slab<Element: Sendable>: Sendable {
-  private static var chunkSize: Int { 256 }
-  private var chunks: [[Element]] = []
-  private var free: [Int] = []
-  private let filler: Element
+  /// How many elements a page has room for: a few words of `used`.
+  static var pageSize: Int { 256 }
+  private static var wordsPerPage: Int { pageSize / UInt64.bitWidth }
 
-  init(filler: Element) { self.filler = filler }
+  private var pages: [[Element]] = []
+  /// Which slots are in use, a bit for each.
+  private var used: [UInt64] = []
+  /// The words of `used` that have a free slot; the last is filled first.
+  private var roomyWords: [Int] = []
+  /// The page that was emptied last: it keeps its memory, so that one in, one out costs none.
+  private var idlePage: Int?
+  private let filler: Element
+  /// What pages without elements share, so that they take no memory.
+  private let blankPage: [Element]
+
+  init(filler: Element) {
+    self.filler = filler
+    blankPage = Array(repeating: filler, count: Self.pageSize)
+  }
 
   mutating func insert(_ element: Element) -> Int {
-    if free.isEmpty {
-      let base = chunks.count * Self.chunkSize
-      chunks.append(Array(repeating: filler, count: Self.chunkSize))
-      free.append(contentsOf: (base..<base + Self.chunkSize).reversed())
-    }
-    let slot = free.removeLast()
+    if roomyWords.isEmpty { addPage() }
+    let word = roomyWords[roomyWords.count - 1]
+    let bit = (~used[word]).trailingZeroBitCount
+    used[word] |= 1 << bit
+    if used[word] == .max { roomyWords.removeLast() }
+    let slot = word * UInt64.bitWidth + bit
     self[slot] = element
     return slot
   }
 
   mutating func remove(_ slot: Int) {
+    let (word, bit) = slot.quotientAndRemainder(dividingBy: UInt64.bitWidth)
+    precondition(used[word] & 1 << bit != 0, "the slot is free")
+    if used[word] == .max { roomyWords.append(word) }
+    used[word] &= ~(1 << bit)
     self[slot] = filler
-    free.append(slot)
+    if used[word] == 0 { giveBackMemory(of: slot / Self.pageSize) }
+  }
+
+  /// Removes all elements of a page at once, and gives its memory back.
+  mutating func removePage(_ page: Int) {
+    for word in Self.words(of: page) {
+      if used[word] == .max { roomyWords.append(word) }
+      used[word] = 0
+    }
+    pages[page] = blankPage
+  }
+
+  /// The first slot in use, from this one on; `nil` if there is none.
+  ///
+  /// O(n/64) for n free slots between.
+  func firstUsedSlot(from slot: Int) -> Int? {
+    var (word, bit) = slot.quotientAndRemainder(dividingBy: UInt64.bitWidth)
+    while word < used.count {
+      let rest = used[word] & (.max << bit)
+      if rest != 0 { return word * UInt64.bitWidth + rest.trailingZeroBitCount }
+      word += 1
+      bit = 0
+    }
+    return nil
   }
 
   /// Slots are below this number.
-  var endSlot: Int { chunks.count * Self.chunkSize }
+  var endSlot: Int { pages.count * Self.pageSize }
 
   /// The element of a slot, or the filler if it is free.
   subscript(slot: Int) -> Element {
-    _read { yield chunks[slot / Self.chunkSize][slot % Self.chunkSize] }
-    _modify { yield &chunks[slot / Self.chunkSize][slot % Self.chunkSize] }
+    _read { yield pages[slot / Self.pageSize][slot % Self.pageSize] }
+    _modify { yield &pages[slot / Self.pageSize][slot % Self.pageSize] }
+  }
+
+  // MARK: Pages
+
+  private static func words(of page: Int) -> Range<Int> {
+    page * wordsPerPage..<(page + 1) * wordsPerPage
+  }
+
+  private func isEmpty(_ page: Int) -> Bool {
+    Self.words(of: page).allSatisfy { used[$0] == 0 }
+  }
+
+  private mutating func addPage() {
+    roomyWords.append(contentsOf: Self.words(of: pages.count).reversed())
+    used.append(contentsOf: repeatElement(0, count: Self.wordsPerPage))
+    pages.append(blankPage)
+  }
+
+  /// Gives the memory of the page back that was emptied before this one, if this one is empty.
+  private mutating func giveBackMemory(of page: Int) {
+    guard isEmpty(page) else { return }
+    if let idlePage, idlePage != page, isEmpty(idlePage) { pages[idlePage] = blankPage }
+    idlePage = page
   }
 }

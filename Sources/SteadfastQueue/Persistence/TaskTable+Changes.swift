@@ -4,41 +4,6 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A change that was checked and holds what it needs until it is committed or rolled back.
-struct StagedChange: Sendable {
-  let change: TaskChange
-  let outcome: ChangeOutcome
-  /// The task that the change concerns; `nil` if it concerns none or several.
-  fileprivate let slot: Int?
-  /// The task that an insertion takes the unique key from.
-  fileprivate var twin: TaskTable.Node?
-  /// Whether that task is removed, one that had ended without a word.
-  fileprivate var removesTwin = false
-
-  /// Whether the change is to be kept, and then committed.
-  var isKept: Bool {
-    switch outcome {
-    case .done, .replaced: true
-    case .duplicate, .identityTaken, .stale, .batchRefused: false
-    }
-  }
-
-  /// Whether nothing of the batch is kept either.
-  fileprivate var refusesBatch: Bool {
-    switch (outcome, change) {
-    case (.identityTaken, _), (.duplicate, .insert(_, onDuplicate: .reject)),
-      (.duplicate, .insert(_, onDuplicate: .replace)):
-      true
-    default: false
-    }
-  }
-
-  fileprivate func refused() -> StagedChange {
-    let outcome = isKept ? ChangeOutcome.batchRefused : outcome
-    return StagedChange(change: change, outcome: outcome, slot: nil)
-  }
-}
-
 extension TaskTable {
   mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     if batch.count == 1 {
@@ -103,14 +68,14 @@ extension TaskTable {
   }
 
   private func claimed(_ lease: Lease) -> Int? {
-    guard let slot = slots[lease.id], !entries[slot].isReserved,
+    guard let slot = slot(of: lease.id), !entries[slot].isReserved,
       entries[slot].place == .leased(token: lease.token)
     else { return nil }
     return slot
   }
 
   private func unclaimed(_ id: TaskID, in states: (TaskState) -> Bool) -> Int? {
-    guard let slot = slots[id], !isInDoubt(slot), entries[slot].place.isAtRest,
+    guard let slot = slot(of: id), !isInDoubt(slot), entries[slot].place.isAtRest,
       states(entries[slot].record.state)
     else { return nil }
     return slot
@@ -130,7 +95,7 @@ extension TaskTable {
     _ policy: UniquePolicy,
     _ change: TaskChange
   ) -> StagedChange {
-    guard slots[record.id] == nil else {
+    guard slot(of: record.id) == nil else {
       return StagedChange(change: change, outcome: .identityTaken, slot: nil)
     }
     var outcome = ChangeOutcome.done
@@ -151,7 +116,7 @@ extension TaskTable {
       }
     }
     let slot = insertEntry(of: record)
-    slots[record.id] = slot
+    slots.insert(slot, for: record.id)
     if let key = record.uniqueKey { keyHolders[key] = slot }
     return StagedChange(
       change: change,

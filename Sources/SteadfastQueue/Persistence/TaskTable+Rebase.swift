@@ -13,7 +13,7 @@ extension TaskTable {
     // Each task that is affected was made or has failed later, or is ready by a later date.
     guard latestDate > now || horizon > now else { return }
     horizon = min(horizon, now)
-    let affected = slots.values
+    let affected = slots.all
       .filter { isAffected($0, byRebasingTo: now) }
       .sorted { entries[$0].position < entries[$1].position }
     for slot in affected {

@@ -11,39 +11,6 @@ import Foundation
 /// it could not be. A task that a staged change has reserved is not claimed, and a second change
 /// to it is stale. A store in memory does both steps at once.
 struct TaskTable: Sendable {
-  struct Entry: Sendable {
-    var record: TaskRecord
-    var place: Place
-    /// Whether a staged change holds the task.
-    var isReserved = false
-    /// Whether a later task has taken its unique key while it was being performed.
-    var hasLostKey = false
-    let lane: Int
-    /// Changes when the task goes to the end of a line: a node that disagrees is stale.
-    ///
-    /// 0 until it stands in one.
-    var position: UInt64 = 0
-    /// How many bytes a file takes for the task, about; 0 where there is none.
-    fileprivate(set) var byteCount = 0
-
-    /// What a free slot holds.
-    static let none = Entry(
-      record: TaskRecord(
-        id: TaskID(high: 0, low: 0),
-        name: "",
-        payload: StoredPayload([], format: .binary),
-        createdDate: .distantPast,
-        availableDate: .distantPast
-      ),
-      place: .staged,
-      lane: -1
-    )
-  }
-
-  enum Place: Sendable, Equatable {
-    case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-  }
-
   /// The ready tasks of one name, so that a name without a handler costs the others nothing.
   struct Lane: Sendable {
     var name: String
@@ -62,7 +29,7 @@ struct TaskTable: Sendable {
   }
 
   var entries = Slab(filler: Entry.none)
-  var slots: [TaskID: Int] = [:]
+  var slots = SlotIndex()
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
   private var freeLanes: [Int] = []
@@ -97,8 +64,12 @@ struct TaskTable: Sendable {
 
 extension TaskTable {
   func record(of id: TaskID) -> TaskRecord? {
-    guard let slot = slots[id], entries[slot].place != .staged else { return nil }
+    guard let slot = slot(of: id), entries[slot].place != .staged else { return nil }
     return entries[slot].record
+  }
+
+  func slot(of id: TaskID) -> Int? {
+    slots.slot(of: id) { entries[$0].record.id == id }
   }
 
   /// In the order of identities.
@@ -125,7 +96,7 @@ extension TaskTable {
     if let keys = filter.uniqueKeys {
       return slots(bearing: keys).compactMap { record(of: entries[$0].record.id) }
     }
-    return slots.values.compactMap { slot in
+    return slots.all.compactMap { slot in
       entries[slot].place == .staged ? nil : entries[slot].record
     }
   }
@@ -259,8 +230,9 @@ extension TaskTable {
 
   /// A file takes so many bytes more for a task.
   mutating func addBytes(_ count: Int, to slot: Int) {
+    byteCount -= entries[slot].byteCount
     entries[slot].byteCount += count
-    byteCount += count
+    byteCount += entries[slot].byteCount
   }
 
   mutating func remove(_ slot: Int) {
@@ -269,7 +241,7 @@ extension TaskTable {
     let place = entries[slot].place
     count(-1, at: place, lane: lane)
     if place != .staged { stateCounts[entries[slot].record.state] -= 1 }
-    slots[entries[slot].record.id] = nil
+    slots.remove(slot, of: entries[slot].record.id)
     leaveKey(of: slot)
     entries.remove(slot)
     leaveLane(lane)

@@ -21,6 +21,9 @@ final class ChangesUnderWay: Sendable {
   /// How many tasks there are.
   var count: Int { entries.withLock { $0.count } }
 
+  /// Whether a change is under way that a later one can follow.
+  var isAny: Bool { areAny.load(ordering: .acquiring) }
+
   // MARK: Ends of attempts
 
   func beginEnds(of ids: [TaskID]) {
@@ -80,7 +83,7 @@ final class ChangesUnderWay: Sendable {
   func waitUntilAllIsTold(of id: TaskID) async { await wait(for: id) { _ in false } }
 
   private func wait(for id: TaskID, until isOver: (Entry) -> Bool) async {
-    guard areAny.load(ordering: .acquiring) else { return }
+    guard isAny else { return }
     func check() -> Void? { entries.withLock { $0[id].map(isOver) ?? true } ? () : nil }
     while check() == nil { await told.waitUncancelled(unless: check) }
   }

@@ -5,7 +5,8 @@ import Synchronization
 /// What is known of a task lies here for as long as somebody holds it. Most are enqueued and let go
 /// at once: that costs an entry, and a cell to count the holder by.
 final class OutcomeBoard: Sendable {
-  private struct Entry: Sendable {
+  fileprivate struct Entry: Sendable {
+    var id: TaskID
     /// How many cells of the task there are.
     var holders = 0
     var outcome: TaskOutcome?
@@ -15,14 +16,29 @@ final class OutcomeBoard: Sendable {
     var waiters: Waiters<TaskOutcome>?
     /// Made for the first one that waits.
     var progressWaiters: Waiters<Void>?
+
+    /// What a free slot holds.
+    static let none = Entry(id: TaskID(high: 0, low: 0))
   }
 
-  private let entries = Mutex<[TaskID: Entry]>([:])
+  fileprivate struct State: Sendable {
+    /// What is known of a task, where its cells find it too.
+    var entries = Slab(filler: Entry.none)
+    var slots = SlotIndex()
+
+    func slot(of id: TaskID) -> Int? { slots.slot(of: id) { entries[$0].id == id } }
+  }
+
+  private let state = Mutex(State())
 
   /// A cell of a task: what happens to the task is remembered while there is one.
   func cell(of id: TaskID) -> OutcomeCell {
-    entries.withLock { $0[id, default: Entry()].holders += 1 }
-    return OutcomeCell(id: id, board: self)
+    let slot = state.withLock { state in
+      let slot = state.slot(of: id) ?? state.addEntry(of: id)
+      state.entries[slot].holders += 1
+      return slot
+    }
+    return OutcomeCell(id: id, slot: slot, board: self)
   }
 
   func resolve(_ id: TaskID, _ outcome: TaskOutcome, value: (any Sendable)? = nil) {
@@ -57,13 +73,16 @@ final class OutcomeBoard: Sendable {
 
   /// The tasks whose ends somebody may wait for.
   var awaited: [TaskID] {
-    entries.withLock { entries in
-      entries.filter { $0.value.outcome == nil && $0.value.waiters != nil }.map(\.key)
+    state.withLock { state in
+      state.slots.all.compactMap { slot in
+        let entry = state.entries[slot]
+        return entry.outcome == nil && entry.waiters != nil ? entry.id : nil
+      }
     }
   }
 
   /// How many tasks somebody holds.
-  var count: Int { entries.withLock { $0.count } }
+  var count: Int { state.withLock { $0.slots.count } }
 
   /// Fails whoever waits for the end of a task.
   func fail(_ id: TaskID, _ error: any Error) {
@@ -73,7 +92,7 @@ final class OutcomeBoard: Sendable {
 
   /// Fails whoever still waits.
   func failWaiters(_ error: any Error) {
-    for entry in entries.withLock({ Array($0.values) }) {
+    for entry in state.withLock({ state in state.slots.all.map { state.entries[$0] } }) {
       entry.waiters?.resumeAll(with: .failure(error))
       entry.progressWaiters?.resumeAll(with: .success(()))
     }
@@ -83,10 +102,10 @@ final class OutcomeBoard: Sendable {
   ///
   /// A value that is let go thereby goes with the result, outside of the lock.
   private func change(_ id: TaskID, _ body: (inout Entry) -> Void) -> Entry? {
-    entries.withLock { entries in
-      guard !entries.isEmpty, let index = entries.index(forKey: id) else { return nil }
-      let old = entries.values[index]
-      body(&entries.values[index])
+    state.withLock { state in
+      guard state.slots.count > 0, let slot = state.slot(of: id) else { return nil }
+      let old = state.entries[slot]
+      body(&state.entries[slot])
       return old
     }
   }
@@ -95,43 +114,56 @@ final class OutcomeBoard: Sendable {
 // MARK: - For cells
 
 extension OutcomeBoard {
-  fileprivate func letGo(of id: TaskID) {
-    let last = entries.withLock { entries -> Entry? in
-      guard let index = entries.index(forKey: id) else { return nil }
-      entries.values[index].holders -= 1
-      return entries.values[index].holders == 0 ? entries.remove(at: index).value : nil
+  fileprivate func letGo(of slot: Int) {
+    let last = state.withLock { state -> Entry? in
+      state.entries[slot].holders -= 1
+      return state.entries[slot].holders == 0 ? state.removeEntry(at: slot) : nil
     }
     // What a handler has returned goes outside of the lock: its end may hold another task.
     withExtendedLifetime(last) {}
   }
 
-  fileprivate func outcome(of id: TaskID) -> TaskOutcome? {
-    entries.withLock { $0[id]?.outcome }
+  fileprivate func outcome(at slot: Int) -> TaskOutcome? {
+    state.withLock { $0.entries[slot].outcome }
   }
 
-  fileprivate func value(of id: TaskID) -> (any Sendable)? { entries.withLock { $0[id]?.value } }
-
-  fileprivate func progress(of id: TaskID) -> (OutcomeCell.Progress, hasEnded: Bool) {
-    entries.withLock { entries in
-      let entry = entries[id, default: Entry()]
-      return (entry.progress, entry.outcome != nil)
-    }
+  fileprivate func value(at slot: Int) -> (any Sendable)? {
+    state.withLock { $0.entries[slot].value }
   }
 
-  fileprivate func waiters(for id: TaskID) -> Waiters<TaskOutcome> {
-    entries.withLock { entries in
-      let waiters = entries[id]?.waiters ?? Waiters()
-      entries[id]?.waiters = waiters
+  fileprivate func progress(at slot: Int) -> (OutcomeCell.Progress, hasEnded: Bool) {
+    state.withLock { ($0.entries[slot].progress, $0.entries[slot].outcome != nil) }
+  }
+
+  fileprivate func waiters(at slot: Int) -> Waiters<TaskOutcome> {
+    state.withLock { state in
+      let waiters = state.entries[slot].waiters ?? Waiters()
+      state.entries[slot].waiters = waiters
       return waiters
     }
   }
 
-  fileprivate func progressWaiters(for id: TaskID) -> Waiters<Void> {
-    entries.withLock { entries in
-      let waiters = entries[id]?.progressWaiters ?? Waiters()
-      entries[id]?.progressWaiters = waiters
+  fileprivate func progressWaiters(at slot: Int) -> Waiters<Void> {
+    state.withLock { state in
+      let waiters = state.entries[slot].progressWaiters ?? Waiters()
+      state.entries[slot].progressWaiters = waiters
       return waiters
     }
+  }
+}
+
+extension OutcomeBoard.State {
+  fileprivate mutating func addEntry(of id: TaskID) -> Int {
+    let slot = entries.insert(OutcomeBoard.Entry(id: id))
+    slots.insert(slot, for: id)
+    return slot
+  }
+
+  fileprivate mutating func removeEntry(at slot: Int) -> OutcomeBoard.Entry {
+    let entry = entries[slot]
+    slots.remove(slot, of: entry.id)
+    entries.remove(slot)
+    return entry
   }
 }
 
@@ -151,22 +183,25 @@ final class OutcomeCell: Sendable {
   }
 
   let id: TaskID
+  /// Where the board keeps what is known of the task, as long as there is a cell.
+  private let slot: Int
   private let board: OutcomeBoard
 
-  fileprivate init(id: TaskID, board: OutcomeBoard) {
+  fileprivate init(id: TaskID, slot: Int, board: OutcomeBoard) {
     self.id = id
+    self.slot = slot
     self.board = board
   }
 
-  deinit { board.letGo(of: id) }
+  deinit { board.letGo(of: slot) }
 
-  var outcome: TaskOutcome? { board.outcome(of: id) }
+  var outcome: TaskOutcome? { board.outcome(at: slot) }
   /// What the handler has returned, if the task has succeeded in this process.
-  var value: (any Sendable)? { board.value(of: id) }
+  var value: (any Sendable)? { board.value(at: slot) }
 
   /// Waits for the outcome, unless the check finds at the last moment that it will not come.
   func wait(unless check: () -> (any Error)?) async throws -> TaskOutcome {
-    try await board.waiters(for: id).wait {
+    try await board.waiters(at: slot).wait {
       if let outcome { return .success(outcome) }
       return check().map { .failure($0) }
     }
@@ -176,12 +211,12 @@ final class OutcomeCell: Sendable {
   /// ended and nothing is left to tell, or the waiting is cancelled.
   func progress(after number: Int, hasQueueEnded: () -> Bool) async -> Progress? {
     while !Task.isCancelled {
-      let (progress, hasEnded) = board.progress(of: id)
+      let (progress, hasEnded) = board.progress(at: slot)
       if progress.number > number { return progress }
       if hasEnded || hasQueueEnded() { return nil }
       // Cancelled: the loop ends.
-      try? await board.progressWaiters(for: id).wait {
-        let (progress, hasEnded) = board.progress(of: id)
+      try? await board.progressWaiters(at: slot).wait {
+        let (progress, hasEnded) = board.progress(at: slot)
         let isOver = hasEnded || progress.number > number || hasQueueEnded()
         return isOver ? .success(()) : nil
       }

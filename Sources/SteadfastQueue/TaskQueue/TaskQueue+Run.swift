@@ -167,7 +167,7 @@ extension TaskQueue {
 
   /// Returns when all is told that has happened to a task until now.
   private nonisolated func catchUp(with id: TaskID) async {
-    await changes.waitUntilAllIsTold(of: id)
+    if changes.isAny { await changes.waitUntilAllIsTold(of: id) }
     hub.announce(id)
   }
 

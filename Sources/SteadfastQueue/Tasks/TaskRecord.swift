@@ -5,20 +5,15 @@ public import Foundation
 #endif
 
 /// A task as a store keeps it, and as look-ups and events show it.
+///
+/// It is made to be small: a queue may hold a million of them.
 public struct TaskRecord: Sendable, Identifiable {
   private var shared: SharedDefinition
+  private var troubles: Rare<Troubles>
   // A flag behind an optional lies in what that leaves free: hence the order, here and below.
 
   /// The date from which the task may be performed; after a failure, the date of the retry.
   public var availableDate: Date
-  /// How many attempts have failed.
-  public var retryCount: Int
-  /// How often a process ended while it performed the task.
-  public var interruptionCount: Int
-  /// The text of the last error, shortened; `nil` if none.
-  public var lastError: String?
-  /// When the last attempt failed; `nil` if none has.
-  public var failedDate: Date?
   /// When the task ended; `nil` while it has not.
   public var finishedDate: Date?
   /// Where the task is in its life.
@@ -50,22 +45,24 @@ public struct TaskRecord: Sendable, Identifiable {
         id: id,
         name: name,
         payload: payload,
-        priority: priority,
-        createdDate: createdDate,
         maxRetries: maxRetries,
         usesBackoff: usesBackoff,
+        priority: priority,
+        createdDate: createdDate,
         uniqueKey: uniqueKey,
-        tags: tags,
-        timeLimit: timeLimit,
-        expiryDate: expiryDate
+        extras: Extras(tags: tags, timeLimit: timeLimit, expiryDate: expiryDate)
+      )
+    )
+    troubles = Rare(
+      Troubles(
+        retryCount: retryCount,
+        interruptionCount: interruptionCount,
+        lastError: lastError,
+        failedDate: failedDate
       )
     )
     self.state = state
     self.availableDate = availableDate
-    self.retryCount = retryCount
-    self.interruptionCount = interruptionCount
-    self.lastError = lastError
-    self.failedDate = failedDate
     self.finishedDate = finishedDate
   }
 
@@ -86,18 +83,39 @@ public struct TaskRecord: Sendable, Identifiable {
   /// The key that no second task may bear while this one is known; `nil` if it has none.
   public var uniqueKey: String? { shared.value.uniqueKey }
   /// Labels by which tasks are found, and cancelled together.
-  public var tags: Set<String> { shared.value.tags }
+  public var tags: Set<String> { shared.value.extras.value.tags }
   /// How long one attempt may take; `nil` for any time.
-  public var timeLimit: Duration? { shared.value.timeLimit }
+  public var timeLimit: Duration? { shared.value.extras.value.timeLimit }
   /// The date from which no attempt begins any more; `nil` if none.
-  public var expiryDate: Date? { shared.value.expiryDate }
+  public var expiryDate: Date? { shared.value.extras.value.expiryDate }
+
+  /// How many attempts have failed.
+  public var retryCount: Int {
+    get { troubles.value.retryCount }
+    set { troubles.value.retryCount = newValue }
+  }
+  /// How often a process ended while it performed the task.
+  public var interruptionCount: Int {
+    get { troubles.value.interruptionCount }
+    set { troubles.value.interruptionCount = newValue }
+  }
+  /// The text of the last error, shortened; `nil` if none.
+  public var lastError: String? {
+    get { troubles.value.lastError }
+    set { troubles.value.lastError = newValue }
+  }
+  /// When the last attempt failed; `nil` if none has.
+  public var failedDate: Date? {
+    get { troubles.value.failedDate }
+    set { troubles.value.failedDate = newValue }
+  }
 
   /// Whether no attempt begins at this date any more.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 
   mutating func dropExpiry() {
     var definition = shared.value
-    definition.expiryDate = nil
+    definition.extras.value.expiryDate = nil
     shared = SharedDefinition(definition)
   }
 }
@@ -117,14 +135,41 @@ extension TaskRecord {
     let id: TaskID
     let name: String
     var payload: StoredPayload
+    // The flag of a limit would take a word behind it; here it lies in what the payload leaves free.
+    private let isRetriedAlways: Bool
+    let usesBackoff: Bool
     let priority: TaskQueue.Priority
     let createdDate: Date
-    let maxRetries: RetryLimit
-    let usesBackoff: Bool
     let uniqueKey: String?
-    let tags: Set<String>
-    let timeLimit: Duration?
-    var expiryDate: Date?
+    var extras: Rare<Extras>
+    private let retryLimit: Int
+
+    init(
+      id: TaskID,
+      name: String,
+      payload: StoredPayload,
+      maxRetries: RetryLimit,
+      usesBackoff: Bool,
+      priority: TaskQueue.Priority,
+      createdDate: Date,
+      uniqueKey: String?,
+      extras: Extras
+    ) {
+      self.id = id
+      self.name = name
+      self.payload = payload
+      switch maxRetries {
+      case .atMost(let limit): (isRetriedAlways, retryLimit) = (false, limit)
+      case .alwaysRetry: (isRetriedAlways, retryLimit) = (true, 0)
+      }
+      self.usesBackoff = usesBackoff
+      self.priority = priority
+      self.createdDate = createdDate
+      self.uniqueKey = uniqueKey
+      self.extras = Rare(extras)
+    }
+
+    var maxRetries: RetryLimit { isRetriedAlways ? .alwaysRetry : .atMost(retryLimit) }
   }
 
   /// A definition that records share, so that moving one copies one reference.
@@ -132,5 +177,26 @@ extension TaskRecord {
     let value: Definition
 
     init(_ value: Definition) { self.value = value }
+  }
+
+  /// What is chosen for few tasks.
+  private struct Extras: RareValue {
+    var tags: Set<String> = []
+    var timeLimit: Duration?
+    var expiryDate: Date?
+
+    var isEmpty: Bool { tags.isEmpty && timeLimit == nil && expiryDate == nil }
+  }
+
+  /// What has gone wrong with a task.
+  private struct Troubles: RareValue {
+    var retryCount = 0
+    var interruptionCount = 0
+    var lastError: String?
+    var failedDate: Date?
+
+    var isEmpty: Bool {
+      retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
+    }
   }
 }

@@ -10,8 +10,11 @@ extension TaskTable {
       if !isTrue { broken.append(name()) }
     }
 
-    let tasks = slots.values.map { entries[$0] }
-    for (id, slot) in slots { check(entries[slot].record.id == id, "\(id) is at its slot") }
+    let tasks = slots.all.map { entries[$0] }
+    for slot in slots.all {
+      let id = entries[slot].record.id
+      check(self.slot(of: id) == slot, "\(id) is at its slot")
+    }
     for entry in tasks {
       check(!entry.isReserved, "nothing is reserved")
       check(entry.isPlacedByState, "\(entry.record.id) is placed by its state")
@@ -39,7 +42,8 @@ extension TaskTable {
     for (key, losers) in keyLosers {
       check(!losers.isEmpty, "\(key) has losers if any are listed")
     }
-    for (id, slot) in slots {
+    for slot in slots.all {
+      let id = entries[slot].record.id
       guard let key = entries[slot].record.uniqueKey else { continue }
       let isListed = keyLosers[key]?.contains(slot) ?? false
       check(isListed == entries[slot].hasLostKey, "\(id) is listed if it has lost its key")
@@ -47,7 +51,8 @@ extension TaskTable {
     let losers = keyLosers.values.reduce(0) { $0 + $1.count }
     let keyless = tasks.count { $0.hasLostKey && $0.record.uniqueKey != nil }
     check(losers == keyless, "nobody else is listed")
-    for (id, slot) in slots where !entries[slot].hasLostKey {
+    for slot in slots.all where !entries[slot].hasLostKey {
+      let id = entries[slot].record.id
       guard let key = entries[slot].record.uniqueKey else { continue }
       check(keyHolders[key] == slot, "\(id) holds its key")
     }
@@ -58,7 +63,7 @@ extension TaskTable {
   /// Whether all that waits is handed out, each task once, in order.
   private func brokenOrder() -> [String] {
     var table = self
-    let expected = slots.values.map { entries[$0] }.filter { $0.record.state == .waiting }
+    let expected = slots.all.map { entries[$0] }.filter { $0.record.state == .waiting }
       .sorted {
         let (left, right) = ($0.record, $1.record)
         if left.priority != right.priority { return left.priority > right.priority }
@@ -83,7 +88,7 @@ extension TaskTable {
 
   /// Everything that a file would have to say of its tasks: a line for each, in order.
   func everything() throws -> [String] {
-    try slots.values.map { slot in
+    try slots.all.map { slot in
       let entry = entries[slot]
       let line = try JournalBody(
         .task(
@@ -97,7 +102,7 @@ extension TaskTable {
   /// As `everything()`, with the order of the tasks in place of the numbers that make it.
   func everythingInOrder() throws -> [String] {
     var table = self
-    let inOrder = slots.values.sorted { left, right in
+    let inOrder = slots.all.sorted { left, right in
       (entries[left].position, entries[left].record.id)
         < (entries[right].position, entries[right].record.id)
     }
@@ -110,7 +115,7 @@ extension TaskTable {
   /// Whether a number is of a size that no writer comes near: a date that is written anew may differ
   /// by minutes in billions of years, and a place may be the last one.
   var hasExtremes: Bool {
-    slots.values.contains { slot in
+    slots.all.contains { slot in
       let record = entries[slot].record
       let dates = [
         record.createdDate, record.availableDate, record.expiryDate, record.failedDate,

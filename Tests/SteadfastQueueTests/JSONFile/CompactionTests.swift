@@ -206,23 +206,29 @@ import Testing
     #expect(storage.bytes == bytes)
   }
 
-  @Test func `a step of a compaction passes over so many empty places, and no more`() throws {
+  @Test(arguments: [(1000, 10), (99, 1), (1, 1), (0, 0)])
+  func `a step of a compaction writes so many tasks, and passes over the places of others`(
+    alive: Int,
+    steps: Int
+  ) throws {
     let journal = try Journal.open(storage).journal
     var table = TaskTable()
-    _ = table.apply((1...1000).map { .insert(.make($0), onDuplicate: .keep) })
+    _ = table.apply((1...2000).map { .insert(.make($0), onDuplicate: .keep) })
     _ = table.apply(
-      (1...999).map { .cancel(.unclaimed(.numbered($0)), at: .seconds(0), keeps: false) }
+      (1...2000 - alive).map { .cancel(.unclaimed(.numbered($0)), at: .seconds(0), keeps: false) }
     )
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries,
       in: storage,
-      CompactionPolicy(stepSlots: 100)
+      CompactionPolicy(stepTasks: 100)
     )
-    var steps = 0
-    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) { steps += 1 }
-    #expect(steps >= 10)
-    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+    var sizes: [Int] = []
+    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {
+      sizes.append(storage.bytes(of: .replacement)?.count { $0 == 0x0A } ?? 0)
+    }
+    #expect(sizes == (0..<steps).map { 1 + min(alive, 100 * ($0 + 1)) })
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == alive)
   }
 
   @Test func `a compaction whose new name is not durable poisons the store`() async throws {

@@ -29,6 +29,21 @@ import Testing
     }
   }
 
+  /// As ``insert(_:_:)``, beside a claim, which has all be written that has gathered.
+  private func insertBesideClaim(_ number: Int) async {
+    let core = core
+    async let claim = core.claim(
+      ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0))
+    )
+    async let insertion: Void = insert(number)
+    do {
+      log.add("claimed \(try await claim.tasks.numbers)")
+    } catch {
+      log.add("claimed nothing")
+    }
+    await insertion
+  }
+
   /// During each flush in turn, one of these is called and what it leads to is done.
   private func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
     let left = Mutex(calls[...])
@@ -72,6 +87,50 @@ import Testing
     try flush.perform()
   }
 
+  @Test func `a flush does not wait until a file is closed that another one has replaced`() throws {
+    let file = SlowlyClosedFile()
+    let flushed = FlushedFile(file)
+    let flush = Mutex<Result<Void, any Error>?>(nil)
+    file.onClosing { flush.withLock { $0 = Result { try flushed.synchronize() } } }
+    flushed.close()
+    let result = flush.withLock { $0 }
+    try #require(result).get()
+  }
+
+  @Test func `a change is stored while a file is closed that another one has replaced`()
+    async throws
+  {
+    let (executor, storage, log) = (executor, storage, log)
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: CompactionPolicy(minimumSize: 0),
+      thread: { executor }
+    ) { (nil, storage) }
+    executor.whileHandedOn {
+      guard storage.calls.last == .close, !log.entries.contains("closing") else { return }
+      log.add("closing")
+      Task(executorPreference: executor) {
+        _ = try await core.apply([.insert(.make(1000), onDuplicate: .keep)], .durable)
+        log.add("stored")
+      }
+      executor.runTasks()
+      while executor.doJob() { executor.runTasks() }
+      log.add("closed")
+    }
+    try await run {
+      try await core.open()
+      for number in 1...20 {
+        _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .relaxed)
+      }
+      let ends = (1...20).map {
+        TaskChange.cancel(.unclaimed(.numbered($0)), at: .seconds(1), keeps: false)
+      }
+      _ = try await core.apply(ends, .durable)
+    }
+    #expect(log.entries == ["closing", "stored", "closed"])
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
+  }
+
   @Test func `a claim is answered while a flush is under way`() async throws {
     let (core, log) = (core, log)
     try await run {
@@ -86,30 +145,60 @@ import Testing
     #expect(log.entries == ["1 stored", "claimed [1]", "flushed", "2 stored"])
   }
 
-  @Test func `what is written while a flush is under way is stored by the next one`() async throws {
+  @Test func `changes that come while a flush is under way are written in one go after it`()
+    async throws
+  {
     let core = core
     try await run { try await core.open() }
-    duringFlushes { await insert(2) }
-    let before = storage.calls.count { $0 == .synchronize }
+    duringFlushes {
+      async let second: Void = insert(2)
+      async let third: Void = insert(3)
+      _ = await (second, third)
+    }
+    let before = storage.calls.count
     try await run { await insert(1) }
-    #expect(log.entries == ["flushed", "1 stored", "2 stored"])
-    #expect(storage.calls.count { $0 == .synchronize } == before + 2)
+    #expect(Set(log.entries.prefix(2)) == ["flushed", "1 stored"])
+    #expect(Set(log.entries.dropFirst(2)) == ["2 stored", "3 stored"])
+    #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
+  @Test func `what is written while a flush is under way is stored by the next one`() async throws {
+    let core = core
+    try await run {
+      try await core.open()
+      await insert(9)
+    }
+    duringFlushes { await insertBesideClaim(2) }
+    let before = storage.calls.count
+    try await run { await insert(1) }
+    #expect(log.entries == ["9 stored", "claimed [9]", "flushed", "1 stored", "2 stored"])
+    #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
   }
 
   @Test func `no line says that one was durable which was written during the last flush`()
     async throws
   {
     let core = core
-    try await run { try await core.open() }
+    try await run {
+      try await core.open()
+      await insert(8)
+      await insert(9)
+    }
     duringFlushes {
-      await insert(2)
+      await insertBesideClaim(2)
     } _: {
-      await insert(3)
+      await insertBesideClaim(3)
     }
     try await run { await insert(1) }
-    #expect(log.entries == ["flushed", "1 stored", "flushed", "2 stored", "3 stored"])
-    #expect(lines.map(\.sequence) == [0, 1, 2, 3])
-    #expect(lines.map(\.firstUnsynced) == [0, 1, 1, 2])
+    #expect(
+      log.entries == [
+        "8 stored", "9 stored", "claimed [8]", "flushed", "1 stored", "claimed [9]", "flushed",
+        "2 stored", "3 stored",
+      ]
+    )
+    #expect(lines.map(\.sequence) == Array(0...7))
+    #expect(lines.map(\.firstUnsynced) == [0, 1, 2, 3, 3, 3, 4, 4])
   }
 
   @Test
@@ -141,13 +230,18 @@ import Testing
 
   @Test func `a write that fails while a flush is under way takes back only itself`() async throws {
     let (core, storage) = (core, storage)
-    try await run { try await core.open() }
+    try await run {
+      try await core.open()
+      await insert(9)
+    }
     duringFlushes {
       storage.fail(.append, ENOSPC)
-      await insert(2)
+      await insertBesideClaim(2)
     }
     try await run { await insert(1) }
-    #expect(log.entries == ["2 refused", "flushed", "1 stored"])
+    #expect(log.entries.first == "9 stored")
+    #expect(Set(log.entries.dropFirst().prefix(2)) == ["2 refused", "claimed nothing"])
+    #expect(log.entries.dropFirst(3) == ["flushed", "1 stored"])
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
@@ -180,4 +274,18 @@ import Testing
     }
     #expect(order == ["second", "first"])
   }
+}
+
+/// A file that does something while it is being closed.
+private final class SlowlyClosedFile: JournalFile {
+  private let closing = Mutex<@Sendable () -> Void>({})
+
+  func onClosing(_ body: @escaping @Sendable () -> Void) { closing.withLock { $0 = body } }
+
+  func size() -> Int { 0 }
+  func read(_ count: Int, at offset: Int) -> [UInt8] { [] }
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) -> Int { bytes.count }
+  func truncate(to size: Int) {}
+  func synchronize() {}
+  func close() { closing.withLock { $0 }() }
 }

@@ -103,12 +103,12 @@ final class SharedStore: Sendable {
 
 extension TaskTable {
   fileprivate func isHeld(_ lease: Lease) -> Bool {
-    slots[lease.id].map { entries[$0].place == .leased(token: lease.token) } ?? false
+    slot(of: lease.id).map { entries[$0].place == .leased(token: lease.token) } ?? false
   }
 
   /// The claim has run out: the task is available again, with one interruption more.
   fileprivate mutating func interrupt(_ lease: Lease) {
-    guard isHeld(lease), let slot = slots[lease.id] else { return }
+    guard isHeld(lease), let slot = slot(of: lease.id) else { return }
     entries[slot].record.interruptionCount += 1
     setState(.waiting, of: slot)
     lineUp(slot)

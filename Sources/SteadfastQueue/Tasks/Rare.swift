@@ -1,0 +1,25 @@
+/// What most tasks do without: it takes one word as long as it is empty.
+struct Rare<Value: RareValue>: Sendable {
+  private final class Box: Sendable {
+    let value: Value
+
+    init(_ value: Value) { self.value = value }
+  }
+
+  private var box: Box?
+
+  init(_ value: Value) { self.value = value }
+
+  var value: Value {
+    get { box?.value ?? Value() }
+    set { box = newValue.isEmpty ? nil : Box(newValue) }
+  }
+}
+
+/// What ``Rare`` keeps.
+protocol RareValue: Sendable {
+  /// Makes an empty one.
+  init()
+  /// Whether it is as an empty one.
+  var isEmpty: Bool { get }
+}

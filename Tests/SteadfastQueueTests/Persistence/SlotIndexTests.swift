@@ -1,0 +1,80 @@
+import SteadfastRetry
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct SlotIndexTests {
+  @Test func `what was inserted is found until it is removed, as in a dictionary`() {
+    for seed in 0..<20 as Range<UInt64> {
+      var generator = SplitMix64(seed: seed)
+      var slots = SlotIndex()
+      var ids = Slab(filler: TaskID(high: 0, low: 0))
+      var expected: [TaskID: Int] = [:]
+      for _ in 0..<4000 {
+        // Few identities, of which most come and go again and again.
+        let id = TaskID(high: generator.next() % 4, low: generator.next() % 500)
+        let found = slots.slot(of: id) { ids[$0] == id }
+        #expect(found == expected[id])
+        if let found {
+          slots.remove(found, of: id)
+          ids.remove(found)
+          expected[id] = nil
+        } else {
+          let slot = ids.insert(id)
+          slots.insert(slot, for: id)
+          expected[id] = slot
+        }
+        #expect(slots.count == expected.count)
+      }
+      #expect(slots.all.sorted() == expected.values.sorted())
+      for (id, slot) in expected { #expect(slots.slot(of: id) { ids[$0] == id } == slot) }
+    }
+  }
+
+  @Test(arguments: [0, 1, 12, 13, 1000, 100_000])
+  func `room that is made beforehand changes nothing that is found`(room: Int) {
+    var slots = SlotIndex()
+    let ids = (0..<100).map { TaskID(high: 1, low: UInt64($0)) }
+    for slot in 0..<50 { slots.insert(slot, for: ids[slot]) }
+    slots.reserveCapacity(room)
+    for slot in 50..<100 { slots.insert(slot, for: ids[slot]) }
+    #expect(slots.all.sorted() == Array(0..<100))
+    for slot in 0..<100 { #expect(slots.slot(of: ids[slot]) { $0 == slot } == slot) }
+  }
+
+  @Test func `of those with one hash each is told from the others by its slot`() {
+    var slots = SlotIndex()
+    let id = TaskID(high: 1, low: 2)
+    for slot in 0..<8 { slots.insert(slot, for: id) }
+    for slot in 0..<8 { #expect(slots.slot(of: id) { $0 == slot } == slot) }
+    for slot in [3, 0, 7, 1] { slots.remove(slot, of: id) }
+    #expect(slots.all.sorted() == [2, 4, 5, 6])
+    for slot in 0..<8 {
+      #expect(slots.slot(of: id) { $0 == slot } == ([2, 4, 5, 6].contains(slot) ? slot : nil))
+    }
+  }
+
+  @Test(
+    arguments: [
+      { TaskID(high: 7, low: $0) }, { TaskID(high: $0, low: 7) }, { TaskID(high: $0, low: ~$0) },
+      { TaskID(high: $0 << 40, low: $0 << 40) },
+    ] as [@Sendable (UInt64) -> TaskID]
+  )
+  func `identities that differ little are found with few looks`(
+    id: @Sendable (UInt64) -> TaskID
+  ) {
+    var slots = SlotIndex()
+    let count = 20_000
+    for number in 0..<count { slots.insert(number, for: id(UInt64(number))) }
+    // Only those with the same half of a hash are looked at: with 32 bits, next to none.
+    var looks = 0
+    for number in 0..<count {
+      let found = slots.slot(of: id(UInt64(number))) { slot in
+        looks += 1
+        return slot == number
+      }
+      #expect(found == number)
+    }
+    #expect(looks < count + 100)
+  }
+}
