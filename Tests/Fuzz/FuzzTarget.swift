@@ -5,12 +5,15 @@ import Foundation
 ///
 /// The first byte says what the rest is. Even: the bytes of a file. Odd: the bodies of lines, each of
 /// which is given its number and the right checksum, so that what is behind the checksum is reached:
-/// `+` before a body says that the batch goes on, `!` that all lines before it are durable.
+/// `+` before a body says that the batch goes on, `!` that all lines before it are durable. What is
+/// above the first byte's lowest bit says of how many bytes the parts are in which it is read too.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzOneInput(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
   let input = unsafe Array(UnsafeBufferPointer(start: start, count: count))
   guard let mode = input.first else { return 0 }
-  check(mode & 1 == 0 ? Array(input.dropFirst()) : mended(input.dropFirst()))
+  let file = mode & 1 == 0 ? Array(input.dropFirst()) : mended(input.dropFirst())
+  check(file)
+  if mode > 1 { checkInParts(file, of: Int(mode) * 4) }
   return 0
 }
 
@@ -50,6 +53,25 @@ private func check(_ file: [UInt8]) {
   precondition(broken.isEmpty, "\(broken)")
   // Half of the time goes into this: every fourth input is enough.
   if file.count % 4 == 0 { checkAgain(contents) }
+}
+
+/// Reads the file in parts, as a large one is read, and as a whole.
+private func checkInParts(_ file: [UInt8], of size: Int) {
+  func read(_ partSize: Int) -> Result<JournalContents, JournalProblem> {
+    do throws(JournalProblem) {
+      return .success(try JournalReader.read(JournalSource(file), partSize: partSize))
+    } catch {
+      return .failure(error)
+    }
+  }
+  switch (read(size), read(max(1, file.count))) {
+  case (.success(let parts), .success(let whole)):
+    precondition(parts.nextSequence == whole.nextSequence && parts.goodSize == whole.goodSize)
+    precondition(parts.unsyncedOffset == whole.unsyncedOffset && parts.isSealed == whole.isSealed)
+    precondition(parts.table.taskCount == whole.table.taskCount)
+  case (.failure(let parts), .failure(let whole)): precondition(parts == whole)
+  case (let parts, let whole): preconditionFailure("\(parts) in parts, \(whole) as a whole")
+  }
 }
 
 /// Writes the tasks as a compaction does, and reads them again.

@@ -27,10 +27,12 @@ struct JournalPart: Sendable {
     do throws(SystemCallError) {
       // The byte before says whether a line begins with the part.
       let start = max(0, range.lowerBound - 1)
-      let bytes = try Self.read(source, from: start, linesBeginningIn: range)
-      guard let first = Self.firstLine(in: bytes, isBeginning: range.lowerBound == 0) else {
-        return
-      }
+      let end = min(source.count, range.upperBound + Self.usualOverhang)
+      var bytes = try source.read(start..<end)
+      guard let first = Self.firstLine(in: bytes, isBeginning: range.lowerBound == 0),
+        start + first < range.upperBound
+      else { return }
+      try Self.readToLineEnd(source, from: start, linesBeginningIn: range, &bytes)
       readLines(bytes, at: start, from: first, before: range.upperBound - start)
       lines.reverse()
     } catch {
@@ -40,22 +42,22 @@ struct JournalPart: Sendable {
 
   mutating func popFirstLine() -> Line? { lines.popLast() }
 
-  /// The bytes up to the end of the last line, as far as it may be read.
-  private static func read(
+  /// Reads on to the end of the last line, as far as it may be read.
+  ///
+  /// Only for a part in which a line begins: of a very long one, every part would read the rest.
+  private static func readToLineEnd(
     _ source: JournalSource,
     from start: Int,
-    linesBeginningIn range: Range<Int>
-  ) throws(SystemCallError) -> [UInt8] {
+    linesBeginningIn range: Range<Int>,
+    _ bytes: inout [UInt8]
+  ) throws(SystemCallError) {
     let limit = min(source.count, range.upperBound + JournalLine.maxLength + 1)
-    var bytes = try source.read(start..<min(limit, range.upperBound + usualOverhang))
-    var end = start + bytes.count
-    while end < limit, bytes.lineFeed(from: range.upperBound - 1 - start) == nil {
+    while start + bytes.count < limit, bytes.lineFeed(from: range.upperBound - 1 - start) == nil {
+      let end = start + bytes.count
       let more = try source.read(end..<min(limit, end + bytes.count))
-      guard !more.isEmpty else { break }
+      guard !more.isEmpty else { return }
       bytes += more
-      end += more.count
     }
-    return bytes
   }
 
   /// Where the first line begins, behind what belongs to one of an earlier part.

@@ -4,7 +4,7 @@ import Synchronization
 extension JournalReader {
   /// How many bytes a part of a file has; a file that is not longer is read by one thread.
   static var partSize: Int { 64 << 10 }
-  /// How many parts are read at once: what is in memory of a file at a time.
+  /// How many parts are read while as many are taken in: what is in memory of a file at a time.
   private static var partsAtOnce: Int { 64 }
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {

@@ -85,6 +85,18 @@ private struct Reading: Equatable {
     }
   }
 
+  @Test func `a very long line is read once, and not by every part that it goes through`() throws {
+    let payload = "\"" + String(repeating: "x", count: 40_000) + "\""
+    let body = ForgedFile.insertion(1).replacing("{}", with: payload)
+    let storage = MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
+    let file = try #require(try storage.open(.journal))
+    let contents = try JournalReader.read(JournalSource(file, sizeInMemory: 0), partSize: 1000)
+    #expect(contents.table.taskCount == 2)
+    let partCount = storage.bytes.count / 1000 + 1
+    // The line begins in the first part, which doubles what it has read until the line is whole.
+    #expect(storage.calls.count { $0 == .read } <= partCount + 4)
+  }
+
   @Test func `a torn end and damage are told apart in a file that is not in memory`() throws {
     let bodies = (1...3000).map { ForgedFile.insertion($0) }
     let whole = ForgedFile.bytes(bodies)
