@@ -36,7 +36,10 @@ extension TaskQueue {
   private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
     try await open()
     let names = handlers.names
-    try machine.withLock { machine in try machine.begin(mode, names: names) }
+    try machine.withLock { machine in
+      try machine.begin(mode, names: names)
+      isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
+    }
     await beginRun()
     await work(mode)
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in

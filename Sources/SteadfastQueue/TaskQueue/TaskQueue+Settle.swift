@@ -138,7 +138,10 @@ extension TaskQueue {
 
   /// Has a worker look whether something is available.
   nonisolated func lookForWork() {
-    machine.withLock { $0.workArrived() }
+    // Other runs look until they are stopped, and need not be told.
+    if isPassing.load(ordering: .sequentiallyConsistent) {
+      machine.withLock { $0.workArrived() }
+    }
     wake.fire()
   }
 

@@ -69,6 +69,8 @@ public actor TaskQueue {
   nonisolated let changes = ChangesUnderWay()
   /// Wakes idle workers.
   nonisolated let wake = WakeUp()
+  /// Whether the present run, or the last one, performs what is available and then ends.
+  nonisolated let isPassing = Atomic(false)
   /// Wakes those who cut attempts short, one for each worker.
   nonisolated let interrupts: [WakeUp]
   /// The time that has passed on the clock.

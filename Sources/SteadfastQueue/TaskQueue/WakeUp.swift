@@ -10,7 +10,10 @@ final class WakeUp: Sendable {
   private let isUp = Atomic(false)
 
   func fire() {
-    guard !isUp.exchange(true, ordering: .sequentiallyConsistent) else { return }
+    // Mostly somebody has fired before; to look costs less than to write what others read.
+    guard !isUp.load(ordering: .sequentiallyConsistent),
+      !isUp.exchange(true, ordering: .sequentiallyConsistent)
+    else { return }
     waiters.resumeLast(returning: ())
   }
 
