@@ -140,6 +140,40 @@ import Testing
 }
 
 @Suite struct OutcomeBoardTests {
+  @Test func `each of many tasks has its own outcome, and those that wait are listed`() async throws
+  {
+    let board = OutcomeBoard()
+    let ids = (1...100).map { TaskID.numbered($0) }
+    let cells = ids.map { board.cell(of: $0) }
+    let again = board.cell(of: ids[0])
+    #expect(board.count == 100)
+    for (number, id) in ids.enumerated() where number < 50 {
+      board.resolve(id, number.isMultiple(of: 2) ? .succeeded : .cancelled, value: number)
+    }
+    for (number, cell) in cells.enumerated() {
+      #expect(
+        cell.outcome == (number < 50 ? number.isMultiple(of: 2) ? .succeeded : .cancelled : nil)
+      )
+      #expect(cell.value as? Int == (number < 50 ? number : nil))
+    }
+    #expect(again.outcome == .succeeded)
+    #expect(board.awaited.isEmpty)
+    let outcomes = await withTaskGroup { group in
+      for cell in cells[50...] {
+        // By the time that this is checked the task is listed; the error ends the wait.
+        group.addTask {
+          try? await cell.wait {
+            #expect(board.awaited.contains(cell.id))
+            return CancellationError()
+          }
+        }
+      }
+      return await group.reduce(into: []) { $0.append($1) }
+    }
+    #expect(outcomes.count == 50 && outcomes.allSatisfy { $0 == nil })
+    withExtendedLifetime((cells, again)) {}
+  }
+
   @Test func `cells come and go on several threads at once`() async {
     let board = OutcomeBoard()
     await withTaskGroup { group in
