@@ -16,13 +16,10 @@ struct Slab<Element: Sendable>: Sendable {
   /// The page that was emptied last: it keeps its memory, so that one in, one out costs none.
   private var idlePage: Int?
   private let filler: Element
-  /// What pages without elements share, so that they take no memory.
-  private let blankPage: [Element]
+  /// What pages without elements share, so that they take no memory; made with the first of them.
+  private var blankPage: [Element] = []
 
-  init(filler: Element) {
-    self.filler = filler
-    blankPage = Array(repeating: filler, count: Self.pageSize)
-  }
+  init(filler: Element) { self.filler = filler }
 
   mutating func insert(_ element: Element) -> Int {
     if roomyWords.isEmpty { addPage() }
@@ -87,6 +84,7 @@ struct Slab<Element: Sendable>: Sendable {
   }
 
   private mutating func addPage() {
+    if blankPage.isEmpty { blankPage = Array(repeating: filler, count: Self.pageSize) }
     roomyWords.append(contentsOf: Self.words(of: pages.count).reversed())
     used.append(contentsOf: repeatElement(0, count: Self.wordsPerPage))
     pages.append(blankPage)

@@ -86,8 +86,10 @@ extension SlotIndex {
   }
 
   private struct Part {
-    /// As many as a power of two, at most three quarters of them taken.
-    private var buckets = [Bucket](repeating: .free, count: 16)
+    private static let minBucketCount = 16
+
+    /// As many as a power of two, at most three quarters of them taken; none before the first.
+    private var buckets: [Bucket] = []
     private(set) var count = 0
 
     var taken: some Sequence<Bucket> { buckets.lazy.filter { !$0.isFree } }
@@ -95,6 +97,7 @@ extension SlotIndex {
     var slots: some Sequence<Int> { taken.lazy.map(\.slot) }
 
     func slot(with hash: UInt32, where isRight: (Int) -> Bool) -> Int? {
+      guard count > 0 else { return nil }
       var position = home(of: hash)
       while !buckets[position].isFree {
         if buckets[position].hash == hash, isRight(buckets[position].slot) {
@@ -106,18 +109,21 @@ extension SlotIndex {
     }
 
     mutating func reserveCapacity(_ count: Int) {
-      var needed = buckets.count
+      var needed = max(buckets.count, Self.minBucketCount)
       while count * 4 > needed * 3 { needed *= 2 }
       if needed > buckets.count { grow(to: needed) }
     }
 
     mutating func insert(_ bucket: Bucket) {
-      if (count + 1) * 4 > buckets.count * 3 { grow(to: buckets.count * 2) }
+      if (count + 1) * 4 > buckets.count * 3 {
+        grow(to: max(buckets.count * 2, Self.minBucketCount))
+      }
       place(bucket)
       count += 1
     }
 
     mutating func remove(_ bucket: Bucket) {
+      precondition(count > 0, "slot \(bucket.slot) was not found by its identity")
       var hole = home(of: bucket.hash)
       while buckets[hole].bits != bucket.bits {
         precondition(!buckets[hole].isFree, "slot \(bucket.slot) was not found by its identity")
