@@ -1,7 +1,8 @@
 /// What a journal asks of a file system: a few files in one folder, each known by its purpose.
 ///
-/// Calls are synchronous and come from one thread at a time, but that several may read a file. Behind the seam is the real file
-/// system or, in tests, one that fails on purpose or loses its power.
+/// Calls are synchronous and come from one thread at a time, but that several may read a file.
+/// Behind the seam is the real file system or, in tests, one that fails on purpose or loses its
+/// power.
 protocol JournalStorage: AnyObject, Sendable {
   /// Opens a file to read and write it; `nil` if there is none.
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)?

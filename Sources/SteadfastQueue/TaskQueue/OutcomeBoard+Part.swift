@@ -54,7 +54,7 @@ extension OutcomeBoard {
     /// A value that is let go thereby goes with the result, outside of the lock.
     func change(_ id: TaskID, _ body: (inout Known) -> Void) -> Known? {
       state.withLock { state in
-        guard state.slots.count > 0, let slot = state.slot(of: id) else { return nil }
+        guard let slot = state.slot(of: id) else { return nil }
         let old = state.entries[slot].known.value
         body(&state.entries[slot].known.value)
         return old

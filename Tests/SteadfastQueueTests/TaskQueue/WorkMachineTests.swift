@@ -335,15 +335,21 @@ extension WorkMachine {
     #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
   }
 
-  @Test func `of a task that was claimed again before its last end was told one lease is named`()
-    throws
-  {
+  /// The end of the first task was taken to be kept, and is not known to be.
+  private func machineKeepingFirstEnd() throws -> WorkMachine {
     var machine = try machine()
     _ = machine.next()
     _ = machine.claimed(claim(1), now: now)
     _ = machine.next()
     _ = machine.finished(with: settlement(1))
     _ = machine.takeOutbox()
+    return machine
+  }
+
+  @Test func `of a task that was claimed again before its last end was told one lease is named`()
+    throws
+  {
+    var machine = try machineKeepingFirstEnd()
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)
     let again = ClaimedTask(record: .make(1), lease: lease)
@@ -354,12 +360,7 @@ extension WorkMachine {
   }
 
   @Test func `what is being kept stays so though something else could not be put back`() throws {
-    var machine = try machine()
-    _ = machine.next()
-    _ = machine.claimed(claim(1), now: now)
-    _ = machine.next()
-    _ = machine.finished(with: settlement(1))
-    _ = machine.takeOutbox()
+    var machine = try machineKeepingFirstEnd()
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
     machine.putBack([settlement(2)])
