@@ -6,9 +6,13 @@ import Foundation
 
 /// How often a proof repeats itself: a little in each run of the tests, long when asked to.
 public enum Soak {
-  /// What `STEADFAST_RUNS` says, else `short`.
+  /// What `STEADFAST_RUNS` says; else `short`, or what `STEADFAST_MOST_RUNS` says if that is less.
   public static func runs(short: Int) -> Int {
-    ProcessInfo.processInfo.environment["STEADFAST_RUNS"].flatMap { Int($0) } ?? short
+    number("STEADFAST_RUNS") ?? number("STEADFAST_MOST_RUNS").map { min(short, $0) } ?? short
+  }
+
+  private static func number(_ variable: String) -> Int? {
+    ProcessInfo.processInfo.environment[variable].flatMap { Int($0) }
   }
 
   /// What `STEADFAST_SEED` says: the one case to repeat.
