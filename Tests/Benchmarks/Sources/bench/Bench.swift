@@ -1,7 +1,7 @@
 /// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`, in this folder;
 /// all of it where nothing is named.
 ///
-/// `name=` with part of a row's name measures such rows alone.
+/// `name=` with part of a row's name, once or several times, measures such rows alone.
 @main enum Bench {
   static func main() async throws {
     let groups = CommandLine.arguments.dropFirst().filter { !$0.hasPrefix(rowArgument) }

@@ -43,11 +43,13 @@ func report(
 
 /// What comes before part of the name of the rows to measure.
 let rowArgument = "name="
-private let rowName = CommandLine.arguments.first { $0.hasPrefix(rowArgument) }
+private let rowNames = CommandLine.arguments.filter { $0.hasPrefix(rowArgument) }
   .map { $0.dropFirst(rowArgument.count) }
 
 /// Whether a row of this name is to be measured.
-func isPicked(_ name: String) -> Bool { rowName.map(name.contains) ?? true }
+func isPicked(_ name: String) -> Bool {
+  rowNames.isEmpty || rowNames.contains { name.contains($0) }
+}
 
 /// What a ratio is of.
 enum Comparison {
