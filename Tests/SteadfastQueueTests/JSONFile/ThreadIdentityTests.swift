@@ -26,16 +26,3 @@ import Testing
 @MainActor @inline(never) private func passThroughMainActor() {
   dispatchPrecondition(condition: .onQueue(.main))
 }
-
-/// Runs each job on a thread of its own.
-private final class ThreadForEachJob: TaskExecutor {
-  let threads = Log<ThreadIdentity>()
-
-  func enqueue(_ job: consuming ExecutorJob) {
-    let job = UnownedJob(job)
-    Thread.detachNewThread { [self] in
-      threads.add(.current)
-      unsafe job.runSynchronously(on: asUnownedTaskExecutor())
-    }
-  }
-}
