@@ -4,6 +4,7 @@ import Synchronization
 extension JSONFileCore {
   func openFile() throws {
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
+    try errors.check(options)
     let (lock, storage, opened) = try errors.translating {
       let (lock, storage) = try opener()
       return (lock, storage, try Journal.open(storage))

@@ -54,6 +54,10 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// Nothing was stored. There is room again when tasks are done or removed.
     public static let fileFull = Code("fileFull")
+    /// A limit of ``JSONFileStore/Options`` is no number of bytes.
+    ///
+    /// Nothing was opened or made.
+    public static let invalidOptions = Code("invalidOptions")
     /// The store was closed.
     public static let closed = Code("closed")
   }

@@ -57,6 +57,21 @@ struct JSONFileErrors: Sendable {
     )
   }
 
+  /// Refuses limits that nothing could keep.
+  func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
+    for (name, limit) in [
+      ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
+    ] {
+      guard let limit, limit < 1 else { continue }
+      throw JSONFileError(
+        .invalidOptions,
+        url,
+        "the store of \(path) has a \(name) of \(limit) bytes; give 1 or more, or nil for no limit of "
+          + "your own"
+      )
+    }
+  }
+
   func taskTooLarge(_ line: JournalBody, limit: Int, _ rule: String) -> JSONFileError {
     JSONFileError(
       .taskTooLarge,

@@ -26,6 +26,8 @@ extension JSONFileStore {
     public var protection: Protection
 
     /// Makes options; every argument has a default.
+    ///
+    /// A limit below 1 is refused when the store is opened (``JSONFileError/Code/invalidOptions``).
     public init(
       maxTaskSize: Int? = nil,
       maxFileSize: Int? = nil,

@@ -15,6 +15,31 @@ import Testing
     [try mode(of: file), try mode(of: URL(filePath: file.path + ".lock"))]
   }
 
+  // MARK: Limits
+
+  @Test(arguments: [
+    ("maxTaskSize of 0", JSONFileStore.Options(maxTaskSize: 0)),
+    ("maxTaskSize of -1", JSONFileStore.Options(maxTaskSize: -1)),
+    ("maxFileSize of -4096", JSONFileStore.Options(maxFileSize: -4096)),
+  ])
+  func `a limit that nothing could keep is refused before a file is made`(
+    name: String,
+    options: JSONFileStore.Options
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"), options: options)
+      for _ in 0..<2 {
+        let error = await #expect(throws: JSONFileError.self) {
+          try await TaskQueue(persistence: store).open()
+        }
+        #expect(error?.code == .invalidOptions)
+        #expect(error?.message.contains("\(name) bytes; give 1 or more") == true)
+      }
+      try await store.close()
+      #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == [])
+    }
+  }
+
   // MARK: Permissions
 
   @Test(arguments: [
