@@ -60,16 +60,18 @@ extension JSONFileCore {
     try await waitForThread { continuation in
       submit(continuation) { state in
         let staged = state.table.stage(batch)
-        let kept = zip(lines, staged).filter { $1.isKept }
+        let areAllKept = staged.allSatisfy(\.isKept)
         let submission = Submission(
-          lines: kept.map(\.0),
+          lines: areAllKept ? lines : zip(lines, staged).filter { $1.isKept }.map(\.0),
           caller: .changes(staged, durability, continuation)
         )
         if let full = state.shortage(for: submission, options.maxFileSize) {
           submission.rollBack(&state.table)
           throw full
         }
-        for (line, change) in kept { state.table.setByteCount(line.byteCount, of: change) }
+        for (line, change) in zip(lines, staged) {
+          state.table.setByteCount(line.byteCount, of: change)
+        }
         return .lines(submission)
       }
     }

@@ -117,8 +117,11 @@ struct JournalBody: Sendable {
     begin(kind, record.id)
     add("name", record.name)
     add("priority", record.priority.rawValue)
-    add("created", record.createdDate)
-    add("available", record.availableDate)
+    let created = Self.text(of: record.createdDate)
+    add("created", raw: created.utf8)
+    // Mostly a task is available at once.
+    let isAtOnce = record.availableDate == record.createdDate
+    add("available", raw: (isAtOnce ? created : Self.text(of: record.availableDate)).utf8)
     switch record.maxRetries {
     case .atMost(let limit): add("maxRetries", limit)
     case .alwaysRetry: add("maxRetries", "always")
@@ -177,8 +180,10 @@ struct JournalBody: Sendable {
   }
 
   private mutating func add(_ key: StaticString, _ value: Date) {
-    add(key, raw: value.timeIntervalSince1970.description.utf8)
+    add(key, raw: Self.text(of: value).utf8)
   }
+
+  private static func text(of date: Date) -> String { date.timeIntervalSince1970.description }
 
   private mutating func addIfTrue(_ key: StaticString, _ value: Bool) {
     if value { add(key, raw: "true".utf8) }

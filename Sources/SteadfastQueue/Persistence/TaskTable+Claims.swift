@@ -10,7 +10,11 @@ extension TaskTable {
   /// O(log n) a task while names are few.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
-    var open = openLanes(request)
+    // Taken out and put back: its memory serves the next claim.
+    var open = openLanes
+    openLanes = []
+    defer { openLanes = open }
+    fill(&open, for: request)
     var tasks: [ClaimedTask] = []
     while tasks.count < request.limit, let best = best(of: open) {
       guard let ready = lanes[open[best].lane].ready.popFirst() else { break }
@@ -37,13 +41,14 @@ extension TaskTable {
     return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
   }
 
-  private struct OpenLane {
+  /// A lane that a claim may take tasks from, and how many.
+  struct OpenLane: Sendable {
     let lane: Int
     var room: Int
   }
 
-  private func openLanes(_ request: ClaimRequest) -> [OpenLane] {
-    var open: [OpenLane] = []
+  private func fill(_ open: inout [OpenLane], for request: ClaimRequest) {
+    open.removeAll(keepingCapacity: true)
     if request.names.count <= lanes.count, request.otherNames <= 0 {
       for (name, room) in request.names {
         if let lane = laneIndices[name] { open.append(OpenLane(lane: lane, room: room)) }
@@ -54,7 +59,6 @@ extension TaskTable {
         open.append(OpenLane(lane: lane, room: room))
       }
     }
-    return open
   }
 
   private func best(of open: [OpenLane]) -> Int? {

@@ -33,6 +33,8 @@ struct TaskTable: Sendable {
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
   private var freeLanes: [Int] = []
+  /// The lanes of the last claim.
+  var openLanes: [OpenLane] = []
   /// The lane of the task that was inserted last.
   private var lastLane = 0
   var waiting = OrderedLine<DateNode>()
