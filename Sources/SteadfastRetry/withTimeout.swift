@@ -41,6 +41,7 @@ public func withTimeout<Success>(
           return .operation
         }
       } else {
+        // No child, for want of the other way; the one that waits for it hands a cancellation on.
         let task = Task {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }

@@ -11,44 +11,27 @@ import Musl
 
 /// The jobs of two threads, of which one at a time has its turn.
 final class IOWork: Sendable {
-  typealias Job = @Sendable () -> Void
+  typealias Job = IOTurns<ThreadIdentity>.Job
 
-  fileprivate struct State {
-    var jobs: [Job] = []
-    var delayedJobs: [(instant: ContinuousClock.Instant, job: Job)] = []
-    /// The thread whose turn it is.
-    var owner: ThreadIdentity?
-    /// A thread was woken and has not looked yet.
-    var isWaking = false
-    var isEnding = false
-  }
+  /// How long a thread watches for a job before it sleeps: about what it takes to wake it.
+  private static let watch = Duration.microseconds(50)
 
-  fileprivate enum Step {
-    case perform(Job)
-    case wait(until: ContinuousClock.Instant?)
-    case end
-  }
-
-  private let state = Mutex(State())
+  private let turns = Mutex(IOTurns<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
+  /// Whether a job has come for the thread that watches.
+  private let endsWatch = Atomic(false)
 
-  func add(_ job: @escaping Job) {
-    wake { $0.jobs.append(job) }
-  }
+  func add(_ job: @escaping Job) { change { $0.add(job) } }
 
   func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
-    wake { $0.delayedJobs.append((instant, job)) }
+    change { $0.add(job, at: instant) }
   }
 
   /// The turn of the calling thread is over, if it has it.
-  func handOn() {
-    wake { state in
-      if state.owner == .current { state.owner = nil }
-    }
-  }
+  func handOn() { change { $0.handOn(.current) } }
 
   func end() {
-    state.withLock { $0.isEnding = true }
+    turns.withLock { $0.end() }
     for _ in 0..<2 { changed.signal() }
   }
 
@@ -67,58 +50,39 @@ final class IOWork: Sendable {
   func doAll() {
     refuseLimitSignal()
     while true {
-      switch state.withLock({ $0.next(for: .current, .now) }) {
+      let step = turns.withLock { turns in
+        endsWatch.store(false, ordering: .relaxed)
+        return turns.next(for: .current, .now)
+      }
+      switch step {
       case .perform(let job): job()
-      case .wait(let instant): wait(until: instant)
+      case .watch: watch()
+      case .sleep(let instant): sleep(until: instant)
       case .end: return
       }
     }
   }
 
-  /// Wakes a thread if there are jobs, now or later, and it is nobody's turn.
-  private func wake(_ body: (inout State) -> Void) {
-    let wakes = state.withLock { state in
-      body(&state)
-      let isIdle = state.jobs.isEmpty && state.delayedJobs.isEmpty
-      guard !isIdle, state.owner == nil, !state.isWaking else { return false }
-      state.isWaking = true
-      return true
+  /// Changes the jobs or the turns, and wakes a thread if that is needed.
+  private func change(_ body: (inout IOTurns<ThreadIdentity>) -> Void) {
+    let wakes = turns.withLock { turns in
+      body(&turns)
+      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
+      return turns.takeWakeUp()
     }
     if wakes { changed.signal() }
   }
 
-  private func wait(until instant: ContinuousClock.Instant?) {
+  /// Lets others have the processor meanwhile, if they want it.
+  private func watch() {
+    let end = ContinuousClock.now + Self.watch
+    while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
+  }
+
+  private func sleep(until instant: ContinuousClock.Instant?) {
     guard let instant else { return changed.wait() }
     let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
     let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
     _ = changed.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds)) + 1))
-  }
-}
-
-extension IOWork.State {
-  /// What a thread does next, whose turn is over if it had it.
-  fileprivate mutating func next(
-    for thread: ThreadIdentity,
-    _ now: ContinuousClock.Instant
-  ) -> IOWork.Step {
-    isWaking = false
-    if owner == thread { owner = nil }
-    if owner == nil, let job = takeJob(now) {
-      owner = thread
-      return .perform(job)
-    }
-    if isEnding { return .end }
-    // Whoever has the turn looks after the delayed jobs.
-    return .wait(until: owner == nil ? delayedJobs.lazy.map(\.instant).min() : nil)
-  }
-
-  private mutating func takeJob(_ now: ContinuousClock.Instant) -> IOWork.Job? {
-    if !jobs.isEmpty { return jobs.removeFirst() }
-    guard
-      let next = delayedJobs.indices.min(by: {
-        delayedJobs[$0].instant < delayedJobs[$1].instant
-      }), delayedJobs[next].instant <= now
-    else { return nil }
-    return delayedJobs.remove(at: next).job
   }
 }

@@ -56,10 +56,11 @@ public import Foundation
 ///
 /// iOS ends an app that holds a file lock in a shared container when it is suspended: call
 /// ``close()`` before.
-public final class JSONFileStore: Persistence, CustomStringConvertible {
+public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// The file.
   public let url: URL
   let core: JSONFileCore
+  let use: StoreUse? = StoreUse()
 
   /// Makes a store in a file that is there, or will be.
   ///

@@ -4,13 +4,14 @@ import Synchronization
 /// tests.
 ///
 /// Every call returns at once, without suspending.
-public final class InMemoryStore: Persistence {
+public final class InMemoryStore: Persistence, UnsharedStore {
   private struct State {
     var table = TaskTable()
     var isDestroyed = false
   }
 
   private let state = Mutex(State())
+  let use: StoreUse? = StoreUse()
 
   /// Makes an empty store.
   public init() {}

@@ -31,7 +31,7 @@ extension Persistence {
 }
 
 /// A store that hands payloads to another one sealed.
-struct SealedStore: Persistence, CustomStringConvertible {
+struct SealedStore: UnsharedStore, CustomStringConvertible {
   let base: any Persistence
   let seal: PayloadSeal
   let acceptsPlain: Bool
@@ -39,6 +39,7 @@ struct SealedStore: Persistence, CustomStringConvertible {
   var description: String { "\(base)" }
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var sharing: StoreSharing? { base.sharing }
+  var use: StoreUse? { base.useIfKnown }
 
   func open() async throws { try await base.open() }
 

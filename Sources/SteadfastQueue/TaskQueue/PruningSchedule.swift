@@ -49,14 +49,3 @@ struct PruningSchedule: Sendable {
     return changes(retentions.filter(\.retention.keeps), now: now())
   }
 }
-
-extension Settlement {
-  fileprivate var isKeptEnd: Bool {
-    switch change {
-    case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
-      .extend, .prune, .rebase:
-      false
-    }
-  }
-}

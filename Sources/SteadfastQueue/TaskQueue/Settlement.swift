@@ -32,9 +32,19 @@ struct Settlement: Sendable {
   /// Whether the task is there afterwards, so that more may happen to it.
   var leavesTask: Bool {
     switch change {
-    case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule: true
+    case .succeed, .abandon, .cancel: isKeptEnd
     case .remove, .insert, .unpark, .extend, .prune, .rebase: false
+    }
+  }
+
+  /// Whether the task has ended and is kept.
+  var isKeptEnd: Bool {
+    switch change {
+    case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
+      .extend, .prune, .rebase:
+      false
     }
   }
 

@@ -105,7 +105,7 @@ extension TaskQueue {
       report(settlement)
       ended.append(settlement)
     }
-    let prunings = pruning.withLock { $0.changes(after: ended, now: now) }
+    let prunings = prunings(after: ended)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
   }

@@ -14,8 +14,9 @@ extension TaskQueue {
   /// `CancellationError` when they have ended. It returns after ``shutDown(within:)``.
   ///
   /// - Throws: `CancellationError`; what keeps the store from being opened; a ``TaskQueueError``
-  ///   if the queue runs already, was shut down, or its store has failed. After a failure of the
-  ///   store, nothing acknowledged is lost, and the queue can be run again.
+  ///   if the queue runs already, or another one on its store, it was shut down, or its store has
+  ///   failed. After a failure of the store, nothing acknowledged is lost, and the queue can be run
+  ///   again.
   public nonisolated func run() async throws { try await run(.untilStopped) }
 
   /// Performs what is available now, and returns when it is done.
@@ -35,15 +36,20 @@ extension TaskQueue {
   @discardableResult
   private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
     try await open()
+    let use = store.useIfKnown
     let names = handlers.names
     try machine.withLock { machine in
-      try machine.begin(mode, names: names)
+      try machine.checkCanBegin()
+      try use?.begin(self)
+      machine.begin(mode, names: names)
       isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
     await beginRun()
     await work(mode)
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
+      // Whoever learns that the run has ended may run another queue on the store at once.
+      use?.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
     stepWhilePaused.resumeAll(with: .success(()))
@@ -129,7 +135,7 @@ extension TaskQueue {
 
   private enum WorkerEnd { case done, interrupted }
 
-  private static let attemptsBeforeYielding = 64
+  private static let attemptsBeforeYielding = 256
 
   /// Returns when the worker's attempt is to be cut short, or when cancelled.
   private nonisolated func waitForInterrupt(of worker: Int) async {
@@ -141,10 +147,8 @@ extension TaskQueue {
 
   private nonisolated func workLoop(_ worker: Int) async -> WorkerEnd {
     var attempts = 0
+    var step = nextStep(of: worker)
     while true {
-      if Task.isCancelled { machine.withLock { $0.cancel() } }
-      let (step, isPaused) = machine.withLock { ($0.next(for: worker), $0.isPaused) }
-      if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
       switch step {
       case .stop:
         wake.fireAll()
@@ -152,7 +156,8 @@ extension TaskQueue {
       case .wait:
         await wake.wait()
       case .claim(let limit, let names):
-        if await !claim(limit, unparking: names) { await wake.wait() }
+        step = await claim(limit, unparking: names, by: worker)
+        continue
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { wake.fire() }
         await catchUp(with: task.record.id)
@@ -165,27 +170,46 @@ extension TaskQueue {
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
       }
+      step = nextStep(of: worker)
     }
   }
 
   /// Returns when all is told that has happened to a task until now.
   private nonisolated func catchUp(with id: TaskID) async {
-    if changes.isAny { await changes.waitUntilAllIsTold(of: id) }
+    await changes.waitUntilAllIsTold(of: id)
     hub.announce(id)
   }
 
-  /// Whether there is a next step at once.
+  /// What a worker does next, after the machine was told of an event, which says whether there is a
+  /// next step at once.
+  private nonisolated func nextStep(
+    of worker: Int,
+    after event: (inout WorkMachine) -> Bool = { _ in true }
+  ) -> WorkMachine.Step {
+    let isCancelled = Task.isCancelled
+    let (step, isPaused) = machine.withLock { machine in
+      let goesOn = event(&machine)
+      if isCancelled { machine.cancel() }
+      return (goesOn ? machine.next(for: worker) : .wait, machine.isPaused)
+    }
+    if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
+    return step
+  }
+
+  /// Returns the worker's next step.
   private nonisolated func claim(
     _ limit: Int,
-    unparking parked: WorkMachine.ParkedNames
-  ) async -> Bool {
+    unparking parked: WorkMachine.ParkedNames,
+    by worker: Int
+  ) async -> WorkMachine.Step {
     let date = self.now
     let handled = handlers.room
     do {
-      try await rebaseIfDateWentBack(to: date)
-      if parked != WorkMachine.ParkedNames() { try await unpark(parked) }
+      let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: date)) }
+      if wentBack { try await rebase(to: date, isFirst: isFirst) }
+      if !parked.isEmpty { try await unpark(parked) }
       let (now, room) = machine.withLock { machine in
-        (machine.horizon ?? date, machine.room(in: handled.names))
+        (machine.horizon ?? date, machine.limitedNames.room(in: handled.names))
       }
       let claim = try await store.claim(
         ClaimRequest(
@@ -200,25 +224,25 @@ extension TaskQueue {
         // A store that names a date that has come, and hands out nothing, is asked again, but later.
         if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
       }
-      let (goesOn, unbegun, isPaused) = machine.withLock { machine in
-        let goesOn = machine.claimed(claim, now: now)
-        return (goesOn, machine.takeHeldBack(), machine.isPaused)
-      }
+      let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
       claimEnd.resumeAll(with: .success(()))
-      if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
+      switch step {
+      case .perform, .obey, .claim: return step
+      case .wait, .stop: break
+      }
+      // Perhaps a pause keeps what was claimed from being begun.
+      let unbegun = machine.withLock { $0.takeHeldBack() }
+      guard !unbegun.isEmpty else { return step }
       await putBack(unbegun)
-      return goesOn
     } catch {
       fail(error, to: "hand out tasks")
       claimEnd.resumeAll(with: .success(()))
-      return true
     }
+    return nextStep(of: worker)
   }
 
   /// Keeps retries from waiting for a date that the system's clock has left behind.
-  private nonisolated func rebaseIfDateWentBack(to now: Date) async throws {
-    let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: now)) }
-    guard wentBack else { return }
+  private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
     machine.withLock { $0.dateWentBack(to: now) }
     // A store that was just opened has not taken the date that was left for that of its claims.
     if isFirst, try await store.count(matching: .unfinished) == 0 { return }

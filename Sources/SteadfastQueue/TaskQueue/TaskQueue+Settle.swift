@@ -45,7 +45,7 @@ extension TaskQueue {
 
   private nonisolated func apply(_ settlements: [Settlement]) async {
     var batch = settlements.map(\.change)
-    batch += pruning.withLock { $0.changes(after: settlements, now: now) }
+    batch += prunings(after: settlements)
     let remaining = settlements.filter(\.leavesTask).map(\.record.id)
     if !remaining.isEmpty { changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { changes.endsAreTold(of: remaining) } }
@@ -56,6 +56,13 @@ extension TaskQueue {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
     }
+  }
+
+  /// What to prune now that these tasks have ended.
+  nonisolated func prunings(after settlements: [Settlement]) -> [TaskChange] {
+    // Mostly none is kept: then the lock is not worth taking.
+    guard settlements.contains(where: \.isKeptEnd) else { return [] }
+    return pruning.withLock { $0.changes(after: settlements, now: now) }
   }
 
   /// The results, with `done` for each end of a task that the store had kept when it failed.

@@ -12,7 +12,7 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let invalidArgument = Code("invalidArgument")
     /// A task with the same unique key is there, and the policy is ``UniquePolicy/reject``.
     public static let duplicate = Code("duplicate")
-    /// `run()` or `runAvailable()` was called while the queue runs.
+    /// `run()` or `runAvailable()` was called while the queue runs, or another one on its store.
     public static let alreadyRunning = Code("alreadyRunning")
     /// The queue was shut down: it performs nothing any more.
     public static let shutDown = Code("shutDown")

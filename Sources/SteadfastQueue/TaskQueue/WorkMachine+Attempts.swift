@@ -100,7 +100,7 @@ extension WorkMachine {
       }
       return true
     }
-    guard (outbox + settling).contains(where: { $0.record.id == id && $0.isPause }) else {
+    guard outbox.all.contains(where: { $0.record.id == id && $0.isPause }) else {
       return false
     }
     requests[id] = .release
@@ -110,6 +110,15 @@ extension WorkMachine {
   /// Takes what was asked of a task that is let go.
   mutating func takeRequest(of id: TaskID) -> Directive? {
     requests.isEmpty ? nil : requests.removeValue(forKey: id)
+  }
+
+  /// The handler of a worker's attempt has ended.
+  ///
+  /// Returns what was asked of the task meanwhile. From now on the attempt reports nothing more, and
+  /// what is asked of its task is done when its end is kept.
+  mutating func endAttempt(of worker: Int) -> Directive? {
+    defer { attempts[worker]?.isOver = true }
+    return attempts[worker]?.directive
   }
 
   /// Whether the attempt that the worker performs is to be cut short.
@@ -126,8 +135,7 @@ extension WorkMachine {
 
   /// Whether what ended the last attempt of a task is still to be kept or told.
   func isUnsettled(_ id: TaskID) -> Bool {
-    attempts.contains { $0?.id == id } || outbox.contains { $0.record.id == id }
-      || settling.contains { $0.record.id == id }
+    attempts.contains { $0?.id == id } || outbox.contains(id)
   }
 
   /// The leases of the tasks that wait to be performed, or are, or whose end is still to be kept.
@@ -136,7 +144,7 @@ extension WorkMachine {
   var leases: [Lease] {
     let all =
       attempts.compactMap { $0?.lease } + ready.map(\.lease)
-      + (settling + outbox).compactMap(\.change.lease)
+      + outbox.all.compactMap(\.change.lease)
     var ids: Set<TaskID> = []
     return all.filter { ids.insert($0.id).inserted }
   }
@@ -147,7 +155,7 @@ extension WorkMachine {
   /// is stale by then, whatever it is.
   mutating func lose(_ lease: Lease) -> Int? {
     for task in ready where task.lease == lease {
-      leaves(task.record.name)
+      limitedNames.leave(task.record.name)
       requests[task.record.id] = nil
     }
     ready.removeAll { $0.lease == lease }

@@ -22,6 +22,8 @@ struct WorkMachine: Sendable {
     var names: Set<String> = []
     /// Those that have no handler of their own too.
     var others = false
+
+    var isEmpty: Bool { names.isEmpty && !others }
   }
 
   enum Step: Sendable {
@@ -46,7 +48,8 @@ struct WorkMachine: Sendable {
   /// begun, whatever pause comes meanwhile, so that many pauses don't keep the queue from getting on.
   private var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
-  private(set) var outbox: [Settlement] = []
+  private(set) var outbox: Outbox
+  var limitedNames = LimitedNames()
   private(set) var isClaiming = false
   /// A wake-up came too late for the claim in flight.
   private var wasAskedWhileClaiming = false
@@ -54,25 +57,17 @@ struct WorkMachine: Sendable {
   /// The last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   private var toUnpark = ParkedNames()
-  /// A worker waits until the outbox has room.
-  private var isHeldBack = false
   private var idle: Int
-  private let maxUnsettled: Int
   /// What each worker performs.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
   /// What was asked of tasks that are held, but that no worker performs now.
   var requests: [TaskID: Directive] = [:]
-  /// What the finisher has taken from the outbox.
-  private(set) var settling: [Settlement] = []
-  /// How many tasks of these names are leased; only of names whose number is limited.
-  private var leasedCounts: [String: Int] = [:]
-  private var limitedNames: Set<String> = []
   /// Attempts under way are to be cut short, because the time to shut down is up.
   private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
-    self.maxUnsettled = maxUnsettled
+    outbox = Outbox(capacity: maxUnsettled)
     idle = workers
     attempts = Array(repeating: nil, count: workers)
   }
@@ -82,8 +77,8 @@ struct WorkMachine: Sendable {
 
   // MARK: Life cycle
 
-  /// A run begins, with handlers registered for these names.
-  mutating func begin(_ mode: Mode, names: some Sequence<String>) throws(TaskQueueError) {
+  /// - Throws: why no run can begin now.
+  func checkCanBegin() throws(TaskQueueError) {
     guard !isShutDown else {
       throw TaskQueueError(
         .shutDown,
@@ -96,6 +91,10 @@ struct WorkMachine: Sendable {
         "the queue runs already; wait for that run to end, or cancel it"
       )
     }
+  }
+
+  /// A run begins that can begin, with handlers registered for these names.
+  mutating func begin(_ mode: Mode, names: some Sequence<String>) {
     self.mode = mode
     failure = nil
     isStopping = false
@@ -109,7 +108,7 @@ struct WorkMachine: Sendable {
   mutating func end() {
     mode = nil
     // Nothing is leased any more but what waits to be kept.
-    requests = requests.filter { id, _ in outbox.contains { $0.record.id == id } }
+    requests = requests.filter { id, _ in outbox.isWaiting(id) }
   }
 
   /// In a pass, the date that decides what is available.
@@ -184,11 +183,8 @@ struct WorkMachine: Sendable {
       // What the claim in flight hands out may need this worker, too.
       return mode == .untilStopped || letsThrough ? .wait : .stop
     }
-    if outbox.count >= maxUnsettled {
-      isHeldBack = true
-      return .wait
-    }
-    if let task = ready.popLast() {
+    guard outbox.letsGoOn() else { return .wait }
+    if let task = takeReady() {
       idle -= 1
       if !isPaused || ready.isEmpty { owesAttempt = false }
       lastAttempt += 1
@@ -218,12 +214,11 @@ struct WorkMachine: Sendable {
     return .claim(limit: idle, unparking: toUnpark)
   }
 
-  /// How many tasks of each name may be claimed, of those that may be performed at a time.
-  func room(in limits: [String: Int]) -> [String: Int] {
-    guard !leasedCounts.isEmpty else { return limits }
-    var room = limits
-    for (name, count) in leasedCounts { room[name, default: 0] -= count }
-    return room
+  private mutating func takeReady() -> ClaimedTask? {
+    // A single one is taken without a change of the array, which whoever has claimed it still holds.
+    guard ready.count == 1 else { return ready.popLast() }
+    defer { ready = [] }
+    return ready[0]
   }
 
   /// A claim has returned.
@@ -237,11 +232,7 @@ struct WorkMachine: Sendable {
     wasAskedWhileClaiming = false
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
-    if !limitedNames.isEmpty {
-      for task in claim.tasks where limitedNames.contains(task.record.name) {
-        leasedCounts[task.record.name, default: 0] += 1
-      }
-    }
+    limitedNames.enter(claim.tasks)
     if case .pass = mode, ready.isEmpty, !storeHasMore {
       isExhausted = true
       return true
@@ -254,25 +245,12 @@ struct WorkMachine: Sendable {
     toUnpark.names.formUnion(names)
     isExhausted = false
     guard areLimited else { return }
-    limitedNames.formUnion(names)
     // Those that were claimed before count, too.
     for name in names {
       let count =
         attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
-      leasedCounts[name] = count > 0 ? count : nil
+      limitedNames.add(name, leasedCount: count)
     }
-  }
-
-  /// Something may have become available.
-  mutating func workArrived() { isExhausted = false }
-
-  /// The handler of a worker's attempt has ended.
-  ///
-  /// Returns what was asked of the task meanwhile. From now on the attempt reports nothing more, and
-  /// what is asked of its task is done when its end is kept.
-  mutating func endAttempt(of worker: Int) -> Directive? {
-    defer { attempts[worker]?.isOver = true }
-    return attempts[worker]?.directive
   }
 
   /// A handler was registered for all names that no other handler has.
@@ -280,6 +258,9 @@ struct WorkMachine: Sendable {
     toUnpark.others = true
     isExhausted = false
   }
+
+  /// Something may have become available.
+  mutating func workArrived() { isExhausted = false }
 
   /// An attempt has ended, and what ended it is kept already.
   ///
@@ -292,17 +273,10 @@ struct WorkMachine: Sendable {
     attemptCount += isAttempt ? 1 : 0
     idle += 1
     isExhausted = false
-    leaves(attempt.name)
+    limitedNames.leave(attempt.name)
     // A store that failed has its task in the outbox.
-    guard !requests.isEmpty, !outbox.contains(where: { $0.record.id == attempt.id }) else {
-      return nil
-    }
+    guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
     return requests.removeValue(forKey: attempt.id)
-  }
-
-  mutating func leaves(_ name: String) {
-    guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
-    leasedCounts[name] = count > 1 ? count - 1 : nil
   }
 
   // MARK: Steps of the finisher
@@ -315,47 +289,34 @@ struct WorkMachine: Sendable {
     with settlement: Settlement,
     isAttempt: Bool
   ) -> Bool {
-    outbox.append(settlement)
+    let wakesFinisher = outbox.add(settlement)
     finished(worker, isAttempt: isAttempt)
-    return settling.isEmpty
+    return wakesFinisher
   }
 
   /// The finisher takes what has gathered; `nil` if nothing has, the store has failed, or somebody
   /// else has taken something: who then takes the rest.
-  mutating func takeOutbox() -> [Settlement]? {
-    guard settling.isEmpty, !outbox.isEmpty, failure == nil else { return nil }
-    settling = outbox
-    defer { outbox.removeAll(keepingCapacity: true) }
-    return outbox
-  }
+  mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.take() : nil }
 
   /// What was taken is kept, or was put back.
   ///
   /// Whether a worker waited for that, and what was asked of the tasks meanwhile.
   mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
-    var asked: [(TaskID, Directive)] = []
-    if !requests.isEmpty {
-      for id in settling.map(\.record.id) {
-        if let directive = requests.removeValue(forKey: id) { asked.append((id, directive)) }
-      }
+    let (settlements, wakesWorkers) = outbox.settled()
+    guard !requests.isEmpty else { return (wakesWorkers, []) }
+    let asked = settlements.map(\.record.id).compactMap { id in
+      requests.removeValue(forKey: id).map { (id, $0) }
     }
-    settling = []
-    defer { isHeldBack = false }
-    return (isHeldBack, asked)
+    return (wakesWorkers, asked)
   }
 
   /// What was taken could not be kept, and goes back.
-  mutating func putBack(_ settlements: [Settlement]) {
-    // What somebody else has taken meanwhile is still being kept.
-    let leases = Set(settlements.map(\.change.lease))
-    settling.removeAll { leases.contains($0.change.lease) }
-    outbox = settlements.map(\.inDoubt) + outbox
-  }
+  mutating func putBack(_ settlements: [Settlement]) { outbox.putBack(settlements) }
 
   /// Takes what was claimed but not begun.
   mutating func takeUnbegun() -> [ClaimedTask] {
     defer { ready = [] }
-    for task in ready { leaves(task.record.name) }
+    for task in ready { limitedNames.leave(task.record.name) }
     return ready.reversed()
   }
 }

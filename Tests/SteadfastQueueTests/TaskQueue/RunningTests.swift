@@ -1,6 +1,5 @@
 import Foundation
 import SteadfastTesting
-import Synchronization
 import TestSupport
 import Testing
 

@@ -69,7 +69,7 @@ import Testing
     horizon: Double
   ) throws {
     var machine = WorkMachine(workers: 1)
-    try machine.begin(.pass(horizon: .seconds(0)), names: [])
+    machine.begin(.pass(horizon: .seconds(0)), names: [])
     machine.dateWentBack(to: .seconds(step))
     #expect(machine.mode == .pass(horizon: .seconds(horizon)))
   }

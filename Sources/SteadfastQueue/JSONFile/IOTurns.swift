@@ -1,0 +1,105 @@
+/// Jobs, and whose turn it is to do them: a value, for threads of which one at a time has its turn.
+///
+/// A thread that has done a job and finds no other watches for one for a moment before it sleeps: to
+/// be woken takes as long as a good part of a flush, and whoever stores one thing after another comes
+/// back at once. Where nobody does, it seldom tries; beside a flush it never does.
+struct IOTurns<Thread: Equatable & Sendable>: Sendable {
+  typealias Job = @Sendable () -> Void
+  typealias Instant = ContinuousClock.Instant
+
+  enum Step {
+    case perform(Job)
+    /// Ask again when a job has come, or a moment has passed.
+    case watch
+    /// Ask again when woken, or at this instant.
+    case sleep(until: Instant?)
+    case end
+  }
+
+  private static var mostSkippedWatches: Int { 64 }
+
+  private var jobs: [Job] = []
+  private var delayedJobs: [(instant: Instant, job: Job)] = []
+  /// The thread whose turn it is.
+  private var owner: Thread?
+  /// Those that do something beside the one whose turn it is.
+  private var handedOn: [Thread] = []
+  /// The thread that watches: none need be woken.
+  private var watcher: Thread?
+  /// How many watches are left out after the next one that is in vain.
+  private var penalty = 1
+  private var skippedWatches = 0
+  /// A thread was woken and has not asked yet.
+  private var isWaking = false
+  private var isEnding = false
+
+  /// Whether a job is there for the thread that watches.
+  var endsWatch: Bool { watcher != nil && owner == nil && !jobs.isEmpty }
+
+  mutating func add(_ job: @escaping Job) { jobs.append(job) }
+
+  mutating func add(_ job: @escaping Job, at instant: Instant) {
+    delayedJobs.append((instant, job))
+  }
+
+  /// The turn of a thread is over, if it has it, and what it does next it does beside the others.
+  mutating func handOn(_ thread: Thread) {
+    guard owner == thread else { return }
+    owner = nil
+    handedOn.append(thread)
+  }
+
+  /// The threads end when all jobs are done.
+  mutating func end() { isEnding = true }
+
+  /// Whether to wake a thread: there are jobs, now or later, and it is nobody's turn.
+  mutating func takeWakeUp() -> Bool {
+    let isIdle = jobs.isEmpty && delayedJobs.isEmpty
+    guard !isIdle, owner == nil, watcher == nil, !isWaking else { return false }
+    isWaking = true
+    return true
+  }
+
+  /// What a thread does next, which may just have done a job; its turn is over if it had it.
+  mutating func next(for thread: Thread, _ now: Instant) -> Step {
+    isWaking = false
+    let hasWorked = owner == thread || handedOn.contains(thread)
+    if owner == thread { owner = nil }
+    handedOn.removeAll { $0 == thread }
+    let job = owner == nil ? takeJob(now) : nil
+    if watcher == thread { endWatch(wasInVain: job == nil) }
+    if let job {
+      owner = thread
+      return .perform(job)
+    }
+    if isEnding { return .end }
+    if hasWorked, owner == nil, watcher == nil, handedOn.isEmpty, beginsWatch() {
+      watcher = thread
+      return .watch
+    }
+    // Whoever has the turn looks after the delayed jobs.
+    return .sleep(until: owner == nil ? delayedJobs.lazy.map(\.instant).min() : nil)
+  }
+
+  private mutating func beginsWatch() -> Bool {
+    guard skippedWatches > 0 else { return true }
+    skippedWatches -= 1
+    return false
+  }
+
+  private mutating func endWatch(wasInVain: Bool) {
+    watcher = nil
+    skippedWatches = wasInVain ? penalty : 0
+    penalty = wasInVain ? min(2 * penalty, Self.mostSkippedWatches) : 1
+  }
+
+  private mutating func takeJob(_ now: Instant) -> Job? {
+    if !jobs.isEmpty { return jobs.removeFirst() }
+    guard
+      let next = delayedJobs.indices.min(by: {
+        delayedJobs[$0].instant < delayedJobs[$1].instant
+      }), delayedJobs[next].instant <= now
+    else { return nil }
+    return delayedJobs.remove(at: next).job
+  }
+}

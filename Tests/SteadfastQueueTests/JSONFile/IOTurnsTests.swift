@@ -1,0 +1,199 @@
+import SteadfastRetry
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct IOTurnsTests {
+  private let now = ContinuousClock.now
+
+  /// What a thread does next, without what it does it to.
+  private enum Move: Equatable {
+    case perform, watch, sleep, end
+    case sleepUntil(ContinuousClock.Instant)
+  }
+
+  private func move(_ step: IOTurns<Int>.Step) -> Move {
+    switch step {
+    case .perform: .perform
+    case .watch: .watch
+    case .sleep(nil): .sleep
+    case .sleep(let instant?): .sleepUntil(instant)
+    case .end: .end
+    }
+  }
+
+  /// Whether a thread is to be woken.
+  private func wakes(_ turns: inout IOTurns<Int>) -> Bool { turns.takeWakeUp() }
+
+  @Test func `a job for threads that sleep wakes one, once`() {
+    var turns = IOTurns<Int>()
+    #expect(move(turns.next(for: 1, now)) == .sleep)
+    #expect(!wakes(&turns))
+    turns.add {}
+    #expect(wakes(&turns))
+    turns.add {}
+    #expect(!wakes(&turns))
+    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(move(turns.next(for: 2, now)) == .sleep)
+    #expect(!wakes(&turns))
+    #expect(move(turns.next(for: 1, now)) == .perform)
+  }
+
+  @Test func `who has done a job watches for the next one, and none is woken for that`() {
+    var turns = IOTurns<Int>()
+    turns.add {}
+    _ = turns.next(for: 1, now)
+    #expect(move(turns.next(for: 1, now)) == .watch)
+    #expect(!turns.endsWatch)
+    turns.add {}
+    #expect(turns.endsWatch)
+    #expect(!wakes(&turns))
+    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(!turns.endsWatch)
+  }
+
+  @Test func `none watches while another one does something beside`() {
+    var turns = IOTurns<Int>()
+    turns.add {}
+    _ = turns.next(for: 1, now)
+    turns.handOn(1)
+    turns.add {}
+    #expect(wakes(&turns))
+    _ = turns.next(for: 2, now)
+    #expect(move(turns.next(for: 2, now)) == .sleep)
+    turns.add {}
+    #expect(wakes(&turns))
+    _ = turns.next(for: 2, now)
+    // The other one has its turn, and takes the next job by itself.
+    #expect(move(turns.next(for: 1, now)) == .sleep)
+    #expect(move(turns.next(for: 2, now)) == .watch)
+    // One that a late wake-up has brought takes the job, and leaves the watching to the first.
+    turns.add {}
+    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(move(turns.next(for: 1, now)) == .sleep)
+    #expect(move(turns.next(for: 2, now)) == .sleep)
+    turns.add {}
+    #expect(wakes(&turns))
+  }
+
+  @Test func `who watches in vain leaves more and more watches out`() {
+    var turns = IOTurns<Int>()
+    // How many jobs are followed by sleep between two watches.
+    var skipped: [Int] = []
+    var count = 0
+    while skipped.count < 10 {
+      turns.add {}
+      _ = turns.next(for: 1, now)
+      if move(turns.next(for: 1, now)) == .watch {
+        skipped.append(count)
+        count = 0
+        #expect(move(turns.next(for: 1, now)) == .sleep)
+      } else {
+        count += 1
+      }
+    }
+    #expect(skipped == [0, 1, 2, 4, 8, 16, 32, 64, 64, 64])
+    // One that is not in vain ends that.
+    while true {
+      turns.add {}
+      _ = turns.next(for: 1, now)
+      if move(turns.next(for: 1, now)) == .watch { break }
+    }
+    turns.add {}
+    _ = turns.next(for: 1, now)
+    #expect(move(turns.next(for: 1, now)) == .watch)
+  }
+
+  @Test func `a delayed job is slept for, and done when it is due`() {
+    var turns = IOTurns<Int>()
+    turns.add({}, at: now + .seconds(2))
+    turns.add({}, at: now + .seconds(1))
+    #expect(wakes(&turns))
+    #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
+    #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
+    // Whoever has the turn looks after the other one.
+    #expect(move(turns.next(for: 2, now + .seconds(1))) == .sleep)
+    #expect(move(turns.next(for: 1, now + .seconds(1))) == .watch)
+    #expect(
+      move(turns.next(for: 1, now + .seconds(1)))
+        == .sleepUntil(now + .seconds(2))
+    )
+  }
+
+  @Test func `the threads end when all jobs are done`() {
+    var turns = IOTurns<Int>()
+    turns.add {}
+    turns.end()
+    #expect(move(turns.next(for: 1, now)) == .perform)
+    #expect(move(turns.next(for: 2, now)) == .end)
+    #expect(move(turns.next(for: 1, now)) == .end)
+  }
+
+  @Test(arguments: 0..<50 as Range<UInt64>)
+  func `no job is left while all threads sleep, and never are two at work`(_ seed: UInt64) {
+    var generator = SplitMix64(seed: seed)
+    var model = ThreadsModel()
+    for _ in 0..<2_000 { model.goOn(using: &generator) }
+    while model.goOnWithoutNewJobs(using: &generator) {}
+    #expect(model.performed == model.added)
+    #expect(model.added > 100)
+    #expect(!model.hasOverlapped)
+  }
+}
+
+/// Two threads and a semaphore, moved step by step in any order.
+private struct ThreadsModel {
+  private enum Activity: Equatable {
+    case asks, works, worksBeside, watches, sleeps
+  }
+
+  private var turns = IOTurns<Int>()
+  private var threads = [Activity.asks, .asks]
+  private var signals = 0
+  private(set) var added = 0
+  private(set) var performed = 0
+  private(set) var hasOverlapped = false
+
+  private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
+
+  mutating func goOn(using generator: inout SplitMix64) {
+    if Int.random(in: 0..<6, using: &generator) == 0 {
+      added += 1
+      turns.add {}
+      wakeIfNeeded()
+    }
+    _ = goOnWithoutNewJobs(using: &generator)
+  }
+
+  /// Whether anything is left to do.
+  mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
+    let movable = threads.indices.filter { threads[$0] != .sleeps || signals > 0 }
+    guard let thread = movable.randomElement(using: &generator) else { return false }
+    switch threads[thread] {
+    case .asks: ask(thread)
+    case .works where Bool.random(using: &generator):
+      turns.handOn(thread)
+      wakeIfNeeded()
+      threads[thread] = .worksBeside
+    case .works, .worksBeside, .watches: threads[thread] = .asks
+    case .sleeps:
+      signals -= 1
+      threads[thread] = .asks
+    }
+    return true
+  }
+
+  private mutating func ask(_ thread: Int) {
+    switch turns.next(for: thread, .now) {
+    case .perform:
+      hasOverlapped = hasOverlapped || threads.contains(.works)
+      performed += 1
+      threads[thread] = .works
+    case .watch: threads[thread] = .watches
+    case .sleep: threads[thread] = .sleeps
+    case .end: Issue.record("nobody has ended the threads")
+    }
+  }
+}

@@ -1,0 +1,71 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+extension WorkMachine.Step {
+  /// The step in a word, for comparison.
+  var summary: String {
+    switch self {
+    case .perform(let task, _, let wakesAnother):
+      "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
+    case .obey(let directive, let task): "\(directive) \(task.lease.id.low)"
+    case .claim(let limit, let parked):
+      "claim \(limit)"
+        + (parked.names.isEmpty ? "" : ", unpark \(parked.names.sorted().joined(separator: " "))")
+    case .wait: "wait"
+    case .stop: "stop"
+    }
+  }
+}
+
+extension WorkMachine {
+  /// The step of the first worker that performs nothing.
+  mutating func next() -> Step {
+    next(for: attempts.firstIndex { $0 == nil } ?? 0)
+  }
+
+  /// The first worker that performs something has ended its attempt, and that is kept.
+  mutating func finished() {
+    finished(attempts.firstIndex { $0 != nil } ?? 0, isAttempt: true)
+  }
+
+  /// The first worker that performs something has ended its attempt.
+  mutating func finished(with settlement: Settlement) -> Bool {
+    finished(attempts.firstIndex { $0 != nil } ?? 0, with: settlement, isAttempt: true)
+  }
+}
+
+extension WorkMachine {
+  /// A machine whose run has begun.
+  static func running(
+    workers: Int = 2,
+    _ mode: Mode = .untilStopped,
+    maxUnsettled: Int = 1024
+  ) -> WorkMachine {
+    var machine = WorkMachine(workers: workers, maxUnsettled: maxUnsettled)
+    machine.begin(mode, names: [String]())
+    return machine
+  }
+}
+
+extension Claim {
+  /// Tasks with these numbers, handed out with tokens of the same numbers.
+  static func numbered(_ numbers: Int..., next: Date? = nil) -> Claim {
+    Claim(
+      tasks: numbers.map {
+        ClaimedTask(record: .make($0), lease: Lease(id: .numbered($0), token: UInt64($0)))
+      },
+      nextDate: next
+    )
+  }
+}
+
+extension Settlement {
+  /// The end of an attempt at a task that was claimed so.
+  static func numbered(_ number: Int) -> Settlement {
+    Settlement(
+      change: .release(Lease(id: .numbered(number), token: UInt64(number))),
+      record: .make(number)
+    )
+  }
+}

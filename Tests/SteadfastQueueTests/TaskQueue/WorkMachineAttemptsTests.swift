@@ -1,0 +1,152 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// What is asked of tasks that are held, and what is still to be kept of them.
+@Suite struct WorkMachineAttemptsTests {
+  private let now = Date.seconds(100)
+
+  @Test func `what is asked of a task that is performed cuts its attempt short`() {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.next()
+    let answer = machine.request(.cancel, of: .numbered(2))
+    #expect(answer == .interrupt(worker: 1))
+    #expect(machine.isInterrupted(1) && !machine.isInterrupted(0))
+    let directive = machine.endAttempt(of: 1)
+    #expect(directive == .cancel)
+    #expect(!machine.isInterrupted(1))
+  }
+
+  @Test func `what is asked of a task before its attempt begins is done in its place`() {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    let early = machine.request(.pause, of: .numbered(2))
+    #expect(early == .notHeld)
+    _ = machine.claimed(.numbered(1, 2), now: now)
+    let answer = machine.request(.pause, of: .numbered(2))
+    #expect(answer == .kept)
+    #expect(machine.next().summary == "perform 1, wake another")
+    #expect(machine.next().summary == "pause 2")
+    #expect(machine.requests.isEmpty)
+    // It is not an attempt that could be cut short.
+    #expect(!machine.isInterrupted(1))
+    let later = machine.request(.cancel, of: .numbered(2))
+    #expect(later == .kept)
+  }
+
+  @Test func `a task that is to end is not set aside by what is asked later`() {
+    var machine = WorkMachine.running(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.next()
+    _ = machine.request(.cancel, of: .numbered(1))
+    let pause = machine.request(.pause, of: .numbered(1))
+    #expect(pause == .refused)
+    let removal = machine.request(.remove, of: .numbered(1))
+    #expect(removal == .interrupt(worker: 0))
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    #expect(cancel == .refused)
+    let directive = machine.endAttempt(of: 0)
+    #expect(directive == .remove)
+    let kept = machine.request(.cancel, of: .numbered(1))
+    let late = machine.request(.pause, of: .numbered(1))
+    #expect((kept, late) == (.kept, .refused))
+  }
+
+  @Test func `another date is not asked of a task that is performed, and undoes nothing else`() {
+    var machine = WorkMachine.running(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.next()
+    let underWay = machine.request(.reschedule(to: now), of: .numbered(1))
+    #expect(underWay == .refused)
+    #expect(!machine.isInterrupted(0))
+    _ = machine.endAttempt(of: 0)
+    let later = machine.request(.reschedule(to: now), of: .numbered(1))
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    let tooLate = machine.request(.reschedule(to: now), of: .numbered(1))
+    #expect((later, cancel) == (.kept, .kept) && tooLate == .refused)
+    #expect(machine.requests == [.numbered(1): .cancel])
+  }
+
+  @Test func `what is asked of a task whose attempt has ended waits until that is kept`() {
+    var machine = WorkMachine.running(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.next()
+    _ = machine.endAttempt(of: 0)
+    let answer = machine.request(.cancel, of: .numbered(1))
+    #expect(answer == .kept)
+    _ = machine.finished(with: .numbered(1))
+    #expect(machine.isUnsettled(.numbered(1)))
+    _ = machine.takeOutbox()
+    #expect(machine.isUnsettled(.numbered(1)))
+    let requests = machine.settled().requests
+    #expect(requests.map(\.0) == [.numbered(1)] && requests.map(\.1) == [.cancel])
+    #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
+  }
+
+  @Test func `one settles at a time, and takes what others leave`() {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.next()
+    _ = machine.finished(with: .numbered(1))
+    let first = machine.takeOutbox()
+    #expect(first?.count == 1)
+    _ = machine.finished(with: .numbered(2))
+    let second = machine.takeOutbox()
+    #expect(second == nil)
+    #expect(machine.isUnsettled(.numbered(1)) && machine.isUnsettled(.numbered(2)))
+    _ = machine.settled()
+    #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
+  }
+
+  /// The end of the first task was taken to be kept, and is not known to be.
+  private func machineKeepingFirstEnd() -> WorkMachine {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.next()
+    _ = machine.finished(with: .numbered(1))
+    _ = machine.takeOutbox()
+    return machine
+  }
+
+  @Test func `of a task that was claimed again before its last end was told one lease is named`() {
+    var machine = machineKeepingFirstEnd()
+    _ = machine.next()
+    let lease = Lease(id: .numbered(1), token: 7)
+    let again = ClaimedTask(record: .make(1), lease: lease)
+    _ = machine.claimed(Claim(tasks: [again], nextDate: nil), now: now)
+    #expect(machine.leases == [lease])
+    _ = machine.next()
+    #expect(machine.leases == [lease])
+  }
+
+  @Test func `what is being kept stays so though something else could not be put back`() {
+    var machine = machineKeepingFirstEnd()
+    let answer = machine.request(.cancel, of: .numbered(1))
+    #expect(answer == .kept)
+    machine.putBack([.numbered(2)])
+    #expect(machine.isUnsettled(.numbered(1)))
+    #expect(machine.settled().requests.map(\.0) == [.numbered(1)])
+  }
+
+  @Test func `a pause that is taken back puts the task back`() {
+    var machine = WorkMachine.running(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.next()
+    _ = machine.request(.pause, of: .numbered(1))
+    let isTakenBack = machine.withdrawPause(of: .numbered(1))
+    #expect(isTakenBack)
+    let directive = machine.endAttempt(of: 0)
+    #expect(directive == .release)
+  }
+}
