@@ -1,12 +1,17 @@
-/// A wrong program: its tasks share a variable behind no lock.
+import Synchronization
+
+/// A wrong program: of the tasks that share a variable, only every other one takes the lock.
 @main enum Race {
+  static let lock = Mutex(())
   nonisolated(unsafe) static var counter = 0
 
   static func main() async {
     await withDiscardingTaskGroup { group in
-      for _ in 0..<4 {
+      for number in 0..<4 {
         group.addTask {
-          for _ in 0..<50_000 { counter += 1 }
+          for _ in 0..<50_000 {
+            if number.isMultiple(of: 2) { lock.withLock { _ in counter += 1 } } else { counter += 1 }
+          }
         }
       }
     }
