@@ -13,8 +13,9 @@ import Musl
 final class IOWork: Sendable {
   typealias Job = IOTurns<ThreadIdentity>.Job
 
-  /// How long a thread watches for a job before it sleeps: about what it takes to wake it.
-  private static let watch = Duration.microseconds(50)
+  /// How long a thread watches for a job before it sleeps: about what it takes to wake two, for
+  /// whoever comes back at once is woken first.
+  private static let watch = Duration.microseconds(100)
 
   private let turns = Mutex(IOTurns<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
