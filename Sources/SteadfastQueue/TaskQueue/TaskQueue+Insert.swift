@@ -41,13 +41,31 @@ extension TaskQueue {
           now: now
         )
       }
-      if let tasks = try await insert(records, policy, now) { return tasks }
+      if let tasks = try await insert(records, policy, now) {
+        await giveWay(after: records)
+        return tasks
+      }
     }
     throw TaskQueueError(
       .storeFailed,
       "the store (\(store)) holds tasks with the identities that the queue '\(name)' draws: two "
         + "queues on one store must not have the same seed as their randomness"
     )
+  }
+
+  /// How many tasks a caller adds, on average, before it gives way.
+  private static let tasksBeforeYielding: UInt64 = 32
+
+  /// Lets others have the thread now and then.
+  ///
+  /// A store in memory never suspends its callers: a few that add one task after another would hold
+  /// all of Swift's threads, and nobody would perform what they add.
+  private nonisolated func giveWay(after records: [TaskRecord]) async {
+    // Identities are random, and spare a count that those on several threads would contend for.
+    guard store.appliesAtOnce,
+      records.contains(where: { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) })
+    else { return }
+    await Task.yield()
   }
 
   /// Has the store keep new tasks; `nil` if it holds tasks with their identities.

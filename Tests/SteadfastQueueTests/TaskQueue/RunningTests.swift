@@ -100,6 +100,16 @@ import Testing
     #expect(running.count == limit)
   }
 
+  @Test(.virtualTime)
+  func `whoever adds one task after another lets a worker perform them meanwhile`() async throws {
+    let queue = await queue()
+    try await withRunning(queue) {
+      for number in 0..<2_000 { try await queue.enqueue(Note("\(number)")) }
+      // One thread does all this: no task would be performed if nobody gave way.
+      #expect(log.entries.count > 1_000)
+    }
+  }
+
   // MARK: Dates
 
   @Test func `a task waits for its date`() async throws {
