@@ -69,7 +69,7 @@ import Testing
     #expect(report.failures.map(\.found) == ["the error: closed"])
   }
 
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a store that hands tasks out again and again fails, and the check ends`() async {
     var behaviour = PlainStore.Behaviour()
     behaviour.leases = false
