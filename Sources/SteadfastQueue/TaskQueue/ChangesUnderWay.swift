@@ -15,14 +15,12 @@ final class ChangesUnderWay: Sendable {
   }
 
   private let entries = Mutex<[TaskID: Entry]>([:])
+  /// Whether there are entries.
   private let areAny = Atomic(false)
   private let told = Waiters<Void>()
 
   /// How many tasks there are.
   var count: Int { entries.withLock { $0.count } }
-
-  /// Whether a change is under way that a later one can follow.
-  var isAny: Bool { areAny.load(ordering: .acquiring) }
 
   // MARK: Ends of attempts
 
@@ -83,7 +81,7 @@ final class ChangesUnderWay: Sendable {
   func waitUntilAllIsTold(of id: TaskID) async { await wait(for: id) { _ in false } }
 
   private func wait(for id: TaskID, until isOver: (Entry) -> Bool) async {
-    guard isAny else { return }
+    guard areAny.load(ordering: .acquiring) else { return }
     func check() -> Void? { entries.withLock { $0[id].map(isOver) ?? true } ? () : nil }
     while check() == nil { await told.waitUncancelled(unless: check) }
   }

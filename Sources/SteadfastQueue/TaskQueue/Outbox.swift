@@ -2,9 +2,9 @@
 struct Outbox: Sendable {
   private let capacity: Int
   /// What has gathered.
-  private(set) var waiting: [Settlement] = []
+  private var waiting: [Settlement] = []
   /// What the finisher has taken.
-  private(set) var settling: [Settlement] = []
+  private var settling: [Settlement] = []
   /// A worker waits for room.
   private var isHeldBack = false
 
