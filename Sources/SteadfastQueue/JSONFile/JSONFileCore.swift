@@ -90,7 +90,9 @@ final class JSONFileCore: Sendable {
     self.options = options
     var policy = compactionPolicy
     // A file that is to stay small is worth it sooner.
-    policy.minimumSize = min(policy.minimumSize, options.maxFileSize ?? .max)
+    let limit = options.maxFileSize ?? .max
+    policy.minimumSize = min(policy.minimumSize, limit)
+    policy.spareSize = min(policy.spareSize, limit / 8)
     self.compactionPolicy = policy
     self.date = date
     makeThread = thread

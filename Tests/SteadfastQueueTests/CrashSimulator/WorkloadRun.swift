@@ -40,6 +40,7 @@ final class WorkloadRun: Sendable {
         flushing: workload.flushing,
         compactionPolicy: CompactionPolicy(
           minimumSize: workload.compactionSize,
+          spareSize: 0,
           stepSize: 200,
           flushSize: 500
         ),

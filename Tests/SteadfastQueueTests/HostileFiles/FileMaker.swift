@@ -44,6 +44,7 @@ struct FileMaker {
       URL(filePath: "/queue.jsonl"),
       compactionPolicy: CompactionPolicy(
         minimumSize: pick(2) == 0 ? 3000 : .max,
+        spareSize: 0,
         stepSize: 400,
         flushSize: 800
       ),

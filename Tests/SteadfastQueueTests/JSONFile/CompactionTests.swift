@@ -14,7 +14,12 @@ import Testing
     flushing: JSONFileStore.Flushing = .eachBatch
   ) -> JSONFileCore {
     let (storage, executor) = (storage, executor)
-    let policy = CompactionPolicy(minimumSize: minimumSize, stepSize: 300, flushSize: 1000)
+    let policy = CompactionPolicy(
+      minimumSize: minimumSize,
+      spareSize: 0,
+      stepSize: 300,
+      flushSize: 1000
+    )
     return JSONFileCore(
       URL(filePath: "/queue.jsonl"),
       flushing: flushing,
@@ -155,7 +160,7 @@ import Testing
         of: journal,
         tasks: tasks,
         in: storage,
-        CompactionPolicy(minimumSize: 0, stepSize: 300)
+        CompactionPolicy(minimumSize: 0, spareSize: 0, stepSize: 300)
       )
       if let call { storage.fail(call, EIO) }
       try compaction.finish(journal, at: .seconds(0))
@@ -249,12 +254,17 @@ import Testing
   }
 
   @Test(arguments: [
-    (30 << 20, 10 << 20, 1000, 100, true), (30 << 20, 16 << 20, 1000, 100, false),
-    (30 << 20, 10 << 20, 1000, 600, false), (3 << 20, 0, 1000, 0, false),
+    // A small file may be four times as large as what is in it,
+    (3, 0, 1000, 0, false), (4, 1, 1000, 100, true),
+    (39, 10, 1000, 100, false), (40, 10, 1000, 100, true),
+    // a large one 32 MiB more than twice,
+    (231, 100, 1000, 100, false), (232, 100, 1000, 100, true),
+    // and half of the lines must be dead.
+    (40, 10, 1000, 600, false),
   ])
   func `a file is compacted when most of it is dead, by size and by lines`(
-    size: Int,
-    compactSize: Int,
+    megabytes: Int,
+    compactMegabytes: Int,
     records: Int,
     liveRecords: Int,
     isDue: Bool
@@ -262,8 +272,8 @@ import Testing
     let policy = CompactionPolicy()
     #expect(
       policy.isDue(
-        size: size,
-        compactSize: compactSize,
+        size: megabytes << 20,
+        compactSize: compactMegabytes << 20,
         records: records,
         liveRecords: liveRecords
       ) == isDue

@@ -59,7 +59,7 @@ import Testing
       let executor = ManualExecutor { 0 }
       let core = JSONFileCore(
         file,
-        compactionPolicy: CompactionPolicy(minimumSize: 0, stepSize: 1),
+        compactionPolicy: CompactionPolicy(minimumSize: 0, spareSize: 0, stepSize: 1),
         thread: { executor }
       ) { (nil, FileStorage(path: file.path)) }
       try await executor.run {

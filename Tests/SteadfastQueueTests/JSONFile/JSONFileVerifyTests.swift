@@ -128,7 +128,11 @@ import Testing
     for seed in 1...UInt64(Soak.runs(short: 1)) {
       let storage = MemoryStorage()
       let executor = ManualExecutor { 0 }
-      let policy = CompactionPolicy(minimumSize: workload.compactionSize, stepSize: 200)
+      let policy = CompactionPolicy(
+        minimumSize: workload.compactionSize,
+        spareSize: 0,
+        stepSize: 200
+      )
       let core = JSONFileCore(
         URL(filePath: "/queue.jsonl"),
         compactionPolicy: policy,

@@ -103,7 +103,7 @@ import Testing
     let (executor, storage, log) = (executor, storage, log)
     let core = JSONFileCore(
       URL(filePath: "/queue.jsonl"),
-      compactionPolicy: CompactionPolicy(minimumSize: 0),
+      compactionPolicy: CompactionPolicy(minimumSize: 0, spareSize: 0),
       thread: { executor }
     ) { (nil, storage) }
     executor.whileHandedOn {
