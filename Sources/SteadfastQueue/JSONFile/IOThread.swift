@@ -13,6 +13,8 @@ protocol JobThread: AnyObject, Sendable {
   ///
   /// It is not done if the thread ends before.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
+  /// Adds a job that is done beside the others, in no order.
+  func addBeside(_ job: @escaping @Sendable () -> Void)
   /// Called by a job: from now on its turn is over, and the jobs behind it are done beside it, in
   /// order, by another thread.
   ///
@@ -20,12 +22,15 @@ protocol JobThread: AnyObject, Sendable {
   func handOn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
+  /// Called by a job that has handed its turn on: whether it has a turn again, which it has not
+  /// while another job has one.
+  func takeTurn() -> Bool
 }
 
 /// Threads of their own for work that blocks, so that none of it holds up Swift's shared threads.
 ///
 /// Jobs are done one after another, in order, by one of two threads: the other takes its place when
-/// a job hands its turn on. They end when the last reference to this has gone and all jobs are done.
+/// a job hands its turn on, and does what is to be done beside. They end when the last reference to this has gone and all jobs are done.
 final class IOThread: JobThread {
   private let work = IOWork()
 
@@ -49,6 +54,10 @@ final class IOThread: JobThread {
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
     work.add(job, at: .now + delay)
   }
+
+  func addBeside(_ job: @escaping @Sendable () -> Void) { work.addBeside(job) }
+
+  func takeTurn() -> Bool { work.takeTurn() }
 
   func handOn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result

@@ -28,6 +28,10 @@ final class IOWork: Sendable {
     change { $0.add(job, at: instant) }
   }
 
+  func addBeside(_ job: @escaping Job) { change { $0.addBeside(job) } }
+
+  func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
+
   /// The turn of the calling thread is over, if it has it.
   func handOn() { change { $0.handOn(.current) } }
 

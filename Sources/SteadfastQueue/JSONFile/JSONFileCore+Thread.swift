@@ -93,9 +93,11 @@ extension JSONFileCore {
     if write(group) { goOnWriting() }
   }
 
+  /// Writes what has gathered meanwhile; beside a flush only if somebody has claimed tasks.
   private func goOnWriting() {
     let thread = state.withLock { state in
-      state.isWriting = !state.pending.isEmpty
+      state.isWriting =
+        state.isFlushing ? state.pending.contains(where: \.isClaim) : !state.pending.isEmpty
       return state.isWriting ? state.thread : nil
     }
     thread?.add { self.writePending() }
@@ -139,7 +141,7 @@ extension JSONFileCore {
     guard !changes.isEmpty else { return true }
     switch state.withLock({ $0.nextStep(for: changes, flushing.moment) }) {
     case .answer:
-      for submission in changes { submission.succeed() }
+      answerCommitted()
       if changes.contains(where: \.needsFlush) { flushLater() }
     case .leave:
       break
@@ -162,6 +164,9 @@ extension JSONFileCore {
   }
 
   /// Flushes what was written until nothing is left, while the thread goes on with other jobs.
+  ///
+  /// What has gathered during one flush is written and flushed by the next, which begins at once:
+  /// the callers of the first are let go on beside it.
   private func flushWritten(_ thread: any JobThread) {
     goOnWriting()
     while state.withLock({ $0.takeWritten() }) {
@@ -174,9 +179,19 @@ extension JSONFileCore {
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
-      for submission in state.withLock({ $0.commitFlushed() }) { submission.succeed() }
+      guard state.withLock({ $0.endFlush() }) else {
+        answerCommitted()
+        continue
+      }
+      thread.addBeside { self.answerCommitted() }
+      if thread.takeTurn() { writePending() }
     }
     endFlushing(thread)
+  }
+
+  /// Lets those go on whose changes are stored.
+  private func answerCommitted() {
+    for submission in state.withLock({ $0.takeCommitted() }) { submission.succeed() }
   }
 
   /// Nothing is being flushed any more: what has waited for that goes on.
@@ -229,6 +244,7 @@ extension JSONFileCore {
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
     let (failed, isPoisoned, lock) = state.withLock { state in
+      state.commitFlushed()
       var failed = group + state.pending
       state.pending = []
       if case .poisoned = failure { failed = state.takeUnflushed() + failed }
@@ -266,7 +282,7 @@ extension JSONFileCore.State {
     // Changes are committed in the order of the file: one that needs no flush waits for those before.
     let mustFlush = moment == .eachBatch && changes.contains(where: \.needsFlush)
     guard mustFlush || isFlushing, let thread else {
-      for submission in changes { submission.commit(to: &table) }
+      flushed += changes
       return .answer
     }
     written += changes
@@ -282,10 +298,28 @@ extension JSONFileCore.State {
     return isFlushing
   }
 
-  fileprivate mutating func commitFlushed() -> [Submission] {
-    for submission in flushing { submission.commit(to: &table) }
-    defer { flushing = [] }
-    return flushing
+  /// Those whose callers wait, in the order in which they were submitted.
+  var unanswered: [Submission] { committed + flushed + flushing + written + pending }
+
+  /// A flush has ended; whether there is more to flush, written or not.
+  fileprivate mutating func endFlush() -> Bool {
+    flushed += flushing
+    flushing = []
+    return !written.isEmpty || !pending.isEmpty
+  }
+
+  /// Commits what is in the file for good, so that the tasks are those of the file.
+  mutating func commitFlushed() {
+    for submission in flushed { submission.commit(to: &table) }
+    committed += flushed
+    flushed = []
+  }
+
+  /// Commits what is in the file for good; returns those whose callers still wait.
+  fileprivate mutating func takeCommitted() -> [Submission] {
+    commitFlushed()
+    defer { committed = [] }
+    return committed
   }
 
   /// What is written and not flushed, of a file that nobody will flush.

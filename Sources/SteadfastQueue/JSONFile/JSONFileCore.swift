@@ -12,7 +12,8 @@ import Foundation
 /// gathered, writes and flushes them in one go, commits them, and lets the callers go on. Store
 /// first, memory second: what could not be written is rolled back. Whatever touches the file
 /// happens on the thread, one thing after another, except for a flush: while it is under way, claims
-/// are written, and changes gather. All are committed in the order of the file.
+/// are written, and changes gather, which are written and flushed at once when it has ended, while
+/// its callers go on. All are committed in the order of the file.
 final class JSONFileCore: Sendable {
   /// Takes the lock, and makes the storage to read and write.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
@@ -38,6 +39,10 @@ final class JSONFileCore: Sendable {
     var written: [Submission] = []
     /// What is being flushed.
     var flushing: [Submission] = []
+    /// What was flushed and is still to be committed.
+    var flushed: [Submission] = []
+    /// What is committed and whose callers still wait.
+    var committed: [Submission] = []
     /// Whether somebody is at work on what was written.
     var isFlushing = false
     /// What waits until nothing is being flushed.

@@ -39,6 +39,11 @@ final class ManualExecutor: TaskExecutor, JobThread {
     state.withLock { $0.delayedJobs.append(job) }
   }
 
+  func addBeside(_ job: @escaping @Sendable () -> Void) { add(job) }
+
+  /// What goes on meanwhile has ended when a job goes on.
+  func takeTurn() -> Bool { true }
+
   /// Does the body and then, if told so, what goes on beside it, before the body's end is seen.
   func handOn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result

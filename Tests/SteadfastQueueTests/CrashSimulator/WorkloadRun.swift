@@ -63,6 +63,8 @@ final class WorkloadRun: Sendable {
       self.noteSubmissions()
       guard self.executor.doJob() else { return }
       self.executor.runTasks()
+      // When the flush has ended, what has gathered is written at once.
+      self.noteSubmissions()
     }
     executor.runTasks()
     while !state.withLock({ $0.isOver }) {
@@ -89,7 +91,7 @@ final class WorkloadRun: Sendable {
   /// What the thread is about to write.
   private func noteSubmissions() {
     let (core, calls) = state.withLock { ($0.core, $0.openCalls) }
-    let submissions = core.state.withLock { $0.flushing + $0.written + $0.pending }
+    let submissions = core.state.withLock { $0.unanswered }
     guard !submissions.isEmpty else { return }
     precondition(submissions.count == calls.count, "calls and submissions do not agree")
     let last = state.withLock { $0.lastSubmitted }

@@ -27,6 +27,9 @@ import Testing
   /// Whether a thread is to be woken.
   private func wakes(_ turns: inout IOTurns<Int>) -> Bool { turns.takeWakeUp() }
 
+  /// Whether the first thread takes the next turn.
+  private func takesTurn(_ turns: inout IOTurns<Int>) -> Bool { turns.takeTurn(1) }
+
   @Test func `a job for threads that sleep wakes one, once`() {
     var turns = IOTurns<Int>()
     #expect(move(turns.next(for: 1, now)) == .sleep)
@@ -56,6 +59,7 @@ import Testing
 
   @Test func `none watches while another one does something beside`() {
     var turns = IOTurns<Int>()
+    _ = turns.next(for: 2, now)
     turns.add {}
     _ = turns.next(for: 1, now)
     turns.handOn(1)
@@ -110,7 +114,8 @@ import Testing
     var turns = IOTurns<Int>()
     turns.add({}, at: now + .seconds(2))
     turns.add({}, at: now + .seconds(1))
-    #expect(wakes(&turns))
+    // Nobody sleeps yet.
+    #expect(!wakes(&turns))
     #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
     // Whoever has the turn looks after the other one.
@@ -122,10 +127,65 @@ import Testing
     )
   }
 
+  @Test func `a job that needs no turn is done beside the one that has it`() {
+    var turns = IOTurns<Int>()
+    _ = turns.next(for: 2, now)
+    turns.add {}
+    #expect(move(turns.next(for: 1, now)) == .perform)
+    turns.addBeside {}
+    #expect(wakes(&turns))
+    #expect(!wakes(&turns))
+    #expect(move(turns.next(for: 2, now)) == .perform)
+    // The first has its turn still, so what needs one waits.
+    turns.add {}
+    #expect(!wakes(&turns))
+    #expect(move(turns.next(for: 2, now)) == .sleep)
+    #expect(move(turns.next(for: 1, now)) == .perform)
+  }
+
+  @Test func `a job that needs a turn and one that needs none wake a thread each`() {
+    var turns = IOTurns<Int>()
+    _ = turns.next(for: 1, now)
+    _ = turns.next(for: 2, now)
+    turns.addBeside {}
+    #expect(wakes(&turns))
+    turns.add {}
+    #expect(wakes(&turns))
+    #expect(!wakes(&turns))
+    #expect(move(turns.next(for: 2, now)) == .perform)
+    #expect(move(turns.next(for: 1, now)) == .perform)
+  }
+
+  @Test func `a job that needs no turn ends a watch`() {
+    var turns = IOTurns<Int>()
+    turns.add {}
+    _ = turns.next(for: 1, now)
+    #expect(move(turns.next(for: 1, now)) == .watch)
+    turns.addBeside {}
+    #expect(turns.endsWatch)
+    #expect(move(turns.next(for: 1, now)) == .perform)
+  }
+
+  @Test func `who has handed its turn on takes the next one, unless it is somebody's`() {
+    var turns = IOTurns<Int>()
+    for _ in 0..<3 { turns.add {} }
+    _ = turns.next(for: 1, now)
+    turns.handOn(1)
+    #expect(takesTurn(&turns))
+    // Now the others wait again.
+    #expect(move(turns.next(for: 2, now)) == .sleep)
+    turns.handOn(1)
+    #expect(move(turns.next(for: 2, now)) == .perform)
+    #expect(!takesTurn(&turns))
+    #expect(move(turns.next(for: 1, now)) == .sleep)
+  }
+
   @Test func `the threads end when all jobs are done`() {
     var turns = IOTurns<Int>()
     turns.add {}
+    turns.addBeside {}
     turns.end()
+    #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 2, now)) == .end)
     #expect(move(turns.next(for: 1, now)) == .end)
@@ -152,16 +212,24 @@ private struct ThreadsModel {
   private var turns = IOTurns<Int>()
   private var threads = [Activity.asks, .asks]
   private var signals = 0
+  /// What the threads have begun.
+  private let log = Log<Activity>()
   private(set) var added = 0
-  private(set) var performed = 0
   private(set) var hasOverlapped = false
+  var performed: Int { log.count }
 
   private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
 
   mutating func goOn(using generator: inout SplitMix64) {
-    if Int.random(in: 0..<6, using: &generator) == 0 {
+    let choice = Int.random(in: 0..<12, using: &generator)
+    if choice < 3 {
       added += 1
-      turns.add {}
+      let log = log
+      if choice == 0 {
+        turns.addBeside { log.add(.worksBeside) }
+      } else {
+        turns.add { log.add(.works) }
+      }
       wakeIfNeeded()
     }
     _ = goOnWithoutNewJobs(using: &generator)
@@ -177,6 +245,9 @@ private struct ThreadsModel {
       turns.handOn(thread)
       wakeIfNeeded()
       threads[thread] = .worksBeside
+    case .worksBeside where Bool.random(using: &generator):
+      guard turns.takeTurn(thread) else { break }
+      begin(thread)
     case .works, .worksBeside, .watches: threads[thread] = .asks
     case .sleeps:
       signals -= 1
@@ -185,12 +256,16 @@ private struct ThreadsModel {
     return true
   }
 
+  private mutating func begin(_ thread: Int) {
+    hasOverlapped = hasOverlapped || threads.contains(.works)
+    threads[thread] = .works
+  }
+
   private mutating func ask(_ thread: Int) {
     switch turns.next(for: thread, .now) {
-    case .perform:
-      hasOverlapped = hasOverlapped || threads.contains(.works)
-      performed += 1
-      threads[thread] = .works
+    case .perform(let job):
+      job()
+      if log.entries.last == .works { begin(thread) } else { threads[thread] = .worksBeside }
     case .watch: threads[thread] = .watches
     case .sleep: threads[thread] = .sleeps
     case .end: Issue.record("nobody has ended the threads")

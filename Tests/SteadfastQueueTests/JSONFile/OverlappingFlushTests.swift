@@ -176,6 +176,44 @@ import Testing
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
   }
 
+  @Test
+  func `what has gathered when a flush ends is stored by the next one, written before or not`()
+    async throws
+  {
+    let core = core
+    try await run {
+      try await core.open()
+      await insert(9)
+    }
+    duringFlushes {
+      async let second: Void = insert(2)
+      // Has it be written with it.
+      _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0)))
+      await insert(3)
+      await second
+    }
+    let before = storage.calls.count
+    try await run { await insert(1) }
+    #expect(
+      storage.calls.dropFirst(before)
+        == [.append, .synchronize, .append, .append, .synchronize]
+    )
+    #expect(Set(log.entries.suffix(2)) == ["2 stored", "3 stored"])
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
+  @Test func `the next flush does not wait until the callers of the last one go on`() async throws {
+    let (core, log) = (core, log)
+    try await run { try await core.open() }
+    duringFlushes {
+      await insert(2)
+    } _: {
+      log.add("next flush")
+    }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "next flush", "1 stored", "flushed", "2 stored"])
+  }
+
   @Test func `no line says that one was durable which was written during the last flush`()
     async throws
   {
