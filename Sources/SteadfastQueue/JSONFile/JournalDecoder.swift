@@ -92,7 +92,7 @@ struct JournalDecoder {
 
   // MARK: Changes
 
-  private func retry() throws(JournalDecodingError) -> TaskChange {
+  private mutating func retry() throws(JournalDecodingError) -> TaskChange {
     let count = try fields.integer(.retries)
     guard count >= 0 else { throw .malformed("its number of retries is negative") }
     return .retry(
@@ -103,7 +103,7 @@ struct JournalDecoder {
     )
   }
 
-  private func prune() throws(JournalDecodingError) -> TaskChange {
+  private mutating func prune() throws(JournalDecodingError) -> TaskChange {
     let count = fields.has(.latest) ? try fields.integer(.latest) : nil
     guard count.map({ $0 >= 0 }) ?? true else { throw .malformed("its count is negative") }
     return .prune(
@@ -209,7 +209,7 @@ struct JournalDecoder {
     Lease(id: try fields.id(), token: 0)
   }
 
-  private func failure() throws(JournalDecodingError) -> TaskFailure {
+  private mutating func failure() throws(JournalDecodingError) -> TaskFailure {
     TaskFailure(reason: try fields.text(.error), date: try fields.date(.failed))
   }
 

@@ -20,6 +20,8 @@ struct JournalFields {
   private var values = [Range<Int>](repeating: 0..<0, count: JournalField.allCases.count)
   /// A bit for each field that the line has.
   private var present: UInt64 = 0
+  /// The date that was read last: mostly the next one is the same.
+  private var lastDate: (range: Range<Int>, date: Date)?
   /// The names of the line's fields that nobody asks for.
   private var others: [String] = []
 
@@ -136,13 +138,17 @@ struct JournalFields {
     return value
   }
 
-  func date(_ field: JournalField) throws(JournalDecodingError) -> Date {
+  mutating func date(_ field: JournalField) throws(JournalDecodingError) -> Date {
     let range = try range(field)
-    if let seconds = Double(decimal: bytes[range]) { return Date(timeIntervalSince1970: seconds) }
-    guard let seconds = Double(number(in: range)), seconds.isFinite else {
+    if let last = lastDate, bytes[range].elementsEqual(bytes[last.range]) { return last.date }
+    guard let seconds = Double(decimal: bytes[range]) ?? Double(number(in: range)),
+      seconds.isFinite
+    else {
       throw .malformed("its field '\(field.text)' is not a date")
     }
-    return Date(timeIntervalSince1970: seconds)
+    let date = Date(timeIntervalSince1970: seconds)
+    lastDate = (range, date)
+    return date
   }
 
   /// Whether a field is there that is always of one value.

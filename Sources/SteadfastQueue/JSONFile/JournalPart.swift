@@ -16,8 +16,9 @@ struct JournalPart: Sendable {
   /// In bytes.
   private static let usualLineLength = 200
 
-  /// The lines from the last one to the first: taken from the end, each is moved and not copied.
-  private var lines: [Line] = []
+  /// Each is moved out when it is taken, and not copied: then it is `nil`.
+  private var lines: [Line?] = []
+  private var takenCount = 0
   /// Whether a line follows that is not what was written, or has no end.
   private(set) var isCutShort = false
   /// Why the part could not be read; it has no lines then.
@@ -34,13 +35,16 @@ struct JournalPart: Sendable {
       else { return }
       try Self.readToLineEnd(source, from: start, linesBeginningIn: range, &bytes)
       readLines(bytes, at: start, from: first, before: range.upperBound - start)
-      lines.reverse()
     } catch {
       failure = error
     }
   }
 
-  mutating func popFirstLine() -> Line? { lines.popLast() }
+  mutating func popFirstLine() -> Line? {
+    guard takenCount < lines.count else { return nil }
+    defer { takenCount += 1 }
+    return lines[takenCount].take()
+  }
 
   /// Reads on to the end of the last line, as far as it may be read.
   ///

@@ -56,8 +56,12 @@ struct JournalReader {
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
-  /// The first lines of the batch that has begun and not ended.
-  private var batch: [Place] = []
+  /// The first line of the batch that has begun and not ended, and where it begins.
+  private var batchStart: (line: JournalLine, offset: Int)?
+  /// What the first lines of that batch say; each is moved out when it is replayed.
+  private var batch: [Place?] = []
+  /// Where they end.
+  private var batchKeptEnd = 0
   /// How many lines of that batch there are.
   private var batchCount: UInt64 = 0
   /// Where batches begin that may still be unsynced, with their first sequence numbers, from an
@@ -113,11 +117,16 @@ struct JournalReader {
   private mutating func takeIn(_ found: consuming JournalPart.Line) throws(JournalProblem) {
     let line = found.line
     try check(line)
+    let start = batchStart ?? (line, found.range.lowerBound)
+    batchStart = start
     position = found.range.upperBound + 1
-    if batch.count < Self.maxBatchInMemory { batch.append(Place(line: found, number: lineNumber)) }
+    if batch.count < Self.maxBatchInMemory {
+      batch.append(Place(line: found, number: lineNumber))
+      batchKeptEnd = position
+    }
     batchCount += 1
     lineNumber += 1
-    if !line.isContinued { try accept() }
+    if !line.isContinued { try acceptBatch(from: start.offset, start.line) }
   }
 
   /// Refuses a line that is whole and can't stand where it does.
@@ -129,19 +138,22 @@ struct JournalReader {
     guard line.firstUnsynced <= line.sequence else {
       throw damage("it says that it was stored before it was written")
     }
-    if let first = batch.first, first.line.line.firstUnsynced != line.firstUnsynced {
+    if let first = batchStart?.line, first.firstUnsynced != line.firstUnsynced {
       throw damage("the batch before it has no end")
     }
   }
 
   /// The batch is whole.
-  private mutating func accept() throws(JournalProblem) {
-    let (first, start) = (batch[0].line.line, batch[0].line.range.lowerBound)
-    let keptEnd = batch[batch.count - 1].line.range.upperBound + 1
-    let keptCount = batch.count
-    batch.reverse()
-    while let place = batch.popLast() { try replay(place) }
-    try replayLines(from: keptEnd, number: lineNumber - Int(batchCount) + keptCount)
+  private mutating func acceptBatch(
+    from start: Int,
+    _ first: JournalLine
+  ) throws(JournalProblem) {
+    for index in batch.indices {
+      if let place = batch[index].take() { try replay(place) }
+    }
+    try replayLines(from: batchKeptEnd, number: lineNumber - Int(batchCount) + batch.count)
+    batch.removeAll(keepingCapacity: true)
+    batchStart = nil
     recentBatches.append((first.sequence, start))
     // The batch that was just added is never passed: no line names one behind itself.
     while recentBatches[firstRecent].sequence < first.firstUnsynced { firstRecent += 1 }
