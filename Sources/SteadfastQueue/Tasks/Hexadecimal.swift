@@ -14,4 +14,23 @@ enum Hexadecimal {
     default: nil
     }
   }
+
+  /// The number that eight digits stand for, of which the first is the lowest byte; `nil` if one of
+  /// them is no digit.
+  ///
+  /// All at once: what may be digits is taken for the values that they would have, and those are
+  /// written once more and compared.
+  static func value(ofEight digits: UInt64) -> UInt32? {
+    let each: UInt64 = 0x0101_0101_0101_0101
+    // Of the characters that are digits, the letters alone have bit 6.
+    let letters = digits >> 6 & each
+    var values = (digits & (each * 0x0F)) &+ letters * 9
+    let isTen = (values &+ each * 6) >> 4 & each
+    let written = values &+ each * UInt64(UInt8(ascii: "0")) &+ isTen * 0x27
+    guard values & (each * 0xF0) == 0, written == digits | letters << 5 else { return nil }
+    values = values.byteSwapped
+    values = (values | values >> 4) & 0x00FF_00FF_00FF_00FF
+    values = (values | values >> 8) & 0x0000_FFFF_0000_FFFF
+    return UInt32(truncatingIfNeeded: values | values >> 16)
+  }
 }

@@ -48,20 +48,29 @@ extension TaskID: LosslessStringConvertible {
   init?(text: ArraySlice<UInt8>) {
     guard text.count == Self.textLength else { return nil }
     let start = text.startIndex
-    func number(_ range: Range<Int>) -> UInt64? {
-      var number: UInt64 = 0
-      for offset in range {
-        guard let digit = Hexadecimal.value(of: text[start + offset]) else { return nil }
-        number = number << 4 | UInt64(digit)
-      }
-      return number
-    }
     func isHyphen(_ offset: Int) -> Bool { text[start + offset] == UInt8(ascii: "-") }
-    guard isHyphen(8), isHyphen(13), isHyphen(18), isHyphen(23),
-      let time = number(0..<8), let shortTime = number(9..<13), let version = number(14..<18),
-      let variant = number(19..<23), let node = number(24..<36)
+    guard isHyphen(8), isHyphen(13), isHyphen(18), isHyphen(23) else { return nil }
+    // Each load ends within the text.
+    let digits = unsafe text.withUnsafeBytes { text in
+      func load<Digits: FixedWidthInteger>(_ offset: Int, as type: Digits.Type) -> UInt64 {
+        unsafe UInt64(Digits(littleEndian: text.loadUnaligned(fromByteOffset: offset, as: type)))
+      }
+      return (
+        load(0, as: UInt64.self),
+        load(9, as: UInt32.self) | load(14, as: UInt32.self) << 32,
+        load(19, as: UInt32.self) | load(24, as: UInt32.self) << 32,
+        load(28, as: UInt64.self)
+      )
+    }
+    guard let time = Hexadecimal.value(ofEight: digits.0),
+      let version = Hexadecimal.value(ofEight: digits.1),
+      let variant = Hexadecimal.value(ofEight: digits.2),
+      let node = Hexadecimal.value(ofEight: digits.3)
     else { return nil }
-    self.init(high: time << 32 | shortTime << 16 | version, low: variant << 48 | node)
+    self.init(
+      high: UInt64(time) << 32 | UInt64(version),
+      low: UInt64(variant) << 32 | UInt64(node)
+    )
   }
 
   /// Calls the body with each byte of the text in order, without making a string.
