@@ -75,7 +75,15 @@ extension TaskTable {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
     slots.insert(slot, for: record.id)
+    presumeHorizon()
     return slot
+  }
+
+  /// Takes the latest date that was told for that of a claim: most tasks are available when they
+  /// are made, and stand in their lines at once.
+  private mutating func presumeHorizon() {
+    horizon = latestDate
+    presumesHorizon = true
   }
 
   private mutating func replayBeginning(of id: TaskID) -> Bool {

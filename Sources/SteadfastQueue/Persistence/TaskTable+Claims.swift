@@ -73,6 +73,10 @@ extension TaskTable {
 
   /// Makes ready what has become available.
   private mutating func promote(until now: Date) {
+    if presumesHorizon {
+      presumesHorizon = false
+      if now < horizon { withdraw(to: now) }
+    }
     // A date that has gone back is taken over once no task is ready by a later one.
     horizon = readyCount > 0 ? max(horizon, now) : now
     while let first = waiting.first {

@@ -28,6 +28,19 @@ extension TaskTable {
     }
   }
 
+  /// Nothing is ready by a later date than this.
+  ///
+  /// O(n).
+  mutating func withdraw(to now: Date) {
+    horizon = now
+    for slot in slots.all where isReady(slot, onlyAfter: now) { lineUp(slot) }
+  }
+
+  private func isReady(_ slot: Int, onlyAfter now: Date) -> Bool {
+    entries[slot].place == .ready && entries[slot].record.availableDate > now
+      && !entries[slot].isReserved
+  }
+
   /// Whether a task is to be moved, or is ready by a date that has not come now.
   private func isAffected(_ slot: Int, byRebasingTo now: Date) -> Bool {
     let entry = entries[slot]

@@ -52,6 +52,8 @@ struct TaskTable: Sendable {
   private var lastNumber: UInt64 = 0
   /// The latest date of a claim since something was last ready: what was available then is ready.
   var horizon = Date.distantPast
+  /// Whether the horizon is that of a process before this one: its clock may have been ahead.
+  var presumesHorizon = false
   /// No task was made, and none failed, later than this.
   private(set) var latestDate = Date.distantPast
 

@@ -70,4 +70,33 @@ import Testing
       }
     }
   }
+
+  /// A table that was read from a file: each task was made at a date, and is available from one on.
+  private static func replayed(_ dates: [(created: Double, available: Double)]) -> TaskTable {
+    var table = TaskTable()
+    for (index, date) in dates.enumerated() {
+      let record = record(index + 1, created: date.created, available: date.available)
+      let wasPossible = table.replay(.change(.insert(record, onDuplicate: .keep)))
+      #expect(wasPossible)
+    }
+    return table
+  }
+
+  @Test func `what was available when a file was written is ready when it is read`() {
+    var table = Self.replayed((1...10).map { (Double($0), Double($0)) } + [(5, 12)])
+    #expect((table.readyCount, table.waitingCount) == (10, 1))
+    let claim = table.claim(Self.request(99, 11))
+    #expect(claim.tasks.numbers == Array(1...10))
+    #expect(claim.nextDate == .seconds(12))
+  }
+
+  @Test func `by a clock that is behind the last one, no task is handed out that is not available`()
+  {
+    var table = Self.replayed((1...10).map { (Double($0), Double($0)) })
+    var claim = table.claim(Self.request(99, 4))
+    #expect(claim.tasks.numbers == Array(1...4))
+    #expect(claim.nextDate == .seconds(5))
+    claim = table.claim(Self.request(99, 9))
+    #expect(claim.tasks.numbers == Array(5...9))
+  }
 }
