@@ -69,7 +69,15 @@ private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double)
     try await ContinuousClock().sleep(for: .seconds(3600))
   }
   let end = await withTaskGroup { group in
-    group.addTask { try? await queue.run() }
+    group.addTask {
+      do {
+        try await queue.run()
+      } catch is CancellationError {
+      } catch {
+        // Nobody would ever be handed a task.
+        preconditionFailure("\(error)")
+      }
+    }
     var iterator = first.stream.makeAsyncIterator()
     let end = await iterator.next() ?? .now
     group.cancelAll()
