@@ -179,12 +179,12 @@ extension JSONFileCore {
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
-      guard state.withLock({ $0.endFlush() }) else {
-        answerCommitted()
-        continue
+      if let committed = state.withLock({ $0.endFlush() }) {
+        for submission in committed { submission.succeed() }
+      } else {
+        thread.addBeside { self.answerCommitted() }
+        if thread.takeTurn() { writePending() }
       }
-      thread.addBeside { self.answerCommitted() }
-      if thread.takeTurn() { writePending() }
     }
     endFlushing(thread)
   }
@@ -301,18 +301,17 @@ extension JSONFileCore.State {
   /// Those whose callers wait, in the order in which they were submitted.
   var unanswered: [Submission] { committed + flushed + flushing + written + pending }
 
-  /// A flush has ended; whether there is more to flush, written or not.
-  fileprivate mutating func endFlush() -> Bool {
-    flushed += flushing
-    flushing = []
-    return !written.isEmpty || !pending.isEmpty
+  /// A flush has ended; returns those whose callers still wait, but not if there is more to flush,
+  /// written or not: that comes first.
+  fileprivate mutating func endFlush() -> [Submission]? {
+    flushed.takeOver(&flushing)
+    return written.isEmpty && pending.isEmpty ? takeCommitted() : nil
   }
 
   /// Commits what is in the file for good, so that the tasks are those of the file.
   mutating func commitFlushed() {
     for submission in flushed { submission.commit(to: &table) }
-    committed += flushed
-    flushed = []
+    committed.takeOver(&flushed)
   }
 
   /// Commits what is in the file for good; returns those whose callers still wait.
@@ -330,5 +329,15 @@ extension JSONFileCore.State {
       isFlushing = false
     }
     return flushing + written
+  }
+}
+
+extension [Submission] {
+  /// Appends all of the others, which leave theirs.
+  fileprivate mutating func takeOver(_ others: inout [Submission]) {
+    // Mostly there is nothing to append to: then the memory changes hands, too.
+    guard !isEmpty else { return swap(&self, &others) }
+    self += others
+    others = []
   }
 }
