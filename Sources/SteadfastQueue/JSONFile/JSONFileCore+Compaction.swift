@@ -74,41 +74,37 @@ extension JSONFileCore {
   }
 
   /// Does a step of a compaction, and leaves the next one for when other work was done.
+  ///
+  /// It has the turn, so nobody writes; but flushes go on, which must not wait for it.
   private func compact() {
-    var ending: Bool?
-    var replaced: Journal?
-    let poison = file.withLock { file -> SystemCallError? in
-      guard var compaction = file?.compaction, let journal = file?.journal else { return nil }
-      // The copy of the tasks must not be kept alive in two places.
-      file?.compaction = nil
-      do throws(Compaction.Failure) {
-        switch try compaction.advance(journal, at: date()) {
-        case .unfinished:
-          file?.compaction = compaction
-          state.withLock { $0.thread }?.add { self.compact() }
-        case .finished(let replacement):
-          replaced = journal
-          file?.journal = replacement
-          file?.compactSize = replacement.size
-          ending = true
-        }
-        return nil
-      } catch {
-        switch error {
-        case .refused:
-          file?.putCompactionOff()
-          ending = false
-          return nil
-        case .poisoned(let error):
-          return error
-        }
+    // The copy of the tasks must not be kept alive in two places.
+    guard let journal = file.withLock({ $0?.journal }),
+      var compaction = file.withLock({ $0?.compaction.take() })
+    else { return }
+    do throws(Compaction.Failure) {
+      switch try compaction.advance(journal, at: date()) {
+      case .unfinished:
+        file.withLock { $0?.compaction = compaction }
+        state.withLock { $0.thread }?.add { self.compact() }
+      case .finished(let replacement):
+        file.withLock { $0?.replaceJournal(with: replacement) }
+        endCompaction(wasFinished: true)
+        giveUp(journal)
+      }
+    } catch {
+      switch error {
+      case .refused:
+        file.withLock { $0?.putCompactionOff() }
+        endCompaction(wasFinished: false)
+      case .poisoned(let error):
+        fail([], .poisoned(error))
       }
     }
-    if let poison { fail([], .poisoned(poison)) }
-    guard let ending else { return }
+  }
+
+  private func endCompaction(wasFinished: Bool) {
     noteSize()
-    tellCompactionWaiters(.success(ending))
-    if let replaced { giveUp(replaced) }
+    tellCompactionWaiters(.success(wasFinished))
   }
 
   /// Gives a file up that has no name any more, beside other work: the system frees what it took,
@@ -120,6 +116,12 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.OpenFile {
+  /// A compaction has put another file in the place of this one.
+  fileprivate mutating func replaceJournal(with replacement: Journal) {
+    journal = replacement
+    compactSize = replacement.size
+  }
+
   /// A compaction has failed: another one is tried when the file has twice its size.
   fileprivate mutating func putCompactionOff() { compactSize = max(compactSize, journal.size) }
 }
