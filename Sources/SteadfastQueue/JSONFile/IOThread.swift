@@ -30,7 +30,8 @@ protocol JobThread: AnyObject, Sendable {
 /// Threads of their own for work that blocks, so that none of it holds up Swift's shared threads.
 ///
 /// Jobs are done one after another, in order, by one of two threads: the other takes its place when
-/// a job hands its turn on, and does what is to be done beside. They end when the last reference to this has gone and all jobs are done.
+/// a job hands its turn on, and does what is to be done beside. They end when the last reference to
+/// this has gone and all jobs are done.
 final class IOThread: JobThread {
   private let work = IOWork()
 

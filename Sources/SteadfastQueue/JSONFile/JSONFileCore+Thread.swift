@@ -181,9 +181,12 @@ extension JSONFileCore {
       file.withLock { $0?.journal.endFlush(flush) }
       if let committed = state.withLock({ $0.endFlush() }) {
         for submission in committed { submission.succeed() }
-      } else {
+      } else if thread.takeTurn() {
         thread.addBeside { self.answerCommitted() }
-        if thread.takeTurn() { writePending() }
+        writePending()
+      } else {
+        // The other thread is at work on something else, which may take long.
+        answerCommitted()
       }
     }
     endFlushing(thread)

@@ -27,9 +27,10 @@ public import Foundation
 ///
 /// ## Size
 ///
-/// Every change is a line. When most lines say what later ones have made void, and the file is
-/// 4 MB or more, it is written anew without them: beside ordinary work, to a temporary file,
-/// `.new`, that takes its place when it is durable. If that fails, for instance because the disk is
+/// Every change is a line. When most lines say what later ones have made void, the file is written
+/// anew without them: beside ordinary work, to a temporary file, `.new`, that takes its place when it
+/// is durable. That is done when the file is 4 MiB or more, and four times as large as what is in it,
+/// or 32 MiB more than twice as large. If that fails, for instance because the disk is
 /// full, all stays as it was, and it is tried again when the file has doubled. ``statistics()`` tells
 /// the figures. A task may be 16 MB large. Smaller limits, and one for the file, are
 /// ``Options/maxTaskSize`` and ``Options/maxFileSize``.
