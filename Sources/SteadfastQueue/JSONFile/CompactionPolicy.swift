@@ -14,6 +14,8 @@ struct CompactionPolicy: Sendable {
 
   /// Whether it is worth it: most lines are dead, and the file is far larger than it would be.
   ///
+  /// What it would be is what it was after the last time.
+  ///
   /// To write a task anew costs more than to write the lines of its life, so a small file may be
   /// four times as large: a byte is rewritten for three that are dropped. Of a large one the disk may
   /// be dearer: then it is about one for one.

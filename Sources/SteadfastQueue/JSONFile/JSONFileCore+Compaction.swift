@@ -65,12 +65,13 @@ extension JSONFileCore {
   }
 
   private func isDue(_ file: OpenFile, _ table: TaskTable) -> Bool {
-    compactionPolicy.isDue(
-      size: file.journal.size,
-      compactSize: file.compactSize,
-      records: Int(file.journal.nextSequence),
-      liveRecords: table.liveRecordCount
-    )
+    file.journal.size >= file.postponedSize
+      && compactionPolicy.isDue(
+        size: file.journal.size,
+        compactSize: file.compactSize,
+        records: Int(file.journal.nextSequence),
+        liveRecords: table.liveRecordCount
+      )
   }
 
   /// Does a step of a compaction, and leaves the next one for when other work was done.
@@ -120,10 +121,11 @@ extension JSONFileCore.OpenFile {
   fileprivate mutating func replaceJournal(with replacement: Journal) {
     journal = replacement
     compactSize = replacement.size
+    postponedSize = 0
   }
 
   /// A compaction has failed: another one is tried when the file has twice its size.
-  fileprivate mutating func putCompactionOff() { compactSize = max(compactSize, journal.size) }
+  fileprivate mutating func putCompactionOff() { postponedSize = 2 * journal.size }
 }
 
 extension JSONFileCore.State {

@@ -62,8 +62,11 @@ final class JSONFileCore: Sendable {
     var storage: any JournalStorage
     var journal: Journal
     var compaction: Compaction?
-    /// About what size the file would have if it were compacted.
+    /// About what size the file would have had if it had been compacted when it was opened, or has
+    /// had since then when it was.
     var compactSize: Int
+    /// While it is smaller, it is not compacted: a compaction has failed.
+    var postponedSize = 0
   }
 
   let errors: JSONFileErrors

@@ -29,8 +29,8 @@ public import Foundation
 ///
 /// Every change is a line. When most lines say what later ones have made void, the file is written
 /// anew without them: beside ordinary work, to a temporary file, `.new`, that takes its place when it
-/// is durable. That is done when the file is 4 MiB or more, and four times as large as what is in it,
-/// or 32 MiB more than twice as large. If that fails, for instance because the disk is
+/// is durable. That is done when the file is 4 MiB or more, and four times as large as it was after the
+/// last time, or 32 MiB more than twice as large. If that fails, for instance because the disk is
 /// full, all stays as it was, and it is tried again when the file has doubled. ``statistics()`` tells
 /// the figures. A task may be 16 MB large. Smaller limits, and one for the file, are
 /// ``Options/maxTaskSize`` and ``Options/maxFileSize``.
