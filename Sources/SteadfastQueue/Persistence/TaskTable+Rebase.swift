@@ -33,12 +33,15 @@ extension TaskTable {
   /// O(n).
   mutating func withdraw(to now: Date) {
     horizon = now
-    for slot in slots.all where isReady(slot, onlyAfter: now) { lineUp(slot) }
+    // A reserved one is lined up anew if the change that holds it is rolled back.
+    for slot in slots.all where isReady(slot, after: now) && !entries[slot].isReserved {
+      lineUp(slot)
+    }
   }
 
-  private func isReady(_ slot: Int, onlyAfter now: Date) -> Bool {
+  /// Whether a task is ready by a date that has not come now.
+  private func isReady(_ slot: Int, after now: Date) -> Bool {
     entries[slot].place == .ready && entries[slot].record.availableDate > now
-      && !entries[slot].isReserved
   }
 
   /// Whether a task is to be moved, or is ready by a date that has not come now.
@@ -46,6 +49,6 @@ extension TaskTable {
     let entry = entries[slot]
     guard entry.place != .staged, !entry.record.state.isFinished else { return false }
     var record = entry.record
-    return record.rebase(to: now) || (entry.place == .ready && record.availableDate > now)
+    return record.rebase(to: now) || isReady(slot, after: now)
   }
 }

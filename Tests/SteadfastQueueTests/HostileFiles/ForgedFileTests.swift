@@ -81,7 +81,7 @@ import Testing
       of: journal,
       tasks: table.entries,
       in: storage,
-      CompactionPolicy(minimumSize: 0, spareSize: 0, stepSize: 500, flushSize: 1000)
+      CompactionPolicy(minimumSize: 0, stepSize: 500, flushSize: 1000)
     )
     return try compaction.finish(journal, at: .seconds(0))
   }

@@ -160,7 +160,7 @@ import Testing
         of: journal,
         tasks: tasks,
         in: storage,
-        CompactionPolicy(minimumSize: 0, spareSize: 0, stepSize: 300)
+        CompactionPolicy(minimumSize: 0, stepSize: 300)
       )
       if let call { storage.fail(call, EIO) }
       try compaction.finish(journal, at: .seconds(0))
