@@ -48,7 +48,6 @@ extension JSONFileCore {
       state.afterFlush.append { self.writePending() }
       return .later
     }
-    state.commitFlushed()
     // Not the whole table: what changes while it is held twice is copied.
     return .now(tasks: state.table.entries, claimed: state.claimedAndUnwritten, thread)
   }

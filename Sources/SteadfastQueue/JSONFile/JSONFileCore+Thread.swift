@@ -141,7 +141,7 @@ extension JSONFileCore {
     guard !changes.isEmpty else { return true }
     switch state.withLock({ $0.nextStep(for: changes, flushing.moment) }) {
     case .answer:
-      answerCommitted()
+      for submission in changes { submission.succeed() }
       if changes.contains(where: \.needsFlush) { flushLater() }
     case .leave:
       break
@@ -179,8 +179,8 @@ extension JSONFileCore {
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
-      if let committed = state.withLock({ $0.endFlush() }) {
-        for submission in committed { submission.succeed() }
+      if !state.withLock({ $0.endFlush() }) {
+        answerCommitted()
       } else if thread.takeTurn() {
         thread.addBeside { self.answerCommitted() }
         writePending()
@@ -194,7 +194,11 @@ extension JSONFileCore {
 
   /// Lets those go on whose changes are stored.
   private func answerCommitted() {
-    for submission in state.withLock({ $0.takeCommitted() }) { submission.succeed() }
+    let committed = state.withLock { state in
+      defer { state.committed = [] }
+      return state.committed
+    }
+    for submission in committed { submission.succeed() }
   }
 
   /// Nothing is being flushed any more: what has waited for that goes on.
@@ -247,7 +251,6 @@ extension JSONFileCore {
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
     let (failed, isPoisoned, lock) = state.withLock { state in
-      state.commitFlushed()
       var failed = group + state.pending
       state.pending = []
       if case .poisoned = failure { failed = state.takeUnflushed() + failed }
@@ -285,7 +288,7 @@ extension JSONFileCore.State {
     // Changes are committed in the order of the file: one that needs no flush waits for those before.
     let mustFlush = moment == .eachBatch && changes.contains(where: \.needsFlush)
     guard mustFlush || isFlushing, let thread else {
-      flushed += changes
+      for submission in changes { submission.commit(to: &table) }
       return .answer
     }
     written += changes
@@ -301,27 +304,12 @@ extension JSONFileCore.State {
     return isFlushing
   }
 
-  /// Those whose callers wait, in the order in which they were submitted.
-  var unanswered: [Submission] { committed + flushed + flushing + written + pending }
-
-  /// A flush has ended; returns those whose callers still wait, but not if there is more to flush,
-  /// written or not: that comes first.
-  fileprivate mutating func endFlush() -> [Submission]? {
-    flushed.takeOver(&flushing)
-    return written.isEmpty && pending.isEmpty ? takeCommitted() : nil
-  }
-
-  /// Commits what is in the file for good, so that the tasks are those of the file.
-  mutating func commitFlushed() {
-    for submission in flushed { submission.commit(to: &table) }
-    committed.takeOver(&flushed)
-  }
-
-  /// Commits what is in the file for good; returns those whose callers still wait.
-  fileprivate mutating func takeCommitted() -> [Submission] {
-    commitFlushed()
-    defer { committed = [] }
-    return committed
+  /// A flush has ended; whether there is more to flush, written or not.
+  fileprivate mutating func endFlush() -> Bool {
+    for submission in flushing { submission.commit(to: &table) }
+    committed += flushing
+    flushing = []
+    return !written.isEmpty || !pending.isEmpty
   }
 
   /// What is written and not flushed, of a file that nobody will flush.
@@ -332,15 +320,5 @@ extension JSONFileCore.State {
       isFlushing = false
     }
     return flushing + written
-  }
-}
-
-extension [Submission] {
-  /// Appends all of the others, which leave theirs.
-  fileprivate mutating func takeOver(_ others: inout [Submission]) {
-    // Mostly there is nothing to append to: then the memory changes hands, too.
-    guard !isEmpty else { return swap(&self, &others) }
-    self += others
-    others = []
   }
 }

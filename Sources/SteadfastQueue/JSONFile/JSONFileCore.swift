@@ -39,9 +39,7 @@ final class JSONFileCore: Sendable {
     var written: [Submission] = []
     /// What is being flushed.
     var flushing: [Submission] = []
-    /// What was flushed and is still to be committed.
-    var flushed: [Submission] = []
-    /// What is committed and whose callers still wait.
+    /// What was flushed, is committed and whose callers still wait.
     var committed: [Submission] = []
     /// Whether somebody is at work on what was written.
     var isFlushing = false
