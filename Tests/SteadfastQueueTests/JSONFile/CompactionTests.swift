@@ -189,6 +189,31 @@ import Testing
     #expect(contents.table.digest() == before)
   }
 
+  @Test(arguments: [MemoryStorage.Call.create(.replacement), .rename(.replacement, .journal)])
+  func `a compaction that failed is tried again when the file has doubled, and not before`(
+    call: MemoryStorage.Call
+  ) async throws {
+    let core = makeCore()
+    try await run { try await core.open() }
+    storage.fail(call, ENOSPC)
+    var attempts: [(before: Int, after: Int)] = []
+    for number in 100...199 where attempts.count < 2 {
+      let (size, count) = (storage.bytes.count, attemptCount)
+      try await run { try await churn(core, number...number) }
+      if attemptCount > count { attempts.append((size, storage.bytes.count)) }
+    }
+    try #require(attempts.count == 2)
+    let (failed, next) = (attempts[0], attempts[1])
+    #expect(failed.before < failed.after)
+    let churned = failed.after - failed.before
+    #expect(next.before + churned >= 2 * failed.before)
+    #expect(next.before < 2 * failed.after)
+    #expect(next.after < next.before)
+  }
+
+  /// How many compactions were begun.
+  private var attemptCount: Int { storage.calls.count { $0 == .create(.replacement) } }
+
   @Test func `a task that has grown too large to be read is not written anew`() throws {
     let journal = try Journal.open(storage).journal
     let bytes = storage.bytes
@@ -278,6 +303,24 @@ import Testing
         liveRecords: liveRecords
       ) == isDue
     )
+  }
+
+  @Test(arguments: [
+    (nil, CompactionPolicy().minimumSize, CompactionPolicy().spareSize),
+    (64 << 20, CompactionPolicy().minimumSize, 8 << 20), (80_000, 80_000, 10_000),
+  ])
+  func `a file that may not grow large is compacted sooner`(
+    limit: Int?,
+    minimumSize: Int,
+    spareSize: Int
+  ) {
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      options: JSONFileStore.Options(maxFileSize: limit),
+      thread: { executor }
+    ) { [storage] in (nil, storage) }
+    #expect(core.compactionPolicy.minimumSize == minimumSize)
+    #expect(core.compactionPolicy.spareSize == spareSize)
   }
 }
 
