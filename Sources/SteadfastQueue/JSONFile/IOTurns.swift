@@ -125,13 +125,10 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
     penalty = wasInVain ? min(2 * penalty, Self.mostSkippedWatches) : 1
   }
 
+  /// A delayed job that is due comes first: there may always be others.
   private mutating func takeJob(_ now: Instant) -> Job? {
-    if !jobs.isEmpty { return jobs.removeFirst() }
-    guard
-      let next = delayedJobs.indices.min(by: {
-        delayedJobs[$0].instant < delayedJobs[$1].instant
-      }), delayedJobs[next].instant <= now
-    else { return nil }
-    return delayedJobs.remove(at: next).job
+    let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
+    if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }
+    return jobs.isEmpty ? nil : jobs.removeFirst()
   }
 }

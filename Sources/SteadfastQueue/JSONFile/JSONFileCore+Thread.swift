@@ -30,13 +30,17 @@ extension JSONFileCore {
   }
 
   func closeFile() {
-    let isFlushing = state.withLock { state in
+    // Nothing is added any more.
+    let (isFlushing, threadToWrite) = state.withLock { state in
       if state.isFlushing { state.afterFlush.append { self.closeFile() } }
-      return state.isFlushing
+      return (state.isFlushing, state.pending.isEmpty ? nil : state.thread)
     }
     guard !isFlushing else { return }
-    // Nothing is added any more.
-    writePending()
+    if let threadToWrite {
+      // That may hand the turn on, to a step of a compaction for instance.
+      writePending()
+      return threadToWrite.add { self.closeFile() }
+    }
     let result = Result {
       try errors.translating {
         try file.withLock { file in
@@ -109,6 +113,11 @@ extension JSONFileCore {
         state.isWriting = false
         return nil
       }
+      // What waits for the end of a flush comes first: else there might never be one.
+      guard !state.isFlushing || state.afterFlush.isEmpty else {
+        state.afterFlush.append { self.writePending() }
+        return nil
+      }
       defer { state.pending = [] }
       return state.pending
     }
@@ -179,13 +188,12 @@ extension JSONFileCore {
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
-      if !state.withLock({ $0.endFlush() }) {
-        answerCommitted()
-      } else if thread.takeTurn() {
+      let (goesOn, isBehind) = state.withLock { $0.endFlush() }
+      if goesOn, !isBehind, thread.takeTurn() {
         thread.addBeside { self.answerCommitted() }
         writePending()
       } else {
-        // The other thread is at work on something else, which may take long.
+        // If there is more, the other thread is at work on something else, which may take long.
         answerCommitted()
       }
     }
@@ -250,19 +258,20 @@ extension JSONFileCore {
   /// What was written before is only lost with the file.
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
-    let (failed, isPoisoned, lock) = state.withLock { state in
+    let (failed, isPoisoned, lock, thread) = state.withLock { state in
+      let thread = state.thread
       var failed = group + state.pending
       state.pending = []
       if case .poisoned = failure { failed = state.takeUnflushed() + failed }
       for submission in failed.reversed() { submission.rollBack(&state.table) }
       // A closing that has begun meanwhile gives the file up itself.
       guard case .poisoned = failure, case .open = state.phase else {
-        return (failed, false, FileLock?.none)
+        return (failed, false, FileLock?.none, thread)
       }
       state.phase = .poisoned(error)
       isServing.store(false, ordering: .releasing)
       defer { state.lock = nil }
-      return (failed, true, state.lock)
+      return (failed, true, state.lock, thread)
     }
     if isPoisoned {
       // Nothing can be done with the file any more, but another store may open it anew.
@@ -275,7 +284,8 @@ extension JSONFileCore {
       tellCompactionWaiters(.failure(error))
     }
     for submission in failed { submission.fail(error) }
-    if case .poisoned = failure, let thread = state.withLock({ $0.thread }) { endFlushing(thread) }
+    // Whoever was told of the failure may have closed the store since, which has no thread then.
+    if case .poisoned = failure, let thread { endFlushing(thread) }
   }
 }
 
@@ -304,12 +314,14 @@ extension JSONFileCore.State {
     return isFlushing
   }
 
-  /// A flush has ended; whether there is more to flush, written or not.
-  fileprivate mutating func endFlush() -> Bool {
+  /// A flush has ended; whether there is more to flush, written or not, and whether callers of the
+  /// last one still wait.
+  fileprivate mutating func endFlush() -> (goesOn: Bool, isBehind: Bool) {
+    let isBehind = !committed.isEmpty
     for submission in flushing { submission.commit(to: &table) }
     committed += flushing
     flushing = []
-    return !written.isEmpty || !pending.isEmpty
+    return (!written.isEmpty || !pending.isEmpty, isBehind)
   }
 
   /// What is written and not flushed, of a file that nobody will flush.

@@ -2,11 +2,23 @@ import Synchronization
 
 extension JSONFileCore {
   func verify() async throws -> JSONFileReport {
-    try await onThread { core in try core.verifyFile() }
+    let thread = try thread()
+    return try await waitForThread { continuation in
+      thread.add { self.verifyFile(continuation) }
+    }
   }
 
-  /// On the thread: nothing is written meanwhile.
-  private func verifyFile() throws -> JSONFileReport {
+  /// On the thread: nothing is written meanwhile, and what was written is committed.
+  private func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
+    let isFlushing = state.withLock { state in
+      if state.isFlushing { state.afterFlush.append { self.verifyFile(continuation) } }
+      return state.isFlushing
+    }
+    guard !isFlushing else { return }
+    continuation.resume(with: Result { try compareFile() })
+  }
+
+  private func compareFile() throws -> JSONFileReport {
     let (entries, claimed) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
       return (state.table.entries, state.claimedAndUnwritten)

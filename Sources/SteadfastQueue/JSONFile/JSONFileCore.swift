@@ -184,9 +184,12 @@ final class JSONFileCore: Sendable {
   /// Whoever calls it meanwhile waits for the same end.
   func close() async throws {
     if isForkedOff { throw errors.forkedOff }
-    isServing.store(false, ordering: .releasing)
     try await waitForThread { continuation in
-      switch state.withLock({ $0.beginClosing(continuation) }) {
+      let step = state.withLock { state in
+        isServing.store(false, ordering: .releasing)
+        return state.beginClosing(continuation)
+      }
+      switch step {
       case .wait: break
       case .done: continuation.resume()
       case .fail(let error): continuation.resume(throwing: error)
@@ -199,7 +202,11 @@ final class JSONFileCore: Sendable {
   func destroy() async throws {
     // Whoever deletes the file must hold its lock.
     try await open()
-    state.withLock { $0.deletesFile = true }
+    try state.withLock { state in
+      // Perhaps somebody closes it meanwhile.
+      guard try isOpen(state.phase) else { throw errors.closed }
+      state.deletesFile = true
+    }
     try await close()
   }
 
@@ -259,16 +266,21 @@ final class JSONFileCore: Sendable {
   func onThread<Value: Sendable>(
     _ body: @escaping @Sendable (JSONFileCore) throws -> Value
   ) async throws -> Value {
-    let thread = try state.withLock { state throws -> any JobThread in
+    let thread = try thread()
+    return try await waitForThread { continuation in
+      thread.add { continuation.resume(with: Result { try body(self) }) }
+    }
+  }
+
+  /// The thread, which is started if there is none.
+  func thread() throws -> any JobThread {
+    try state.withLock { state in
       if let thread = state.thread { return thread }
       _ = try isOpen(state.phase)
       let thread = try errors.translating { try makeThread() }
       forkCount.store(ForkCount.current, ordering: .relaxed)
       state.thread = thread
       return thread
-    }
-    return try await waitForThread { continuation in
-      thread.add { continuation.resume(with: Result { try body(self) }) }
     }
   }
 

@@ -10,6 +10,10 @@ final class ManualExecutor: TaskExecutor, JobThread {
     var jobs: [@Sendable () -> Void] = []
     /// Jobs for when time has passed.
     var delayedJobs: [@Sendable () -> Void] = []
+    /// Whether what runs now has the turn.
+    var hasTurn = false
+    /// Whether somebody else has the turn whenever a job asks for it once more.
+    var refusesTurns = false
     /// What goes on while a job hands its turn on.
     var meanwhile: (@Sendable () -> Void)?
     /// The moment at which what runs now became able to run.
@@ -42,12 +46,24 @@ final class ManualExecutor: TaskExecutor, JobThread {
   func addBeside(_ job: @escaping @Sendable () -> Void) { add(job) }
 
   /// What goes on meanwhile has ended when a job goes on.
-  func takeTurn() -> Bool { true }
+  func takeTurn() -> Bool {
+    state.withLock { state in
+      if !state.refusesTurns { state.hasTurn = true }
+      return state.hasTurn
+    }
+  }
+
+  /// Whether what runs now may write to the file.
+  var hasTurn: Bool { state.withLock { $0.hasTurn } }
+
+  /// From now on somebody else has the turn whenever a job asks for it once more.
+  func refuseTurns() { state.withLock { $0.refusesTurns = true } }
 
   /// Does the body and then, if told so, what goes on beside it, before the body's end is seen.
   func handOn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
+    state.withLock { $0.hasTurn = false }
     defer { state.withLock { $0.meanwhile }?() }
     return try body()
   }
@@ -98,8 +114,13 @@ final class ManualExecutor: TaskExecutor, JobThread {
 
   /// Does the first job; whether there was one.
   func doJob() -> Bool {
-    let job = state.withLock { $0.jobs.isEmpty ? nil : $0.jobs.removeFirst() }
+    let (job, hadTurn) = state.withLock { state -> ((@Sendable () -> Void)?, Bool) in
+      guard !state.jobs.isEmpty else { return (nil, state.hasTurn) }
+      defer { state.hasTurn = true }
+      return (state.jobs.removeFirst(), state.hasTurn)
+    }
     job?()
+    state.withLock { $0.hasTurn = hadTurn }
     return job != nil
   }
 }

@@ -127,6 +127,22 @@ import Testing
     )
   }
 
+  @Test func `a delayed job that is due is done though there are always others`() {
+    var turns = IOTurns<Int>()
+    let done = Log<String>()
+    turns.add({ done.add("delayed") }, at: now + .seconds(1))
+    for second in 0...2 {
+      turns.add { done.add("\(second)") }
+      turns.add { done.add("more") }
+      guard case .perform(let job) = turns.next(for: 1, now + .seconds(second)) else {
+        Issue.record("there is nothing to do")
+        continue
+      }
+      job()
+    }
+    #expect(done.entries == ["0", "delayed", "more"])
+  }
+
   @Test func `a job that needs no turn is done beside the one that has it`() {
     var turns = IOTurns<Int>()
     _ = turns.next(for: 2, now)

@@ -295,6 +295,67 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
 
+  @Test
+  func `the file is closed by whoever has the turn, though something was to be written first`()
+    async throws
+  {
+    let (core, executor, log) = (core, executor, log)
+    try await run { try await core.open() }
+    let outOfTurn = Log<MemoryStorage.Call>()
+    storage.onCall { call in
+      if call != .synchronize, !executor.hasTurn { outOfTurn.add(call) }
+    }
+    // As when a step of a compaction is under way at the end of the flush.
+    executor.refuseTurns()
+    duringFlushes {
+      async let second: Void = insert(2)
+      async let end: Void = core.close()
+      _ = try await (second, end)
+      log.add("closed")
+    }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "2 stored", "closed"])
+    #expect(outOfTurn.entries == [])
+    #expect(try JournalReader.read(storage.bytes).isSealed)
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
+  }
+
+  @Test func `callers whose answer waits for the other thread wait for one flush at most`()
+    async throws
+  {
+    let (core, executor, log) = (core, executor, log)
+    try await run { try await core.open() }
+    let flushCount = Mutex(0)
+    executor.whileHandedOn {
+      let number = flushCount.withLock { count in
+        count += 1
+        return count
+      }
+      executor.runTasks()
+      log.add("flush \(number)")
+      guard number < 3 else { return }
+      Task(executorPreference: executor) { await insert(number + 1) }
+      executor.runTasks()
+    }
+    try await run { await insert(1) }
+    #expect(
+      log.entries == ["flush 1", "flush 2", "1 stored", "2 stored", "flush 3", "3 stored"]
+    )
+  }
+
+  @Test func `a file is compared with its tasks when nothing is being flushed`() async throws {
+    let (core, log) = (core, log)
+    try await run { try await core.open() }
+    duringFlushes {
+      async let report = core.verify()
+      async let second: Void = insert(2)
+      log.add("\(try await report.problems.map(\.reason))")
+      await second
+    }
+    try await run { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "[]", "2 stored"])
+  }
+
   @Test func `a job that hands its turn on lets the others be done beside it`() async throws {
     let thread = try IOThread()
     let order = await withCheckedContinuation { continuation in

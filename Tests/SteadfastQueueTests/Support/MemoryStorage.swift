@@ -24,7 +24,9 @@ final class MemoryStorage: JournalStorage {
     var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
     var longestWrite = Int.max
+    var longestWritten = 0
     var failures: [(call: Call, number: Int32, passed: Int)] = []
+    var observer: (@Sendable (Call) -> Void)?
   }
 
   let state: Mutex<State>
@@ -37,6 +39,9 @@ final class MemoryStorage: JournalStorage {
     }
     state = Mutex(initial)
   }
+
+  /// How many bytes were written at once, at most.
+  var longestWritten: Int { state.withLock { $0.longestWritten } }
 
   /// What the journal holds.
   var bytes: [UInt8] { bytes(of: .journal) ?? [] }
@@ -51,7 +56,13 @@ final class MemoryStorage: JournalStorage {
     state.withLock { $0.failures.append((call, number, count)) }
   }
 
+  /// Says what is done at each call before it is.
+  func onCall(_ body: @escaping @Sendable (Call) -> Void) {
+    state.withLock { $0.observer = body }
+  }
+
   fileprivate func note(_ call: Call) throws(SystemCallError) {
+    state.withLock { $0.observer }?(call)
     let failure = state.withLock { state -> Int32? in
       state.calls.append(call)
       guard let index = state.failures.firstIndex(where: { $0.call == call }) else { return nil }
@@ -118,7 +129,10 @@ private final class MemoryFile: JournalFile {
 
   /// A write that fails has written half.
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
-    let part = bytes.prefix(storage.state.withLock { $0.longestWrite })
+    let part = storage.state.withLock { state in
+      state.longestWritten = max(state.longestWritten, bytes.count)
+      return bytes.prefix(state.longestWrite)
+    }
     do {
       try storage.note(offset == self.bytes.count ? .append : .overwrite(at: offset))
     } catch {
