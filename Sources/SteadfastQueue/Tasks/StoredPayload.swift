@@ -79,7 +79,8 @@ public struct StoredPayload: Sendable {
 
   private static let encoder: JSONEncoder = {
     let encoder = JSONEncoder()
-    encoder.outputFormatting = .withoutEscapingSlashes
+    // In order, so that a value is written the same each time.
+    encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
     return encoder
   }()
 

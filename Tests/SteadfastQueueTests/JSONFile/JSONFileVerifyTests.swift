@@ -42,6 +42,19 @@ import Testing
     try handle.close()
   }
 
+  @Test func `a store agrees with its file on values of many fields`() async throws {
+    struct Form: TaskPayload {
+      var name = "", street = "", town = "", country = "", notes: [String: Int] = ["a": 1, "b": 2]
+    }
+    try await withTemporaryFolder { folder in
+      let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
+      let queue = TaskQueue(persistence: store)
+      try await queue.enqueue(contentsOf: (0..<20).map { _ in Form() })
+      #expect(try await store.verify().problems == [])
+      try await store.close()
+    }
+  }
+
   @Test func `a store agrees with its file, whatever its tasks are doing`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
