@@ -145,8 +145,10 @@ private final class OpenFile: JournalFile {
   func synchronize() throws(SystemCallError) {
     let file = descriptor.withLock { $0 }
     #if canImport(Darwin)
-    // fsync leaves the bytes in the drive's cache there; not every file system has the other.
+    // fsync leaves the bytes in the drive's cache there; not every file system has the other. After
+    // an error of the disk it might succeed though nothing was stored.
     if fcntl(file, F_FULLFSYNC) == 0 { return }
+    guard [ENOTSUP, EINVAL, ENOTTY].contains(errno) else { throw .last("fcntl(F_FULLFSYNC)") }
     guard fsync(file) == 0 else { throw .last("fsync") }
     #else
     guard fdatasync(file) == 0 else { throw .last("fdatasync") }
