@@ -143,7 +143,8 @@ struct Compaction {
   private func lines(of entry: TaskTable.Entry) throws -> [JournalBody] {
     var task = KeptTask(
       record: entry.record,
-      position: entry.position,
+      // Only numbers that somebody else wrote may lead beyond it.
+      position: min(entry.position, KeptTask.maxPosition),
       hasLostKey: entry.hasLostKey
     )
     guard case .leased = entry.place else { return [try line(of: task)] }

@@ -1,4 +1,7 @@
 extension Journal {
+  /// How many bytes are written once more at a time: without flushes there may be many.
+  private static let partSize = 1 << 20
+
   /// Opens the file, or makes it, and returns the tasks in it.
   ///
   /// Every step may be repeated after a crash in its midst.
@@ -33,8 +36,10 @@ extension Journal {
     if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
     // After a flush that failed, the system may take the last lines for stored though they are
     // not. Written once more, they are stored by the next flush.
-    let unsynced = try source.read(contents.unsyncedOffset..<contents.goodSize)
-    try file.writeAll(unsynced[...], at: contents.unsyncedOffset)
+    for start in stride(from: contents.unsyncedOffset, to: contents.goodSize, by: partSize) {
+      let part = try source.read(start..<min(start + partSize, contents.goodSize))
+      try file.writeAll(part[...], at: start)
+    }
     try file.synchronize()
     try storage.synchronizeFolder()
     var journal = Journal(file, contents)

@@ -23,7 +23,11 @@ struct JournalDecoder {
   init(_ bytes: [UInt8]) { fields = JournalFields(bytes) }
 
   mutating func entry(of line: JournalLine) throws(JournalDecodingError) -> JournalEntry {
-    let entry = try entry(of: try fields.read(line.body))
+    let kind = try fields.read(line.body)
+    guard line.body.count <= JournalBody.maxLength(of: kind) else {
+      throw .malformed("it is longer than one of its kind may be")
+    }
+    let entry = try entry(of: kind)
     do {
       switch entry {
       // A record is checked when it is made: an entry of it is large to look into.
@@ -115,7 +119,9 @@ struct JournalDecoder {
 
   private mutating func keptTask() throws(JournalDecodingError) -> KeptTask {
     var scanner = JSONScanner(fields.bytes, try fields.range(.place))
-    guard let position = scanner.sequenceNumber(), scanner.isAtEnd, position < .max >> 1 else {
+    guard let position = scanner.sequenceNumber(), scanner.isAtEnd,
+      position <= KeptTask.maxPosition
+    else {
       throw .malformed("its place can't be read")
     }
     let (record, hasLostKey) = (try record(), try fields.flag(.keyless))

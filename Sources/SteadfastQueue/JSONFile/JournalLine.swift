@@ -23,6 +23,8 @@ struct JournalLine: Sendable {
   private static let checksumEnd = prefix.count + 8
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)
+  /// How many bytes of a file decide whether a seal ends it.
+  static var maxSealLength: Int { maxEnvelopeLength + seal.count }
   private static var continuation: StaticString { #""more":true,"# }
 
   // MARK: Writing

@@ -50,6 +50,11 @@ struct JournalReader {
   /// are read once more then.
   static let maxBatchInMemory = 1 << 16
 
+  /// In tasks: how many are awaited, at most.
+  private static let maxRoom = 4e6
+  /// How many bytes are read at a time to look for lines behind a bad one.
+  private static let searchSize = 1 << 20
+
   private let source: JournalSource
   /// Parts that were read and not taken in, from the last one to the first.
   private var parts: [JournalPart] = []
@@ -92,11 +97,13 @@ struct JournalReader {
     makeRoom()
   }
 
-  /// Makes room for the tasks that the file has if its rest is like what was taken in.
+  /// Makes room for the tasks that the file has if its rest is like what was taken in; for some of
+  /// them, if those would be very many: the rest may be nothing.
   private mutating func makeRoom() {
     guard position > 0 else { return }
     let share = Double(source.count) / Double(position)
-    contents.table.reserveCapacity(Int(Double(contents.table.taskCount) * share))
+    let count = Double(contents.table.taskCount) * share
+    contents.table.reserveCapacity(Int(min(count, Self.maxRoom)))
   }
 
   /// Takes in what was added.
@@ -195,21 +202,45 @@ struct JournalReader {
   /// Refuses a bad line if one behind it knows that it, or the batch that it is in, was stored.
   private func refuseDamage() throws(JournalProblem) {
     let hasHeader = contents.nextSequence > 0 || batchCount > 0
-    let rest: [UInt8]
-    do { rest = try source.read(position..<source.count) } catch { throw .unreadable(error) }
-    var start = 0
-    while let end = rest.lineFeed(from: start) {
-      if let line = JournalLine(rest, start..<end),
-        line.firstUnsynced > contents.nextSequence || !hasHeader
-      {
+    try forEachLineOfRest { line throws(JournalProblem) in
+      guard hasHeader, line.firstUnsynced <= contents.nextSequence else {
         throw damage("its checksum is wrong, and later lines show that it was stored")
       }
-      start = end + 1
     }
     guard hasHeader else { throw .notAJournal }
-    if let seal = JournalLine(sealAtEndOf: rest), seal.firstUnsynced > contents.nextSequence {
+    let end = try read(max(position, source.count - JournalLine.maxSealLength)..<source.count)
+    if let seal = JournalLine(sealAtEndOf: end), seal.firstUnsynced > contents.nextSequence {
       throw damage("the line feed behind it is lost, and a seal shows that it was stored")
     }
+  }
+
+  /// Calls the body with each good line behind the present position: there may be much, and most
+  /// of it nothing.
+  private func forEachLineOfRest(
+    _ body: (JournalLine) throws(JournalProblem) -> Void
+  ) throws(JournalProblem) {
+    // The bytes behind the last line feed, as far as they may still become a line.
+    var bytes: [UInt8] = []
+    var isTooLong = false
+    var offset = position
+    while offset < source.count {
+      var searched = bytes.count
+      var start = 0
+      bytes += try read(offset..<min(source.count, offset + Self.searchSize))
+      offset += Self.searchSize
+      while let end = bytes.lineFeed(from: searched) {
+        if !isTooLong, let line = JournalLine(bytes, start..<end) { try body(line) }
+        isTooLong = false
+        start = end + 1
+        searched = start
+      }
+      isTooLong = isTooLong || bytes.count - start > JournalLine.maxLength
+      bytes.removeFirst(isTooLong ? bytes.count : start)
+    }
+  }
+
+  private func read(_ range: Range<Int>) throws(JournalProblem) -> [UInt8] {
+    do { return try source.read(range) } catch { throw .unreadable(error) }
   }
 
   // MARK: Replay

@@ -8,7 +8,7 @@ extension TaskTable {
     case .task(let task): return restore(task, byteCount)
     case .begin(let id): return replayBeginning(of: id)
     case .interruption:
-      interruptLeased()
+      interruptBegun()
       return true
     case .change(.insert(let record, let policy)):
       return insert(record, policy, byteCount)
@@ -24,16 +24,36 @@ extension TaskTable {
   /// one interruption more.
   @discardableResult
   mutating func interruptLeased() -> Int {
+    begun = []
     guard stateCounts[.running] > 0 else { return 0 }
-    var count = 0
-    for slot in slots.all {
-      guard case .leased = entries[slot].place else { continue }
-      count += 1
-      entries[slot].record.countInterruption()
-      setState(.waiting, of: slot)
-      lineUp(slot)
+    return slots.all.reduce(0) { $0 + (interrupt($1) ? 1 : 0) }
+  }
+
+  /// As ``interruptLeased()``, where all that is leased has begun while a file was read: a file may
+  /// say it often, and have many tasks.
+  private mutating func interruptBegun() {
+    for slot in begun { _ = interrupt(slot) }
+    begun = []
+  }
+
+  /// Whether the task was being performed.
+  private mutating func interrupt(_ slot: Int) -> Bool {
+    guard case .leased = entries[slot].place else { return false }
+    entries[slot].record.countInterruption()
+    setState(.waiting, of: slot)
+    lineUp(slot)
+    return true
+  }
+
+  /// A task has begun while a file was read.
+  private mutating func noteBeginning(of slot: Int) {
+    begun.append(slot)
+    guard begun.count > 2 * stateCounts[.running] + 1024 else { return }
+    var seen: Set<Int> = []
+    begun.removeAll { slot in
+      guard case .leased = entries[slot].place else { return true }
+      return !seen.insert(slot).inserted
     }
-    return count
   }
 
   /// Puts a task back that a compaction has written.
@@ -96,6 +116,7 @@ extension TaskTable {
       return true
     case .waiting, .ready:
       _ = lease(slot)
+      noteBeginning(of: slot)
       return true
     case .staged, .parked, .paused, .finished:
       return false

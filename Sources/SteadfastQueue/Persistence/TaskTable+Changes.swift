@@ -256,10 +256,13 @@ extension TaskTable {
     keepingLatest count: Int?
   ) {
     stagedPrunes -= 1
-    guard var line = ended[state] else { return }
-    let expired = line.removeExpired(endedBefore: date, keepingLatest: count) { node in
-      isCurrent(node, .finished)
-    }
+    guard var line = ended[state].take() else { return }
+    // While it was staged, no other change could hold a task that has ended: all are current.
+    let expired = line.removeExpired(
+      endedBefore: date,
+      keepingLatest: count,
+      of: stateCounts[state]
+    ) { node in isCurrent(node, .finished) }
     ended[state] = line
     for node in expired { remove(node.slot) }
   }

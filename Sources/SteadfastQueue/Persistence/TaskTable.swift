@@ -40,6 +40,9 @@ struct TaskTable: Sendable {
   var waiting = OrderedLine<DateNode>()
   var waitingCount = 0
   private(set) var readyCount = 0
+  /// While a file is read, the slots of tasks that have begun: of those that are leased, and of
+  /// others that were, some more than once.
+  var begun: [Int] = []
   var keyHolders: [String: Int] = [:]
   /// The tasks whose unique key a later one has taken, or is about to take.
   var keyLosers: [String: Set<Int>] = [:]
@@ -259,7 +262,7 @@ extension TaskTable {
 // MARK: - Stale nodes
 
 /// A node of a task that has moved or gone stays in its line until it is met, or until such nodes
-/// are the most.
+/// are the most. So does one of several of a task that was lined up again in its old position.
 extension TaskTable {
   private static let toleratedStaleNodes = 1024
 
@@ -272,27 +275,38 @@ extension TaskTable {
     entries[node.slot].position == node.position && entries[node.slot].place == place
   }
 
+  /// Tells whether to keep a node: the first of each task that is there.
+  private func filterOfNodes(at place: Place) -> (Node) -> Bool {
+    let entries = entries
+    var isKept = [Bool](repeating: false, count: entries.endSlot)
+    return { node in
+      guard Self.isAt(node, place, in: entries), !isKept[node.slot] else { return false }
+      isKept[node.slot] = true
+      return true
+    }
+  }
+
   private mutating func dropStaleDatesIfMany() {
     guard isTooMany(waiting.count, for: waitingCount) else { return }
-    let entries = entries
-    waiting.retain { Self.isAt($0.node, .waiting, in: entries) }
+    let isKept = filterOfNodes(at: .waiting)
+    waiting.retain { isKept($0.node) }
   }
 
   private mutating func dropStaleReadyIfMany(_ lane: Int) {
     guard isTooMany(lanes[lane].ready.count, for: lanes[lane].readyCount) else { return }
-    let entries = entries
-    lanes[lane].ready.retain { Self.isAt($0.node, .ready, in: entries) }
+    let isKept = filterOfNodes(at: .ready)
+    lanes[lane].ready.retain { isKept($0.node) }
   }
 
   private mutating func dropStaleParkedIfMany(_ lane: Int) {
     guard isTooMany(lanes[lane].parked.count, for: lanes[lane].parkedCount) else { return }
-    let entries = entries
-    lanes[lane].parked.removeAll { !Self.isAt($0, .parked, in: entries) }
+    let isKept = filterOfNodes(at: .parked)
+    lanes[lane].parked.removeAll { !isKept($0) }
   }
 
   private mutating func dropStaleEndedIfMany(_ state: TaskState) {
     guard isTooMany(ended[state]?.count ?? 0, for: stateCounts[state]) else { return }
-    let entries = entries
-    ended[state]?.retain { Self.isAt($0, .finished, in: entries) }
+    let isKept = filterOfNodes(at: .finished)
+    ended[state]?.retain(where: isKept)
   }
 }

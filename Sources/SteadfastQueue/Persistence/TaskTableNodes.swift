@@ -33,8 +33,11 @@ extension TaskTable {
   struct EndedLine: Sendable {
     private var nodes: [(node: Node, date: Date)] = []
     private var head = 0
+    /// Those that a compaction has written come back in any order.
+    private var isSorted = true
 
     mutating func append(_ node: Node, finishedDate: Date?) {
+      if let last = nodes.last, last.node.position > node.position { isSorted = false }
       nodes.append((node, finishedDate ?? .distantPast))
     }
 
@@ -45,22 +48,33 @@ extension TaskTable {
       head = 0
     }
 
-    /// Takes out those that ended before the date and all but the latest, in order; nodes that are
-    /// no longer current do not count.
+    /// Takes out those that ended before the date and all but the latest, in order; of the nodes so
+    /// many are current.
+    ///
+    /// O(k) for the k that are taken out, and those that are no longer current.
     mutating func removeExpired(
       endedBefore date: Date?,
-      keepingLatest count: Int?,
+      keepingLatest latestCount: Int?,
+      of currentCount: Int,
       isCurrent: (Node) -> Bool
     ) -> [Node] {
-      // Those that a compaction has written come back in any order.
-      nodes = nodes[head...].filter { isCurrent($0.node) }
-        .sorted { $0.node.position < $1.node.position }
-      head = 0
-      let surplus = count.map { max(0, nodes.count - $0) } ?? 0
-      while head < nodes.count, head < surplus || date.map({ nodes[head].date < $0 }) ?? false {
+      if !isSorted { nodes[head...].sort { $0.node.position < $1.node.position } }
+      isSorted = true
+      let surplus = latestCount.map { max(0, currentCount - $0) } ?? 0
+      var expired: [Node] = []
+      while head < nodes.count {
+        let (node, endDate) = nodes[head]
+        if isCurrent(node) {
+          guard expired.count < surplus || date.map({ endDate < $0 }) ?? false else { break }
+          expired.append(node)
+        }
         head += 1
       }
-      return nodes[..<head].map(\.node)
+      if head > nodes.count / 2 {
+        nodes.removeFirst(head)
+        head = 0
+      }
+      return expired
     }
   }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 import TestSupport
 import Testing
 
@@ -24,6 +25,110 @@ import Testing
     #expect(contents.nextSequence == UInt64(2 * count + 1))
     let first = bytes.split(separator: 0x0A).prefix(count).reduce(0) { $0 + $1.count + 1 }
     #expect(contents.unsyncedOffset == first)
+  }
+
+  @Test func `a task that is put back very often stands in its line once`() throws {
+    let count = Soak.runs(short: 3000)
+    for end in [#""k":"release","id":"\#(TaskID.numbered(1))"}"#, #""k":"interruption"}"#] {
+      let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(1), end] }
+      let contents = try JournalReader.read(
+        ForgedFile.bytes([ForgedFile.insertion(1)] + pairs)
+      )
+      let lane = try #require(contents.table.lanes.first)
+      #expect(lane.readyCount == 1)
+      #expect(lane.ready.count <= 1100)
+    }
+  }
+
+  @Test func `a task that begins and ends very often is noted for an interruption once`() throws {
+    let count = Soak.runs(short: 3000)
+    let release = #""k":"release","id":"\#(TaskID.numbered(2))"}"#
+    let pairs = (0..<count).flatMap { _ in [ForgedFile.begin(2), release] }
+    let insertions = [ForgedFile.insertion(1), ForgedFile.insertion(2), ForgedFile.begin(1)]
+    var contents = try JournalReader.readAsWritten(
+      JournalSource(ForgedFile.bytes(insertions + pairs))
+    )
+    #expect(contents.table.begun.count <= 1100)
+    let isReplayed = contents.table.replay(.interruption)
+    #expect(isReplayed)
+    #expect(contents.table.record(of: .numbered(1))?.interruptionCount == 1)
+    #expect(contents.table.record(of: .numbered(2))?.interruptionCount == 0)
+    #expect(contents.table.begun == [])
+  }
+
+  @Test func `a pruning that drops nothing looks at one kept task`() {
+    var line = TaskTable.EndedLine()
+    for position in 0..<100 {
+      line.append(
+        TaskTable.Node(slot: position, position: UInt64(position)),
+        finishedDate: .seconds(Double(position))
+      )
+    }
+    var looks = 0
+    let expired = line.removeExpired(endedBefore: .seconds(0), keepingLatest: 100, of: 100) { _ in
+      looks += 1
+      return true
+    }
+    #expect(expired == [])
+    #expect(looks == 1)
+  }
+
+  @Test func `behind a bad line no more is read at a time than a line may have`() throws {
+    let good = ForgedFile.bytes([ForgedFile.insertion(1)])
+    for (count, isDamaged) in [(3 << 20, false), (3 << 20, true), (40 << 20, true)] {
+      let file = HollowFile(start: good, hollow: count, end: isDamaged ? Self.knowing : [])
+      let source = try JournalSource(file)
+      if isDamaged {
+        #expect(throws: JournalProblem.self) { try JournalReader.read(source) }
+      } else {
+        #expect(try JournalReader.read(source).goodSize == good.count)
+      }
+      #expect(file.longestRead <= JournalLine.maxLength)
+    }
+  }
+
+  /// A line feed, and a line that knows the one before to be durable.
+  private static let knowing = [0x0A] + ForgedFile.line(#"","b":3,"s":3,"k":"interruption"}"#)
+
+  @Test func `lines that no flush has covered are written once more a few bytes at a time`() throws
+  {
+    let insertions = (1...20).map { number in
+      ForgedFile.insertion(number).replacing(
+        "{}",
+        with: "\"\(String(repeating: "x", count: 1 << 17))\""
+      )
+    }
+    let bytes = ForgedFile.bytes(insertions)
+    let storage = MemoryStorage(bytes)
+    let table = try Journal.open(storage).table
+    #expect(table.taskCount == 20)
+    #expect(storage.bytes == bytes)
+    #expect(storage.longestWritten <= 1 << 20)
+  }
+
+  @Test func `places as large as any lead to a file that can be read`() throws {
+    let body = ForgedFile.task(1, place: KeptTask.maxPosition)
+    let (journal, table) = try Journal.open(
+      MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
+    )
+    let storage = MemoryStorage()
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    try compaction.finish(journal, at: .seconds(0))
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
+    let beyond = ForgedFile.task(1, place: KeptTask.maxPosition + 1)
+    #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes([beyond])) }
+  }
+
+  @Test func `a change that is longer than one is written is refused`() throws {
+    let long = String(repeating: "x", count: 32 << 10)
+    let retry =
+      #""k":"retry","id":"\#(TaskID.numbered(1))","available":0.0,"retries":1,"failed":0.0,"#
+      + #""error":"\#(long)"}"#
+    #expect(throws: JournalProblem.self) {
+      try JournalReader.read(
+        ForgedFile.bytes([ForgedFile.insertion(1), ForgedFile.begin(1), retry])
+      )
+    }
   }
 
   @Test func `identities that share a half are told apart`() throws {
@@ -84,7 +189,7 @@ import Testing
     record.lastError = error
     record.failedDate = failure.date
     record.finishedDate = failure.date
-    let kept = KeptTask(record: record, position: .max >> 2, hasLostKey: true)
+    let kept = KeptTask(record: record, position: KeptTask.maxPosition, hasLostKey: true)
     // The payload stands in both, and counts in neither.
     let growth =
       try JournalBody(.task(kept)).bytes.count - JournalBody(.change(insertion)).bytes.count
@@ -99,4 +204,39 @@ import Testing
     let longest = JournalBody.maxLength(of: insertion) + growth + envelope.count
     #expect(longest <= JournalLine.maxLength)
   }
+}
+
+/// A file with many bytes of nothing in its midst.
+private final class HollowFile: JournalFile {
+  private let start: [UInt8]
+  private let hollow: Int
+  private let end: [UInt8]
+  private let longest = Mutex(0)
+
+  init(start: [UInt8], hollow: Int, end: [UInt8]) {
+    self.start = start
+    self.hollow = hollow
+    self.end = end
+  }
+
+  /// In bytes.
+  var longestRead: Int { longest.withLock { $0 } }
+
+  func size() -> Int { start.count + hollow + end.count }
+
+  func read(_ count: Int, at offset: Int) -> [UInt8] {
+    longest.withLock { $0 = max($0, count) }
+    var bytes = [UInt8](repeating: 0, count: count)
+    for (part, partOffset) in [(start, 0), (end, start.count + hollow)] {
+      for index in part.indices where bytes.indices.contains(partOffset + index - offset) {
+        bytes[partOffset + index - offset] = part[index]
+      }
+    }
+    return bytes
+  }
+
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) -> Int { bytes.count }
+  func truncate(to size: Int) {}
+  func synchronize() {}
+  func close() {}
 }
