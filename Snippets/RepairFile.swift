@@ -50,7 +50,7 @@ func repair(_ file: URL) async throws {
     let saved = repair.report.counts.values.reduce(0, +)
     print("saved \(saved) tasks; the damaged file is \(copy.lastPathComponent)")
   }
-  for line in repair.skippedLines { print("lost: \(line)") }
+  for line in repair.skippedLines { print("passed over: \(line)") }
 }
 // snippet.end
 

@@ -18,7 +18,7 @@ public struct JSONFileError: Error, CustomStringConvertible {
 
     /// Another queue, in this process or another one, has the file open.
     public static let inUse = Code("inUse")
-    /// The file is of another format.
+    /// The file is of another format, or its header is bad and no later line is good.
     ///
     /// It was not changed.
     public static let notAQueueFile = Code("notAQueueFile")
@@ -31,7 +31,10 @@ public struct JSONFileError: Error, CustomStringConvertible {
     /// It was not changed. ``JSONFileStore/verify(at:)`` tells all that is wrong, and
     /// ``JSONFileStore/repair(at:)`` saves what can be read.
     public static let damaged = Code("damaged")
-    /// The path is not that of a plain file that belongs to this user alone.
+    /// The file, or the lock file beside it, is not a regular file with one name that not every
+    /// user may write.
+    ///
+    /// A symbolic link is refused too. Who owns it is not asked.
     public static let unsafeFile = Code("unsafeFile")
     /// The operating system refused an operation.
     ///

@@ -38,17 +38,23 @@ public struct JSONFileReport: Sendable, Hashable {
   public internal(set) var counts: [TaskState: Int] = [:]
   /// Whether the file was closed in good order, and not left by a crash.
   public internal(set) var isSealed = false
-  /// How many bytes at the end were torn by a crash.
+  /// How many bytes at the end are torn: they begin with what can't be read, or with a batch
+  /// without an end, and no line says that they were flushed.
   ///
-  /// Nobody was promised them: opening the file cuts them off, and they are no problem. Zero if the
-  /// file is damaged otherwise.
+  /// A crash leaves such an end, and so does damage to what was written last: that can't be told
+  /// apart (``JSONFileStore/Flushing``). Opening the file cuts them off. They are no problem,
+  /// unless a store has the file open. Zero if the file is damaged otherwise.
   public internal(set) var tornByteCount = 0
   /// The problems, in the order of lines; not more than a thousand of them.
   public internal(set) var problems: [Problem] = []
   /// How many problems there are.
   public internal(set) var problemCount = 0
 
-  /// Whether nothing is wrong: the file can be opened and holds all that was stored in it.
+  /// Whether no problem was found.
+  ///
+  /// A file that no store has open can be opened then, though ``tornByteCount`` bytes are cut off,
+  /// and what else was lost from its end can't be known. One that a store has open says what the
+  /// store holds.
   public var isSound: Bool { problemCount == 0 }
 }
 

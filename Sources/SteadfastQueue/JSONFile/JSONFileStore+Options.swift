@@ -2,11 +2,11 @@ extension JSONFileStore {
   /// How large a store's file may grow, and who may read it.
   public struct Options: Sendable, Hashable {
     /// How many bytes a new task may take in the file, with all that is known of it; `nil`, the
-    /// default, for as many as the format allows, a little less than 16 MiB.
+    /// default, for as many as the format allows, 16 MiB less 64 KiB.
     ///
-    /// More than that is never allowed. A payload that is sealed, or nested more than 64 deep, takes a
-    /// third more than its bytes. A larger task is refused with
-    /// ``JSONFileError/Code/taskTooLarge``.
+    /// More than that is never allowed. A payload takes a third more than its bytes if it is not
+    /// JSON, is sealed, is nested more than 64 deep, or has tabs or line breaks between its values.
+    /// A larger task is refused with ``JSONFileError/Code/taskTooLarge``.
     public var maxTaskSize: Int?
     /// How many bytes the file may have, so that a task may be added; `nil`, the default, for any
     /// number.

@@ -13,19 +13,21 @@ extension JSONFileStore {
   /// <doc:DamagedFiles> tells what is saved and what is not: in short, a lost insertion is a lost
   /// task, and a lost end is a task that is performed again.
   ///
-  /// A crash at any moment leaves the damaged file or the repaired one, with the whole copy beside it
-  /// in that case; repairing again is always possible. A copy that is there already, because a crash
-  /// has cut an earlier repair short, is not made twice. When it throws, the file is as it was and
-  /// what was made is removed, unless the error says otherwise. The work is done on a thread of its own
-  /// and, once begun, to its end; file and tasks are held in memory, as when it is opened.
+  /// A crash at any moment leaves the damaged file or the repaired one, with the whole copy beside
+  /// it in that case; repairing again is always possible. A copy that is there already, because a
+  /// crash has cut an earlier repair short, is not made twice. When it throws, the file is as it
+  /// was and what was made is removed, unless the error says otherwise. The work is done on a
+  /// thread of its own and, once begun, to its end; unlike at opening, the whole file is held in
+  /// memory beside its tasks.
   ///
   /// - Returns: what was found, what is lost, and where the copy is.
-  /// - Throws: a ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a store
-  ///   has the file open; ``JSONFileError/Code/notAQueueFile`` or ``JSONFileError/Code/newerVersion``
-  ///   for a file that this version did not write; ``JSONFileError/Code/systemCall`` if it is not there,
-  ///   can't be read, or there is no room for two files of its size;
-  ///   ``JSONFileError/Code/outcomeUnknown`` if the disk failed at the very end: the file is repaired,
-  ///   but a power cut may bring the damaged one back.
+  /// - Throws: a ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a
+  ///   store has the file open; ``JSONFileError/Code/notAQueueFile`` or
+  ///   ``JSONFileError/Code/newerVersion`` for a file that this version did not write, or of which
+  ///   no line can be read; ``JSONFileError/Code/systemCall`` if it is not there, can't be read, or
+  ///   there is no room for two files of its size; ``JSONFileError/Code/outcomeUnknown`` if the
+  ///   disk failed at the very end: the file is repaired, but a power cut may bring the damaged one
+  ///   back.
   public static func repair(at url: URL) async throws -> JSONFileRepair {
     try await ClosedFile(url: url).locked { closed, storage in
       try repair(closed, storage)

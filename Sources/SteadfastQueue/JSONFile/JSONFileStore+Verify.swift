@@ -7,10 +7,10 @@ public import Foundation
 extension JSONFileStore {
   /// Reads a file that no store has open, and tells what it holds and all that is wrong with it.
   ///
-  /// The file is not changed: an end that a crash has torn stays as it is. The lock file beside it is
-  /// made if there is none, so that nobody opens the file meanwhile; where there is no queue file,
-  /// nothing is made. The work is done on a thread of its own and, once begun, to its end; the whole
-  /// file is held in memory, as it is when it is opened.
+  /// The file is not changed: an end that a crash has torn stays as it is. The lock file beside it
+  /// is made if there is none, so that nobody opens the file meanwhile; where there is no queue
+  /// file, nothing is made. The work is done on a thread of its own and, once begun, to its end;
+  /// unlike at opening, the whole file is held in memory.
   ///
   /// - Returns: a report, whose ``JSONFileReport/isSound`` says whether the file can be opened.
   /// - Throws: a ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a store
@@ -27,11 +27,12 @@ extension JSONFileStore {
   /// Reads the file back, and checks that every line is good and that the file says what the store
   /// holds.
   ///
-  /// It finds what was changed behind the store's back: a disk that has lost bits, an editor, a file
-  /// that was cut, replaced or deleted. The store opens if need be, and goes on as before whatever is
-  /// found; its writes wait meanwhile, which takes about as long as opening the file. What is being
-  /// stored at that moment is left out of the comparison. The system may answer from its cache instead
-  /// of reading the disk again.
+  /// It finds what was changed behind the store's back: a disk that has lost bits, an editor, a
+  /// file that was cut, replaced or deleted. The store opens if need be, and goes on as before
+  /// whatever is found; its writes wait meanwhile, which takes about as long as opening the file.
+  /// What is being stored at that moment is left out of the comparison. The system may answer from
+  /// its cache instead of reading the disk again. Meanwhile the whole file is held in memory, and a
+  /// second table of its tasks.
   ///
   /// If there are problems, what the store holds in memory is still right: look at its tasks before
   /// it is closed, and then call ``repair(at:)``.

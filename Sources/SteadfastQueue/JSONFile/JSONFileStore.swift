@@ -19,21 +19,27 @@ public import Foundation
 ///
 /// ## Opening
 ///
-/// The file is opened at the first call, or with ``open()``, on a thread of its own. An end that a
-/// crash has torn, which nobody was promised, is cut off. A file that was damaged otherwise, or is
-/// of another format, is refused and left as it is. The folder must exist. ``verify(at:)`` tells what
-/// is wrong with a damaged file, and ``repair(at:)`` saves what can be read of it
+/// The file is opened at the first call, or with ``open()``, on a thread of its own. The folder
+/// must exist. A file that is missing or empty is made anew, without an error: a wrong path, or a
+/// disk that is not mounted, looks like a first start. Where tasks are expected, look at
+/// ``JSONFileStatistics/taskCount`` of ``statistics()`` before the queue runs.
+///
+/// An end that a crash has torn is cut off. A file of another format is refused and left as it is,
+/// and so is a damaged one, where a later line says that what is damaged had been flushed. Other
+/// damage, to what was written last, can't be told from a torn end (``Flushing``). ``verify(at:)``
+/// tells what is wrong with a damaged file, and ``repair(at:)`` saves what can be read of it
 /// (<doc:DamagedFiles>).
 ///
 /// ## Size
 ///
 /// Every change is a line. When most lines say what later ones have made void, the file is written
-/// anew without them: beside ordinary work, to a temporary file, `.new`, that takes its place when it
-/// is durable. That is done when the file is 4 MiB or more, and four times as large as it was after the
-/// last time, or 32 MiB more than twice as large. If that fails, for instance because the disk is
-/// full, all stays as it was, and it is tried again when the file has doubled. ``statistics()`` tells
-/// the figures. A task may be 16 MB large. Smaller limits, and one for the file, are
-/// ``Options/maxTaskSize`` and ``Options/maxFileSize``.
+/// anew without them: beside ordinary work, to a temporary file, `.new`, that takes its place when
+/// it is durable. That is done when the file is 4 MiB or more, and four times as large as it was
+/// after the last time, or 32 MiB more than twice as large. If that fails, for instance because the
+/// disk is full, all stays as it was, and it is tried again when the file has doubled.
+/// ``statistics()`` tells the figures. The line of a new task may have 16 MiB less 64 KiB, its
+/// payload included, which takes a third more than its bytes if it is not JSON or is sealed.
+/// Smaller limits, and one for the file, are ``Options/maxTaskSize`` and ``Options/maxFileSize``.
 ///
 /// ## Failures
 ///
@@ -44,6 +50,21 @@ public import Foundation
 /// it is open whether the last changes are stored: calls throw
 /// ``JSONFileError/Code/outcomeUnknown`` from then on. The store has given the file up: make a new
 /// one to see what is there.
+///
+/// ## Where the file lies
+///
+/// Use a local disk. Over a network, what `flock` keeps out and what `fsync` makes durable is the
+/// server's affair.
+///
+/// ## Backing up
+///
+/// Close the store and copy the file; its lock file and `.new` are not needed. While the store is
+/// open, a copy that reads the file once from its beginning to its end, as `cp` does, holds all up
+/// to some moment, with half a line behind it perhaps, and reads as a file that a crash has left.
+/// A compaction does not disturb it: that puts another file in the place of the one that is being
+/// copied. A write that fails meanwhile, on a full disk for instance, may spoil it: have the copy
+/// verified (``verify(at:)``). Make no hard link: a file with a second name is refused when it is
+/// next opened. A queue on a copy performs again what was done since it was made.
 ///
 /// ## Privacy
 ///
