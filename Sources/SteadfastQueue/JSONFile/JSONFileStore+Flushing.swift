@@ -33,8 +33,8 @@ extension JSONFileStore {
     /// damaged and no line was written after it.
     ///
     /// It rests on the drive keeping what it reports as flushed. On Darwin the drive is told to
-    /// empty its cache (`F_FULLFSYNC`). Where that fails, as it does on a file system that does not
-    /// support it, `fsync` is all that is done, which may leave what was written in the cache.
+    /// empty its cache (`F_FULLFSYNC`). On a file system that does not support that, `fsync` is all
+    /// that is done, which may leave what was written in the cache.
     public static let eachBatch = Flushing(moment: .eachBatch)
 
     /// At the latest so much time after a change was written: a power cut loses the changes of the

@@ -43,7 +43,7 @@ extension JournalEntry {
 /// A task with what its record does not tell.
 struct KeptTask: Sendable {
   /// The greatest place that is written, and read.
-  static var maxPosition: UInt64 { .max >> 2 }
+  static var maxPosition: UInt64 { .max >> 1 - 1 }
 
   var record: TaskRecord
   /// Where it stands among its equals: the greater the later.
