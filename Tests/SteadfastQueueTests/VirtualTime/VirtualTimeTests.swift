@@ -53,7 +53,7 @@ import Testing
     }
   }
 
-  @Test(.virtualTime, .timeLimit(.minutes(1)))
+  @Test(.virtualTime, .timeLimit(.minutes(5)))
   func `a virtual year of a queue does not use up the time limit`() async throws {
     let clock = try #require(VirtualTime.current).clock
     let queue = TaskQueue(persistence: InMemoryStore(), clock: clock)
