@@ -44,10 +44,7 @@ extension JSONFileCore {
     guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
       let thread = state.thread
     else { return .no }
-    guard !state.isFlushing else {
-      state.afterFlush.append { self.writePending() }
-      return .later
-    }
+    if state.postponeWhileFlushing({ self.writePending() }) { return .later }
     // Not the whole table: what changes while it is held twice is copied.
     return .now(tasks: state.table.entries, claimed: state.claimedAndUnwritten, thread)
   }

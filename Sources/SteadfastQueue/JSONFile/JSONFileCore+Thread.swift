@@ -30,13 +30,9 @@ extension JSONFileCore {
   }
 
   func closeFile() {
+    if state.withLock({ $0.postponeWhileFlushing { self.closeFile() } }) { return }
     // Nothing is added any more.
-    let (isFlushing, threadToWrite) = state.withLock { state in
-      if state.isFlushing { state.afterFlush.append { self.closeFile() } }
-      return (state.isFlushing, state.pending.isEmpty ? nil : state.thread)
-    }
-    guard !isFlushing else { return }
-    if let threadToWrite {
+    if let threadToWrite = state.withLock({ $0.pending.isEmpty ? nil : $0.thread }) {
       // That may hand the turn on, to a step of a compaction for instance.
       writePending()
       return threadToWrite.add { self.closeFile() }
@@ -114,8 +110,7 @@ extension JSONFileCore {
         return nil
       }
       // What waits for the end of a flush comes first: else there might never be one.
-      guard !state.isFlushing || state.afterFlush.isEmpty else {
-        state.afterFlush.append { self.writePending() }
+      if !state.afterFlush.isEmpty, state.postponeWhileFlushing({ self.writePending() }) {
         return nil
       }
       defer { state.pending = [] }
@@ -258,20 +253,21 @@ extension JSONFileCore {
   /// What was written before is only lost with the file.
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
-    let (failed, isPoisoned, lock, thread) = state.withLock { state in
-      let thread = state.thread
+    // Whoever is told of the failure may close the store at once, which has no thread then.
+    let thread = state.withLock { $0.thread }
+    let (failed, isPoisoned, lock) = state.withLock { state in
       var failed = group + state.pending
       state.pending = []
       if case .poisoned = failure { failed = state.takeUnflushed() + failed }
       for submission in failed.reversed() { submission.rollBack(&state.table) }
       // A closing that has begun meanwhile gives the file up itself.
       guard case .poisoned = failure, case .open = state.phase else {
-        return (failed, false, FileLock?.none, thread)
+        return (failed, false, FileLock?.none)
       }
       state.phase = .poisoned(error)
       isServing.store(false, ordering: .releasing)
       defer { state.lock = nil }
-      return (failed, true, state.lock, thread)
+      return (failed, true, state.lock)
     }
     if isPoisoned {
       // Nothing can be done with the file any more, but another store may open it anew.
@@ -284,12 +280,17 @@ extension JSONFileCore {
       tellCompactionWaiters(.failure(error))
     }
     for submission in failed { submission.fail(error) }
-    // Whoever was told of the failure may have closed the store since, which has no thread then.
     if case .poisoned = failure, let thread { endFlushing(thread) }
   }
 }
 
 extension JSONFileCore.State {
+  /// Whether something is being flushed; then the job is done when nothing is.
+  mutating func postponeWhileFlushing(_ job: @escaping @Sendable () -> Void) -> Bool {
+    if isFlushing { afterFlush.append(job) }
+    return isFlushing
+  }
+
   /// Changes were written.
   fileprivate mutating func nextStep(
     for changes: [Submission],

@@ -10,11 +10,7 @@ extension JSONFileCore {
 
   /// On the thread: nothing is written meanwhile, and what was written is committed.
   private func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
-    let isFlushing = state.withLock { state in
-      if state.isFlushing { state.afterFlush.append { self.verifyFile(continuation) } }
-      return state.isFlushing
-    }
-    guard !isFlushing else { return }
+    if state.withLock({ $0.postponeWhileFlushing { self.verifyFile(continuation) } }) { return }
     continuation.resume(with: Result { try compareFile() })
   }
 
