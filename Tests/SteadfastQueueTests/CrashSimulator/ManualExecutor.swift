@@ -108,8 +108,19 @@ final class ManualExecutor: TaskExecutor, JobThread {
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
     let task = Task(executorPreference: self) { try await body() }
-    repeat { runTasks() } while doJob()
+    runAll()
     return try await task.value
+  }
+
+  /// As `run(_:)`, and all that is left to do when the body has ended.
+  func runToEnd(_ body: @escaping @Sendable () async throws -> Void) async throws {
+    try await run(body)
+    runAll()
+  }
+
+  /// Runs all tasks and does all jobs, until nothing is left to do.
+  func runAll() {
+    repeat { runTasks() } while doJob()
   }
 
   /// Does the first job; whether there was one.

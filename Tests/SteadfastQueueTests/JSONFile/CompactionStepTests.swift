@@ -32,6 +32,28 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == alive)
   }
 
+  @Test func `a task that has grown too large to be read is not written anew`() throws {
+    let journal = try Journal.open(storage).journal
+    let bytes = storage.bytes
+    var table = TaskTable()
+    table.insert(
+      TaskRecord(
+        id: .numbered(1),
+        name: "Note",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .seconds(0),
+        availableDate: .seconds(0),
+        // An error that came with a failure, in a line of its own.
+        lastError: String(repeating: "x", count: JournalLine.maxLength)
+      )
+    )
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    #expect(throws: Compaction.Failure.self) {
+      try compaction.finish(journal, at: .seconds(0))
+    }
+    #expect(storage.bytes == bytes)
+  }
+
   @Test func `a compaction gives up what it has copied as it goes, and not all at its end`() throws
   {
     final class Token: Codable, Sendable {}

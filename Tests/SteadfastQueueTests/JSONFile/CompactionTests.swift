@@ -214,28 +214,6 @@ import Testing
   /// How many compactions were begun.
   private var attemptCount: Int { storage.calls.count { $0 == .create(.replacement) } }
 
-  @Test func `a task that has grown too large to be read is not written anew`() throws {
-    let journal = try Journal.open(storage).journal
-    let bytes = storage.bytes
-    var table = TaskTable()
-    table.insert(
-      TaskRecord(
-        id: .numbered(1),
-        name: "Note",
-        payload: StoredPayload([], format: .binary),
-        createdDate: .seconds(0),
-        availableDate: .seconds(0),
-        // An error that came with a failure, in a line of its own.
-        lastError: String(repeating: "x", count: JournalLine.maxLength)
-      )
-    )
-    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
-    #expect(throws: Compaction.Failure.self) {
-      try compaction.finish(journal, at: .seconds(0))
-    }
-    #expect(storage.bytes == bytes)
-  }
-
   @Test func `a compaction whose new name is not durable poisons the store`() async throws {
     let core = makeCore()
     try await run { try await core.open() }
@@ -276,51 +254,6 @@ import Testing
       damaged[offset] ^= 1
       #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }
     }
-  }
-
-  @Test(arguments: [
-    // A small file may be four times as large as what is in it,
-    (3, 0, 1000, 0, false), (4, 1, 1000, 100, true),
-    (39, 10, 1000, 100, false), (40, 10, 1000, 100, true),
-    // a large one 32 MiB more than twice,
-    (231, 100, 1000, 100, false), (232, 100, 1000, 100, true),
-    // and half of the lines must be dead.
-    (40, 10, 1000, 600, false),
-  ])
-  func `a file is compacted when most of it is dead, by size and by lines`(
-    megabytes: Int,
-    compactMegabytes: Int,
-    records: Int,
-    liveRecords: Int,
-    isDue: Bool
-  ) {
-    let policy = CompactionPolicy()
-    #expect(
-      policy.isDue(
-        size: megabytes << 20,
-        compactSize: compactMegabytes << 20,
-        records: records,
-        liveRecords: liveRecords
-      ) == isDue
-    )
-  }
-
-  @Test(arguments: [
-    (nil, CompactionPolicy().minimumSize, CompactionPolicy().spareSize),
-    (64 << 20, CompactionPolicy().minimumSize, 8 << 20), (80_000, 80_000, 10_000),
-  ])
-  func `a file that may not grow large is compacted sooner`(
-    limit: Int?,
-    minimumSize: Int,
-    spareSize: Int
-  ) {
-    let core = JSONFileCore(
-      URL(filePath: "/queue.jsonl"),
-      options: JSONFileStore.Options(maxFileSize: limit),
-      thread: { executor }
-    ) { [storage] in (nil, storage) }
-    #expect(core.compactionPolicy.minimumSize == minimumSize)
-    #expect(core.compactionPolicy.spareSize == spareSize)
   }
 }
 

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import TestSupport
 import Testing
@@ -60,26 +59,5 @@ import Testing
     #expect(flushCount == before)
     try await executor.run { try await core.close() }
     #expect(flushCount == before + 2)
-  }
-
-  @Test func `a thread does a job when its time has come, and other jobs meanwhile`() async throws {
-    let thread = try IOThread()
-    let allAreThere = DispatchSemaphore(value: 0)
-    thread.add { allAreThere.wait() }
-    let order = await withCheckedContinuation {
-      (continuation: CheckedContinuation<[String], Never>) in
-      let log = Log<String>()
-      @Sendable func note(_ job: String) {
-        log.add(job)
-        if log.entries.count == 3 { continuation.resume(returning: log.entries) }
-      }
-      thread.add(after: .seconds(3600)) { note("not yet") }
-      thread.add(after: .milliseconds(20)) { note("late") }
-      thread.add(after: .milliseconds(1)) { note("soon") }
-      thread.add { note("at once") }
-      allAreThere.signal()
-    }
-    // How much time has passed when they are all there is anybody's guess.
-    #expect(order.filter { $0 != "at once" } == ["soon", "late"])
   }
 }

@@ -1,4 +1,3 @@
-import Dispatch
 import Foundation
 import Synchronization
 import TestSupport
@@ -51,15 +50,9 @@ import Testing
     executor.whileHandedOn {
       guard let call = left.withLock({ $0.popFirst() }) else { return }
       Task(executorPreference: executor) { try await call() }
-      executor.runTasks()
-      while executor.doJob() { executor.runTasks() }
+      executor.runAll()
       log.add("flushed")
     }
-  }
-
-  private func run(_ body: @escaping @Sendable () async throws -> Void) async throws {
-    try await executor.run(body)
-    while executor.doJob() { executor.runTasks() }
   }
 
   /// The numbers of the lines, and of the first that each of them does not know to be durable.
@@ -76,64 +69,9 @@ import Testing
     return lines
   }
 
-  @Test func `a flush of a file that another one has replaced has nothing to do`() throws {
-    var (journal, table) = try Journal.open(storage)
-    try journal.append([[JournalBody(.change(.insert(.make(1), onDuplicate: .keep)))]])
-    table.insert(.make(1))
-    let flush = journal.beginFlush()
-    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
-    try compaction.finish(journal, at: .seconds(0))
-    journal.abandon()
-    try flush.perform()
-  }
-
-  @Test func `a flush does not wait until a file is closed that another one has replaced`() throws {
-    let file = SlowlyClosedFile()
-    let flushed = FlushedFile(file)
-    let flush = Mutex<Result<Void, any Error>?>(nil)
-    file.onClosing { flush.withLock { $0 = Result { try flushed.synchronize() } } }
-    flushed.close()
-    let result = flush.withLock { $0 }
-    try #require(result).get()
-  }
-
-  @Test func `a change is stored while a file is closed that another one has replaced`()
-    async throws
-  {
-    let (executor, storage, log) = (executor, storage, log)
-    let core = JSONFileCore(
-      URL(filePath: "/queue.jsonl"),
-      compactionPolicy: CompactionPolicy(minimumSize: 0, spareSize: 0),
-      thread: { executor }
-    ) { (nil, storage) }
-    executor.whileHandedOn {
-      guard storage.calls.last == .close, !log.entries.contains("closing") else { return }
-      log.add("closing")
-      Task(executorPreference: executor) {
-        _ = try await core.apply([.insert(.make(1000), onDuplicate: .keep)], .durable)
-        log.add("stored")
-      }
-      executor.runTasks()
-      while executor.doJob() { executor.runTasks() }
-      log.add("closed")
-    }
-    try await run {
-      try await core.open()
-      for number in 1...20 {
-        _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .relaxed)
-      }
-      let ends = (1...20).map {
-        TaskChange.cancel(.unclaimed(.numbered($0)), at: .seconds(1), keeps: false)
-      }
-      _ = try await core.apply(ends, .durable)
-    }
-    #expect(log.entries == ["closing", "stored", "closed"])
-    #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
-  }
-
   @Test func `a claim is answered while a flush is under way`() async throws {
     let (core, log) = (core, log)
-    try await run {
+    try await executor.runToEnd {
       try await core.open()
       await insert(1)
     }
@@ -141,7 +79,7 @@ import Testing
       let request = ClaimRequest(limit: 9, names: ["Note": .max], now: .seconds(0))
       log.add("claimed \(try await core.claim(request).tasks.numbers)")
     }
-    try await run { await insert(2) }
+    try await executor.runToEnd { await insert(2) }
     #expect(log.entries == ["1 stored", "claimed [1]", "flushed", "2 stored"])
   }
 
@@ -149,14 +87,14 @@ import Testing
     async throws
   {
     let core = core
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     duringFlushes {
       async let second: Void = insert(2)
       async let third: Void = insert(3)
       _ = await (second, third)
     }
     let before = storage.calls.count
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(Set(log.entries.prefix(2)) == ["flushed", "1 stored"])
     #expect(Set(log.entries.dropFirst(2)) == ["2 stored", "3 stored"])
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
@@ -165,13 +103,13 @@ import Testing
 
   @Test func `what is written while a flush is under way is stored by the next one`() async throws {
     let core = core
-    try await run {
+    try await executor.runToEnd {
       try await core.open()
       await insert(9)
     }
     duringFlushes { await insertBesideClaim(2) }
     let before = storage.calls.count
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["9 stored", "claimed [9]", "flushed", "1 stored", "2 stored"])
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
   }
@@ -181,7 +119,7 @@ import Testing
     async throws
   {
     let core = core
-    try await run {
+    try await executor.runToEnd {
       try await core.open()
       await insert(9)
     }
@@ -193,7 +131,7 @@ import Testing
       await second
     }
     let before = storage.calls.count
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(
       storage.calls.dropFirst(before)
         == [.append, .synchronize, .append, .append, .synchronize]
@@ -204,13 +142,13 @@ import Testing
 
   @Test func `the next flush does not wait until the callers of the last one go on`() async throws {
     let (core, log) = (core, log)
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     duringFlushes {
       await insert(2)
     } _: {
       log.add("next flush")
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "next flush", "1 stored", "flushed", "2 stored"])
   }
 
@@ -218,7 +156,7 @@ import Testing
     async throws
   {
     let core = core
-    try await run {
+    try await executor.runToEnd {
       try await core.open()
       await insert(8)
       await insert(9)
@@ -228,7 +166,7 @@ import Testing
     } _: {
       await insertBesideClaim(3)
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(
       log.entries == [
         "8 stored", "9 stored", "claimed [8]", "flushed", "1 stored", "claimed [9]", "flushed",
@@ -244,22 +182,22 @@ import Testing
     async throws
   {
     let core = core
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     duringFlushes { await insert(2, .relaxed) }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "1 stored", "2 stored"])
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
   @Test func `of a flush that fails, nobody who waits knows the outcome`() async throws {
     let (core, storage) = (core, storage)
-    try await run {
+    try await executor.runToEnd {
       try await core.open()
       await insert(1)
       storage.fail(.synchronize, EIO)
     }
     duringFlushes { await insert(3) }
-    try await run { await insert(2) }
+    try await executor.runToEnd { await insert(2) }
     #expect(log.entries.first == "1 stored")
     #expect(Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown"])
     #expect(core.read { $0.taskCount } == 1)
@@ -268,7 +206,7 @@ import Testing
 
   @Test func `a write that fails while a flush is under way takes back only itself`() async throws {
     let (core, storage) = (core, storage)
-    try await run {
+    try await executor.runToEnd {
       try await core.open()
       await insert(9)
     }
@@ -276,7 +214,7 @@ import Testing
       storage.fail(.append, ENOSPC)
       await insertBesideClaim(2)
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries.first == "9 stored")
     #expect(Set(log.entries.dropFirst().prefix(2)) == ["2 refused", "claimed nothing"])
     #expect(log.entries.dropFirst(3) == ["flushed", "1 stored"])
@@ -285,12 +223,12 @@ import Testing
 
   @Test func `a store that is closed while a flush is under way is closed after it`() async throws {
     let (core, log) = (core, log)
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     duringFlushes {
       try await core.close()
       log.add("closed")
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "1 stored", "closed"])
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
@@ -300,7 +238,7 @@ import Testing
     async throws
   {
     let (core, executor, log) = (core, executor, log)
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     let outOfTurn = Log<MemoryStorage.Call>()
     storage.onCall { call in
       if call != .synchronize, !executor.hasTurn { outOfTurn.add(call) }
@@ -313,7 +251,7 @@ import Testing
       _ = try await (second, end)
       log.add("closed")
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "1 stored", "2 stored", "closed"])
     #expect(outOfTurn.entries == [])
     #expect(try JournalReader.read(storage.bytes).isSealed)
@@ -324,7 +262,7 @@ import Testing
     async throws
   {
     let (core, executor, log) = (core, executor, log)
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     let flushCount = Mutex(0)
     executor.whileHandedOn {
       let number = flushCount.withLock { count in
@@ -337,7 +275,7 @@ import Testing
       Task(executorPreference: executor) { await insert(number + 1) }
       executor.runTasks()
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(
       log.entries == ["flush 1", "flush 2", "1 stored", "2 stored", "flush 3", "3 stored"]
     )
@@ -345,46 +283,14 @@ import Testing
 
   @Test func `a file is compared with its tasks when nothing is being flushed`() async throws {
     let (core, log) = (core, log)
-    try await run { try await core.open() }
+    try await executor.runToEnd { try await core.open() }
     duringFlushes {
       async let report = core.verify()
       async let second: Void = insert(2)
       log.add("\(try await report.problems.map(\.reason))")
       await second
     }
-    try await run { await insert(1) }
+    try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "1 stored", "[]", "2 stored"])
   }
-
-  @Test func `a job that hands its turn on lets the others be done beside it`() async throws {
-    let thread = try IOThread()
-    let order = await withCheckedContinuation { continuation in
-      let log = Log<String>()
-      thread.add {
-        let other = DispatchSemaphore(value: 0)
-        thread.add {
-          log.add("second")
-          other.signal()
-        }
-        thread.handOn { other.wait() }
-        log.add("first")
-        thread.add { continuation.resume(returning: log.entries) }
-      }
-    }
-    #expect(order == ["second", "first"])
-  }
-}
-
-/// A file that does something while it is being closed.
-private final class SlowlyClosedFile: JournalFile {
-  private let closing = Mutex<@Sendable () -> Void>({})
-
-  func onClosing(_ body: @escaping @Sendable () -> Void) { closing.withLock { $0 = body } }
-
-  func size() -> Int { 0 }
-  func read(_ count: Int, at offset: Int) -> [UInt8] { [] }
-  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) -> Int { bytes.count }
-  func truncate(to size: Int) {}
-  func synchronize() {}
-  func close() { closing.withLock { $0 }() }
 }

@@ -1,0 +1,46 @@
+import Dispatch
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct IOThreadTests {
+  @Test func `a thread does a job when its time has come, and other jobs meanwhile`() async throws {
+    let thread = try IOThread()
+    let allAreThere = DispatchSemaphore(value: 0)
+    thread.add { allAreThere.wait() }
+    let order = await withCheckedContinuation {
+      (continuation: CheckedContinuation<[String], Never>) in
+      let log = Log<String>()
+      @Sendable func note(_ job: String) {
+        log.add(job)
+        if log.entries.count == 3 { continuation.resume(returning: log.entries) }
+      }
+      thread.add(after: .seconds(3600)) { note("not yet") }
+      thread.add(after: .milliseconds(20)) { note("late") }
+      thread.add(after: .milliseconds(1)) { note("soon") }
+      thread.add { note("at once") }
+      allAreThere.signal()
+    }
+    // How much time has passed when they are all there is anybody's guess.
+    #expect(order.filter { $0 != "at once" } == ["soon", "late"])
+  }
+
+  @Test func `a job that hands its turn on lets the others be done beside it`() async throws {
+    let thread = try IOThread()
+    let order = await withCheckedContinuation { continuation in
+      let log = Log<String>()
+      thread.add {
+        let other = DispatchSemaphore(value: 0)
+        thread.add {
+          log.add("second")
+          other.signal()
+        }
+        thread.handOn { other.wait() }
+        log.add("first")
+        thread.add { continuation.resume(returning: log.entries) }
+      }
+    }
+    #expect(order == ["second", "first"])
+  }
+}
