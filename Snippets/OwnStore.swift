@@ -180,7 +180,7 @@ extension Document {
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
-        record.note(failure)
+        if let failure { record.note(failure) }
       }
     case .release(let lease): return move(.claimed(lease), to: .waiting, keepsPlace: true)
     case .park(let lease, let failure):
@@ -293,14 +293,6 @@ extension Document {
   }
 }
 
-extension TaskRecord {
-  fileprivate mutating func note(_ failure: TaskFailure?) {
-    guard let failure else { return }
-    lastError = failure.reason
-    failedDate = failure.date
-  }
-}
-
 // MARK: - The document as JSON
 
 extension Document: Codable {
@@ -321,11 +313,18 @@ extension Document: Codable {
   }
 }
 
+/// As it stands in the document.
+private struct EarlierFailure: Codable {
+  var reason: String
+  var date: Date
+}
+
 extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, tags, timeLimit, expiryDate, state, availableDate, retryCount
-    case interruptionCount, lastError, failedDate, finishedDate, place, holdsKey, token
+    case interruptionCount, lastError, failedDate, earlierFailures, finishedDate, place, holdsKey
+    case token
   }
 
   init(from decoder: any Decoder) throws {
@@ -341,6 +340,7 @@ extension Entry: Codable {
     else { throw DocumentError.unknownWord }
     let payload: Data = try value(.payload)
     let maxRetries: Int? = try valueIfAny(.maxRetries)
+    let earlier: [EarlierFailure] = try valueIfAny(.earlierFailures) ?? []
     record = TaskRecord(
       id: try value(.id),
       name: try value(.name),
@@ -359,6 +359,7 @@ extension Entry: Codable {
       interruptionCount: try value(.interruptionCount),
       lastError: try valueIfAny(.lastError),
       failedDate: try valueIfAny(.failedDate),
+      earlierFailures: earlier.map { TaskFailure(reason: $0.reason, date: $0.date) },
       finishedDate: try valueIfAny(.finishedDate)
     )
     place = try value(.place)
@@ -390,6 +391,8 @@ extension Entry: Codable {
     try keep(record.interruptionCount, .interruptionCount)
     try keep(record.lastError, .lastError)
     try keep(record.failedDate, .failedDate)
+    let earlier = record.earlierFailures.map { EarlierFailure(reason: $0.reason, date: $0.date) }
+    if !earlier.isEmpty { try keep(earlier, .earlierFailures) }
     try keep(record.finishedDate, .finishedDate)
     try keep(place, .place)
     try keep(holdsKey, .holdsKey)

@@ -174,6 +174,18 @@ class Fields:
             self.refuse(f"'{name}' is not a list of texts")
         return values
 
+    def failures(self, name):
+        values = self.value(name)
+        pairs = values if isinstance(values, list) else []
+        if not pairs or any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
+            self.refuse(f"'{name}' is not a list of failures")
+        if any(type(text) is not str for text, _ in pairs):
+            self.refuse(f"'{name}' has a text that is none")
+        failures = [[text, float(self.number(name, date))] for text, date in pairs]
+        if not all(math.isfinite(date) for _, date in failures):
+            self.refuse(f"'{name}' has a date that is not finite")
+        return failures[-4:]
+
     def number(self, name, value):
         if not isinstance(value, Number) or len(value) > MAX_TOKEN:
             self.refuse(f"'{name}' is not a number")
@@ -338,7 +350,8 @@ class Tasks:
         readers = {
             "key": fields.text, "limit": fields.duration, "expires": fields.date,
             "schema": fields.integer, "retries": fields.count, "interruptions": fields.count,
-            "error": fields.text, "failed": fields.date, "ended": fields.date,
+            "error": fields.text, "failed": fields.date, "earlier": fields.failures,
+            "ended": fields.date,
         }  # fmt: skip
         for name, read in readers.items():
             if fields.has(name):
@@ -365,6 +378,9 @@ class Tasks:
         return task
 
     def note(self, fields, task):
+        if "error" in task and "failed" in task:
+            last = [task["error"][:500], task["failed"]]
+            task["earlier"] = (task.get("earlier", []) + [last])[-4:]
         task["error"], task["failed"] = fields.text("error"), fields.date("failed")
 
     def wait(self, task):
@@ -424,7 +440,7 @@ class Tasks:
     def do_restart(self, fields):
         task = self.task(fields, "running", *STATES)
         task["available"] = fields.date("available")
-        for name in ("retries", "interruptions", "error", "failed", "ended"):
+        for name in ("retries", "interruptions", "error", "failed", "earlier", "ended"):
             task.pop(name, None)
         if task.get("expires", math.inf) <= task["available"]:
             del task["expires"]

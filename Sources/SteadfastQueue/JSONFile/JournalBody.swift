@@ -146,6 +146,7 @@ struct JournalBody: Sendable {
     if record.interruptionCount != 0 { add("interruptions", record.interruptionCount) }
     if let error = record.lastError { add("error", error) }
     if let date = record.failedDate { add("failed", date) }
+    if !record.earlierFailures.isEmpty { add("earlier", record.earlierFailures) }
     if let date = record.finishedDate { add("ended", date) }
     add(payload, record.payload.format)
   }
@@ -234,6 +235,21 @@ struct JournalBody: Sendable {
     for (index, text) in texts.enumerated() {
       if index > 0 { bytes.append(UInt8(ascii: ",")) }
       add(text)
+    }
+    bytes.append(UInt8(ascii: "]"))
+  }
+
+  private mutating func add(_ key: StaticString, _ failures: [TaskFailure]) {
+    addKey(key)
+    var separator = UInt8(ascii: "[")
+    for failure in failures {
+      bytes.append(separator)
+      bytes.append(UInt8(ascii: "["))
+      add(failure.reason)
+      bytes.append(UInt8(ascii: ","))
+      bytes.append(contentsOf: Self.text(of: failure.date).utf8)
+      bytes.append(UInt8(ascii: "]"))
+      separator = UInt8(ascii: ",")
     }
     bytes.append(UInt8(ascii: "]"))
   }

@@ -159,6 +159,7 @@ struct JournalDecoder {
       interruptionCount: interruptionCount,
       lastError: fields.has(.error) ? try fields.text(.error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(.failed) : nil,
+      earlierFailures: fields.has(.earlier) ? try fields.failures(.earlier) : [],
       finishedDate: fields.has(.ended) ? try fields.date(.ended) : nil
     )
   }

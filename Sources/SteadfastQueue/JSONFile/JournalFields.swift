@@ -111,6 +111,21 @@ struct JournalFields {
     throw .malformed("its field '\(field.text)' is not a list of strings")
   }
 
+  /// A list of one failure or more, each a list of its text and its date.
+  func failures(_ field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
+    var scanner = JSONScanner(bytes, try range(field))
+    var failures: [TaskFailure] = []
+    var isList = scanner.skip("[")
+    while isList, scanner.skip("["), let reason = scanner.string(), scanner.skip(","),
+      let date = scanner.number().flatMap(date(in:)), scanner.skip("]")
+    {
+      failures.append(TaskFailure(reason: reason, date: date))
+      isList = scanner.skip(",")
+      if !isList, scanner.skip("]"), scanner.isAtEnd { return failures }
+    }
+    throw .malformed("its field '\(field.text)' is not a list of failures")
+  }
+
   func duration(_ field: JournalField) throws(JournalDecodingError) -> Duration {
     var scanner = JSONScanner(bytes, try range(field))
     guard scanner.skip("["), let seconds = number(&scanner).flatMap({ Int64($0) }),
@@ -141,14 +156,19 @@ struct JournalFields {
   mutating func date(_ field: JournalField) throws(JournalDecodingError) -> Date {
     let range = try range(field)
     if let last = lastDate, bytes[range].elementsEqual(bytes[last.range]) { return last.date }
-    guard let seconds = Double(decimal: bytes[range]) ?? Double(number(in: range)),
-      seconds.isFinite
-    else {
+    guard let date = date(in: range) else {
       throw .malformed("its field '\(field.text)' is not a date")
     }
-    let date = Date(timeIntervalSince1970: seconds)
     lastDate = (range, date)
     return date
+  }
+
+  /// The date that a number stands for.
+  private func date(in range: Range<Int>) -> Date? {
+    guard let seconds = Double(decimal: bytes[range]) ?? Double(number(in: range)),
+      seconds.isFinite
+    else { return nil }
+    return Date(timeIntervalSince1970: seconds)
   }
 
   /// Whether a field is there that is always of one value.

@@ -49,6 +49,9 @@ extension TaskRecord {
     try TaskChange.check(availableDate, "availableDate")
     try TaskChange.check(expiryDate, "expiryDate")
     try TaskChange.check(failedDate, "failedDate")
+    for failure in earlierFailures {
+      try TaskChange.check(failure.date, "the date of an earlier failure")
+    }
     try TaskChange.check(finishedDate, "finishedDate")
     try TaskChange.check(retryCount, "retryCount")
     try TaskChange.check(interruptionCount, "interruptionCount")

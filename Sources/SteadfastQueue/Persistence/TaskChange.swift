@@ -21,13 +21,16 @@ public enum TaskChange: Sendable {
   /// A claimed task is done. It is kept if asked for, else removed.
   case succeed(Lease, at: Date, keeps: Bool)
   /// A claimed task waits again, behind its equals, with this date and this number of failed
-  /// attempts. An error is the attempt's; without one, the last error stays as it was.
+  /// attempts. A failure is the attempt's and is noted (``TaskRecord/note(_:)``); without one, the
+  /// failures stay as they were.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
-  /// A claimed task is given up, for the failure's reason. It is kept if asked for, else removed.
+  /// A claimed task is given up, for the failure's reason, which is noted. It is kept if asked for,
+  /// else removed.
   case abandon(Lease, failure: TaskFailure, keeps: Bool)
   /// A claimed task is put back as if it had never been claimed, to its place in line.
   case release(Lease)
-  /// A claimed task is put aside until `unpark`: its payload could not be decoded.
+  /// A claimed task is put aside until `unpark`: its payload could not be decoded. The failure is
+  /// noted.
   case park(Lease, failure: TaskFailure)
   /// All parked tasks of this name wait again.
   case unpark(name: String)

@@ -200,9 +200,9 @@ extension TaskTable {
       setState(.waiting, of: slot)
       lineUpAnew(slot)
     case .restart(_, let date):
-      addBytes(-(entries[slot].record.lastError?.utf8.count ?? 0), to: slot)
-      entries[slot].record.makeNew(availableDate: date)
+      addBytes(-entries[slot].record.failureByteCount, to: slot)
       setState(.waiting, of: slot)
+      entries[slot].record.makeNew(availableDate: date)
       lineUpAnew(slot)
     case .reschedule(_, let date):
       entries[slot].record.availableDate = date

@@ -199,10 +199,9 @@ extension TaskTable {
 
   /// An attempt at a task has failed.
   mutating func note(_ failure: TaskFailure, on slot: Int) {
-    let lastCount = entries[slot].record.lastError?.utf8.count ?? 0
-    addBytes(failure.reason.utf8.count - lastCount, to: slot)
-    entries[slot].record.lastError = failure.reason
-    entries[slot].record.failedDate = failure.date
+    let byteCount = entries[slot].record.failureByteCount
+    entries[slot].record.note(failure)
+    addBytes(entries[slot].record.failureByteCount - byteCount, to: slot)
     latestDate = max(latestDate, failure.date)
   }
 

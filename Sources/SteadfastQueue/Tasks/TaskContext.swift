@@ -40,6 +40,8 @@ public struct TaskContext: Sendable {
   public var usesBackoff: Bool { record.usesBackoff }
   /// The text of the last error; `nil` if no attempt has failed.
   public var lastError: String? { record.lastError }
+  /// The last five failures, the oldest first (``TaskRecord/failures``).
+  public var failures: [TaskFailure] { record.failures }
   /// The labels that the task was given.
   public var tags: Set<String> { record.tags }
 

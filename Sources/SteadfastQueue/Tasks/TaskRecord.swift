@@ -38,6 +38,7 @@ public struct TaskRecord: Sendable, Identifiable {
     interruptionCount: Int = 0,
     lastError: String? = nil,
     failedDate: Date? = nil,
+    earlierFailures: [TaskFailure] = [],
     finishedDate: Date? = nil
   ) {
     shared = SharedDefinition(
@@ -58,7 +59,8 @@ public struct TaskRecord: Sendable, Identifiable {
         retryCount: retryCount,
         interruptionCount: interruptionCount,
         lastError: lastError,
-        failedDate: failedDate
+        failedDate: failedDate,
+        earlierFailures: Self.kept(earlierFailures)
       )
     )
     self.state = state
@@ -99,7 +101,7 @@ public struct TaskRecord: Sendable, Identifiable {
     get { troubles.value.interruptionCount }
     set { troubles.value.interruptionCount = newValue }
   }
-  /// The text of the last error, shortened; `nil` if none.
+  /// The text of the last error, at most 4,096 bytes of it; `nil` if none.
   public var lastError: String? {
     get { troubles.value.lastError }
     set { troubles.value.lastError = newValue }
@@ -109,6 +111,31 @@ public struct TaskRecord: Sendable, Identifiable {
     get { troubles.value.failedDate }
     set { troubles.value.failedDate = newValue }
   }
+  /// The failures before the last one, the oldest first; for stores, which keep them as they are.
+  ///
+  /// There are four at most: of more, the last four count. ``failures`` has the last one too.
+  public var earlierFailures: [TaskFailure] {
+    get { troubles.value.earlierFailures }
+    set { troubles.value.earlierFailures = Self.kept(newValue) }
+  }
+
+  /// An attempt has failed; for stores, on ``TaskChange/retry(_:availableDate:retryCount:failure:)``
+  /// with a failure, ``TaskChange/abandon(_:failure:keeps:)`` and ``TaskChange/park(_:failure:)``.
+  ///
+  /// The failure becomes the last one. The one that was the last so far becomes the last of
+  /// ``earlierFailures``, and of its text the first 500 Unicode scalars are kept.
+  public mutating func note(_ failure: TaskFailure) {
+    var noted = troubles.value
+    if let last = noted.lastFailure {
+      noted.earlierFailures = Self.kept(noted.earlierFailures + [last.shortened()])
+    }
+    noted.lastError = failure.reason
+    noted.failedDate = failure.date
+    troubles.value = noted
+  }
+
+  /// An attempt has not failed since the task was made, or made new.
+  mutating func forgetTroubles() { troubles.value = Troubles() }
 
   /// Whether no attempt begins at this date any more.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
@@ -194,9 +221,16 @@ extension TaskRecord {
     var interruptionCount = 0
     var lastError: String?
     var failedDate: Date?
+    var earlierFailures: [TaskFailure] = []
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
+        && earlierFailures.isEmpty
+    }
+
+    var lastFailure: TaskFailure? {
+      guard let lastError, let failedDate else { return nil }
+      return TaskFailure(reason: lastError, date: failedDate)
     }
   }
 }

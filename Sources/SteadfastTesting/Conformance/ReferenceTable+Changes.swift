@@ -110,6 +110,13 @@ extension ReferenceTable {
 extension TaskRecord {
   fileprivate mutating func note(_ failure: TaskFailure?) {
     guard let failure else { return }
+    // Cut to their scalars, which are what other systems count as characters.
+    earlierFailures = failures.suffix(4).map { earlier in
+      let scalars = Array(earlier.reason.unicodeScalars).prefix(500)
+      var reason = String.UnicodeScalarView()
+      reason.append(contentsOf: scalars)
+      return TaskFailure(reason: String(reason), date: earlier.date)
+    }
     lastError = failure.reason
     failedDate = failure.date
   }

@@ -101,6 +101,11 @@ extension TaskRecord {
     }
   }
 
+  private static func isSame(_ left: [TaskFailure], _ right: [TaskFailure]) -> Bool {
+    left.map(\.reason) == right.map(\.reason)
+      && zip(left, right).allSatisfy { isSame($0.date, $1.date) }
+  }
+
   private static func isSame(_ left: Duration?, _ right: Duration?) -> Bool {
     guard let left, let right else { return left == right }
     return max(left, right) - min(left, right) <= .microseconds(1)
@@ -142,6 +147,9 @@ extension TaskRecord {
     compare("interruptionCount", \.interruptionCount, ==)
     compare("lastError", \.lastError, ==) { $0 ?? "none" }
     compare("failedDate", \.failedDate, Self.isSame, text)
+    compare("failures", \.failures, Self.isSame) { failures in
+      "\(failures.map { "'\($0.reason.prefix(80))' at \($0.date.step)" })"
+    }
     compare("finishedDate", \.finishedDate, Self.isSame, text)
     return difference
   }

@@ -61,6 +61,7 @@ extension TaskRecord {
     hasher.combine(interruptionCount)
     hasher.combine(lastError)
     hasher.combine(failedDate)
+    hasher.combine(earlierFailures)
     hasher.combine(finishedDate)
   }
 }

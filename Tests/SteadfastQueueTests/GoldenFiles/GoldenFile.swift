@@ -33,6 +33,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "order") { try $0.writeOrder() },
     GoldenFile(name: "clock") { try $0.writeClock() },
     GoldenFile(name: "dates") { try $0.writeDates() },
+    GoldenFile(name: "failures") { try $0.writeFailures() },
     GoldenFile(name: "compacted") { try $0.writeCompacted() },
     GoldenFile(name: "sealed") { try $0.writeSealed() },
     GoldenFile(name: "torn") { try $0.writeTorn() },
@@ -263,6 +264,44 @@ private struct GoldenWriter {
       .restart(.unclaimed(.numbered(5)), availableDate: date(50)),
       .restart(.unclaimed(.numbered(6)), availableDate: date(49.5))
     )
+  }
+
+  /// Tasks that have failed more often than is kept, before and after a compaction.
+  mutating func writeFailures() throws {
+    let long = String(repeating: "é", count: 499) + "👩‍👩‍👧" + "e\u{301}\"\u{1}"
+    try insert(task(1), task(2), task(3), task(4))
+    func fail(_ number: Int, _ count: Int) throws {
+      try begin(number)
+      let failure = TaskFailure(
+        reason: count % 3 == 0 ? long : "failure \(count)",
+        date: date(Double(count) + 0.5)
+      )
+      try change(
+        .retry(
+          lease(number),
+          availableDate: date(Double(count)),
+          retryCount: count,
+          failure: failure
+        )
+      )
+    }
+    for count in 1...7 { try fail(1, count) }
+    for count in 1...3 { try fail(2, count) }
+    try fail(3, 1)
+    try begin(3)
+    try change(.retry(lease(3), availableDate: date(9), retryCount: 1, failure: nil))
+    try begin(4)
+    try change(.park(lease(4), failure: failure(4)))
+    try change(.unpark(name: "Note"))
+    try begin(4)
+    try change(.abandon(lease(4), failure: failure(5), keeps: true))
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    journal = try compaction.finish(journal, at: date(20))
+    try fail(1, 8)
+    try fail(3, 2)
+    try change(.restart(.unclaimed(.numbered(2)), availableDate: date(30)))
+    try fail(2, 1)
+    try change(.rebase(date(4)))
   }
 
   /// What a compaction makes of a file, and what came after it.

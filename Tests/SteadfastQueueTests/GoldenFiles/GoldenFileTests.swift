@@ -77,6 +77,11 @@ extension TaskTable.Entry {
     if record.interruptionCount != 0 { fields["interruptions"] = record.interruptionCount }
     fields["error"] = record.lastError
     fields["failed"] = record.failedDate?.timeIntervalSince1970
+    if !record.earlierFailures.isEmpty {
+      fields["earlier"] = record.earlierFailures.map {
+        [$0.reason, $0.date.timeIntervalSince1970] as [Any]
+      }
+    }
     fields["ended"] = record.finishedDate?.timeIntervalSince1970
     let payload = Data(try record.payload.bytes())
     switch record.payload.format {

@@ -186,8 +186,7 @@ import Testing
     record.state = .abandoned
     record.retryCount = .max
     record.interruptionCount = .max
-    record.lastError = error
-    record.failedDate = failure.date
+    for _ in 1...9 { record.note(failure) }
     record.finishedDate = failure.date
     let kept = KeptTask(record: record, position: KeptTask.maxPosition, hasLostKey: true)
     // The payload stands in both, and counts in neither.

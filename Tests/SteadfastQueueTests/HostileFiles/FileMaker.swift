@@ -104,6 +104,7 @@ struct FileMaker {
       interruptionCount: pick(9) == 0 ? pick(9) : 0,
       lastError: pick(9) == 0 ? text : nil,
       failedDate: pick(9) == 0 ? date : nil,
+      earlierFailures: (0..<pick(3)).map { _ in TaskFailure(reason: text, date: date) },
       finishedDate: pick(9) == 0 ? date : nil
     )
     return .insert(record, onDuplicate: [.keep, .replace, .reject][pick(3)])

@@ -117,10 +117,9 @@ extension TaskTable {
   var hasExtremes: Bool {
     slots.all.contains { slot in
       let record = entries[slot].record
-      let dates = [
-        record.createdDate, record.availableDate, record.expiryDate, record.failedDate,
-        record.finishedDate,
-      ]
+      let chosen = [record.createdDate, record.availableDate, record.expiryDate]
+      let ends = [record.failedDate, record.finishedDate] + record.earlierFailures.map(\.date)
+      let dates = chosen + ends
       return entries[slot].position > .max >> 2
         || dates.contains { abs($0?.timeIntervalSince1970 ?? 0) >= 0x1p60 }
     }

@@ -74,6 +74,7 @@ private struct Comparison {
     \(record.availableDate.timeIntervalSince1970) \(record.retryCount) \
     \(record.interruptionCount) \(record.uniqueKey ?? "-") \(record.lastError ?? "-") \
     \(record.failedDate?.timeIntervalSince1970 ?? 0) \
+    \(record.earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
     \(record.finishedDate?.timeIntervalSince1970 ?? 0)
     """
   }

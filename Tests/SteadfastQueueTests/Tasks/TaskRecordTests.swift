@@ -67,4 +67,56 @@ import Testing
     #expect(clean.failedDate == nil)
     #expect(clean.lastError == nil)
   }
+
+  @Test func `the last five failures are kept, the oldest first, and those before shorter`() {
+    var task = record()
+    #expect(task.failures.isEmpty)
+    let long = String(repeating: "é", count: 499) + "e\u{301}" + String(repeating: "x", count: 99)
+    let failures = (0..<7).map {
+      TaskFailure(reason: $0 % 2 == 0 ? long : "failure \($0)", date: .seconds(Double(-$0)))
+    }
+    for (index, failure) in failures.enumerated() {
+      task.note(failure)
+      #expect(task.failures.map(\.date) == failures[...index].suffix(5).map(\.date))
+      #expect(task.failures.last == failure)
+      #expect(task.lastError == failure.reason)
+      #expect(task.failedDate == failure.date)
+    }
+    let cut = String(repeating: "é", count: 499) + "e"
+    #expect(task.failures.map(\.reason) == [cut, "failure 3", cut, "failure 5", long])
+    #expect(task.earlierFailures == Array(task.failures.dropLast()))
+    #expect(
+      record(task).failures == task.failures,
+      "a store that keeps the earlier ones as they are has the same failures"
+    )
+  }
+
+  private func record(_ task: TaskRecord) -> TaskRecord {
+    TaskRecord(
+      id: task.id,
+      name: task.name,
+      payload: task.payload,
+      createdDate: task.createdDate,
+      availableDate: task.availableDate,
+      lastError: task.lastError,
+      failedDate: task.failedDate,
+      earlierFailures: task.earlierFailures
+    )
+  }
+
+  @Test func `a task that is made new waits, and nothing is left of what went wrong`() {
+    var task = record(tags: ["red"])
+    task.retryCount = 3
+    task.interruptionCount = 2
+    for number in 1...3 { task.note(TaskFailure(reason: "\(number)", date: .seconds(1))) }
+    task.state = .abandoned
+    task.finishedDate = .seconds(2)
+    task.makeNew(availableDate: .seconds(9))
+    #expect(task.state == .waiting)
+    #expect(task.availableDate == .seconds(9))
+    #expect(task.retryCount == 0 && task.interruptionCount == 0)
+    #expect(task.failures.isEmpty && task.lastError == nil && task.failedDate == nil)
+    #expect(task.finishedDate == nil)
+    #expect(task.tags == ["red"])
+  }
 }

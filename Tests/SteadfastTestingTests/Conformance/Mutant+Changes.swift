@@ -20,6 +20,30 @@ extension Mutant {
         if case .retry(_, _, _, nil) = change { entry.record.lastError = nil }
       }
     },
+    Mutant("only the last failure is kept", breaks: "end.failures") {
+      $0.afterwards { _, entry, _ in entry.record.earlierFailures = [] }
+    },
+    Mutant("the latest failure comes first", breaks: "end.failures") {
+      $0.shown = { record in
+        var record = record
+        record.earlierFailures.reverse()
+        return record
+      }
+    },
+    Mutant("the texts of earlier failures are kept whole", breaks: "end.failures") {
+      $0.afterwards { _, entry, before in
+        guard let last = before?.record.failures.last, !entry.record.earlierFailures.isEmpty,
+          entry.record.earlierFailures.last?.date == last.date
+        else { return }
+        entry.record.earlierFailures[entry.record.earlierFailures.count - 1] = last
+      }
+    },
+    Mutant("a restart keeps the earlier failures", breaks: "end.failures") {
+      $0.afterwards { change, entry, before in
+        guard case .restart = change else { return }
+        entry.record.earlierFailures = before?.record.earlierFailures ?? []
+      }
+    },
     Mutant("the reason for giving up is lost", breaks: "end.abandon") {
       $0.afterwards { change, entry, before in
         if case .abandon = change { entry.record.lastError = before?.record.lastError }

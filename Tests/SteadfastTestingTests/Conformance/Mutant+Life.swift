@@ -30,6 +30,9 @@ extension Mutant {
     Mutant("the last error is lost when opened again", breaks: "reopen.records") {
       $0.atReopening { $0.record.lastError = nil }
     },
+    Mutant("earlier failures are lost when opened again", breaks: "reopen.records") {
+      $0.atReopening { $0.record.earlierFailures = [] }
+    },
     Mutant("relaxed changes are lost when closed", breaks: "reopen.records") {
       $0.keepsRelaxed = false
     },

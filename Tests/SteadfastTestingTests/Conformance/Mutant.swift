@@ -134,6 +134,7 @@ extension TaskRecord {
       interruptionCount: interruptionCount,
       lastError: lastError,
       failedDate: failedDate,
+      earlierFailures: earlierFailures,
       finishedDate: finishedDate
     )
   }

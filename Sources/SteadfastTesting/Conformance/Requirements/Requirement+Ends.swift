@@ -19,6 +19,11 @@ extension PersistenceConformance.Requirement {
       check: retriedWithoutFailure
     ),
     Self(
+      "end.failures",
+      "A task keeps its last five failures, the oldest first; a restart forgets them.",
+      check: failuresAreKept
+    ),
+    Self(
       "end.abandon",
       "A task that is abandoned is removed, or kept with the reason and the date.",
       check: abandon
@@ -93,6 +98,48 @@ extension PersistenceConformance.Requirement {
       record.failedDate = .second(1)
     }
     try await store.expect(1, is: expected)
+  }
+
+  private static func failuresAreKept(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    // Of an earlier text the first 500 scalars are kept, whatever characters they make.
+    let long = String(repeating: "e\u{301}x", count: 400)
+    let reasons = ["first", "second", "", long, "fifth", long, "\(long)!"]
+    for (index, reason) in reasons.enumerated() {
+      let date = Double(2 * index)
+      let failure = TaskFailure.at(date + 0.5, reason)
+      let lease = try await store.claimOne(at: date)
+      if index == 4 {
+        try await store.apply(.park(lease, failure: failure))
+        try await store.apply(.unpark(name: "A"))
+      } else if index == reasons.count - 1 {
+        try await store.apply(.abandon(lease, failure: failure, keeps: true))
+      } else {
+        try await store.apply(
+          .retry(lease, availableDate: .second(date), retryCount: index + 1, failure: failure)
+        )
+        let again = try await store.claimOne(at: date)
+        try await store.apply(
+          .retry(again, availableDate: .second(date), retryCount: index + 1, failure: nil)
+        )
+      }
+    }
+    let cut = String(String.UnicodeScalarView(long.unicodeScalars.prefix(500)))
+    let kept = zip([2, 3, 4, 5], ["", cut, "fifth", cut]).map { index, reason in
+      TaskFailure.at(Double(2 * index) + 0.5, reason)
+    }
+    let expected = TaskRecord.numbered(1).with { record in
+      record.state = .abandoned
+      record.availableDate = .second(10)
+      record.retryCount = 6
+      record.lastError = "\(long)!"
+      record.failedDate = .second(12.5)
+      record.earlierFailures = kept
+      record.finishedDate = .second(12.5)
+    }
+    try await store.expect(1, is: expected)
+    try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(20)))
+    try await store.expect(1, is: .numbered(1, at: 20))
   }
 
   private static func abandon(_ store: StoreProbe) async throws {
