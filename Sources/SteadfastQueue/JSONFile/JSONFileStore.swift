@@ -139,7 +139,9 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     limit: Int
   ) async throws -> [TaskRecord] {
     try await core.open()
-    return core.read { $0.tasks(matching: filter, after: id, limit: limit) }
+    var lookUp = TaskLookUp(filter, after: id, limit: limit)
+    while !lookUp.isOver { core.read { $0.advance(&lookUp) } }
+    return lookUp.records
   }
 
   /// How many tasks a filter lets through.
@@ -147,7 +149,10 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   /// - Throws: a ``JSONFileError``.
   public func count(matching filter: TaskFilter) async throws -> Int {
     try await core.open()
-    return core.read { $0.count(matching: filter) }
+    if let count = core.read({ $0.knownCount(matching: filter) }) { return count }
+    var lookUp = TaskLookUp(counting: filter)
+    while !lookUp.isOver { core.read { $0.advance(&lookUp) } }
+    return lookUp.count
   }
 
   /// What the file holds now.

@@ -94,7 +94,6 @@ extension TaskTable {
   private mutating func addEntry(of record: TaskRecord) -> Int? {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
-    slots.insert(slot, for: record.id)
     presumeHorizon()
     return slot
   }

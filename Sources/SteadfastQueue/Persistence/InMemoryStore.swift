@@ -45,14 +45,19 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    try withTable { $0.tasks(matching: filter, after: id, limit: limit) }
+    var lookUp = TaskLookUp(filter, after: id, limit: limit)
+    while !lookUp.isOver { try withTable { $0.advance(&lookUp) } }
+    return lookUp.records
   }
 
   /// How many tasks a filter lets through.
   ///
   /// - Throws: a ``TaskQueueError`` if the store was destroyed.
   public func count(matching filter: TaskFilter) async throws -> Int {
-    try withTable { $0.count(matching: filter) }
+    if let count = try withTable({ $0.knownCount(matching: filter) }) { return count }
+    var lookUp = TaskLookUp(counting: filter)
+    while !lookUp.isOver { try withTable { $0.advance(&lookUp) } }
+    return lookUp.count
   }
 
   /// Forgets all tasks; later calls throw.

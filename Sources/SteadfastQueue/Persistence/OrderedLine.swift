@@ -1,52 +1,254 @@
-/// A priority queue that costs O(1) while elements arrive in order: a sorted run, and a heap for
-/// the rest.
+/// Elements in order, each of which can be taken out wherever it stands: O(1) at both ends, and
+/// O(log n) in between.
+///
+/// A sorted array in pieces: no step moves more elements than a piece or two have, so that none
+/// takes long however many there are. The first piece lies in the line itself, since most lines are
+/// short. Equal elements must not be in a line together.
 struct OrderedLine<Element: Comparable & Sendable>: Sendable {
-  private var run: [Element] = []
-  private var head = 0
-  private var strays = Heap<Element>()
-
-  var count: Int { run.count - head + strays.count }
-
-  var first: Element? {
-    guard head < run.count else { return strays.first }
-    guard let stray = strays.first else { return run[head] }
-    return min(run[head], stray)
+  /// What follows the first piece.
+  private struct Piece: Sendable {
+    /// At most the first element, and more than all elements of the pieces before.
+    let start: Element
+    var elements: [Element]
   }
+
+  /// A piece that would get larger is split.
+  static var maxPieceSize: Int { 256 }
+  /// A piece that gets smaller is joined with a neighbour, if both together are not large.
+  private static var minPieceSize: Int { maxPieceSize / 4 }
+
+  private var firstPiece: [Element] = []
+  /// The elements of the first piece before this one have been taken out.
+  private var head = 0
+  private var pieces: [Piece] = []
+  /// The pieces before this one have become the first piece, one after another.
+  private var pieceHead = 0
+  private(set) var count = 0
+
+  var isEmpty: Bool { count == 0 }
+  /// How many pieces have memory of their own.
+  var pieceCount: Int { 1 + pieces.count - pieceHead }
+  var first: Element? { head < firstPiece.count ? firstPiece[head] : nil }
+
+  // MARK: In
 
   mutating func insert(_ element: Element) {
-    if head < run.count, element < run[run.count - 1] {
-      strays.insert(element)
+    count += 1
+    if pieceHead == pieces.count {
+      insertIntoOnlyPiece(element)
+    } else if let last = pieces[pieces.count - 1].elements.last, last < element {
+      append(element)
+    } else if element < pieces[pieceHead].start {
+      insertIntoFirstPiece(element)
     } else {
-      run.append(element)
+      insert(element, intoPiece: piece(of: element))
     }
   }
+
+  private mutating func insertIntoOnlyPiece(_ element: Element) {
+    guard let last = firstPiece.last, element < last else {
+      if firstPiece.count < Self.maxPieceSize { return firstPiece.append(element) }
+      if head > Self.maxPieceSize / 2 {
+        dropTakenOut()
+        return firstPiece.append(element)
+      }
+      return add(Self.piece(from: [element]), at: pieces.count)
+    }
+    insertIntoFirstPiece(element)
+  }
+
+  /// Adds an element behind all others.
+  private mutating func append(_ element: Element) {
+    let last = pieces.count - 1
+    guard pieces[last].elements.count == Self.maxPieceSize else {
+      return pieces[last].elements.append(element)
+    }
+    add(Self.piece(from: [element]), at: pieces.count)
+  }
+
+  private mutating func insertIntoFirstPiece(_ element: Element) {
+    let index = firstPiece.firstIndex(notBefore: element, in: head..<firstPiece.count)
+    if head > 0, index - head <= firstPiece.count - index {
+      // Those before it move into what is free at the beginning.
+      for place in head..<index { firstPiece[place - 1] = firstPiece[place] }
+      head -= 1
+      firstPiece[index - 1] = element
+    } else {
+      firstPiece.insert(element, at: index)
+    }
+    guard firstPiece.count - head > Self.maxPieceSize else { return }
+    dropTakenOut()
+    let middle = firstPiece.count / 2
+    add(Self.piece(from: firstPiece[middle...]), at: pieceHead)
+    firstPiece.removeSubrange(middle...)
+  }
+
+  private mutating func insert(_ element: Element, intoPiece index: Int) {
+    let place = pieces[index].elements.firstIndex(notBefore: element)
+    pieces[index].elements.insert(element, at: place)
+    let count = pieces[index].elements.count
+    guard count > Self.maxPieceSize else { return }
+    // At the end most elements come nearly in order: then the piece before is left nearly full.
+    let middle = index == pieces.count - 1 ? count - count / 8 : count / 2
+    add(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
+    pieces[index].elements.removeSubrange(middle...)
+  }
+
+  private mutating func add(_ piece: Piece, at index: Int) {
+    guard index == pieceHead, pieceHead > 0 else { return pieces.insert(piece, at: index) }
+    pieceHead -= 1
+    pieces[pieceHead] = piece
+  }
+
+  private static func piece(from elements: ArraySlice<Element>) -> Piece {
+    var copy: [Element] = []
+    copy.reserveCapacity(maxPieceSize + 1)
+    copy += elements
+    return Piece(start: copy[0], elements: copy)
+  }
+
+  // MARK: Out
 
   @discardableResult
   mutating func popFirst() -> Element? {
-    guard head < run.count else { return strays.popFirst() }
-    if let stray = strays.first, stray < run[head] { return strays.popFirst() }
-    let element = run[head]
-    head += 1
-    dropConsumedRun()
+    guard head < firstPiece.count else { return nil }
+    let element = firstPiece[head]
+    removeFromFirstPiece(at: head)
     return element
   }
 
-  /// Keeps only the elements that satisfy the predicate.
+  /// Takes an element out.
   ///
-  /// O(n log n).
-  mutating func retain(where isKept: (Element) -> Bool) {
-    run = run[head...].filter(isKept)
-    head = 0
-    strays.retain(where: isKept)
+  /// Whether it was there.
+  @discardableResult
+  mutating func remove(_ element: Element) -> Bool {
+    guard pieceHead < pieces.count, pieces[pieceHead].start <= element else {
+      let index = firstPiece.firstIndex(notBefore: element, in: head..<firstPiece.count)
+      guard index < firstPiece.count, firstPiece[index] == element else { return false }
+      removeFromFirstPiece(at: index)
+      return true
+    }
+    let piece = piece(of: element)
+    let index = pieces[piece].elements.firstIndex(notBefore: element)
+    guard index < pieces[piece].elements.count, pieces[piece].elements[index] == element else {
+      return false
+    }
+    count -= 1
+    pieces[piece].elements.remove(at: index)
+    joinIfSmall(piece)
+    return true
   }
 
-  private mutating func dropConsumedRun() {
-    if head == run.count {
-      run.removeAll(keepingCapacity: head < 4096)
-      head = 0
-    } else if head > 1024, head * 2 > run.count {
-      run.removeFirst(head)
-      head = 0
+  private mutating func removeFromFirstPiece(at index: Int) {
+    count -= 1
+    if index - head < firstPiece.count - index {
+      for place in stride(from: index, to: head, by: -1) {
+        firstPiece[place] = firstPiece[place - 1]
+      }
+      head += 1
+    } else {
+      firstPiece.remove(at: index)
     }
+    guard head == firstPiece.count else { return }
+    head = 0
+    guard pieceHead < pieces.count else { return firstPiece.removeAll(keepingCapacity: true) }
+    firstPiece = pieces[pieceHead].elements
+    dropPiece(pieceHead)
+  }
+
+  private mutating func dropTakenOut() {
+    firstPiece.removeFirst(head)
+    head = 0
+  }
+
+  private mutating func joinIfSmall(_ piece: Int) {
+    let size = pieces[piece].elements.count
+    guard size < Self.minPieceSize else { return }
+    if size == 0 { return dropPiece(piece) }
+    func isSmall(_ neighbour: Int) -> Bool {
+      size + pieces[neighbour].elements.count <= Self.maxPieceSize / 2
+    }
+    if piece + 1 < pieces.count, isSmall(piece + 1) {
+      join(piece, with: piece + 1)
+    } else if piece > pieceHead, isSmall(piece - 1) {
+      join(piece - 1, with: piece)
+    }
+  }
+
+  private mutating func join(_ piece: Int, with next: Int) {
+    pieces[piece].elements += pieces[next].elements
+    pieces.remove(at: next)
+  }
+
+  private mutating func dropPiece(_ piece: Int) {
+    guard piece == pieceHead else {
+      pieces.remove(at: piece)
+      return
+    }
+    pieces[piece].elements = []
+    pieceHead += 1
+    guard pieceHead == pieces.count || pieceHead > 64 && pieceHead * 2 > pieces.count else {
+      return
+    }
+    pieces.removeFirst(pieceHead)
+    pieceHead = 0
+  }
+
+  // MARK: Looking
+
+  /// The first elements after this one, or of all, in order.
+  ///
+  /// O(k + log n) for k elements.
+  func elements(after element: Element? = nil, limit: Int = .max) -> [Element] {
+    var found: [Element] = []
+    var next = pieceHead
+    if let element, pieceHead < pieces.count, pieces[pieceHead].start <= element {
+      next = piece(of: element)
+    } else {
+      let rest = firstPiece[head...]
+      found += rest[(element.map(rest.firstIndex(after:)) ?? head)...].prefix(limit)
+    }
+    while found.count < limit, next < pieces.count {
+      let elements = pieces[next].elements
+      // What is found already comes before this piece.
+      let start = found.isEmpty ? element.map(elements[...].firstIndex(after:)) ?? 0 : 0
+      found += elements[start...].prefix(limit - found.count)
+      next += 1
+    }
+    return found
+  }
+
+  /// The piece that an element is in, or would be; it is not in the first one.
+  private func piece(of element: Element) -> Int {
+    var (low, high) = (pieceHead, pieces.count)
+    while high - low > 1 {
+      let middle = (low + high) / 2
+      if element < pieces[middle].start { high = middle } else { low = middle }
+    }
+    return low
+  }
+}
+
+extension Array where Element: Comparable {
+  /// In a sorted array, where the first element is that does not come before this one.
+  fileprivate func firstIndex(notBefore element: Element, in range: Range<Int>? = nil) -> Int {
+    var (low, high) = (range?.lowerBound ?? 0, range?.upperBound ?? count)
+    while low < high {
+      let middle = (low + high) / 2
+      if self[middle] < element { low = middle + 1 } else { high = middle }
+    }
+    return low
+  }
+}
+
+extension ArraySlice where Element: Comparable {
+  /// In a sorted array, where the first element is that comes after this one.
+  fileprivate func firstIndex(after element: Element) -> Int {
+    var (low, high) = (startIndex, endIndex)
+    while low < high {
+      let middle = (low + high) / 2
+      if element < self[middle] { high = middle } else { low = middle + 1 }
+    }
+    return low
   }
 }

@@ -58,6 +58,12 @@ public protocol Persistence: Sendable {
 
   /// Looks tasks up.
   ///
+  /// A page need not show one moment: a store may look in slices and let others change tasks between
+  /// them. Each task is then shown as it was at some moment of the call. A task that meets the filter
+  /// from the beginning of the call to its end is found, and no task is found twice; one that comes,
+  /// goes or changes meanwhile may be missing. Over several pages the same holds from the first call
+  /// to the last. Whoever changes what he has found names it in a change, which the store checks.
+  ///
   /// - Parameters:
   ///   - filter: which tasks.
   ///   - id: where to go on: only tasks with greater identities are returned.
@@ -71,6 +77,8 @@ public protocol Persistence: Sendable {
   ) async throws -> [TaskRecord]
 
   /// How many tasks a filter lets through.
+  ///
+  /// As for a page, those that change meanwhile may be counted or not.
   nonisolated(nonsending) func count(matching filter: TaskFilter) async throws -> Int
 
   /// Ends the use of the store in good order and gives up what it holds.

@@ -56,8 +56,14 @@ extension TaskTable {
 
   private mutating func stage(_ change: TaskChange, of slot: Int?) -> StagedChange {
     guard let slot else { return StagedChange(change: change, outcome: .stale, slot: nil) }
-    entries[slot].isReserved = true
+    reserve(slot)
     return StagedChange(change: change, outcome: .done, slot: slot)
+  }
+
+  /// Keeps a task for a change that is staged: no claim meets it.
+  private mutating func reserve(_ slot: Int) {
+    entries[slot].isReserved = true
+    if entries[slot].record.state == .waiting { leaveLine(slot) }
   }
 
   private func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
@@ -110,13 +116,12 @@ extension TaskTable {
       twin = Node(slot: slot, position: entry.position)
       loseKey(of: slot)
       if entry.place.isAtRest {
-        entries[slot].isReserved = true
+        reserve(slot)
         removesTwin = true
         if entry.place != .finished { outcome = .replaced(entry.record.id) }
       }
     }
     let slot = insertEntry(of: record)
-    slots.insert(slot, for: record.id)
     if let key = record.uniqueKey { keyHolders[key] = slot }
     return StagedChange(
       change: change,
@@ -147,15 +152,10 @@ extension TaskTable {
     if staged.removesTwin { setFree(twin.slot) }
   }
 
-  /// Ends a reservation.
-  ///
-  /// A claim may have passed over the reserved task and dropped its place in line.
+  /// Ends a reservation: the task returns to its place in line.
   private mutating func setFree(_ slot: Int) {
     entries[slot].isReserved = false
-    switch entries[slot].place {
-    case .waiting, .ready, .parked: lineUp(slot)
-    case .staged, .leased, .paused, .finished: break
-    }
+    if entries[slot].record.state == .waiting { lineUp(slot) }
   }
 }
 
@@ -165,6 +165,7 @@ extension TaskTable {
   mutating func commit(_ staged: StagedChange) {
     guard staged.isKept else { return }
     guard let slot = staged.slot else { return commit(staged.change) }
+    leaveLine(slot)
     entries[slot].isReserved = false
     switch staged.change {
     case .insert:
@@ -235,36 +236,32 @@ extension TaskTable {
 
   private mutating func unpark(_ name: String) {
     guard let lane = laneIndices[name] else { return }
-    // Those that a compaction has written come back in any order.
-    let parked = lanes[lane].parked.sorted { $0.position < $1.position }
-    lanes[lane].parked = []
-    for node in parked {
-      guard isAt(node), entries[node.slot].place == .parked else { continue }
-      setState(.waiting, of: node.slot)
-      guard entries[node.slot].isReserved else {
-        lineUpAnew(node.slot)
-        continue
+    while let first = lanes[lane].parked.first {
+      leaveLine(first.slot)
+      setState(.waiting, of: first.slot)
+      if entries[first.slot].isReserved {
+        // If the change that holds it is rolled back, it is lined up then.
+        setPlace(.waiting, of: first.slot)
+      } else {
+        lineUpAnew(first.slot)
       }
-      // If the change that holds it is rolled back, it is lined up then.
-      setPlace(.waiting, of: node.slot)
     }
   }
 
+  /// O(k log n) for the k tasks that leave.
   private mutating func prune(
     _ state: TaskState,
     endedBefore date: Date?,
     keepingLatest count: Int?
   ) {
     stagedPrunes -= 1
-    guard var line = ended[state].take() else { return }
-    // While it was staged, no other change could hold a task that has ended: all are current.
-    let expired = line.removeExpired(
-      endedBefore: date,
-      keepingLatest: count,
-      of: stateCounts[state]
-    ) { node in isCurrent(node, .finished) }
-    ended[state] = line
-    for node in expired { remove(node.slot) }
+    let latest = count ?? .max
+    // While it was staged, no other change could hold a task that has ended: all may leave.
+    while let first = ended[state]?.first {
+      let endDate = entries[first.slot].record.finishedDate ?? .distantPast
+      guard stateCounts[state] > latest || date.map({ endDate < $0 }) ?? false else { return }
+      remove(first.slot)
+    }
   }
 }
 

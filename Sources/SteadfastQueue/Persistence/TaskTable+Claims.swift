@@ -7,23 +7,17 @@ import Foundation
 extension TaskTable {
   /// Leases the first tasks.
   ///
-  /// O(log n) a task while names are few.
+  /// O(log n) a task, however many names the request lists. Names that have ready tasks and no room
+  /// cost one look each where they come before others; if there are more of them than the request
+  /// lists, its names cost one look each instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
-    // Taken out and put back: its memory serves the next claim.
-    var open = openLanes
-    openLanes = []
-    defer { openLanes = open }
-    fill(&open, for: request)
+    claimCount += 1
     var tasks: [ClaimedTask] = []
-    while tasks.count < request.limit, let best = best(of: open) {
-      guard let ready = lanes[open[best].lane].ready.popFirst() else { break }
-      guard isCurrent(ready.node, .ready) else { continue }
-      tasks.append(lease(ready.node.slot))
-      open[best].room -= 1
-    }
-    dropStaleNodes(open)
-    return Claim(tasks: tasks, nextDate: best(of: open) == nil ? nextDate() : request.now)
+    let listsFew = request.otherNames <= 0 && request.names.count < ranking.count / 2
+    let leavesMore =
+      listsFew ? takeByName(for: request, into: &tasks) : takeByRank(for: request, into: &tasks)
+    return Claim(tasks: tasks, nextDate: leavesMore ? request.now : waiting.first?.date)
   }
 
   /// Takes a claim back: each task returns to its place in line.
@@ -34,6 +28,7 @@ extension TaskTable {
   }
 
   mutating func lease(_ slot: Int) -> ClaimedTask {
+    leaveLine(slot)
     let token = nextNumber()
     setState(.running, of: slot)
     setPlace(.leased(token: token), of: slot)
@@ -41,34 +36,64 @@ extension TaskTable {
     return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
   }
 
-  /// A lane that a claim may take tasks from, and how many.
-  struct OpenLane: Sendable {
-    let lane: Int
-    var room: Int
+  /// Takes tasks of the lanes as they are ranked.
+  ///
+  /// Whether the limit has left any.
+  private mutating func takeByRank(
+    for request: ClaimRequest,
+    into tasks: inout [ClaimedTask]
+  ) -> Bool {
+    var withoutRoom: [RankedLane] = []
+    defer { for lane in withoutRoom { ranking.insert(lane) } }
+    while let top = ranking.first {
+      guard hasRoom(top.lane, for: request) else {
+        ranking.popFirst()
+        withoutRoom.append(top)
+        continue
+      }
+      guard tasks.count < request.limit else { return true }
+      tasks.append(leaseFirst(of: top.lane))
+    }
+    return false
   }
 
-  private func fill(_ open: inout [OpenLane], for request: ClaimRequest) {
-    open.removeAll(keepingCapacity: true)
-    if request.names.count <= lanes.count, request.otherNames <= 0 {
-      for (name, room) in request.names {
-        if let lane = laneIndices[name] { open.append(OpenLane(lane: lane, room: room)) }
-      }
-    } else {
-      for lane in lanes.indices where lanes[lane].taskCount > 0 {
-        let room = request.names[lanes[lane].name] ?? request.otherNames
-        open.append(OpenLane(lane: lane, room: room))
-      }
+  /// As `takeByRank`, for a request that lists few of the names that have ready tasks.
+  private mutating func takeByName(
+    for request: ClaimRequest,
+    into tasks: inout [ClaimedTask]
+  ) -> Bool {
+    var line = OrderedLine<RankedLane>()
+    for name in request.names.keys {
+      guard let lane = laneIndices[name], let first = lanes[lane].ready.first else { continue }
+      line.insert(RankedLane(first: first, lane: lane))
     }
+    while let top = line.popFirst() {
+      guard hasRoom(top.lane, for: request) else { continue }
+      guard tasks.count < request.limit else { return true }
+      tasks.append(leaseFirst(of: top.lane))
+      guard let next = lanes[top.lane].ready.first else { continue }
+      line.insert(RankedLane(first: next, lane: top.lane))
+    }
+    return false
   }
 
-  private func best(of open: [OpenLane]) -> Int? {
-    var best: (index: Int, node: ReadyNode)?
-    for index in open.indices where open[index].room > 0 {
-      guard let node = lanes[open[index].lane].ready.first else { continue }
-      if let current = best, current.node < node { continue }
-      best = (index, node)
+  /// Whether this claim may take a task of the lane; its name is looked up once.
+  private mutating func hasRoom(_ lane: Int, for request: ClaimRequest) -> Bool {
+    if lanes[lane].room.claim != claimCount {
+      let room = request.names[lanes[lane].name] ?? request.otherNames
+      lanes[lane].room = (claimCount, room)
     }
-    return best?.index
+    return lanes[lane].room.count > 0
+  }
+
+  private mutating func leaseFirst(of lane: Int) -> ClaimedTask {
+    guard let first = lanes[lane].ready.popFirst() else {
+      preconditionFailure("a lane without ready tasks stood in the ranking")
+    }
+    entries[first.node.slot].isInLine = false
+    rank(lane)
+    lanes[lane].room.count -= 1
+    return lease(first.node.slot)
   }
 
   /// Makes ready what has become available.
@@ -79,24 +104,10 @@ extension TaskTable {
     }
     // A date that has gone back is taken over once no task is ready by a later one.
     horizon = readyCount > 0 ? max(horizon, now) : now
-    while let first = waiting.first {
-      let isCurrent = isCurrent(first.node, .waiting)
-      guard first.date <= horizon || !isCurrent else { return }
+    while let first = waiting.first, first.date <= horizon {
       waiting.popFirst()
-      if isCurrent { lineUp(first.node.slot) }
+      entries[first.node.slot].isInLine = false
+      lineUp(first.node.slot)
     }
-  }
-
-  private mutating func dropStaleNodes(_ open: [OpenLane]) {
-    for lane in open.lazy.map(\.lane) {
-      while let first = lanes[lane].ready.first, !isCurrent(first.node, .ready) {
-        lanes[lane].ready.popFirst()
-      }
-    }
-  }
-
-  private mutating func nextDate() -> Date? {
-    while let first = waiting.first, !isCurrent(first.node, .waiting) { waiting.popFirst() }
-    return waiting.first?.date
   }
 }

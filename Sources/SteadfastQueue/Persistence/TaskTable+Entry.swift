@@ -16,10 +16,10 @@ extension TaskTable {
     var hasLostKey = false
     private let narrowLane: Int32
     var place: Place
+    /// Whether the task stands in the line of its place.
+    var isInLine = false
     private var narrowByteCount: Int32 = 0
-    /// Changes when the task goes to the end of a line: a node that disagrees is stale.
-    ///
-    /// 0 until it stands in one.
+    /// Rises when the task goes to the end of a line; 0 until it stands in one.
     var position: UInt64 = 0
 
     init(record: TaskRecord, place: Place, lane: Int) {

@@ -17,14 +17,12 @@ extension TaskTable {
       .filter { isAffected($0, byRebasingTo: now) }
       .sorted { entries[$0].position < entries[$1].position }
     for slot in affected {
+      // What stands in no line is lined up if the change that holds it is rolled back.
+      let waits = entries[slot].isInLine && entries[slot].record.state == .waiting
+      if waits { leaveLine(slot) }
       let wasMoved = entries[slot].record.rebase(to: now)
-      // A reserved one is lined up anew if the change that holds it is rolled back.
-      guard !entries[slot].isReserved else { continue }
-      switch entries[slot].place {
-      case .waiting where wasMoved, .ready where wasMoved: lineUpAnew(slot)
-      case .ready: lineUp(slot)
-      case .waiting, .staged, .leased, .parked, .paused, .finished: break
-      }
+      guard waits else { continue }
+      if wasMoved { lineUpAnew(slot) } else { lineUp(slot) }
     }
   }
 
@@ -33,7 +31,7 @@ extension TaskTable {
   /// O(n).
   mutating func withdraw(to now: Date) {
     horizon = now
-    // A reserved one is lined up anew if the change that holds it is rolled back.
+    // A reserved one is lined up if the change that holds it is rolled back.
     for slot in slots.all where isReady(slot, after: now) && !entries[slot].isReserved {
       lineUp(slot)
     }

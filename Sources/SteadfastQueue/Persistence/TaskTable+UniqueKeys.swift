@@ -1,7 +1,7 @@
 /// Who bears which unique key: at most one task holds it, and those that it was taken from while they
 /// were performed bear it without holding it.
 extension TaskTable {
-  func slots(bearing keys: Set<String>) -> [Int] {
+  func slots(bearing keys: some Sequence<String>) -> [Int] {
     keys.flatMap { key in
       (keyHolders[key].map { [$0] } ?? []) + (keyLosers[key].map(Array.init) ?? [])
     }

@@ -48,31 +48,6 @@ extension TaskQueue {
     )
   }
 
-  /// Asks something of all tasks that a filter lets through, and returns how many it was done to.
-  nonisolated func ask(_ directive: Directive, of filter: TaskFilter) async throws -> Int {
-    try await open()
-    var count = 0
-    var last: TaskID?
-    while true {
-      let page = try await store.tasks(matching: filter, after: last, limit: 10_000)
-      guard let end = page.last else { return count }
-      last = end.id
-      let now = now
-      let records = page.filter { !directive.isMet(by: $0, now: now) }
-      let areDone = try await store(records.map { change(directive, of: $0) }, for: records)
-      for (record, isDone) in zip(records, areDone) {
-        if isDone {
-          count += 1
-          // It may have changed since it was listed, and be none of those that were meant.
-        } else if let record = try await self.record(of: record.id), filter.matches(record),
-          try await ask(directive, of: record.id)
-        {
-          count += 1
-        }
-      }
-    }
-  }
-
   /// Does what was asked of tasks while the ends of their attempts were being kept.
   nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
     for (id, directive) in requests {
@@ -111,7 +86,7 @@ extension TaskQueue {
   }
 
   /// What to do to a task that nobody has claimed.
-  private nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
+  nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
     judge.change(
       directive,
       of: .unclaimed(record.id),
@@ -145,7 +120,7 @@ extension Directive {
   }
 
   /// Whether the task is to be available now, and is already: then it keeps its place in line.
-  fileprivate func isMet(by record: TaskRecord, now: Date) -> Bool {
+  func isMet(by record: TaskRecord, now: Date) -> Bool {
     self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
   }
 }

@@ -24,7 +24,8 @@ extension TaskQueue {
 
   /// Takes out the tasks that a filter lets through, as ``cancel(_:)`` does, and returns how many.
   ///
-  /// Tasks that are added meanwhile may or may not be among them.
+  /// It is done a thousand tasks at a time, beside everything else. Tasks that are enqueued after the
+  /// call has begun are left alone, but for a few at most.
   ///
   /// - Throws: what the store throws; then some may have been taken out.
   @discardableResult
@@ -32,7 +33,8 @@ extension TaskQueue {
     try await ask(.cancel, of: filter.narrowed(to: TaskState.unfinished))
   }
 
-  /// Takes out all tasks that have not ended, and returns how many.
+  /// Takes out all tasks that have not ended, and returns how many; tasks that are enqueued after the
+  /// call has begun stay, as for ``cancel(matching:)``.
   ///
   /// - Throws: as ``cancel(matching:)``.
   @discardableResult

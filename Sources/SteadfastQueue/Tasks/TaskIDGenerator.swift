@@ -31,9 +31,21 @@ struct TaskIDGenerator: Sendable {
         counter = 0
       }
     }
-    let high = (milliseconds & 0xFFFF_FFFF_FFFF) << 16 | 0x7000 | counter
+    let high = Self.high(milliseconds, counter)
     let low = 0x8000_0000_0000_0000 | random.next() >> 2
     return TaskID(high: high, low: low)
+  }
+
+  /// The greatest identity that was made here, or that any can have which was made before this date,
+  /// whichever is greater.
+  func latest(before date: Date) -> TaskID {
+    let own = Self.high(milliseconds, counter)
+    let others = Self.high(Self.milliseconds(of: date), 0) - 1
+    return TaskID(high: max(own, others), low: .max)
+  }
+
+  private static func high(_ milliseconds: UInt64, _ counter: UInt64) -> UInt64 {
+    (milliseconds & 0xFFFF_FFFF_FFFF) << 16 | 0x7000 | counter
   }
 
   private static func milliseconds(of date: Date) -> UInt64 {

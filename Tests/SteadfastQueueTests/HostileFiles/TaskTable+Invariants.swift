@@ -28,14 +28,8 @@ extension TaskTable {
         "\(state) tasks are counted"
       )
     }
-    check(waitingCount == tasks.count { $0.place == .waiting }, "waiting tasks are counted")
     check(readyCount == tasks.count { $0.place == .ready }, "ready tasks are counted")
-    for (name, lane) in laneIndices {
-      let inLane = tasks.filter { $0.lane == lane }
-      check(!inLane.isEmpty && inLane.count == lanes[lane].taskCount, "lane \(name) is counted")
-      check(lanes[lane].readyCount == inLane.count { $0.place == .ready }, "its ready tasks too")
-      check(lanes[lane].parkedCount == inLane.count { $0.place == .parked }, "its parked ones too")
-    }
+    check(ids.elements() == tasks.map(\.record.id).sorted(), "all identities are in order")
     for (key, slot) in keyHolders {
       check(entries[slot].record.uniqueKey == key, "a key's holder bears it")
     }
@@ -57,7 +51,49 @@ extension TaskTable {
       check(keyHolders[key] == slot, "\(id) holds its key")
     }
     check(stagedPrunes == 0, "no pruning is staged")
-    return broken + brokenOrder()
+    return broken + brokenLines() + brokenOrder()
+  }
+
+  /// Whether each task stands in the line of its place, and nothing else does.
+  private func brokenLines() -> [String] {
+    var broken: [String] = []
+    func check(_ line: [Int], _ tasks: [Int], _ name: String) {
+      if Set(line) != Set(tasks) || line.count != tasks.count { broken.append("the line: \(name)") }
+    }
+    func at(_ place: Place) -> [Int] { slots.all.filter { entries[$0].place == place } }
+
+    check(waiting.elements().map(\.node.slot), at(.waiting), "waiting")
+    check(
+      ended.values.flatMap { $0.elements().map(\.slot) },
+      at(.finished),
+      "ended"
+    )
+    for (name, lane) in laneIndices {
+      let inLane = slots.all.filter { entries[$0].lane == lane }
+      if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
+        broken.append("lane \(name) is counted")
+      }
+      check(
+        lanes[lane].ready.elements().map(\.node.slot),
+        inLane.filter { entries[$0].place == .ready },
+        "ready '\(name)'"
+      )
+      check(
+        lanes[lane].parked.elements().map(\.slot),
+        inLane.filter { entries[$0].place == .parked },
+        "parked '\(name)'"
+      )
+    }
+    let ranked = lanes.indices.compactMap { lane in
+      lanes[lane].ready.first.map { RankedLane(first: $0, lane: lane) }
+    }
+    if ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
+    for slot in slots.all {
+      let hasLine = entries[slot].record.state != .running && entries[slot].place != .paused
+      let id = entries[slot].record.id
+      if entries[slot].isInLine != hasLine { broken.append("\(id) is in line if it is at rest") }
+    }
+    return broken
   }
 
   /// Whether all that waits is handed out, each task once, in order.

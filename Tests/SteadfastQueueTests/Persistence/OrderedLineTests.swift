@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 import Testing
 
@@ -35,8 +36,69 @@ private struct Counted: Comparable, Sendable {
       line.insert(Counted(number: -1, count: count))
       #expect(line.first?.number == -1)
       line.popFirst()
-      // Twice the height of a heap, for the way up and the way down.
+      // Twice the height of a balanced tree, for the way in and the way out.
       #expect(count.value.load(ordering: .relaxed) - before <= 4 * 17)
     }
+  }
+
+  /// How elements come and go.
+  enum Habit: CaseIterable {
+    case inOrder, nearlyInOrder, inAnyOrder, backwards
+
+    func number(_ index: Int, _ random: inout SplitMix64) -> Int {
+      switch self {
+      case .inOrder: index * 8
+      case .nearlyInOrder: index * 8 - Int(random.next() % 100)
+      case .inAnyOrder: Int(random.next() % 1_000_000)
+      case .backwards: -index * 8
+      }
+    }
+  }
+
+  @Test(arguments: Habit.allCases, [1, 3, 5] as [UInt64])
+  func `a line holds what a sorted array would, while it grows and shrinks`(
+    habit: Habit,
+    removals: UInt64
+  ) {
+    var random = SplitMix64(seed: removals)
+    var line = OrderedLine<Int>()
+    var model: [Int] = []
+    for index in 0..<6_000 {
+      // It grows, and then it shrinks.
+      let isRemoval = random.next() % 6 < (index < 3_000 ? removals - 1 : removals)
+      if !isRemoval {
+        let number = habit.number(index, &random)
+        let place = model.firstIndex { $0 >= number } ?? model.count
+        guard place == model.count || model[place] != number else { continue }
+        line.insert(number)
+        model.insert(number, at: place)
+      } else if random.next() % 2 == 0 {
+        let first = line.popFirst()
+        #expect(first == (model.isEmpty ? nil : model.removeFirst()))
+      } else if !model.isEmpty {
+        let place = Int(random.next() % UInt64(model.count))
+        let wasThere = line.remove(model.remove(at: place))
+        #expect(wasThere)
+      }
+      #expect(line.first == model.first && line.count == model.count)
+      guard index.isMultiple(of: 97) else { continue }
+      #expect(line.elements() == model)
+      let start = model.randomElement(using: &random).map { $0 - Int(random.next() % 2) } ?? 0
+      let rest = model.filter { $0 > start }
+      #expect(line.elements(after: start) == rest)
+      #expect(line.elements(after: start, limit: 300) == Array(rest.prefix(300)))
+      #expect(line.elements(limit: 5) == Array(model.prefix(5)))
+      let wasThere = line.remove(start)
+      #expect(wasThere == model.contains(start))
+      model.removeAll { $0 == start }
+    }
+  }
+
+  @Test func `a line of which little is left gives its memory back`() {
+    var line = OrderedLine<Int>()
+    for number in 0..<20_000 { line.insert(number) }
+    for number in 0..<20_000 where !number.isMultiple(of: 100) { line.remove(number) }
+    #expect(line.elements() == Array(stride(from: 0, to: 20_000, by: 100)))
+    #expect(line.pieceCount <= 10)
   }
 }

@@ -84,7 +84,7 @@ import Testing
 
   @Test func `what was available when a file was written is ready when it is read`() {
     var table = Self.replayed((1...10).map { (Double($0), Double($0)) } + [(5, 12)])
-    #expect((table.readyCount, table.waitingCount) == (10, 1))
+    #expect((table.readyCount, table.waiting.count) == (10, 1))
     let claim = table.claim(Self.request(99, 11))
     #expect(claim.tasks.numbers == Array(1...10))
     #expect(claim.nextDate == .seconds(12))

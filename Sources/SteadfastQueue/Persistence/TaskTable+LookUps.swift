@@ -1,0 +1,89 @@
+extension TaskTable {
+  func record(of id: TaskID) -> TaskRecord? {
+    guard let slot = slot(of: id), entries[slot].place != .staged else { return nil }
+    return entries[slot].record
+  }
+
+  func slot(of id: TaskID) -> Int? {
+    slots.slot(of: id) { entries[$0].record.id == id }
+  }
+
+  /// In the order of identities, in one go.
+  ///
+  /// O(k + log n) for the k tasks that are looked at: those of the page, and those between that the
+  /// filter holds back.
+  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) -> [TaskRecord] {
+    var lookUp = TaskLookUp(filter, after: id, limit: limit)
+    while !lookUp.isOver { advance(&lookUp) }
+    return lookUp.records
+  }
+
+  /// How many tasks a filter lets through, in one go.
+  func count(matching filter: TaskFilter) -> Int {
+    if let count = knownCount(matching: filter) { return count }
+    var lookUp = TaskLookUp(counting: filter)
+    while !lookUp.isOver { advance(&lookUp) }
+    return lookUp.count
+  }
+
+  /// How many tasks a filter lets through that asks for states and nothing else.
+  ///
+  /// O(1).
+  func knownCount(matching filter: TaskFilter) -> Int? {
+    guard let states = filter.states, filter == TaskFilter(states: states) else { return nil }
+    return count(of: states)
+  }
+
+  private func count(of states: Set<TaskState>) -> Int {
+    states.reduce(0) { $0 + stateCounts[$1] }
+  }
+
+  /// Does one slice of a look-up.
+  func advance(_ lookUp: inout TaskLookUp) {
+    if isInVain(lookUp.filter) {
+      lookUp.isOver = true
+      return
+    }
+    switch lookUp.source {
+    case .table(let id):
+      if let few = fewEnded(in: lookUp.filter) { return lookUp.goOn(with: few, after: id) }
+      let slice = ids.elements(after: id, limit: TaskLookUp.sliceSize)
+      meet(slice, in: &lookUp)
+      if slice.count < TaskLookUp.sliceSize { lookUp.isOver = true }
+      lookUp.source = .table(after: slice.last)
+    case .keys(let keys, let next, var found):
+      let end = min(next + TaskLookUp.sliceSize, keys.count)
+      for slot in slots(bearing: keys[next..<end]) { found.insert(entries[slot].record.id) }
+      lookUp.source = .keys(keys, next: end, found: found)
+      if end == keys.count { lookUp.goOn(with: found, after: lookUp.first) }
+    case .ids(let ids, let next):
+      let end = min(next + TaskLookUp.sliceSize, ids.count)
+      meet(ids[next..<end], in: &lookUp)
+      if end == ids.count { lookUp.isOver = true }
+      lookUp.source = .ids(ids, next: end)
+    }
+  }
+
+  private func meet(_ ids: some Sequence<TaskID>, in lookUp: inout TaskLookUp) {
+    for id in ids where !lookUp.isOver {
+      if let record = record(of: id) { lookUp.meet(record) }
+    }
+  }
+
+  /// Whether no task is in the states, or none has the names, that are looked for.
+  private func isInVain(_ filter: TaskFilter) -> Bool {
+    if let states = filter.states, count(of: states) == 0 { return true }
+    guard let names = filter.names, names.count <= TaskLookUp.sliceSize else { return false }
+    return names.allSatisfy { laneIndices[$0] == nil }
+  }
+
+  /// All tasks in the states that are looked for, if those are states that tasks end in, and there
+  /// are few: a handful of dead letters is found among a million tasks at once.
+  private func fewEnded(in filter: TaskFilter) -> Set<TaskID>? {
+    guard let states = filter.states, states.allSatisfy(\.isFinished),
+      count(of: states) <= TaskLookUp.sliceSize
+    else { return nil }
+    let lines = states.compactMap { ended[$0]?.elements() }
+    return Set(lines.joined().map { entries[$0.slot].record.id })
+  }
+}

@@ -1,0 +1,89 @@
+import Synchronization
+
+/// How something is asked of many tasks.
+extension TaskQueue {
+  /// How many tasks are listed and changed at a time: few enough that others who want the store
+  /// don't notice.
+  private static var pageSize: Int { 1000 }
+
+  /// Asks something of all tasks that a filter lets through and that are there now, and returns how
+  /// many it was done to.
+  nonisolated func ask(_ directive: Directive, of filter: TaskFilter) async throws -> Int {
+    try await open()
+    // Where the tasks are listed by name, none can come behind them.
+    let isClosed = filter.ids != nil || filter.uniqueKeys != nil
+    let end = isClosed ? TaskID.last : try await lastID()
+    var count = 0
+    var last: TaskID?
+    while true {
+      let page = try await store.tasks(matching: filter, after: last, limit: Self.pageSize)
+      let records = page.prefix { $0.id <= end }
+      guard let id = records.last?.id else { return count }
+      last = id
+      count += try await ask(directive, of: records, matching: filter)
+    }
+  }
+
+  /// Asks something of a page of tasks, and returns how many it was done to.
+  private nonisolated func ask(
+    _ directive: Directive,
+    of page: some Sequence<TaskRecord>,
+    matching filter: TaskFilter
+  ) async throws -> Int {
+    let now = now
+    let records = page.filter { !directive.isMet(by: $0, now: now) }
+    let areDone = try await store(records.map { change(directive, of: $0) }, for: records)
+    var count = 0
+    for (record, isDone) in zip(records, areDone) {
+      if isDone {
+        count += 1
+        // It may have changed since it was listed, and be none of those that were meant.
+      } else if let record = try await self.record(of: record.id), filter.matches(record),
+        try await ask(directive, of: record.id)
+      {
+        count += 1
+      }
+    }
+    return count
+  }
+
+  /// An identity that is not less than that of any task in the store, and less than those of most
+  /// tasks that are enqueued from now on.
+  ///
+  /// Mostly one look at the store; where a clock was ahead, or is in another process, some dozens.
+  private nonisolated func lastID() async throws -> TaskID {
+    let now = now
+    let own = ids.withLock { $0.latest(before: now) }
+    guard var last = try await id(after: own) else { return own }
+    // Farther and farther steps lead beyond all tasks; then the last of them is searched for.
+    var end = UInt64.max
+    var step: UInt64 = 1 << 16
+    while end == .max, last.high < .max - step {
+      if let next = try await id(after: TaskID(high: last.high + step, low: .max)) {
+        last = next
+        step = step > .max / 4 ? step : step * 2
+      } else {
+        end = last.high + step
+      }
+    }
+    while last.high < end {
+      let middle = last.high + (end - last.high) / 2
+      if let next = try await id(after: TaskID(high: middle, low: .max)), next.high <= end {
+        last = next
+      } else {
+        end = middle
+      }
+    }
+    return TaskID(high: end, low: .max)
+  }
+
+  /// The identity of the first task after another.
+  private nonisolated func id(after id: TaskID) async throws -> TaskID? {
+    try await store.tasks(matching: TaskFilter(), after: id, limit: 1).first?.id
+  }
+}
+
+extension TaskID {
+  /// No identity is greater.
+  fileprivate static var last: TaskID { TaskID(high: .max, low: .max) }
+}

@@ -1,0 +1,132 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// Changes that are decided while others are staged and not kept yet.
+@Suite struct TaskTableStagingTests {
+  var table = TaskTable()
+
+  /// What may be asked of a task that has ended; the task is number 1 and has the key "k".
+  enum Request: CaseIterable {
+    case restart, remove, replace
+
+    var change: TaskChange {
+      switch self {
+      case .restart: .restart(.unclaimed(.numbered(1)), availableDate: .seconds(5))
+      case .remove: .remove(.numbered(1))
+      case .replace: .insert(.make(2, key: "k"), onDuplicate: .replace)
+      }
+    }
+
+    /// The answer while nobody knows whether the task is there.
+    var refusal: ChangeOutcome {
+      switch self {
+      case .restart, .remove: .stale
+      case .replace: .duplicate(of: .numbered(1))
+      }
+    }
+  }
+
+  private mutating func insertEnded() {
+    table.insert(.make(1, key: "k"))
+    let lease = table.claim(1)[0].lease
+    _ = table.apply([.succeed(lease, at: .seconds(1), keeps: true)])
+  }
+
+  @Test(arguments: Request.allCases)
+  mutating func `an ended task is left alone until it is known whether a pruning removes it`(
+    request: Request
+  ) {
+    insertEnded()
+    let prunings = (1...2).map { _ in
+      table.stage(.prune(.succeeded, endedBefore: nil, keepingLatest: 5))
+    }
+    #expect(table.stage([request.change]).map(\.outcome) == [request.refusal])
+    table.rollBack(prunings[1])
+    #expect(table.stage([request.change]).map(\.outcome) == [request.refusal])
+    table.commit(prunings[0])
+    #expect(table.apply([request.change]) == [.done])
+    #expect(table.brokenInvariants() == [])
+  }
+
+  @Test(arguments: Request.allCases)
+  func `a file can be read in which something was asked of a task beside its pruning`(
+    request: Request
+  ) async throws {
+    let (storage, executor) = (MemoryStorage(), ManualExecutor { 0 })
+    let core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
+    try await executor.runToEnd {
+      try await core.open()
+      _ = try await core.apply([.insert(.make(1, key: "k"), onDuplicate: .keep)], .durable)
+      let cancellation = TaskChange.cancel(
+        .unclaimed(.numbered(1)),
+        at: .seconds(1),
+        keeps: true
+      )
+      _ = try await core.apply([cancellation], .durable)
+      // Both are decided before either is written.
+      async let pruning = core.apply(
+        [.prune(.cancelled, endedBefore: nil, keepingLatest: 0)],
+        .durable
+      )
+      async let answer = core.apply([request.change], .durable)
+      #expect(try await pruning == [.done])
+      let outcome = try await answer
+      #expect(outcome == [request.refusal] || outcome == [.stale] || outcome == [.done])
+    }
+    let read = try JournalReader.read(storage.bytes).table
+    #expect(read.numbers == core.read(\.numbers))
+    #expect(read.brokenInvariants() == [])
+  }
+
+  @Test mutating func `what a staged change holds makes no claim ask again at once`() {
+    table.insert(.make(1))
+    table.insert(.make(2))
+    let change = table.stage(.cancel(.unclaimed(.numbered(2)), at: .seconds(0), keeps: false))
+    let claim = table.claim(ClaimRequest(limit: 1, names: ["Note": 9], now: .seconds(0)))
+    #expect(claim.tasks.numbers == [1])
+    #expect(claim.nextDate == nil)
+    table.rollBack(change)
+    #expect(table.claim(9).numbers == [2])
+  }
+
+  @Test mutating func `a task that a change has held is ready when its date has come`() {
+    table.insert(.make(1, available: 60))
+    table.insert(.make(2))
+    let change = table.stage(.pause(.unclaimed(.numbered(1))))
+    #expect(table.claim(9, at: 100).numbers == [2])
+    table.rollBack(change)
+    #expect(table.brokenInvariants() == [])
+    #expect(table.claim(9, at: 100).numbers == [1])
+  }
+
+  @Test mutating func `a clock that went back a little makes nothing available early`() {
+    table.insert(.make(1, available: 10))
+    #expect(table.claim(9, at: 10).numbers == [1])
+    #expect(table.claim(9, at: 9.5).numbers == [])
+    table.insert(.make(2, available: 9.8))
+    #expect(table.claim(9, at: 9.5).numbers == [])
+    #expect(table.claim(9, at: 9.8).numbers == [2])
+  }
+
+  @Test
+  mutating func `what was parked waits again in the order of parking, after a compaction too`()
+    throws
+  {
+    for number in 1...5 { table.insert(.make(number)) }
+    let claimed = table.claim(5)
+    let failure = TaskFailure(reason: "can't be read", date: .seconds(1))
+    for number in [3, 1, 5, 2, 4] {
+      _ = table.apply([.park(claimed[number - 1].lease, failure: failure)])
+    }
+    let (journal, _) = try Journal.open(MemoryStorage())
+    let storage = MemoryStorage()
+    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    try compaction.finish(journal, at: .seconds(2))
+    for var table in [table, try JournalReader.read(storage.bytes).table] {
+      _ = table.apply([.unpark(name: "Note")])
+      #expect(table.claim(9, at: 2).numbers == [3, 1, 5, 2, 4])
+    }
+  }
+}

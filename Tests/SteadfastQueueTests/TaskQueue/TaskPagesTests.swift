@@ -1,0 +1,98 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What is asked of many tasks at once.
+@Suite struct TaskPagesTests {
+  /// A store in which somebody enqueues whenever tasks are listed.
+  private final class BusyStore: ForwardingStore {
+    let base: any Persistence = InMemoryStore()
+    let batches = Log<Int>()
+    private let enqueue = Mutex<(@Sendable () async throws -> Void)?>(nil)
+
+    func whenever(_ enqueue: (@Sendable () async throws -> Void)?) {
+      self.enqueue.withLock { $0 = enqueue }
+    }
+
+    func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+      batches.add(batch.count)
+      return try await base.apply(batch, durability: durability)
+    }
+
+    func tasks(
+      matching filter: TaskFilter,
+      after id: TaskID?,
+      limit: Int
+    ) async throws -> [TaskRecord] {
+      let page = try await base.tasks(matching: filter, after: id, limit: limit)
+      if limit > 1 { try await enqueue.withLock { $0 }?() }
+      return page
+    }
+  }
+
+  private let store = BusyStore()
+  private let queue: TaskQueue
+
+  init() { queue = TaskQueue(persistence: store) }
+
+  @Test func `cancelling all takes those that are there, and does not run after newcomers`()
+    async throws
+  {
+    let tasks = try await queue.enqueue(contentsOf: (0..<2_500).map { Note("\($0)") })
+    let newcomers = Log<TaskID>()
+    store.whenever { [queue] in
+      guard newcomers.entries.count < 20_000 else { return }
+      for task in try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") }) {
+        newcomers.add(task.id)
+      }
+    }
+    #expect(try await queue.cancelAll() == 2_500)
+    store.whenever(nil)
+    for task in [tasks[0], tasks[2_499]] { #expect(try await task.outcome() == .cancelled) }
+    let left = try await queue.tasks(limit: .max).map(\.id)
+    #expect(left == newcomers.entries)
+    #expect(!left.isEmpty)
+  }
+
+  @Test func `tasks whose identities are of any time are reached, beside newcomers`() async throws {
+    let later = Date().addingTimeInterval(400 * 86_400)
+    var generator = TaskIDGenerator(.seeded(3))
+    let ids =
+      [TaskID(high: 0, low: 0), TaskID(high: .max, low: .max), TaskID(high: .max, low: 3)]
+      + (0..<1_500).map { _ in generator.next(at: later) }
+    let records = ids.map { id in
+      TaskRecord(
+        id: id,
+        name: "Note",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .seconds(0),
+        availableDate: .seconds(0)
+      )
+    }
+    _ = try await store.apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
+    #expect(try await queue.cancelAll() == ids.count)
+    // Without the last two, the greatest is searched for.
+    let some = records.filter { $0.id.high < .max }
+    _ = try await store.apply(some.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
+    store.whenever { [queue] in
+      guard try await queue.count < 10_000 else { return }
+      try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") })
+    }
+    try await queue.cancelAll()
+    store.whenever(nil)
+    #expect(try await queue.count(matching: TaskFilter(ids: Set(ids))) == 0)
+  }
+
+  @Test func `many tasks are changed a few at a time`() async throws {
+    try await queue.enqueue(contentsOf: (0..<5_000).map { Note("\($0)") }, tags: ["all"])
+    let count = store.batches.entries.count
+    #expect(try await queue.restart(matching: TaskFilter(tags: ["all"])) == 5_000)
+    #expect(try await queue.reschedule(matching: .unfinished, to: .distantFuture) == 5_000)
+    #expect(try await queue.remove(matching: TaskFilter()) == 5_000)
+    #expect(store.batches.entries[count...].max() == 1_000)
+    #expect(try await queue.count(matching: TaskFilter()) == 0)
+  }
+}
