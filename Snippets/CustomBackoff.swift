@@ -12,7 +12,7 @@ try await withVirtualTime { time in
     // The number of the retry, from 1: as many attempts have failed.
     backoff: .custom { retry in .seconds(4) * (retry.number + 5) },
     // 10 attempts in all.
-    taskDefaults: TaskDefaults(maxRetries: 9)
+    taskDefaults: TaskOptions(maxRetries: 9)
   )
   let queue = TaskQueue(configuration: configuration, clock: time.clock)
   // snippet.end

@@ -2,7 +2,12 @@
 
 import SteadfastQueue
 
-struct Upload: TaskPayload { var photo: String }
+struct Upload: TaskPayload {
+  var photo: String
+
+  static var options: TaskOptions { TaskOptions(tags: ["photo"]) }
+  var uniqueKey: String? { photo }
+}
 
 /// A service that refuses some photos until it is repaired.
 actor Service {
@@ -28,7 +33,10 @@ let queue = TaskQueue(
 await queue.register(Upload.self) { upload, _ in try await service.receive(upload.photo) }
 // snippet.end
 let photos = ["beach", "too large", "forest"]
-try await queue.enqueue(contentsOf: photos.map(Upload.init), tags: ["holiday"]) { $0.photo }
+try await queue.enqueue(
+  contentsOf: photos.map(Upload.init),
+  options: TaskOptions(tags: ["holiday"])
+)
 try await queue.runAvailable()
 
 // snippet.list

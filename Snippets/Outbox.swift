@@ -33,7 +33,9 @@ struct Delivery: TaskPayload {
   var modified: Date
 
   /// The same for the same version of a file, which goes to the same place only once.
-  var key: String { "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)" }
+  var uniqueKey: String? { "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)" }
+
+  static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry) }
 }
 // snippet.end
 
@@ -501,13 +503,11 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
     throw Problem("the queue file holds the tasks of another program; choose another file")
   }
   let deadLetters = try await queue.tasks(matching: .deadLetters, limit: .max)
-  let givenUp = Set(deadLetters.compactMap(\.uniqueKey))
+  let givenUp = Set(deadLetters.map(\.uniqueKey))
   for (policy, isGivenUp) in [(UniquePolicy.keep, false), (.replace, true)] {
     try await queue.enqueue(
-      contentsOf: deliveries.filter { givenUp.contains($0.key) == isGivenUp },
-      maxRetries: .alwaysRetry,
-      onDuplicate: policy,
-      uniqueKey: { $0.key }
+      contentsOf: deliveries.filter { givenUp.contains($0.uniqueKey) == isGivenUp },
+      options: TaskOptions(onDuplicate: policy)
     )
   }
 }

@@ -32,11 +32,12 @@ try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
 // snippet.future
 try await queue.enqueue(
   name: "FutureTask",
-  availableDate: .now + 60,
-  maxRetries: 3,
-  usesBackoff: false
+  options: TaskOptions(availableDate: .now + 60, maxRetries: 3, usesBackoff: false)
 )
-try await queue.enqueue(name: "IReallyWantThisDone", maxRetries: .alwaysRetry, usesBackoff: true)
+try await queue.enqueue(
+  name: "IReallyWantThisDone",
+  options: TaskOptions(maxRetries: .alwaysRetry, usesBackoff: true)
+)
 // snippet.end
 
 // snippet.abandon
@@ -68,7 +69,7 @@ let impatient = TaskQueue(
   configuration: TaskQueueConfiguration(
     backoff: .exponential(from: .seconds(30), multiplier: 2).capped(at: .seconds(3600)),
     prohibitsBackoff: true,
-    taskDefaults: TaskDefaults(usesBackoff: false)
+    taskDefaults: TaskOptions(usesBackoff: false)
   )
 )
 // snippet.end

@@ -33,6 +33,23 @@ extension TaskChange {
     throw TaskQueueError(.invalidArgument, "\(name) is \(seconds); give a finite date")
   }
 
+  static func check(_ limit: RetryLimit, _ name: String) throws(TaskQueueError) {
+    guard case .atMost(let count) = limit, count < 0 else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) is \(count); give 0 or more, or .alwaysRetry for no limit"
+    )
+  }
+
+  static func check(timeLimit: Duration?, _ name: String) throws(TaskQueueError) {
+    // Longer than the age of the universe is more than can be written.
+    guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(1 << 60) else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) is \(timeLimit); give more than zero, or none for any time"
+    )
+  }
+
   fileprivate static func check(_ count: Int?, _ name: String) throws(TaskQueueError) {
     guard let count, count < 0 else { return }
     throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")
@@ -55,18 +72,7 @@ extension TaskRecord {
     try TaskChange.check(finishedDate, "finishedDate")
     try TaskChange.check(retryCount, "retryCount")
     try TaskChange.check(interruptionCount, "interruptionCount")
-    if case .atMost(let limit) = maxRetries, limit < 0 {
-      throw TaskQueueError(
-        .invalidArgument,
-        "maxRetries is \(limit); give 0 or more, or .alwaysRetry for no limit"
-      )
-    }
-    // Longer than the age of the universe is more than can be written.
-    if let timeLimit, timeLimit <= .zero || timeLimit > .seconds(1 << 60) {
-      throw TaskQueueError(
-        .invalidArgument,
-        "timeLimit is \(timeLimit); give more than zero, or none for any time"
-      )
-    }
+    try TaskChange.check(maxRetries, "maxRetries")
+    try TaskChange.check(timeLimit: timeLimit, "timeLimit")
   }
 }

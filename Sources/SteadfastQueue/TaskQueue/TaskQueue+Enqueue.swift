@@ -9,21 +9,23 @@ extension TaskQueue {
   ///
   /// When it returns, the task is stored. A handler may call it, on the same queue too.
   ///
+  /// What is left out is taken from the options, then from the payload's type
+  /// (``TaskPayload/options-swift.type.property``), then from the queue's
+  /// ``TaskQueueConfiguration/taskDefaults``; see ``TaskOptions``.
+  ///
   /// - Parameters:
   ///   - payload: what the handler is given.
   ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - maxRetries: how often it is tried again when it fails. Left out, this and the next three
-  ///     are the queue's ``TaskQueueConfiguration/taskDefaults``: 10 retries, so 11 attempts.
-  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once.
-  ///   - priority: its rank among the tasks that are available.
-  ///   - timeLimit: how long one attempt may take. Then its task is cancelled, and it has failed with
-  ///     a `TimeoutError`, whatever it returns or throws.
-  ///   - expiryDate: the date from which no attempt begins any more: a task that is not done by then
-  ///     is abandoned when its turn comes, or when its next retry would come too late.
-  ///   - tags: labels by which the task can be found, and cancelled together with others.
-  ///   - uniqueKey: a key that only one task may bear. It is borne until the task has ended, and by
-  ///     a kept task for as long as it is kept.
-  ///   - policy: what to do if a task bears the key already.
+  ///   - delay: how long from now the task may be performed, in place of a date.
+  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11 attempts.
+  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default it
+  ///     waits.
+  ///   - priority: its rank among the tasks that are available; by default ``Priority/normal``.
+  ///   - uniqueKey: a key that only one task may bear; by default the payload's own
+  ///     (``TaskPayload/uniqueKey``). It is borne until the task has ended, and by a kept task for as
+  ///     long as it is kept.
+  ///   - policy: what to do if a task bears the key already; by default ``UniquePolicy/keep``.
+  ///   - options: everything else: a time limit, a date of expiry, tags.
   /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
   /// - Throws: a ``TaskQueueError`` if an argument makes no sense or a duplicate is rejected; what
   ///   the payload's encoding throws; what the store throws: then the task was not
@@ -32,122 +34,82 @@ extension TaskQueue {
   public nonisolated func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
     availableDate: Date? = nil,
+    delay: Duration? = nil,
     maxRetries: RetryLimit? = nil,
     usesBackoff: Bool? = nil,
     priority: Priority? = nil,
-    timeLimit: Duration? = nil,
-    expiryDate: Date? = nil,
-    tags: Set<String> = [],
     uniqueKey: String? = nil,
-    onDuplicate policy: UniquePolicy = .keep
+    onDuplicate policy: UniquePolicy? = nil,
+    options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    let options = TaskOptions(
+    var chosen = TaskOptions(
       availableDate: availableDate,
+      delay: delay,
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
       priority: priority,
-      timeLimit: timeLimit,
-      expiryDate: expiryDate,
-      tags: tags
+      onDuplicate: policy
     )
-    let draft = Draft(Payload.taskName, StoredPayload(payload), uniqueKey)
-    return try await add(CollectionOfOne(draft), options, policy)[0]
+    chosen.fill(from: options)
+    chosen.fill(from: Payload.options)
+    let draft = Draft(
+      Payload.taskName,
+      StoredPayload(payload),
+      uniqueKey ?? payload.uniqueKey
+    )
+    return try await add(CollectionOfOne(draft), chosen)[0]
   }
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
   ///
+  /// As ``enqueue(_:availableDate:delay:maxRetries:usesBackoff:priority:uniqueKey:onDuplicate:options:)``
+  /// for each of them.
+  ///
   /// - Parameters:
   ///   - payloads: what the handlers are given, a task each.
-  ///   - availableDate: the date from which the tasks may be performed; by default now.
-  ///   - maxRetries: how often each is tried again when it fails. Left out, this and the next three
-  ///     are the queue's ``TaskQueueConfiguration/taskDefaults``: 10 retries, so 11 attempts.
-  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once.
-  ///   - priority: their rank among the tasks that are available.
-  ///   - timeLimit: how long one attempt may take. Then its task is cancelled, and it has failed with
-  ///     a `TimeoutError`, whatever it returns or throws.
-  ///   - expiryDate: the date from which no attempt begins any more: a task that is not done by then
-  ///     is abandoned when its turn comes, or when its next retry would come too late.
-  ///   - tags: labels by which the tasks can be found, and cancelled together with others.
-  ///   - policy: what to do if a task bears a key already.
-  ///   - uniqueKey: the key of each task, that only one task may bear; by default none.
+  ///   - options: what is chosen for all of them.
+  ///   - uniqueKey: the key of each task, that only one task may bear; where it returns `nil`, and by
+  ///     default, the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as for a single task. After an error that says that the outcome is unknown, all of
   ///   the tasks have been added, or none.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
-    availableDate: Date? = nil,
-    maxRetries: RetryLimit? = nil,
-    usesBackoff: Bool? = nil,
-    priority: Priority? = nil,
-    timeLimit: Duration? = nil,
-    expiryDate: Date? = nil,
-    tags: Set<String> = [],
-    onDuplicate policy: UniquePolicy = .keep,
+    options: TaskOptions = TaskOptions(),
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
-    let options = TaskOptions(
-      availableDate: availableDate,
-      maxRetries: maxRetries,
-      usesBackoff: usesBackoff,
-      priority: priority,
-      timeLimit: timeLimit,
-      expiryDate: expiryDate,
-      tags: tags
-    )
+    var chosen = options
+    chosen.fill(from: Payload.options)
+    let name = Payload.taskName
     let drafts = payloads.map { payload in
-      Draft(Payload.taskName, StoredPayload(payload), uniqueKey(payload))
+      Draft(name, StoredPayload(payload), uniqueKey(payload) ?? payload.uniqueKey)
     }
-    return try await add(drafts, options, policy)
+    return try await add(drafts, chosen)
   }
 
   /// Adds a task that has a name and any JSON, and no payload type.
   ///
-  /// Its handler is registered with ``register(name:maxConcurrentTasks:perform:)``, or
+  /// As ``enqueue(_:availableDate:delay:maxRetries:usesBackoff:priority:uniqueKey:onDuplicate:options:)``
+  /// otherwise. Its handler is registered with ``register(name:maxConcurrentTasks:perform:)``, or
   /// ``registerFallback(perform:)``; one that is registered for a payload type of this name will do
   /// too.
   ///
   /// - Parameters:
   ///   - name: the name under which its handler is found.
   ///   - payload: what the handler is given; by default `null`.
-  ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - maxRetries: how often it is tried again when it fails. Left out, this and the next three
-  ///     are the queue's ``TaskQueueConfiguration/taskDefaults``: 10 retries, so 11 attempts.
-  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once.
-  ///   - priority: its rank among the tasks that are available.
-  ///   - timeLimit: how long one attempt may take. Then its task is cancelled, and it has failed with
-  ///     a `TimeoutError`, whatever it returns or throws.
-  ///   - expiryDate: the date from which no attempt begins any more: a task that is not done by then
-  ///     is abandoned when its turn comes, or when its next retry would come too late.
-  ///   - tags: labels by which the task can be found, and cancelled together with others.
-  ///   - uniqueKey: a key that only one task may bear.
-  ///   - policy: what to do if a task bears the key already.
+  ///   - uniqueKey: a key that only one task may bear; by default none.
+  ///   - options: what is chosen for the task.
   /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
   /// - Throws: as for a task with a payload type.
   @discardableResult
   public nonisolated func enqueue(
     name: String,
     _ payload: JSONValue = .null,
-    availableDate: Date? = nil,
-    maxRetries: RetryLimit? = nil,
-    usesBackoff: Bool? = nil,
-    priority: Priority? = nil,
-    timeLimit: Duration? = nil,
-    expiryDate: Date? = nil,
-    tags: Set<String> = [],
     uniqueKey: String? = nil,
-    onDuplicate policy: UniquePolicy = .keep
+    options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    let options = TaskOptions(
-      availableDate: availableDate,
-      maxRetries: maxRetries,
-      usesBackoff: usesBackoff,
-      priority: priority,
-      timeLimit: timeLimit,
-      expiryDate: expiryDate,
-      tags: tags
-    )
     let draft = Draft(name, StoredPayload(payload, version: 1), uniqueKey)
-    return try await add(CollectionOfOne(draft), options, policy)[0]
+    return try await add(CollectionOfOne(draft), options)[0]
   }
 }

@@ -21,12 +21,14 @@ extension TaskQueue {
     }
   }
 
+  /// Adds new tasks, with what the call and the payload's type have chosen for all of them.
   nonisolated func add(
     _ drafts: some Collection<Draft>,
-    _ options: TaskOptions,
-    _ policy: UniquePolicy
+    _ options: consuming TaskOptions
   ) async throws -> [EnqueuedTask] {
     try await open()
+    options.fill(from: configuration.taskDefaults)
+    let policy = options.onDuplicate ?? .keep
     guard !drafts.isEmpty else { return [] }
     // Identities are random: that one is taken means that another process draws the same ones.
     for _ in 0..<8 {
@@ -37,7 +39,7 @@ extension TaskQueue {
           name: draft.name,
           payload: draft.payload,
           uniqueKey: draft.uniqueKey,
-          configuration: configuration,
+          prohibitsBackoff: configuration.prohibitsBackoff,
           now: now
         )
       }

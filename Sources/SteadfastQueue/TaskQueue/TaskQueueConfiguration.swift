@@ -14,8 +14,8 @@ public struct TaskQueueConfiguration: Sendable {
   ///
   /// Tasks that are added meanwhile keep to that under a later configuration too.
   public var prohibitsBackoff: Bool
-  /// What a new task has where `enqueue` is not told otherwise.
-  public var taskDefaults: TaskDefaults
+  /// What is chosen for a new task where neither the call nor the payload's type says otherwise.
+  public var taskDefaults: TaskOptions
   /// How often a task may interrupt its process (by crashing it, or being performed when it is
   /// killed) and still be tried again.
   ///
@@ -53,7 +53,7 @@ public struct TaskQueueConfiguration: Sendable {
     maxConcurrentTasks: Int = 1,
     backoff: Backoff = TaskQueueConfiguration.defaultBackoff,
     prohibitsBackoff: Bool = false,
-    taskDefaults: TaskDefaults = TaskDefaults(),
+    taskDefaults: TaskOptions = TaskOptions(),
     maxInterruptions: RetryLimit = 5,
     succeededRetention: Retention = .none,
     abandonedRetention: Retention = Retention(maxCount: 1000, maxAge: .seconds(30 * 86_400)),
@@ -101,24 +101,8 @@ public struct TaskQueueConfiguration: Sendable {
       guard let count, count < 0 else { continue }
       throw TaskQueueError(.invalidArgument, "\(name) has a maxCount of \(count); give 0 or more")
     }
-    if case .atMost(let limit) = taskDefaults.maxRetries, limit < 0 {
-      throw TaskQueueError(
-        .invalidArgument,
-        "taskDefaults.maxRetries is \(limit); give 0 or more, or .alwaysRetry for no limit"
-      )
-    }
-    if let limit = taskDefaults.timeLimit, limit <= .zero {
-      throw TaskQueueError(
-        .invalidArgument,
-        "taskDefaults.timeLimit is \(limit); give more than zero"
-      )
-    }
-    if case .atMost(let count) = maxInterruptions, count < 0 {
-      throw TaskQueueError(
-        .invalidArgument,
-        "maxInterruptions is \(count); give 0 or more, or .alwaysRetry for no limit"
-      )
-    }
+    try taskDefaults.check(path: "taskDefaults.")
+    try TaskChange.check(maxInterruptions, "maxInterruptions")
     for (name, age) in [
       ("succeededRetention", succeededRetention.maxAge),
       ("abandonedRetention", abandonedRetention.maxAge),

@@ -10,9 +10,17 @@ struct Rare<Value: RareValue>: Sendable {
 
   init(_ value: Value) { self.value = value }
 
+  var isEmpty: Bool { box == nil }
+
   var value: Value {
     get { box?.value ?? Value() }
     set { box = newValue.isEmpty ? nil : Box(newValue) }
+  }
+}
+
+extension Rare: Equatable where Value: Equatable {
+  static func == (left: Rare, right: Rare) -> Bool {
+    left.box === right.box || left.value == right.value
   }
 }
 

@@ -1,20 +1,145 @@
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
-/// What is chosen for a task beside its payload and key.
-struct TaskOptions: Sendable {
-  var availableDate: Date?
-  var maxRetries: RetryLimit?
-  var usesBackoff: Bool?
-  var priority: TaskQueue.Priority?
-  var timeLimit: Duration?
-  var expiryDate: Date?
-  var tags: Set<String>
+/// Everything that can be chosen for a new task, beside its payload and its unique key.
+///
+/// ```swift
+/// try await queue.enqueue(contentsOf: photos, options: TaskOptions(priority: .high))
+/// ```
+///
+/// What is left out is taken from elsewhere. In this order, the first that says something counts:
+/// 1. a labelled argument of the call, as in `enqueue(photo, priority: .high)`;
+/// 2. the call's `options`;
+/// 3. the payload type's ``TaskPayload/options-swift.type.property``;
+/// 4. the queue's ``TaskQueueConfiguration/taskDefaults``;
+/// 5. what each property here says.
+///
+/// A date and a delay are one choice: a delay replaces an available date of a later place in this
+/// list, and a date a delay. Tags add up: a task has those of all places.
+public struct TaskOptions: Sendable, Equatable {
+  /// The date from which the task may be performed; by default now.
+  public var availableDate: Date?
+  /// How long after it was enqueued the task may be performed; by default at once.
+  ///
+  /// Give a delay or an ``availableDate``, not both. It may not be negative.
+  public var delay: Duration?
+  /// How often a failed task is tried again; by default 10 times, so 11 attempts.
+  public var maxRetries: RetryLimit?
+  /// Whether a retry waits for the queue's backoff, or is due at once; by default it waits.
+  public var usesBackoff: Bool?
+  /// The rank among the tasks that are available; by default ``TaskQueue/Priority/normal``.
+  public var priority: TaskQueue.Priority?
+  /// What to do if a task with the same unique key is there; by default ``UniquePolicy/keep``.
+  public var onDuplicate: UniquePolicy?
+  // Together behind one word, so that a task that has none of them does not carry them about.
+  private var uncommon: Rare<Uncommon>
 
-  /// The new task that was chosen.
+  /// Makes options; every argument has a default: nothing is chosen.
+  public init(
+    availableDate: Date? = nil,
+    delay: Duration? = nil,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    priority: TaskQueue.Priority? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String> = [],
+    onDuplicate: UniquePolicy? = nil
+  ) {
+    self.availableDate = availableDate
+    self.delay = delay
+    self.maxRetries = maxRetries
+    self.usesBackoff = usesBackoff
+    self.priority = priority
+    self.onDuplicate = onDuplicate
+    uncommon = Rare(Uncommon(timeLimit: timeLimit, expiryDate: expiryDate, tags: tags))
+  }
+
+  /// How long one attempt may take; by default any time.
+  ///
+  /// When it has passed, the attempt's Swift task is cancelled, and the attempt has failed with a
+  /// `TimeoutError`, whatever it returns or throws.
+  public var timeLimit: Duration? {
+    get { uncommon.value.timeLimit }
+    set { uncommon.value.timeLimit = newValue }
+  }
+
+  /// The date from which no attempt begins any more; by default there is none.
+  ///
+  /// A task that is not done by then is abandoned when its turn comes, or when its next retry would
+  /// come too late.
+  public var expiryDate: Date? {
+    get { uncommon.value.expiryDate }
+    set { uncommon.value.expiryDate = newValue }
+  }
+
+  /// Labels by which the task is found, and cancelled together with others; by default none.
+  public var tags: Set<String> {
+    get { uncommon.value.tags }
+    set { uncommon.value.tags = newValue }
+  }
+
+  /// What few tasks have.
+  private struct Uncommon: RareValue, Equatable {
+    var timeLimit: Duration?
+    var expiryDate: Date?
+    var tags: Set<String> = []
+
+    var isEmpty: Bool { timeLimit == nil && expiryDate == nil && tags.isEmpty }
+  }
+}
+
+extension TaskOptions {
+  /// Takes what is not chosen here from others.
+  mutating func fill(from others: TaskOptions) {
+    if availableDate == nil, delay == nil {
+      availableDate = others.availableDate
+      delay = others.delay
+    }
+    if maxRetries == nil { maxRetries = others.maxRetries }
+    if usesBackoff == nil { usesBackoff = others.usesBackoff }
+    if priority == nil { priority = others.priority }
+    if onDuplicate == nil { onDuplicate = others.onDuplicate }
+    guard !others.uncommon.isEmpty else { return }
+    guard !uncommon.isEmpty else { return uncommon = others.uncommon }
+    var chosen = uncommon.value
+    let filling = others.uncommon.value
+    chosen.timeLimit = chosen.timeLimit ?? filling.timeLimit
+    chosen.expiryDate = chosen.expiryDate ?? filling.expiryDate
+    chosen.tags.formUnion(filling.tags)
+    uncommon.value = chosen
+  }
+
+  /// Throws if the options make no sense, whatever the task.
+  ///
+  /// - Parameter path: what to write before the name of an option.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that names
+  ///   the option.
+  func check(path: String) throws(TaskQueueError) {
+    try checkDelay(path: path)
+    try TaskChange.check(availableDate, "\(path)availableDate")
+    if let maxRetries { try TaskChange.check(maxRetries, "\(path)maxRetries") }
+    try TaskChange.check(timeLimit: timeLimit, "\(path)timeLimit")
+    try TaskChange.check(expiryDate, "\(path)expiryDate")
+  }
+
+  private func checkDelay(path: String) throws(TaskQueueError) {
+    guard let delay else { return }
+    guard availableDate == nil else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(path)delay and \(path)availableDate are both given; give one of them"
+      )
+    }
+    guard delay >= .zero else {
+      throw TaskQueueError(.invalidArgument, "\(path)delay is \(delay); give zero or more")
+    }
+  }
+
+  /// The new task that was chosen, once nothing is left out that is chosen elsewhere.
   ///
   /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
   func record(
@@ -22,26 +147,28 @@ struct TaskOptions: Sendable {
     name: String,
     payload: StoredPayload,
     uniqueKey: String?,
-    configuration: TaskQueueConfiguration,
+    prohibitsBackoff: Bool,
     now: Date
   ) throws(TaskQueueError) -> TaskRecord {
-    let defaults = configuration.taskDefaults
+    if delay != nil { try checkDelay(path: "") }
+    let uncommon = uncommon.value
     let record = TaskRecord(
       id: id,
       name: name,
       payload: payload,
-      priority: priority ?? defaults.priority,
+      priority: priority ?? .normal,
       createdDate: now,
-      maxRetries: maxRetries ?? defaults.maxRetries,
-      usesBackoff: !configuration.prohibitsBackoff && (usesBackoff ?? defaults.usesBackoff),
+      maxRetries: maxRetries ?? 10,
+      usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
       uniqueKey: uniqueKey,
-      tags: tags,
-      timeLimit: timeLimit ?? defaults.timeLimit,
-      expiryDate: expiryDate?.storable,
-      availableDate: availableDate?.storable ?? now
+      tags: uncommon.tags,
+      timeLimit: uncommon.timeLimit,
+      expiryDate: uncommon.expiryDate?.storable,
+      availableDate: availableDate?.storable ?? delay.map { (now + $0 / .seconds(1)).storable }
+        ?? now
     )
     try record.checkForm()
-    if let expiryDate, record.availableDate >= expiryDate {
+    if let expiryDate = uncommon.expiryDate, record.availableDate >= expiryDate {
       throw TaskQueueError(
         .invalidArgument,
         "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "

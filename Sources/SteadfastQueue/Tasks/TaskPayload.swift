@@ -11,6 +11,16 @@ public import Foundation
 /// struct PostComment: TaskPayload { var text: String }
 /// ```
 ///
+/// A type may say what its tasks have in common, so that it isn't repeated at each call of `enqueue`:
+///
+/// ```swift
+/// struct Sync: TaskPayload {
+///   var account: String
+///   static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry, priority: .high) }
+///   var uniqueKey: String? { account }
+/// }
+/// ```
+///
 /// The payload is kept as the JSON of its `Codable` conformance. Give a type that you rename its
 /// old name in ``formerTaskNames``, so that tasks from before are still performed. When a change of
 /// its properties makes old JSON unreadable, raise ``schemaVersion`` and implement
@@ -33,6 +43,18 @@ public protocol TaskPayload: Codable, Sendable {
   static var formerTaskNames: [String] { get }
   /// The version of the payload's JSON that is stored with the task; by default 1.
   static var schemaVersion: Int { get }
+  /// What is chosen for each task of this type, unless the call that adds it says otherwise; by
+  /// default nothing, which leaves it to the queue's ``TaskQueueConfiguration/taskDefaults``.
+  ///
+  /// It is asked for at each call of `enqueue`.
+  static var options: TaskOptions { get }
+
+  /// The key that only one task of this payload may bear, unless the call that adds it gives
+  /// another; by default `nil`, for none.
+  ///
+  /// Declare it with the type `String?`: a property of the type `String` is not this one, and is not
+  /// asked for.
+  var uniqueKey: String? { get }
 
   /// Makes a payload of what was stored, by this version of the type or an earlier one.
   ///
@@ -53,6 +75,10 @@ extension TaskPayload {
   public static var formerTaskNames: [String] { [] }
   /// 1.
   public static var schemaVersion: Int { 1 }
+  /// Nothing.
+  public static var options: TaskOptions { TaskOptions() }
+  /// `nil`.
+  public var uniqueKey: String? { nil }
 
   /// Decodes the JSON, whatever its version.
   public static func decode(from json: Data, version: Int) throws -> Self {

@@ -22,7 +22,7 @@ struct Session: Sendable {
       persistence: store,
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: 4,
-        taskDefaults: TaskDefaults(maxRetries: 1, usesBackoff: false),
+        taskDefaults: TaskOptions(maxRetries: 1, usesBackoff: false),
         maxInterruptions: .alwaysRetry,
         abandonedRetention: .forever
       )

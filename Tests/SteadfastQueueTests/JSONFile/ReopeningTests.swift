@@ -51,7 +51,7 @@ import Testing
       let queue = TaskQueue(persistence: store)
       try await queue.enqueue(
         contentsOf: ["a", "b", "c"].map(Note.init),
-        onDuplicate: .replace
+        options: TaskOptions(onDuplicate: .replace)
       ) { _ in "k" }
       let left = try await queue.tasks()
       #expect(left.count == 1)

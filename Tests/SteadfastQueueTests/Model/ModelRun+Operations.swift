@@ -90,14 +90,16 @@ extension ModelRun {
   ) async throws -> [EnqueuedTask] {
     try await queue.enqueue(
       contentsOf: jobs,
-      availableDate: task.delay.map { now + Double($0) },
-      maxRetries: task.maxRetries,
-      usesBackoff: task.usesBackoff,
-      priority: TaskQueue.Priority(rawValue: task.priority),
-      timeLimit: task.timeLimit.map { .seconds($0) },
-      expiryDate: task.lifetime.map { now + Double($0) },
-      tags: Set([task.tag].compactMap(\.self)),
-      onDuplicate: task.policy
+      options: TaskOptions(
+        availableDate: task.delay.map { now + Double($0) },
+        maxRetries: task.maxRetries,
+        usesBackoff: task.usesBackoff,
+        priority: TaskQueue.Priority(rawValue: task.priority),
+        timeLimit: task.timeLimit.map { .seconds($0) },
+        expiryDate: task.lifetime.map { now + Double($0) },
+        tags: Set([task.tag].compactMap(\.self)),
+        onDuplicate: task.policy
+      )
     ) { _ in task.key }
   }
 

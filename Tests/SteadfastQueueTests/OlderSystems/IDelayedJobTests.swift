@@ -27,7 +27,7 @@ import Testing
   /// Its schedule: (attempts + 5) × 4 s after a failure.
   private let configuration = TaskQueueConfiguration(
     backoff: .custom { attempt in .seconds(4) * (min(attempt.number, 1_000_000) + 5) },
-    taskDefaults: TaskDefaults(maxRetries: 9)
+    taskDefaults: TaskOptions(maxRetries: 9)
   )
 
   private func queue(_ store: any Persistence = InMemoryStore()) -> TaskQueue {

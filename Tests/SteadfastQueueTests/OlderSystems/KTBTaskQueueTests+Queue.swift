@@ -18,9 +18,9 @@ extension KTBTaskQueueTests {
         try await clock.sleep(for: .seconds(5))
         log.add("\(context.name) ends")
       }
-      try await queue.enqueue(name: "third", availableDate: clock.date - 1)
-      try await queue.enqueue(name: "first", availableDate: clock.date - 3)
-      try await queue.enqueue(name: "second", availableDate: clock.date - 2)
+      try await queue.enqueue(name: "third", options: TaskOptions(availableDate: clock.date - 1))
+      try await queue.enqueue(name: "first", options: TaskOptions(availableDate: clock.date - 3))
+      try await queue.enqueue(name: "second", options: TaskOptions(availableDate: clock.date - 2))
       #expect(try await queue.runAvailable() == 3)
       #expect(
         log.entries == ["first", "second", "third"].flatMap { ["\($0) begins", "\($0) ends"] }
@@ -88,7 +88,10 @@ extension KTBTaskQueueTests {
   @Test func `the queue is processing while a task is executed, and only then`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.registerFallback { [log] _, _ in log.add("\(queue.isProcessing)") }
-    let task = try await queue.enqueue(name: "t", availableDate: clock.date + 60)
+    let task = try await queue.enqueue(
+      name: "t",
+      options: TaskOptions(availableDate: clock.date + 60)
+    )
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(30))
       #expect(!queue.isProcessing)
@@ -103,7 +106,7 @@ extension KTBTaskQueueTests {
     var configuration = doubling
     configuration.prohibitsBackoff = true
     let queue = await queue(InMemoryStore(), configuration, failures: 3)
-    let task = try await queue.enqueue(name: "t", usesBackoff: true)
+    let task = try await queue.enqueue(name: "t", options: TaskOptions(usesBackoff: true))
     _ = try await withRunning(queue) { try await task.outcome() }
     #expect(log.entries == Array(repeating: "0 t", count: 4))
   }
@@ -114,7 +117,7 @@ extension KTBTaskQueueTests {
       try await file.inNewProcess { store in
         let configuration = TaskQueueConfiguration(prohibitsBackoff: true)
         let queue = await queue(store, configuration)
-        try await queue.enqueue(name: "t", usesBackoff: true)
+        try await queue.enqueue(name: "t", options: TaskOptions(usesBackoff: true))
       }
       try await file.inNewProcess { store in
         let queue = await queue(store, doubling, failures: 2)

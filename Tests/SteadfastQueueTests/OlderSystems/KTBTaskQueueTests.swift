@@ -95,9 +95,7 @@ import Testing
       let queue = await queue(store, failures: .max)
       let task = try await queue.enqueue(
         name: "FutureTask",
-        availableDate: clock.date + 60,
-        maxRetries: 3,
-        usesBackoff: false
+        options: TaskOptions(availableDate: clock.date + 60, maxRetries: 3, usesBackoff: false)
       )
       let outcome = try await withRunning(queue) { try await task.outcome() }
       #expect(outcome == .abandoned(reason: "refused"))
@@ -111,8 +109,7 @@ import Testing
     let queue = await queue(InMemoryStore(), TaskQueueConfiguration(), failures: 100)
     let task = try await queue.enqueue(
       name: "IReallyWantThisDone",
-      maxRetries: .alwaysRetry,
-      usesBackoff: true
+      options: TaskOptions(maxRetries: .alwaysRetry, usesBackoff: true)
     )
     let outcome = try await withRunning(queue) { try await task.outcome() }
     #expect(outcome == .succeeded)
@@ -192,7 +189,7 @@ import Testing
     let queue = await queue()
     let now = clock.date
     try await queue.enqueue(name: "now")
-    try await queue.enqueue(name: "later", availableDate: now + 60)
+    try await queue.enqueue(name: "later", options: TaskOptions(availableDate: now + 60))
     let tasks = try await queue.tasks()
     #expect(tasks.map(\.createdDate) == [now, now])
     #expect(tasks.map(\.availableDate) == [now, now + 60])
@@ -206,7 +203,7 @@ import Testing
       log.add("\(context.retryCount) \(context.isLastAttempt)")
       throw Refusal()
     }
-    let task = try await queue.enqueue(name: "counted", maxRetries: 2)
+    let task = try await queue.enqueue(name: "counted", options: TaskOptions(maxRetries: 2))
     _ = try await withRunning(queue) { try await task.outcome() }
     // Their canBeRetried is our isLastAttempt, the other way round.
     #expect(log.entries == ["0 false", "1 false", "2 true"])
@@ -216,17 +213,17 @@ import Testing
     async throws
   {
     let queue = await queue(failures: 2)
-    try await queue.enqueue(name: "a", usesBackoff: false)
-    let last = try await queue.enqueue(name: "b", usesBackoff: false)
+    try await queue.enqueue(name: "a", options: TaskOptions(usesBackoff: false))
+    let last = try await queue.enqueue(name: "b", options: TaskOptions(usesBackoff: false))
     _ = try await withRunning(queue) { try await last.outcome() }
     #expect(log.entries == ["0 a", "0 b", "0 a", "0 b", "0 a", "0 b"])
   }
 
   @Test func `whether new tasks use backoff can be changed for all of them`() async throws {
-    let configuration = TaskQueueConfiguration(taskDefaults: TaskDefaults(usesBackoff: false))
+    let configuration = TaskQueueConfiguration(taskDefaults: TaskOptions(usesBackoff: false))
     let queue = await queue(InMemoryStore(), configuration, failures: 1)
     try await queue.enqueue(name: "by default")
-    try await queue.enqueue(name: "chosen", usesBackoff: true)
+    try await queue.enqueue(name: "chosen", options: TaskOptions(usesBackoff: true))
     #expect(try await queue.tasks().map(\.usesBackoff) == [false, true])
     try await queue.runAvailable()
     #expect(try await queue.runAvailable() == 1)

@@ -73,7 +73,10 @@ import Testing
 
   @Test func `a job has a type, parameters, a tag and the date of its creation`() async throws {
     let queue = queue()
-    try await queue.enqueue(Download(url: "https://example.com/a.mp4"), tags: ["films"])
+    try await queue.enqueue(
+      Download(url: "https://example.com/a.mp4"),
+      options: TaskOptions(tags: ["films"])
+    )
     let record = try #require(try await queue.tasks(matching: TaskFilter(tags: ["films"])).first)
     #expect(record.name == "Download")
     #expect(record.createdDate == queue.clock.date)

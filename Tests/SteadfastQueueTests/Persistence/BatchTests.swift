@@ -19,7 +19,7 @@ import Testing
       let error = await #expect(throws: TaskQueueError.self) {
         try await queue.enqueue(
           contentsOf: ["a", "b", "c"].map(Note.init),
-          onDuplicate: .reject,
+          options: TaskOptions(onDuplicate: .reject),
           uniqueKey: \.text
         )
       }
@@ -28,7 +28,7 @@ import Testing
       #expect(try await queue.count == 1)
       let tasks = try await queue.enqueue(
         contentsOf: ["a", "c"].map(Note.init),
-        onDuplicate: .reject,
+        options: TaskOptions(onDuplicate: .reject),
         uniqueKey: \.text
       )
       #expect(tasks.map(\.isNew) == [true, true])
@@ -41,7 +41,11 @@ import Testing
       let queue = TaskQueue(persistence: store, clock: clock)
       let notes = ["same", "same"].map(Note.init)
       await #expect(throws: TaskQueueError.self) {
-        try await queue.enqueue(contentsOf: notes, onDuplicate: .reject, uniqueKey: \.text)
+        try await queue.enqueue(
+          contentsOf: notes,
+          options: TaskOptions(onDuplicate: .reject),
+          uniqueKey: \.text
+        )
       }
       #expect(try await queue.count == 0)
       let tasks = try await queue.enqueue(contentsOf: notes, uniqueKey: \.text)

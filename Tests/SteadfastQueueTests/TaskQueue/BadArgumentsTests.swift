@@ -35,13 +35,31 @@ import Foundation
         )
       }
     ),
-    ("expiryDate", { try await $0.enqueue(Note("a"), expiryDate: BadArgumentsTests.never) }),
-    ("expiryDate", { try await $0.enqueue(Note("a"), expiryDate: .distantPast) }),
-    ("timeLimit", { try await $0.enqueue(Note("a"), timeLimit: .zero) }),
-    ("timeLimit", { try await $0.enqueue(Note("a"), timeLimit: .seconds(-1)) }),
-    ("timeLimit", { try await $0.enqueue(Note("a"), timeLimit: .seconds(Int64.max)) }),
-    ("maxRetries", { try await $0.enqueue(contentsOf: [Note("a")], maxRetries: -1)[0] }),
-    ("maxRetries", { try await $0.enqueue(name: "a", maxRetries: .atMost(.min)) }),
+    (
+      "expiryDate",
+      { try await $0.enqueue(Note("a"), options: TaskOptions(expiryDate: BadArgumentsTests.never)) }
+    ),
+    (
+      "expiryDate",
+      { try await $0.enqueue(Note("a"), options: TaskOptions(expiryDate: .distantPast)) }
+    ),
+    ("timeLimit", { try await $0.enqueue(Note("a"), options: TaskOptions(timeLimit: .zero)) }),
+    (
+      "timeLimit",
+      { try await $0.enqueue(Note("a"), options: TaskOptions(timeLimit: .seconds(-1))) }
+    ),
+    (
+      "timeLimit",
+      { try await $0.enqueue(Note("a"), options: TaskOptions(timeLimit: .seconds(Int64.max))) }
+    ),
+    (
+      "maxRetries",
+      { try await $0.enqueue(contentsOf: [Note("a")], options: TaskOptions(maxRetries: -1))[0] }
+    ),
+    (
+      "maxRetries",
+      { try await $0.enqueue(name: "a", options: TaskOptions(maxRetries: .atMost(.min))) }
+    ),
   ]
 
   @Test(arguments: BadArgumentsTests.options.indices)
@@ -167,11 +185,13 @@ import Foundation
         try await queue.enqueue(
           name: text,
           .string(text),
-          availableDate: date,
-          maxRetries: .atMost(.max),
-          priority: TaskQueue.Priority(rawValue: priority),
-          tags: [text],
-          uniqueKey: "\(text)\(priority)"
+          uniqueKey: "\(text)\(priority)",
+          options: TaskOptions(
+            availableDate: date,
+            maxRetries: .atMost(.max),
+            priority: TaskQueue.Priority(rawValue: priority),
+            tags: [text]
+          )
         )
       }
       let before = try await queue.tasks()

@@ -60,6 +60,18 @@ import Testing
     }
   }
 
+  @Test func `what can be chosen for a task, as the documentation shows it`() async throws {
+    let queue = TaskQueue()
+    let photos = ["a", "b"].map(PostComment.init)
+    try await queue.enqueue(PostComment(text: "t"), usesBackoff: false)
+    try await queue.enqueue(PostComment(text: "later"), availableDate: .now + 60)
+    try await queue.enqueue(PostComment(text: "in a minute"), delay: .seconds(60))
+    try await queue.enqueue(contentsOf: photos, options: TaskOptions(priority: .high))
+    try await queue.enqueue(PostComment(text: "1"), uniqueKey: "draft 7")
+    try await queue.enqueue(PostComment(text: "2"), uniqueKey: "draft 7", onDuplicate: .replace)
+    #expect(try await queue.count == 6)
+  }
+
   @Test func `a queue in memory needs nothing`() async throws {
     let queue = TaskQueue()
     await queue.register(Sync.self)

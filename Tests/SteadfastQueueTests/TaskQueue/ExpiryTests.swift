@@ -26,7 +26,10 @@ import Foundation
       let queue = queue(store)
       let log = Log<String>()
       await queue.register(Note.self) { note, _ in log.add(note.text) }
-      let task = try await queue.enqueue(Note("late"), expiryDate: clock.date + 60)
+      let task = try await queue.enqueue(
+        Note("late"),
+        options: TaskOptions(expiryDate: clock.date + 60)
+      )
       try await clock.sleep(for: .seconds(3_600))
       try await queue.runAvailable()
       #expect(log.entries == [])
@@ -44,7 +47,7 @@ import Foundation
       let store = JSONFileStore(at: url)
       let first = queue(store)
       await first.register(Note.self) { _, _ in Issue.record("it has expired") }
-      try await first.enqueue(Note("late"), expiryDate: clock.date + 60)
+      try await first.enqueue(Note("late"), options: TaskOptions(expiryDate: clock.date + 60))
       try await clock.sleep(for: .seconds(3_600))
       try await first.runAvailable()
       #expect(try await first.restart(matching: .deadLetters) == 1)
@@ -64,7 +67,7 @@ import Foundation
     let queue = queue(InMemoryStore())
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
     let expiry = clock.date + 3_600
-    try await queue.enqueue(Note("early"), expiryDate: expiry)
+    try await queue.enqueue(Note("early"), options: TaskOptions(expiryDate: expiry))
     try await queue.runAvailable()
     #expect(try await queue.restart(matching: .deadLetters) == 1)
     #expect(try await queue.tasks().map(\.expiryDate) == [expiry.storable])

@@ -92,9 +92,11 @@ private struct Comment: TaskPayload {
       let first = JSONFileStore(at: url)
       try await queue(TaskQueueConfiguration(), first).enqueue(
         Comment(text: "kept"),
-        timeLimit: .milliseconds(1_500),
-        expiryDate: clock.date + 60,
-        tags: ["a \"quoted\" tag", "b"]
+        options: TaskOptions(
+          timeLimit: .milliseconds(1_500),
+          expiryDate: clock.date + 60,
+          tags: ["a \"quoted\" tag", "b"]
+        )
       )
       try await first.close()
       let second = JSONFileStore(at: url)
@@ -230,7 +232,7 @@ private struct Comment: TaskPayload {
       log.add("\(clock.now.offset)")
       if context.retryCount < 2 { try? await clock.sleep(for: .seconds(3_600)) }
     }
-    let task = try await queue.enqueue(Note("slow"), timeLimit: .seconds(60))
+    let task = try await queue.enqueue(Note("slow"), options: TaskOptions(timeLimit: .seconds(60)))
     let events = queue.events
     try await withRunning(queue) { _ = try await task.outcome() }
     #expect(log.entries == ["0.0 seconds", "65.0 seconds", "130.0 seconds"])
@@ -250,7 +252,7 @@ private struct Comment: TaskPayload {
     let task = try await queue.enqueue(
       Note("news"),
       maxRetries: .alwaysRetry,
-      expiryDate: clock.date + 150
+      options: TaskOptions(expiryDate: clock.date + 150)
     )
     try await withRunning(queue) {
       let outcome = try await task.outcome()
@@ -263,35 +265,26 @@ private struct Comment: TaskPayload {
   @Test func `a task that expired while nobody ran the queue is not attempted`() async throws {
     let queue = queue()
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
-    let task = try await queue.enqueue(Note("news"), expiryDate: clock.date + 150)
+    let task = try await queue.enqueue(
+      Note("news"),
+      options: TaskOptions(expiryDate: clock.date + 150)
+    )
     try await clock.sleep(for: .seconds(150))
     try await queue.runAvailable()
     #expect(try await task.outcome() == .abandoned(reason: "it expired before it was done"))
     #expect(log.entries.isEmpty)
   }
 
-  @Test func `a new task has the queue's defaults where nothing else is said`() async throws {
-    let defaults = TaskDefaults(
-      maxRetries: 2,
-      usesBackoff: false,
-      priority: .high,
-      timeLimit: .seconds(9)
-    )
-    let queue = queue(TaskQueueConfiguration(taskDefaults: defaults))
-    try await queue.enqueue(Note("a"))
-    try await queue.enqueue(Note("b"), maxRetries: .alwaysRetry, usesBackoff: true, priority: .low)
-    let records = try await queue.tasks()
-    #expect(records.map(\.maxRetries) == [2, .alwaysRetry])
-    #expect(records.map(\.usesBackoff) == [false, true])
-    #expect(records.map(\.priority) == [.high, .low])
-    #expect(records.map(\.timeLimit) == [.seconds(9), .seconds(9)])
-  }
-
   @Test func `what makes no sense is named, and adds nothing`() async throws {
     let queue = queue()
     for (word, enqueue) in [
-      ("timeLimit", { try await queue.enqueue(Note("a"), timeLimit: .zero) }),
-      ("expiryDate", { [clock] in try await queue.enqueue(Note("a"), expiryDate: clock.date) }),
+      ("timeLimit", { try await queue.enqueue(Note("a"), options: TaskOptions(timeLimit: .zero)) }),
+      (
+        "expiryDate",
+        { [clock] in
+          try await queue.enqueue(Note("a"), options: TaskOptions(expiryDate: clock.date))
+        }
+      ),
       (
         "availableDate",
         {

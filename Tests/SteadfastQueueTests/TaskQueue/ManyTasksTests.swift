@@ -54,8 +54,7 @@ private final class CountingStore: ForwardingStore {
     let year = 365.0 * 86_400
     try await queue.enqueue(
       contentsOf: (0..<10_000).lazy.map { Note("future \($0)") },
-      availableDate: clock.date + year,
-      priority: .high
+      options: TaskOptions(availableDate: clock.date + year, priority: .high)
     )
     try await queue.enqueue(contentsOf: (0..<90_000).lazy.map { Note("lesser \($0)") })
     try await queue.enqueue(Note("now"), priority: .high)

@@ -132,7 +132,11 @@ import Testing
       try await clock.sleep(for: .seconds(60))
     }
     let events = queue.events
-    try await queue.enqueue(Note("slow"), maxRetries: 0, timeLimit: .seconds(10))
+    try await queue.enqueue(
+      Note("slow"),
+      maxRetries: 0,
+      options: TaskOptions(timeLimit: .seconds(10))
+    )
     try await queue.runAvailable()
     try await queue.enqueue(Note("cut off"))
     await withThrowingTaskGroup { group in

@@ -187,7 +187,7 @@ import Foundation
     await queue.register(Note.self) { _, _ in }
     try await queue.enqueue(
       contentsOf: (0..<5000).map { Note("\($0)") },
-      availableDate: clock.date + 1e6
+      options: TaskOptions(availableDate: clock.date + 1e6)
     )
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))

@@ -55,7 +55,10 @@ import Foundation
 
   @Test func `all that wait for a retry are tried when the network is back`() async throws {
     let queue = await queue()
-    try await queue.enqueue(contentsOf: [Note("a"), Note("b")], tags: ["network"])
+    try await queue.enqueue(
+      contentsOf: [Note("a"), Note("b")],
+      options: TaskOptions(tags: ["network"])
+    )
     try await queue.enqueue(Note("c"))
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(10))

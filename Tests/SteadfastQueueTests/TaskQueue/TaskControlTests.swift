@@ -128,9 +128,9 @@ enum StoreKind: CaseIterable {
 
   @Test func `all with a tag, of a name, or at all are cancelled together`() async throws {
     try await withQueue(.memory) { queue in
-      try await queue.enqueue(Note("a"), tags: ["red", "round"])
-      try await queue.enqueue(Note("b"), tags: ["round"])
-      try await queue.enqueue(Note("c"), tags: ["blue"])
+      try await queue.enqueue(Note("a"), options: TaskOptions(tags: ["red", "round"]))
+      try await queue.enqueue(Note("b"), options: TaskOptions(tags: ["round"]))
+      try await queue.enqueue(Note("c"), options: TaskOptions(tags: ["blue"]))
       try await queue.enqueue(name: "Other", "d")
       try await queue.enqueue(name: "Other", "e")
       #expect(try await queue.tasks(matching: TaskFilter(tags: ["red", "blue"])).count == 2)
@@ -275,7 +275,10 @@ enum StoreKind: CaseIterable {
         configuration: TaskQueueConfiguration(cancelledRetention: .forever),
         clock: clock
       )
-      let tasks = try await queue.enqueue(contentsOf: (0..<5).map { Note("\($0)") }, tags: ["t"])
+      let tasks = try await queue.enqueue(
+        contentsOf: (0..<5).map { Note("\($0)") },
+        options: TaskOptions(tags: ["t"])
+      )
       try await queue.cancel(tasks[0].id)
       try await queue.pause(tasks[1].id)
       try await queue.pause(tasks[2].id)

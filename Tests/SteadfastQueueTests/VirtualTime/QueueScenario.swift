@@ -54,7 +54,10 @@ enum QueueScenario {
     in queue: TaskQueue,
     _ clock: VirtualClock
   ) async throws -> [EnqueuedTask] {
-    var tasks = try await queue.enqueue(contentsOf: (0..<12).map(Job.init), maxRetries: 2)
+    var tasks = try await queue.enqueue(
+      contentsOf: (0..<12).map(Job.init),
+      options: TaskOptions(maxRetries: 2)
+    )
     tasks.append(try await queue.enqueue(Job(number: 20), uniqueKey: "key"))
     tasks.append(
       try await queue.enqueue(Job(number: 21), uniqueKey: "key", onDuplicate: .replace)

@@ -102,7 +102,7 @@ func reportCompaction() async throws {
     let queue = TaskQueue(persistence: store)
     let tasks = try await queue.enqueue(
       contentsOf: (0..<alive + dead).map { Letter(number: $0) },
-      availableDate: .distantFuture
+      options: TaskOptions(availableDate: .distantFuture)
     )
     let before = try await latencies(of: queue, for: .seconds(1))
     let heap = allocated_bytes()

@@ -73,8 +73,7 @@ func reportLatencies() async throws {
   let queue = Steadfast(workers: 1).queue
   try await queue.enqueue(
     contentsOf: (0..<10_000).map { Increment(number: $0) },
-    availableDate: .distantFuture,
-    priority: .high
+    options: TaskOptions(availableDate: .distantFuture, priority: .high)
   )
   for number in 0..<90_000 { try await queue.enqueue(name: "nobody's", .integer(number)) }
   try await reportLatency("100,000 pending, 10,000 far in the future", of: queue)

@@ -1,0 +1,204 @@
+import Foundation
+import SteadfastQueue
+import SteadfastTesting
+import Testing
+
+/// Where what is chosen for a new task comes from.
+@Suite struct TaskOptionsTests {
+  private let clock = VirtualClock()
+
+  /// A payload whose type chooses everything.
+  private struct Choosy: TaskPayload {
+    static let expiryDate = Date(timeIntervalSince1970: 4_000_000_000)
+
+    var key: String?
+
+    static var options: TaskOptions {
+      TaskOptions(
+        delay: .seconds(60),
+        maxRetries: 1,
+        usesBackoff: false,
+        priority: .high,
+        timeLimit: .seconds(1),
+        expiryDate: expiryDate,
+        tags: ["type"],
+        onDuplicate: .reject
+      )
+    }
+
+    var uniqueKey: String? { key }
+  }
+
+  private static let everything = TaskOptions(
+    availableDate: Date(timeIntervalSince1970: 3_000_000_000),
+    maxRetries: 2,
+    usesBackoff: true,
+    priority: .low,
+    timeLimit: .seconds(2),
+    expiryDate: Date(timeIntervalSince1970: 5_000_000_000),
+    tags: ["call"],
+    onDuplicate: .keep
+  )
+
+  private func queue(_ defaults: TaskOptions = TaskOptions()) -> TaskQueue {
+    TaskQueue(configuration: TaskQueueConfiguration(taskDefaults: defaults), clock: clock)
+  }
+
+  private func record(_ task: EnqueuedTask, in queue: TaskQueue) async throws -> TaskRecord {
+    try #require(try await queue.tasks().first { $0.id == task.id })
+  }
+
+  @Test func `where nobody chooses, a task has the defaults that the properties name`() async throws
+  {
+    let queue = queue()
+    let task = try await record(try await queue.enqueue(Note("a")), in: queue)
+    #expect(task.availableDate == task.createdDate)
+    #expect(task.maxRetries == 10)
+    #expect(task.usesBackoff)
+    #expect(task.priority == .normal)
+    #expect(task.timeLimit == nil)
+    #expect(task.expiryDate == nil)
+    #expect(task.tags.isEmpty)
+    #expect(task.uniqueKey == nil)
+  }
+
+  @Test func `the queue's defaults fill what nobody else has chosen`() async throws {
+    let queue = queue(Self.everything)
+    let task = try await record(try await queue.enqueue(Note("a")), in: queue)
+    #expect(task.availableDate == Self.everything.availableDate)
+    #expect(task.maxRetries == 2)
+    #expect(task.priority == .low)
+    #expect(task.timeLimit == .seconds(2))
+    #expect(task.expiryDate == Self.everything.expiryDate)
+    #expect(task.tags == ["call"])
+  }
+
+  @Test func `the payload's type chooses before the queue`() async throws {
+    let queue = queue(Self.everything)
+    let task = try await record(try await queue.enqueue(Choosy()), in: queue)
+    #expect(task.availableDate == task.createdDate + 60)
+    #expect(task.maxRetries == 1)
+    #expect(!task.usesBackoff)
+    #expect(task.priority == .high)
+    #expect(task.timeLimit == .seconds(1))
+    #expect(task.expiryDate == Choosy.expiryDate)
+    #expect(task.tags == ["type", "call"])
+  }
+
+  @Test func `the options of the call choose before the payload's type`() async throws {
+    let queue = queue()
+    let single = try await queue.enqueue(Choosy(), options: Self.everything)
+    let several = try await queue.enqueue(contentsOf: [Choosy()], options: Self.everything)
+    for task in [single] + several {
+      let task = try await record(task, in: queue)
+      #expect(task.availableDate == Self.everything.availableDate)
+      #expect(task.maxRetries == 2)
+      #expect(task.usesBackoff)
+      #expect(task.priority == .low)
+      #expect(task.timeLimit == .seconds(2))
+      #expect(task.expiryDate == Self.everything.expiryDate)
+      #expect(task.tags == ["type", "call"])
+    }
+  }
+
+  @Test func `a labelled argument chooses before the options of the call`() async throws {
+    let queue = queue()
+    let task = try await queue.enqueue(
+      Choosy(),
+      delay: .seconds(5),
+      maxRetries: .alwaysRetry,
+      usesBackoff: false,
+      priority: 7,
+      options: Self.everything
+    )
+    let found = try await record(task, in: queue)
+    #expect(found.availableDate == found.createdDate + 5)
+    #expect(found.maxRetries == .alwaysRetry)
+    #expect(!found.usesBackoff)
+    #expect(found.priority == 7)
+    #expect(found.timeLimit == .seconds(2))
+  }
+
+  @Test func `untyped tasks take options, and the queue's defaults`() async throws {
+    let queue = queue(TaskOptions(priority: .high, tags: ["queue"]))
+    let task = try await queue.enqueue(name: "any", 1, options: TaskOptions(maxRetries: 3))
+    let found = try await record(task, in: queue)
+    #expect(found.maxRetries == 3)
+    #expect(found.priority == .high)
+    #expect(found.tags == ["queue"])
+  }
+
+  @Test func `a date of the call takes the place of the type's delay`() async throws {
+    let queue = queue()
+    let task = try await queue.enqueue(Choosy(), availableDate: clock.date + 1)
+    let found = try await record(task, in: queue)
+    #expect(found.availableDate == found.createdDate + 1)
+  }
+
+  @Test(.virtualTime) func `a delay counts from when the task is enqueued`() async throws {
+    let time = try #require(VirtualTime.current)
+    let queue = TaskQueue(clock: time.clock)
+    await queue.register(Note.self) { _, _ in }
+    try await time.clock.sleep(for: .seconds(30))
+    try await queue.enqueue(Note("in a minute"), delay: .seconds(60))
+    let early = try await queue.runAvailable()
+    try await time.clock.sleep(for: .seconds(59.9))
+    let stillEarly = try await queue.runAvailable()
+    try await time.clock.sleep(for: .seconds(0.1))
+    let due = try await queue.runAvailable()
+    let attempts = [early, stillEarly, due]
+    #expect(attempts == [0, 0, 1])
+  }
+
+  @Test func `a delay and a date at once are an error that names both`() async throws {
+    let queue = queue()
+    let both = TaskOptions(availableDate: clock.date, delay: .seconds(1))
+    let calls: [() async throws -> Void] = [
+      { [clock] in
+        try await queue.enqueue(Note("a"), availableDate: clock.date, delay: .seconds(1))
+      },
+      { try await queue.enqueue(Note("a"), options: both) },
+      { try await queue.enqueue(contentsOf: [Note("a")], options: both) },
+      { try await queue.enqueue(name: "a", options: both) },
+    ]
+    for call in calls {
+      let error = await #expect(throws: TaskQueueError.self) { try await call() }
+      #expect(error?.code == .invalidArgument)
+      #expect(error?.message.contains("delay and availableDate are both given") == true)
+    }
+    let error = await #expect(throws: TaskQueueError.self) { try await self.queue(both).open() }
+    #expect(error?.message.contains("taskDefaults.delay and taskDefaults.availableDate") == true)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `a negative delay is refused`() async throws {
+    let queue = queue()
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await queue.enqueue(Note("a"), delay: .seconds(-1))
+    }
+    #expect(error?.message.contains("delay is -1") == true)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `a payload's own key keeps a second one out, as its type says`() async throws {
+    let queue = queue()
+    try await queue.enqueue(Choosy(key: "k"))
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await queue.enqueue(Choosy(key: "k"))
+    }
+    #expect(error?.code == .duplicate)
+    let kept = try await queue.enqueue(Choosy(key: "k"), onDuplicate: .keep)
+    #expect(!kept.isNew)
+    let other = try await queue.enqueue(Choosy(key: "k"), uniqueKey: "another")
+    #expect(other.isNew)
+    #expect(try await queue.tasks().map(\.uniqueKey) == ["k", "another"])
+  }
+
+  @Test func `payloads of one call have their own keys, unless the call gives others`() async throws
+  {
+    let queue = queue()
+    try await queue.enqueue(contentsOf: [Choosy(key: "a"), Choosy(key: nil)])
+    try await queue.enqueue(contentsOf: [Choosy(key: "c")]) { _ in "d" }
+    #expect(try await queue.tasks().map(\.uniqueKey) == ["a", nil, "d"])
+  }
+}
