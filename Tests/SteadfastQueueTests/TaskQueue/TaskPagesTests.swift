@@ -87,7 +87,10 @@ import Testing
   }
 
   @Test func `many tasks are changed a few at a time`() async throws {
-    try await queue.enqueue(contentsOf: (0..<5_000).map { Note("\($0)") }, tags: ["all"])
+    try await queue.enqueue(
+      contentsOf: (0..<5_000).map { Note("\($0)") },
+      options: TaskOptions(tags: ["all"])
+    )
     let count = store.batches.entries.count
     #expect(try await queue.restart(matching: TaskFilter(tags: ["all"])) == 5_000)
     #expect(try await queue.reschedule(matching: .unfinished, to: .distantFuture) == 5_000)
