@@ -6,7 +6,7 @@ struct CompactionPolicy: Sendable {
   var spareSize = 32 << 20
   /// How many bytes a step writes, about: other work waits for it.
   var stepSize = 256 << 10
-  /// How many tasks a step writes, at most: values that callers have handed over are encoded anew.
+  /// How many tasks a step writes, at most: the line of each is made anew.
   var stepTasks = 64
   /// How many bytes are written between flushes: the last flush, for which all work waits, is short.
   var flushSize = 1 << 20

@@ -7,8 +7,9 @@ import Foundation
 /// The payload of a task as a store keeps it: opaque bytes, made when a store asks for them.
 ///
 /// While the process lives, the value itself is kept and handed to the handler without being
-/// encoded and decoded; a store that keeps bytes asks for ``bytes()``. With a ``PayloadSeal`` only the
-/// sealed bytes are kept.
+/// encoded and decoded; a store that keeps bytes asks for ``bytes()``, once. With a ``PayloadSeal``
+/// only the sealed bytes are kept. So are only bytes of an object, a payload whose type is a class,
+/// in a file: the handler gets what was stored, though the object may have changed since.
 public struct StoredPayload: Sendable {
   /// What the bytes are.
   ///
@@ -37,6 +38,8 @@ public struct StoredPayload: Sendable {
   private enum Form: Sendable {
     case bytes([UInt8])
     case value(any Encodable & Sendable)
+    /// A value, and what it was encoded as. Indirect: most payloads are not, and stay small.
+    indirect case encodedValue(any Encodable & Sendable, [UInt8])
     /// Made by opening what a store keeps, each time they are asked for.
     case opened(@Sendable () throws -> [UInt8])
   }
@@ -64,6 +67,12 @@ public struct StoredPayload: Sendable {
   /// Makes a payload of a value that is encoded as JSON when a store asks.
   init<Payload: TaskPayload>(_ payload: Payload) {
     self.init(payload, version: Payload.schemaVersion)
+  }
+
+  private init(_ form: Form, of payload: StoredPayload) {
+    version = payload.version
+    format = payload.format
+    self.form = form
   }
 
   /// Makes a payload of what somebody makes when it is asked for.
@@ -94,8 +103,49 @@ public struct StoredPayload: Sendable {
   public func bytes() throws -> [UInt8] {
     switch form {
     case .bytes(let bytes): bytes
-    case .value(let value): Array(try Self.encoder.encode(value))
+    case .value(let value): try Self.encode(value)
+    case .encodedValue(_, let bytes): bytes
     case .opened(let open): try open()
+    }
+  }
+
+  private static func encode(_ value: any Encodable & Sendable) throws -> [UInt8] {
+    do {
+      return Array(try encoder.encode(value))
+    } catch EncodingError.invalidValue(let value, let context) {
+      // The value and its path may say what nobody is to read in a log.
+      throw EncodingError.invalidValue(
+        "a value of the type \(type(of: value))",
+        EncodingError.Context(codingPath: [], debugDescription: context.debugDescription)
+      )
+    }
+  }
+
+  /// The same payload with bytes that were made once and for all: what becomes of its value, or what
+  /// the value's encoding does later, does not change them.
+  ///
+  /// The value is kept for the handler, unless it is an object: that may have changed by then, and
+  /// is made of the bytes.
+  ///
+  /// - Throws: as ``bytes()``.
+  func encoded() throws -> StoredPayload {
+    switch form {
+    case .bytes, .encodedValue:
+      return self
+    case .value(let value):
+      let bytes = try Self.encode(value)
+      let isObject = type(of: value) is AnyClass
+      return StoredPayload(isObject ? .bytes(bytes) : .encodedValue(value, bytes), of: self)
+    case .opened(let open):
+      return StoredPayload(.bytes(try open()), of: self)
+    }
+  }
+
+  /// Whether ``encoded()`` has nothing to do.
+  var isEncoded: Bool {
+    switch form {
+    case .bytes, .encodedValue: true
+    case .value, .opened: false
     }
   }
 
@@ -103,7 +153,7 @@ public struct StoredPayload: Sendable {
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {
     case .bytes, .opened: nil
-    case .value(let value): value as? Value
+    case .value(let value), .encodedValue(let value, _): value as? Value
     }
   }
 }
