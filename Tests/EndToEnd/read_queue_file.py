@@ -101,7 +101,16 @@ def seal_at_end(data):
         return None
 
 
-def batches(lines, seal):
+def is_returned(data):
+    """Whether the first line is not bad but for a carriage return at its end."""
+    first, feed, _ = data.partition(b"\n")
+    try:
+        return bool(feed) and first.endswith(b"\r") and bool(Line(1, first[:-1]))
+    except ValueError:
+        return False
+
+
+def batches(lines, seal, returned=False):
     """The batches to take in, in order; refuses a damaged file."""
     taken = 0
     batch = []
@@ -109,7 +118,7 @@ def batches(lines, seal):
         if line is None:
             known = [later for later in lines[index:] if later]
             if index == 0:
-                raise Refused("line 1 is damaged" if known else "this is no queue file")
+                raise Refused("line 1 is damaged" if known or returned else "this is no queue file")
             if any(later.durable > taken for later in known + ([seal] if seal else [])):
                 raise Refused(f"line {index + 1} is damaged, and later ones show that it was stored")
             return
@@ -511,7 +520,7 @@ class Tasks:
 
 def read(data):
     tasks = Tasks()
-    for batch in batches(split(data), seal_at_end(data)):
+    for batch in batches(split(data), seal_at_end(data), is_returned(data)):
         for line in batch:
             tasks.follow(line)
     if not tasks.generation:

@@ -12,6 +12,8 @@ struct ClosedFile {
 
   /// Works on the file while its lock keeps every store away, on a thread of its own.
   ///
+  /// A lock file that was made for that is removed.
+  ///
   /// - Throws: a ``JSONFileError``, also if there is no file; then no lock file is made.
   func locked<Value: Sendable>(
     _ body: @escaping @Sendable (ClosedFile, FileStorage) throws -> Value
@@ -29,9 +31,10 @@ struct ClosedFile {
   private func lockNow<Value>(
     _ body: (ClosedFile, FileStorage) throws -> Value
   ) throws -> Value {
+    try errors.checkURL()
     guard let options = try FileStorage.options(ofFileAt: url.path) else { throw errors.missing }
     let lock = try FileLock.acquire(for: url.path, options)
-    defer { lock.release() }
+    defer { lock.discard() }
     return try body(self, FileStorage(path: url.path, options))
   }
 }

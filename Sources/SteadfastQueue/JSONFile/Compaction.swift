@@ -24,10 +24,20 @@ struct Compaction {
     case refused(because: any Error)
     /// The new file has the journal's name, but perhaps not for long.
     case poisoned(SystemCallError)
+
+    /// What has failed.
+    var cause: any Error {
+      switch self {
+      case .refused(let error): error
+      case .poisoned(let error): error
+      }
+    }
   }
 
   /// The journal does not read as it was written, or a line could not be read back.
-  private struct Unreadable: Error {}
+  struct Unreadable: Error {
+    let description: String
+  }
 
   private let storage: any JournalStorage
   private let policy: CompactionPolicy
@@ -52,7 +62,7 @@ struct Compaction {
     claimed: Set<TaskID> = [],
     in storage: any JournalStorage,
     _ policy: CompactionPolicy = CompactionPolicy()
-  ) throws {
+  ) throws(Failure) {
     self.storage = storage
     self.policy = policy
     self.tasks = tasks
@@ -61,7 +71,15 @@ struct Compaction {
     seenSize = journal.size
     // A number that somebody else wrote may be the last one.
     let generation = journal.generation < .max ? journal.generation + 1 : journal.generation
-    replacement = try Journal.makeReplacement(in: storage, generation: generation)
+    do {
+      replacement = try Journal.makeReplacement(
+        in: storage,
+        generation: generation,
+        beside: journal.source
+      )
+    } catch {
+      throw .refused(because: error)
+    }
   }
 
   /// Does a step.
@@ -78,8 +96,10 @@ struct Compaction {
         [JournalBody(.compacted(at: date, bytesBefore: journal.size))]
       ])
       try replacement.synchronize()
-      // Another file that somebody has put there is not replaced.
-      guard try storage.isInPlace(.journal) else { throw Journal.Failure.displaced }
+      // When the file has its new name, nothing may be missing that makes the name durable.
+      try storage.openFolder()
+      // Another file that somebody has put there is not replaced, nor one that he has written.
+      try storage.checkPlace(of: journal)
       try storage.rename(.replacement, to: .journal)
     } catch {
       abandon()
@@ -111,7 +131,7 @@ struct Compaction {
   func abandon() {
     replacement.abandon()
     // What can't be removed now is removed by the next opening.
-    try? storage.remove(.replacement)
+    try? storage.removeOwn(.replacement)
   }
 
   // MARK: Steps
@@ -158,7 +178,9 @@ struct Compaction {
   /// those was.
   private func line(of task: KeptTask) throws -> JournalBody {
     let line = try JournalBody(.task(task))
-    guard line.byteCount <= JournalLine.maxLength else { throw Unreadable() }
+    guard line.byteCount <= JournalLine.maxLength else {
+      throw Unreadable(description: "the line of task \(task.record.id) would be too long")
+    }
     return line
   }
 
@@ -177,7 +199,9 @@ struct Compaction {
         return
       }
       // One batch is larger than a step.
-      guard bytes.count == count else { throw Unreadable() }
+      guard bytes.count == count else {
+        throw Unreadable(description: "the file ends where a line was written")
+      }
       count *= 2
     }
   }
@@ -189,7 +213,9 @@ struct Compaction {
     var position = 0
     var length = 0
     while let end = bytes.lineFeed(from: position) {
-      guard let line = JournalLine(bytes, position..<end) else { throw Unreadable() }
+      guard let line = JournalLine(bytes, position..<end) else {
+        throw Unreadable(description: "a line is not as it was written")
+      }
       batch.append(JournalBody(bytes[line.body]))
       position = end + 1
       if !line.isContinued {

@@ -22,13 +22,15 @@ struct FileIdentity: Hashable, Sendable {
     self.init(status)
   }
 
-  /// The file that bears a name; `nil` if there is none.
-  init?(ofPath path: String) throws(SystemCallError) {
+  /// The file that has a name, and how many bytes it has; `nil` if there is none.
+  static func lookUp(
+    _ path: String
+  ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {
     var status = stat()
     guard unsafe lstat(path, &status) == 0 else {
       if errno == ENOENT || errno == ENOTDIR { return nil }
       throw .last("lstat")
     }
-    self.init(status)
+    return (FileIdentity(status), Int(status.st_size))
   }
 }

@@ -13,7 +13,7 @@ extension FileStorage {
   static func options(ofFileAt path: String) throws(FileOpeningError) -> JSONFileStore.Options? {
     let file: Int32
     do {
-      file = try openAsItIs(path, O_RDONLY)
+      file = try openAsItIs(path, O_RDONLY).descriptor
     } catch .systemCall(let error) where error.number == ENOENT {
       return nil
     }

@@ -40,20 +40,24 @@ final class IOWork: Sendable {
     for _ in 0..<2 { changed.signal() }
   }
 
-  /// Lets a write beyond the process's limit for the size of a file fail, and not end the process.
+  /// Leaves the signals that are sent to the process to its other threads, as one that came here would
+  /// interrupt a flush; and lets a write beyond the process's limit for the size of a file fail, and
+  /// not end the process.
   ///
-  /// Linux sends the signal to the thread that writes, so that the program's other threads keep
-  /// what they have chosen.
-  private func refuseLimitSignal() {
+  /// Linux sends the signal for that to the thread that writes, so that the program's other threads
+  /// keep what they have chosen. Signals that tell of a mistake of the program itself stay as they are.
+  private func blockSignals() {
     var signals = sigset_t()
-    _ = unsafe sigemptyset(&signals)
-    _ = unsafe sigaddset(&signals, SIGXFSZ)
+    _ = unsafe sigfillset(&signals)
+    for signal in [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP] {
+      _ = unsafe sigdelset(&signals, signal)
+    }
     _ = unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
   }
 
   /// What one of the threads does.
   func doAll() {
-    refuseLimitSignal()
+    blockSignals()
     while true {
       let step = turns.withLock { turns in
         endsWatch.store(false, ordering: .relaxed)

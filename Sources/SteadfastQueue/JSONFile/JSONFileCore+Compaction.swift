@@ -14,13 +14,13 @@ extension JSONFileCore {
   /// Whether other work goes on; else it does so when nothing is being flushed.
   @discardableResult
   func compactIfDue() -> Bool {
-    let (goesOn, hasFailed) = file.withLock { file -> (Bool, Bool) in
-      guard let open = file, open.compaction == nil else { return (true, false) }
+    let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
+      guard let open = file, open.compaction == nil else { return (true, nil) }
       switch state.withLock({ start(of: open, &$0) }) {
-      case .no: return (true, false)
-      case .later: return (false, false)
+      case .no: return (true, nil)
+      case .later: return (false, nil)
       case .now(let tasks, let claimed, let thread):
-        do {
+        do throws(Compaction.Failure) {
           file?.compaction = try Compaction(
             of: open.journal,
             tasks: tasks,
@@ -29,15 +29,32 @@ extension JSONFileCore {
             compactionPolicy
           )
           thread.add { self.compact() }
-          return (true, false)
+          return (true, nil)
         } catch {
-          file?.putCompactionOff()
-          return (true, true)
+          return (true, error)
         }
       }
     }
-    if hasFailed { tellCompactionWaiters(.success(false)) }
+    if let failure {
+      putCompactionOff(failure.cause)
+      tellCompactionWaiters(.success(false))
+    }
     return goesOn
+  }
+
+  /// A compaction has failed, and nothing has changed: the file goes on growing, which no call tells.
+  private func putCompactionOff(_ error: any Error) {
+    let (date, reason) = (date(), errors.reason(of: error))
+    let news = file.withLock { file -> JSONFileStatistics.FailedCompaction? in
+      guard let size = file?.journal.size else { return nil }
+      let failure = JSONFileStatistics.FailedCompaction(
+        date: date,
+        reason: reason,
+        nextSize: 2 * size
+      )
+      return file?.putCompactionOff(failure) == true ? failure : nil
+    }
+    if let news { announce(errors.failedCompaction(news)) }
   }
 
   private func start(of file: OpenFile, _ state: inout State) -> Start {
@@ -90,8 +107,8 @@ extension JSONFileCore {
       }
     } catch {
       switch error {
-      case .refused:
-        file.withLock { $0?.putCompactionOff() }
+      case .refused(let cause):
+        putCompactionOff(cause)
         endCompaction(wasFinished: false)
       case .poisoned(let error):
         fail([], .poisoned(error))
@@ -110,18 +127,6 @@ extension JSONFileCore {
     guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
     thread.handOn { journal.abandon() }
   }
-}
-
-extension JSONFileCore.OpenFile {
-  /// A compaction has put another file in the place of this one.
-  fileprivate mutating func replaceJournal(with replacement: Journal) {
-    journal = replacement
-    compactSize = replacement.size
-    postponedSize = 0
-  }
-
-  /// A compaction has failed: another one is tried when the file has twice its size.
-  fileprivate mutating func putCompactionOff() { postponedSize = 2 * journal.size }
 }
 
 extension JSONFileCore.State {

@@ -31,7 +31,10 @@ extension JSONFileCore {
       do {
         return try await submit(batch, lines, durability)
       } catch let full as FileFull {
-        guard full.isMendedByCompaction, try await compactNow() else { throw errors.full(full) }
+        guard full.isMendedByCompaction else { throw errors.full(full) }
+        guard try await compactNow() else {
+          throw errors.full(full, failedCompaction: file.withLock { $0?.failedCompaction })
+        }
       }
     }
     do {
@@ -105,7 +108,9 @@ extension JSONFileCore {
 
   /// Takes note of how large the file is, on the thread.
   func noteSize() {
-    guard options.maxFileSize != nil, let size = file.withLock({ $0?.journal.size }) else { return }
+    guard options.maxFileSize != nil,
+      let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
+    else { return }
     state.withLock { $0.size = $0.pending.reduce(size) { $0 + $1.byteCount } }
   }
 }

@@ -2,73 +2,6 @@ import Synchronization
 
 // What happens on the thread, one thing after another: all that touches the file.
 extension JSONFileCore {
-  func openFile() throws {
-    if try state.withLock({ state in try isOpen(state.phase) }) { return }
-    try errors.check(options)
-    let (lock, storage, opened) = try errors.translating {
-      let (lock, storage) = try opener()
-      return (lock, storage, try Journal.open(storage))
-    }
-    file.withLock { file in
-      file = OpenFile(
-        storage: storage,
-        journal: opened.journal,
-        compactSize: opened.table.compactSize
-      )
-    }
-    state.withLock { state in
-      state.lock = lock
-      state.table = opened.table
-      state.size = opened.journal.size
-      // A closing that has begun meanwhile goes on.
-      if case .unopened = state.phase {
-        state.phase = .open
-        isServing.store(true, ordering: .releasing)
-      }
-    }
-    compactIfDue()
-  }
-
-  func closeFile() {
-    if state.withLock({ $0.postponeWhileFlushing { self.closeFile() } }) { return }
-    // Nothing is added any more.
-    if let threadToWrite = state.withLock({ $0.pending.isEmpty ? nil : $0.thread }) {
-      // That may hand the turn on, to a step of a compaction for instance.
-      writePending()
-      return threadToWrite.add { self.closeFile() }
-    }
-    let result = Result {
-      try errors.translating {
-        try file.withLock { file in
-          defer { file = nil }
-          file?.compaction?.abandon()
-          let deletes = state.withLock(\.deletesFile)
-          if deletes { file?.journal.abandon() } else { try file?.journal.close() }
-          // Another file that somebody has put there is not deleted.
-          guard try file?.storage.isInPlace(.journal) ?? true else {
-            throw Journal.Failure.displaced
-          }
-          guard deletes else { return }
-          try file?.storage.remove(.journal)
-          try file?.storage.remove(.replacement)
-          try file?.storage.synchronizeFolder()
-        }
-      }
-    }
-    let (lock, closers) = state.withLock { state in
-      defer {
-        state.phase = .closed
-        state.lock = nil
-        state.thread = nil
-        state.closers = []
-      }
-      return (state.lock, state.closers)
-    }
-    lock?.release()
-    tellCompactionWaiters(.failure(errors.closed))
-    for closer in closers { closer.resume(with: result) }
-  }
-
   /// What the file holds.
   func readStatistics() throws -> JSONFileStatistics {
     let (tasks, live) = try state.withLock { state in
@@ -82,7 +15,8 @@ extension JSONFileCore {
         recordCount: Int(journal.nextSequence),
         liveRecordCount: live,
         byteCount: journal.size,
-        lastCompaction: journal.lastCompaction
+        lastCompaction: journal.lastCompaction,
+        failedCompaction: file?.failedCompaction
       )
     }
   }
@@ -156,15 +90,12 @@ extension JSONFileCore {
     return true
   }
 
-  /// Refuses to write to a file that nobody would find again.
+  /// Refuses to write to a file that nobody would find again, or that somebody else has written.
   private func checkPlace() throws(Journal.Failure) {
-    let storage = file.withLock { $0?.storage }
-    do throws(SystemCallError) {
-      if try storage?.isInPlace(.journal) ?? true { return }
-    } catch {
-      throw .refused(error)
+    guard let (storage, journal) = file.withLock({ $0.map { ($0.storage, $0.journal) } }) else {
+      return
     }
-    throw .displaced
+    try storage.checkPlace(of: journal)
   }
 
   /// Flushes what was written until nothing is left, while the thread goes on with other jobs.

@@ -43,31 +43,33 @@ private struct Verification {
     self.entries = entries
     self.claimed = claimed
     report.generation = file.journal.generation
-    if try !file.storage.isInPlace(.journal) {
+    if case .elsewhere = try file.storage.place(of: .journal) {
       problems.add("the file was deleted, moved or replaced: its tasks can't be found by its name")
     }
-    let bytes = try file.journal.readAll()
-    report.byteCount = bytes.count
-    if bytes.count != file.journal.size {
-      problems.add("the file has \(bytes.count) bytes, and \(file.journal.size) were written")
+    let source = file.journal.source(try file.journal.sizeInFile())
+    report.byteCount = source.count
+    if source.count != file.journal.size {
+      problems.add("the file has \(source.count) bytes, and \(file.journal.size) were written")
     }
-    try compare(bytes)
+    try compare(source, owesInterruption: file.journal.owesInterruption)
     countTasks()
     report.add(problems)
   }
 
-  private mutating func compare(_ bytes: [UInt8]) throws {
+  private mutating func compare(_ source: JournalSource, owesInterruption: Bool) throws {
     do throws(JournalProblem) {
-      let contents = try JournalReader.readAsWritten(JournalSource(bytes))
+      var contents = try JournalReader.readAsWritten(source)
+      // The file says so before the next line that rests on it.
+      if owesInterruption { contents.table.interruptLeased() }
       report.version = contents.version
       report.recordCount = Int(contents.nextSequence)
-      report.tornByteCount = bytes.count - contents.goodSize
+      report.tornByteCount = source.count - contents.goodSize
       if report.tornByteCount > 0 {
         problems.add("the last \(report.tornByteCount) bytes can't be read")
       }
       try compare(contents.table)
     } catch {
-      try describe(bytes, error)
+      try describe(try source.read(0..<source.count), error)
     }
   }
 

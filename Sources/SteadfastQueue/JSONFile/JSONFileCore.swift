@@ -65,6 +65,8 @@ final class JSONFileCore: Sendable {
     var compactSize: Int
     /// While it is smaller, it is not compacted: a compaction has failed.
     var postponedSize = 0
+    /// Why the last compaction has failed.
+    var failedCompaction: JSONFileStatistics.FailedCompaction?
   }
 
   let errors: JSONFileErrors
@@ -74,6 +76,8 @@ final class JSONFileCore: Sendable {
   let compactionPolicy: CompactionPolicy
   /// Tells the date, for people to read.
   let date: @Sendable () -> Date
+  /// Tells people what no call can tell them.
+  let announce: @Sendable (String) -> Void
   private let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
@@ -88,6 +92,7 @@ final class JSONFileCore: Sendable {
     options: JSONFileStore.Options = JSONFileStore.Options(),
     compactionPolicy: CompactionPolicy = CompactionPolicy(),
     date: @escaping @Sendable () -> Date = { Date() },
+    announce: @escaping @Sendable (String) -> Void = { StandardError.write($0) },
     thread: @escaping ThreadMaker = { try IOThread() },
     opener: @escaping Opener
   ) {
@@ -101,6 +106,7 @@ final class JSONFileCore: Sendable {
     policy.spareSize = min(policy.spareSize, limit / 8)
     self.compactionPolicy = policy
     self.date = date
+    self.announce = announce
     makeThread = thread
     self.opener = opener
   }
@@ -147,6 +153,8 @@ final class JSONFileCore: Sendable {
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
     for change in batch { try change.checkForm() }
+    var batch = batch
+    try batch.encodePayloads()
     let lines = try batch.map { change in
       let line = try JournalBody(.change(change))
       let limit = JournalBody.maxLength(of: change)
@@ -290,42 +298,6 @@ final class JSONFileCore: Sendable {
     case .open: return true
     case .closing, .closed: throw errors.closed
     case .poisoned(let error): throw error
-    }
-  }
-}
-
-extension JSONFileCore.State {
-  enum ClosingStep {
-    case close(any JobThread)
-    /// It is being closed.
-    case wait
-    case done
-    case fail(JSONFileError)
-  }
-
-  /// Refuses further calls, and says how the file is closed.
-  mutating func beginClosing(
-    _ closer: CheckedContinuation<Void, any Error>?
-  ) -> ClosingStep {
-    switch phase {
-    case .closed:
-      return .done
-    case .poisoned(let error):
-      // The file was given up when the failure was met.
-      phase = .closed
-      thread = nil
-      return .fail(error)
-    case .closing:
-      if let closer { closers.append(closer) }
-      return .wait
-    case .unopened, .open:
-      guard let thread else {
-        phase = .closed
-        return .done
-      }
-      phase = .closing
-      if let closer { closers.append(closer) }
-      return .close(thread)
     }
   }
 }

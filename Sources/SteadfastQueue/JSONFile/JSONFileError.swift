@@ -31,11 +31,16 @@ public struct JSONFileError: Error, CustomStringConvertible {
     /// It was not changed. ``JSONFileStore/verify(at:)`` tells all that is wrong, and
     /// ``JSONFileStore/repair(at:)`` saves what can be read.
     public static let damaged = Code("damaged")
-    /// The file, or the lock file beside it, is not a regular file with one name that not every
-    /// user may write.
+    /// The file, or the lock file beside it, is not a regular file that not every user may write;
+    /// or what stands where a compaction is written, the file's path and `.new`, is not; or it is the
+    /// file of another queue.
     ///
-    /// A symbolic link is refused too. Who owns it is not asked.
+    /// A symbolic link is refused too. Who owns a file is not asked.
     public static let unsafeFile = Code("unsafeFile")
+    /// The URL names no file, or its path is not text in UTF-8.
+    ///
+    /// Nothing was opened or made.
+    public static let invalidURL = Code("invalidURL")
     /// The operating system refused an operation.
     ///
     /// Nothing was stored.
@@ -49,6 +54,12 @@ public struct JSONFileError: Error, CustomStringConvertible {
     /// Nothing of the call was stored; the tasks are in the file that was there. When it is put back,
     /// the store goes on.
     public static let displaced = Code("displaced")
+    /// Another program has written the file while it was open: it is not as large as it should be.
+    ///
+    /// Nothing of the call was stored. The store has its tasks in memory, and tells them; when the
+    /// file is as it was, it goes on. Changes that leave its size as it is are not noticed here
+    /// (``JSONFileStore/verify()``).
+    public static let changed = Code("changed")
     /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
     ///
     /// Nothing was stored.

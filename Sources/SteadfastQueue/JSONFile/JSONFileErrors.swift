@@ -16,7 +16,7 @@ import Foundation
 struct JSONFileErrors: Sendable {
   let url: URL
 
-  private var path: String { url.path }
+  var path: String { url.path }
 
   var closed: JSONFileError {
     JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
@@ -57,6 +57,21 @@ struct JSONFileErrors: Sendable {
     )
   }
 
+  /// Refuses a URL that names no file.
+  ///
+  /// The path of one with bytes that are not UTF-8 is empty, or cut short at a zero.
+  func checkURL() throws(JSONFileError) {
+    let reason: String
+    if !url.isFileURL {
+      reason = "it is not the URL of a file; make one with URL(filePath:)"
+    } else if path.isEmpty || path.utf8.contains(0) {
+      reason = "its path is no text in UTF-8 without zeros; give the file another name"
+    } else {
+      return
+    }
+    throw JSONFileError(.invalidURL, url, "\(url.absoluteString) can't be used: \(reason)")
+  }
+
   /// Refuses limits that nothing could keep.
   func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
     for (name, limit) in [
@@ -81,15 +96,31 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  func full(_ full: FileFull) -> JSONFileError {
-    JSONFileError(
+  /// No room for new tasks; where a compaction would have made some and has failed, why it has.
+  func full(
+    _ full: FileFull,
+    failedCompaction: JSONFileStatistics.FailedCompaction? = nil
+  ) -> JSONFileError {
+    let advice =
+      if let failedCompaction {
+        "The compaction has failed: \(failedCompaction.reason)"
+      } else {
+        "Add tasks when others are done or removed, keep fewer of those that have ended, or allow a "
+          + "larger file"
+      }
+    return JSONFileError(
       .fileFull,
       url,
       "\(path) is full: it has \(full.size) bytes, a compaction would leave about "
         + "\(full.compactSize), the new tasks need \(full.needed), and its maxFileSize is "
-        + "\(full.limit). Nothing of this call was stored; add tasks when others are done or removed, "
-        + "keep fewer of those that have ended, or allow a larger file"
+        + "\(full.limit). Nothing of this call was stored. \(advice)"
     )
+  }
+
+  /// That a file goes on growing.
+  func failedCompaction(_ failure: JSONFileStatistics.FailedCompaction) -> String {
+    "\(path) can't be compacted: \(failure.reason). It goes on growing, and nothing is lost; another "
+      + "compaction is tried when it has \(failure.nextSize) bytes"
   }
 
   func writing(_ failure: Journal.Failure) -> JSONFileError {
@@ -107,6 +138,15 @@ struct JSONFileErrors: Sendable {
         "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored; "
           + "put the file back, or make a new store"
       )
+    case .changed(let size, let expected):
+      JSONFileError(
+        .changed,
+        url,
+        "\(path) was changed by another program while it was in use: it has \(size) bytes, and "
+          + "\(expected) were written. Nothing of this call was stored. The store still has its tasks "
+          + "in memory: look at them, and put the file back as it was, or make a new store to see "
+          + "what the file holds"
+      )
     case .poisoned(let error):
       JSONFileError(
         .outcomeUnknown,
@@ -117,127 +157,36 @@ struct JSONFileErrors: Sendable {
     }
   }
 
-  private func advice(_ error: SystemCallError) -> String {
+  /// A closing that has stored everything.
+  func closing(_ failure: Journal.Failure) -> JSONFileError {
+    JSONFileError(
+      .systemCall,
+      url,
+      "\(path) is closed, but its last line, which says so, can't be written: "
+        + "\(reason(of: failure)). All that was acknowledged is stored"
+    )
+  }
+
+  /// Why something has failed, without the name of the file.
+  func reason(of error: any Error) -> String {
+    switch error {
+    case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),
+      FileOpeningError.systemCall(let error):
+      "\(error)"
+    case let error as Journal.Failure: writing(error).message
+    case FileOpeningError.obstructed(let reason): "\(path).new is in its way: \(reason)"
+    case let error as FileOpeningError: opening(error).message
+    case let error as SystemCallError: "\(error)"
+    case let error as Compaction.Unreadable: error.description
+    default: "\(type(of: error)) was thrown"
+    }
+  }
+
+  func advice(_ error: SystemCallError) -> String {
     switch error.number {
     case ENOSPC, EDQUOT: "; free some space on its disk, and try again"
     case EFBIG: "; this process may not make a file so large: raise the limit (ulimit -f)"
     default: ""
-    }
-  }
-
-  /// Turns what an operation throws into an error of this file.
-  func translating<Result>(_ body: () throws -> Result) throws -> Result {
-    do {
-      return try body()
-    } catch let error as FileLock.Failure {
-      throw locking(error)
-    } catch let error as JournalProblem {
-      throw reading(error)
-    } catch let error as Journal.Failure {
-      throw writing(error)
-    } catch let error as FileOpeningError {
-      throw opening(error)
-    } catch let error as SystemCallError {
-      throw systemCall(error)
-    }
-  }
-
-  private func locking(_ failure: FileLock.Failure) -> JSONFileError {
-    switch failure {
-    case .heldByThisProcess:
-      JSONFileError(
-        .inUse,
-        url,
-        "\(path) is in use by another queue of this process; share that queue, or close its store"
-      )
-    case .held(by: let process?):
-      JSONFileError(
-        .inUse,
-        url,
-        "\(path) is in use by process \(process); wait until it ends, or choose another file"
-      )
-    case .held(by: nil):
-      JSONFileError(
-        .inUse,
-        url,
-        "\(path) is in use by another process; wait until it ends, or choose another file"
-      )
-    case .opening(let error):
-      opening(error)
-    case .systemCall(let error):
-      systemCall(error)
-    }
-  }
-
-  private func opening(_ error: FileOpeningError) -> JSONFileError {
-    switch error {
-    case .unsafe(let reason):
-      JSONFileError(.unsafeFile, url, "\(path) can't be used as a queue file: \(reason)")
-    case .inUse:
-      JSONFileError(
-        .inUse,
-        url,
-        "\(path) is in use by another queue, whose lock file was deleted or replaced; wait until that "
-          + "one is closed, or choose another file"
-      )
-    case .systemCall(let error):
-      systemCall(error)
-    }
-  }
-
-  private func reading(_ problem: JournalProblem) -> JSONFileError {
-    switch problem {
-    case .notAJournal:
-      JSONFileError(
-        .notAQueueFile,
-        url,
-        "\(path) is not a queue file of Steadfast: its first line is not the header of one. It was "
-          + "not changed; choose another file"
-      )
-    case .newerVersion(let version):
-      JSONFileError(
-        .newerVersion,
-        url,
-        "\(path) was written by a newer version of Steadfast: its format has version \(version), "
-          + "and this one reads up to \(JournalEntry.formatVersion). It was not changed"
-      )
-    case .unknownKind(let kind, let line):
-      JSONFileError(
-        .newerVersion,
-        url,
-        "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
-          + "'\(kind)', which this one does not know. It was not changed"
-      )
-    case .damaged(let line, let byte, let reason):
-      JSONFileError(
-        .damaged,
-        url,
-        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; "
-          + "JSONFileStore.verify(at:) lists all that is wrong, and JSONFileStore.repair(at:) copies "
-          + "the file aside and saves what can be read"
-      )
-    case .unreadable(let error):
-      systemCall(error)
-    }
-  }
-
-  private func systemCall(_ error: SystemCallError) -> JSONFileError {
-    switch error.number {
-    case ENOENT, ENOTDIR:
-      JSONFileError(
-        .systemCall,
-        url,
-        "the folder of \(path) does not exist; make it, or choose another file"
-      )
-    case EACCES, EROFS:
-      JSONFileError(
-        .systemCall,
-        url,
-        "\(path) and its folder can't be written by this user: \(error); change their "
-          + "permissions, or choose another file"
-      )
-    default:
-      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)\(advice(error))")
     }
   }
 }

@@ -16,6 +16,16 @@ public struct JSONFileStatistics: Sendable, Hashable {
     public let bytesAfter: Int
   }
 
+  /// Why a file that should have been compacted was not.
+  public struct FailedCompaction: Sendable, Hashable {
+    /// When it failed.
+    public let date: Date
+    /// Why, for a person to read.
+    public let reason: String
+    /// How large the file must become before another one is tried by itself, in bytes.
+    public let nextSize: Int
+  }
+
   /// How many tasks it holds, ended ones that are kept among them.
   public let taskCount: Int
   /// How many lines it has.
@@ -28,4 +38,9 @@ public struct JSONFileStatistics: Sendable, Hashable {
   public let byteCount: Int
   /// When it was last compacted; `nil` if it never was.
   public let lastCompaction: Compaction?
+  /// Why the last compaction has failed since the file was opened; `nil` if none has since one
+  /// was done.
+  ///
+  /// The file goes on growing meanwhile. Each reason is written to standard error too, once in a row.
+  public let failedCompaction: FailedCompaction?
 }

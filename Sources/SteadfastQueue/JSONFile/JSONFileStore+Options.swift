@@ -44,7 +44,8 @@ extension JSONFileStore {
   /// Who may read and write the file, its lock file, and the one that a compaction writes.
   ///
   /// The files have exactly these permissions from opening on, whatever the process's file mode
-  /// creation mask is, unless they belong to another user. A file that every user may write is refused.
+  /// creation mask is, unless they belong to another user. A file that every user may write is refused,
+  /// and whatever is refused keeps the permissions that it has.
   public struct Permissions: Sendable, Hashable {
     let mode: UInt16
 

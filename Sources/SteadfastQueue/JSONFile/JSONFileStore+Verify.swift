@@ -7,10 +7,10 @@ public import Foundation
 extension JSONFileStore {
   /// Reads a file that no store has open, and tells what it holds and all that is wrong with it.
   ///
-  /// The file is not changed: an end that a crash has torn stays as it is. The lock file beside it
-  /// is made if there is none, so that nobody opens the file meanwhile; where there is no queue
-  /// file, nothing is made. The work is done on a thread of its own and, once begun, to its end;
-  /// unlike at opening, the whole file is held in memory.
+  /// The file is not changed: an end that a crash has torn stays as it is. A lock file is made
+  /// beside it if there is none, so that nobody opens the file meanwhile, and removed. The work is
+  /// done on a thread of its own and, once begun, to its end. Of a sound file little is held in
+  /// memory beside its tasks; one that is damaged is held whole.
   ///
   /// - Returns: a report, whose ``JSONFileReport/isSound`` says whether the file can be opened.
   /// - Throws: a ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a store
@@ -18,9 +18,9 @@ extension JSONFileStore {
   ///   nothing can be told of it, ``JSONFileError/Code/systemCall`` if it is not there or can't be read.
   public static func verify(at url: URL) async throws -> JSONFileReport {
     try await ClosedFile(url: url).locked { closed, storage in
-      guard let (file, bytes) = try storage.readJournal() else { throw closed.errors.missing }
-      file.close()
-      return try JournalInspection(bytes).report
+      guard let file = try storage.open(.journal) else { throw closed.errors.missing }
+      defer { file.close() }
+      return try JournalInspection(JournalSource(file)).report
     }
   }
 
@@ -31,8 +31,8 @@ extension JSONFileStore {
   /// file that was cut, replaced or deleted. The store opens if need be, and goes on as before
   /// whatever is found; its writes wait meanwhile, which takes about as long as opening the file.
   /// What is being stored at that moment is left out of the comparison. The system may answer from
-  /// its cache instead of reading the disk again. Meanwhile the whole file is held in memory, and a
-  /// second table of its tasks.
+  /// its cache instead of reading the disk again. Meanwhile a second table of its tasks is held in
+  /// memory; of a damaged file all its bytes, too.
   ///
   /// If there are problems, what the store holds in memory is still right: look at its tasks before
   /// it is closed, and then call ``repair(at:)``.

@@ -24,7 +24,8 @@ public import Foundation
 /// disk that is not mounted, looks like a first start. Where tasks are expected, look at
 /// ``JSONFileStatistics/taskCount`` of ``statistics()`` before the queue runs.
 ///
-/// An end that a crash has torn is cut off. A file of another format is refused and left as it is,
+/// An end that a crash has torn is cut off; where whole lines can be read in it, it is first copied to
+/// `.torn-1` beside the file. A file of another format is refused and left as it is,
 /// and so is a damaged one, where a later line says that what is damaged had been flushed. Other
 /// damage, to what was written last, can't be told from a torn end (``Flushing``). ``verify(at:)``
 /// tells what is wrong with a damaged file, and ``repair(at:)`` saves what can be read of it
@@ -36,7 +37,9 @@ public import Foundation
 /// anew without them: beside ordinary work, to a temporary file, `.new`, that takes its place when
 /// it is durable. That is done when the file is 4 MiB or more, and four times as large as it was
 /// after the last time, or 32 MiB more than twice as large. If that fails, for instance because the
-/// disk is full, all stays as it was, and it is tried again when the file has doubled.
+/// disk is full, all stays as it was, and it is tried again when the file has doubled; why is told by
+/// ``JSONFileStatistics/failedCompaction`` and, once for a reason, on standard error. What somebody else
+/// has put at `.new` is not lost: it is renamed, or is in the way and named in an error.
 /// ``statistics()`` tells the figures. The line of a new task may have 16 MiB less 64 KiB, its
 /// payload included, which takes a third more than its bytes if it is not JSON or is sealed.
 /// Smaller limits, and one for the file, are ``Options/maxTaskSize`` and ``Options/maxFileSize``.
@@ -46,7 +49,8 @@ public import Foundation
 /// When the disk is full, or the limit for a file's size (`ulimit -f`) is reached, the call throws
 /// and nothing of it is stored. (On Darwin the limit ends a process that does not ignore SIGXFSZ.)
 /// The same holds when somebody deletes, moves or replaces the file while it is open
-/// (``JSONFileError/Code/displaced``): until it is put back, it takes nothing in. When a flush fails,
+/// (``JSONFileError/Code/displaced``), or writes it (``JSONFileError/Code/changed``): until it is put
+/// back as it was, it takes nothing in, and what it held is still in memory. When a flush fails,
 /// it is open whether the last changes are stored: calls throw
 /// ``JSONFileError/Code/outcomeUnknown`` from then on. The store has given the file up: make a new
 /// one to see what is there.
@@ -63,8 +67,8 @@ public import Foundation
 /// to some moment, with half a line behind it perhaps, and reads as a file that a crash has left.
 /// A compaction does not disturb it: that puts another file in the place of the one that is being
 /// copied. A write that fails meanwhile, on a full disk for instance, may spoil it: have the copy
-/// verified (``verify(at:)``). Make no hard link: a file with a second name is refused when it is
-/// next opened. A queue on a copy performs again what was done since it was made.
+/// verified (``verify(at:)``). A hard link, as `cp -al` makes one, takes in what is stored until the file
+/// is compacted or opened again: then the queue gets a file of its own. A queue on a copy performs again what was done since it was made.
 ///
 /// ## Privacy
 ///
@@ -165,14 +169,16 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return try await core.statistics()
   }
 
-  /// Makes all that was written durable, says so in a last line, and gives the file and its lock
-  /// up.
+  /// Makes all that was written durable, says so in a last line unless nothing was written since one
+  /// was, and gives the file and its lock up.
   ///
   /// Calls after that throw.
   ///
   /// A store whose last reference goes does the same by itself, a little later.
   ///
-  /// - Throws: a ``JSONFileError``; the file is given up all the same.
+  /// - Throws: a ``JSONFileError``; the file is given up all the same. On a full disk that last line
+  ///   may be missing: then the error says that all else is stored, and the file reads as one that a
+  ///   crash has left, with all its tasks.
   public func close() async throws { try await core.close() }
 
   /// Deletes the file, with all tasks, and gives its lock up.

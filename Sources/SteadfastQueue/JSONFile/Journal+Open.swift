@@ -1,12 +1,20 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 extension Journal {
   /// How many bytes are written once more at a time: without flushes there may be many.
   private static let partSize = 1 << 20
 
   /// Opens the file, or makes it, and returns the tasks in it.
   ///
-  /// Every step may be repeated after a crash in its midst.
+  /// Every step may be repeated after a crash in its midst. Nothing is changed before all that was
+  /// read is accepted. The date is asked for where a compaction is needed.
   static func open(
-    _ storage: any JournalStorage
+    _ storage: any JournalStorage,
+    at date: () -> Date = { Date() }
   ) throws -> (journal: Journal, table: TaskTable) {
     guard let file = try storage.open(.journal) else {
       return (try create(in: storage), TaskTable())
@@ -18,7 +26,15 @@ extension Journal {
         return (try create(in: storage), TaskTable())
       }
       let contents = try JournalReader.read(source)
-      try storage.remove(.replacement)
+      try Leftover.clear(storage, beside: source, copyStart: contents.goodSize)
+      if contents.tornLineCount > 0 {
+        let end = contents.goodSize..<source.count
+        _ = try AsideCopy.keep(source, end, as: JournalFileName.torn, in: storage)
+      }
+      if file.hasOtherNames {
+        return (try detach(file, source, contents, in: storage, at: date()), contents.table)
+      }
+      try file.protect()
       return (try recover(file, source, contents, in: storage), contents.table)
     } catch {
       file.close()
@@ -42,20 +58,44 @@ extension Journal {
     }
     try file.synchronize()
     try storage.synchronizeFolder()
-    var journal = Journal(file, contents)
-    if contents.interruptionCount > 0 {
-      // Whoever reads the file later must know it too where the lines that follow rest on it.
-      try journal.append([[JournalBody(.interruption)]])
-      try journal.synchronize()
+    return Journal(file, contents)
+  }
+
+  /// Writes a file anew that has other names: who has made them, a backup for instance, wants what it
+  /// holds now, and it is not changed any more.
+  private static func detach(
+    _ file: any JournalFile,
+    _ source: JournalSource,
+    _ contents: JournalContents,
+    in storage: any JournalStorage,
+    at date: Date
+  ) throws -> Journal {
+    var whole = contents
+    whole.goodSize = source.count
+    let journal = Journal(file, whole)
+    do throws(Compaction.Failure) {
+      var compaction = try Compaction(of: journal, tasks: contents.table.entries, in: storage)
+      let replacement = try compaction.finish(journal, at: date)
+      journal.abandon()
+      return replacement
+    } catch {
+      throw error.cause
     }
-    return journal
   }
 
   private static func create(in storage: any JournalStorage) throws -> Journal {
-    var journal = try makeReplacement(in: storage, generation: 1)
+    var journal = try makeReplacement(in: storage, generation: 1, beside: nil)
     do {
       try journal.synchronize()
+      try storage.openFolder()
       try storage.rename(.replacement, to: .journal)
+    } catch {
+      journal.abandon()
+      // What can't be removed now is removed by the next opening.
+      try? storage.removeOwn(.replacement)
+      throw error
+    }
+    do {
       try storage.synchronizeFolder()
     } catch {
       journal.abandon()
@@ -64,12 +104,14 @@ extension Journal {
     return journal
   }
 
-  /// Makes a file with a header that may take the journal's place when it is durable.
+  /// Makes a file with a header that may take the journal's place when it is durable; `journal` holds
+  /// the bytes of that, if there is one.
   static func makeReplacement(
     in storage: any JournalStorage,
-    generation: Int
+    generation: Int,
+    beside journal: JournalSource?
   ) throws -> Journal {
-    try storage.remove(.replacement)
+    try Leftover.clear(storage, beside: journal)
     var journal = Journal(
       try storage.create(.replacement),
       JournalContents(generation: generation)
@@ -80,6 +122,8 @@ extension Journal {
       ])
     } catch {
       journal.abandon()
+      // What can't be removed now is removed by the next opening.
+      try? storage.removeOwn(.replacement)
       throw error
     }
     return journal

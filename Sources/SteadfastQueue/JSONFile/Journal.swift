@@ -17,6 +17,14 @@ struct Journal {
     case poisoned(SystemCallError)
     /// Nothing was stored: the file was deleted, moved or replaced by somebody else.
     case displaced
+    /// Nothing was stored: somebody else has written the file, which has this size and not the one
+    /// that is expected.
+    case changed(size: Int, expected: Int)
+  }
+
+  /// All is durable, but the last line, which says that the file was closed.
+  struct Unsealed: Error {
+    let reason: Failure
   }
 
   /// A flush, which any thread may perform.
@@ -40,6 +48,11 @@ struct Journal {
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
   private let file: FlushedFile
   private var firstUnsynced: UInt64
+  /// Whether a seal is the last line.
+  private var isSealed: Bool
+  /// Whether the first line to be written says that tasks were interrupted: what follows rests on it,
+  /// and until then the file says it without, as those tasks have begun in it and not ended.
+  private(set) var owesInterruption: Bool
 
   /// A journal in a file that holds this, durably.
   init(_ file: any JournalFile, _ contents: JournalContents) {
@@ -49,6 +62,21 @@ struct Journal {
     firstUnsynced = contents.nextSequence
     size = contents.goodSize
     lastCompaction = contents.lastCompaction
+    isSealed = contents.isSealed
+    owesInterruption = contents.interruptionCount > 0
+  }
+
+  /// How many bytes come with the next lines, at most.
+  var owedByteCount: Int { owesInterruption ? JournalBody.interruption.byteCount : 0 }
+
+  /// What was written, as it stands in the file.
+  var source: JournalSource { source(size) }
+
+  /// So many bytes of the file.
+  func source(_ count: Int) -> JournalSource {
+    JournalSource(count: count) { [file] range throws(SystemCallError) in
+      try file.read(range.count, at: range.lowerBound)
+    }
   }
 
   /// Appends batches of lines: all of them or, if it throws `refused`, none.
@@ -56,6 +84,7 @@ struct Journal {
   /// After a crash each batch is there as a whole or not at all.
   mutating func append(_ batches: [[JournalBody]]) throws(Failure) {
     try file.checkPoison()
+    let batches = owesInterruption ? [[.interruption]] + batches : batches
     var bytes: [UInt8] = []
     bytes.reserveCapacity(batches.joined().reduce(0) { $0 + $1.bytes.count + 64 })
     var sequence = nextSequence
@@ -78,6 +107,8 @@ struct Journal {
     }
     nextSequence = sequence
     size += bytes.count
+    owesInterruption = false
+    isSealed = false
   }
 
   /// Removes what a failed write has left, for good: a power cut must not bring it back.
@@ -100,8 +131,8 @@ struct Journal {
     if flush.file === file { firstUnsynced = max(firstUnsynced, flush.end) }
   }
 
-  /// All that stands in the file now.
-  func readAll() throws(SystemCallError) -> [UInt8] { try file.read(try file.size(), at: 0) }
+  /// How many bytes stand in the file now.
+  func sizeInFile() throws(SystemCallError) -> Int { try file.size() }
 
   /// What was written before, as it stands in the file.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
@@ -116,12 +147,20 @@ struct Journal {
     )
   }
 
-  /// Ends the use of the file: what is there is made durable, and a last line says so.
+  /// Ends the use of the file: what is there is made durable, and a last line says so, unless it
+  /// stands there since the file was opened.
+  ///
+  /// - Throws: a ``Failure``; an ``Unsealed``, when all but that line is durable.
   mutating func close() throws {
     defer { file.close() }
+    if isSealed { return }
     try synchronize()
-    try append([[JournalBody(.seal)]])
-    try synchronize()
+    do throws(Failure) {
+      try append([[.seal]])
+      try synchronize()
+    } catch {
+      throw Unsealed(reason: error)
+    }
   }
 
   /// Gives the file up as it is.

@@ -34,6 +34,16 @@ struct JournalBody: Sendable {
   /// How many bytes the line takes in the file, at most.
   var byteCount: Int { bytes.count + JournalLine.maxEnvelopeLength }
 
+  /// That tasks were interrupted.
+  static let interruption = JournalBody(bare: "interruption")
+  /// That the file was closed.
+  static let seal = JournalBody(bare: "seal")
+
+  private init(bare kind: StaticString) {
+    begin(kind)
+    bytes.append(UInt8(ascii: "}"))
+  }
+
   /// The body of a line that was read.
   init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
 

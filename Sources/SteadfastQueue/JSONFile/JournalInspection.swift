@@ -8,16 +8,19 @@ struct JournalInspection {
   private(set) var skipped = ProblemList()
 
   /// - Throws: why a file can't be told anything of: it is of another format, or of a newer version.
-  init(_ bytes: [UInt8]) throws(JournalProblem) {
-    report.byteCount = bytes.count
+  init(_ bytes: [UInt8]) throws(JournalProblem) { try self.init(JournalSource(bytes)) }
+
+  /// As `init(_:)`; of a file that is damaged all bytes are read at once.
+  init(_ source: JournalSource) throws(JournalProblem) {
+    report.byteCount = source.count
     // Opening makes a new file of it.
-    guard !bytes.isEmpty else { return }
+    guard source.count > 0 else { return }
     do throws(JournalProblem) {
-      describe(try JournalReader.read(bytes))
+      describe(try JournalReader.read(source))
     } catch {
       guard case .damaged(let line, let byte, let reason) = error else { throw error }
       describe(
-        try JournalSalvage(bytes),
+        try JournalSalvage(try source.readAll()),
         JSONFileReport.Problem(line: line, byte: byte, reason: reason)
       )
     }

@@ -75,6 +75,16 @@ struct JournalLine: Sendable {
     body = scanner.position..<range.upperBound
   }
 
+  /// Reads a line in whose range a carriage return stands last, as an editor puts one before each
+  /// line feed.
+  init?(beforeReturnIn bytes: [UInt8], _ range: Range<Int>) {
+    guard !range.isEmpty, bytes[range.upperBound - 1] == 0x0D else { return nil }
+    self.init(bytes, range.lowerBound..<range.upperBound - 1)
+  }
+
+  /// What is wrong with such a line.
+  static var returnFlaw: String { "a carriage return stands before its line feed" }
+
   /// The line, so many bytes further back in other bytes.
   func moved(by offset: Int) -> JournalLine {
     var line = self

@@ -12,6 +12,8 @@ struct JournalContents: Sendable {
   var nextSequence: UInt64 = 0
   /// Where the last good line ends; what follows is torn.
   var goodSize = 0
+  /// How many lines behind the first torn one can be read.
+  var tornLineCount = 0
   /// Where the lines begin that the last good line did not know to be durable.
   var unsyncedOffset = 0
 }
@@ -200,14 +202,23 @@ struct JournalReader {
   }
 
   /// Refuses a bad line if one behind it knows that it, or the batch that it is in, was stored.
-  private func refuseDamage() throws(JournalProblem) {
+  private mutating func refuseDamage() throws(JournalProblem) {
     let hasHeader = contents.nextSequence > 0 || batchCount > 0
+    var lineCount = 0
     try forEachLineOfRest { line throws(JournalProblem) in
       guard hasHeader, line.firstUnsynced <= contents.nextSequence else {
         throw damage("its checksum is wrong, and later lines show that it was stored")
       }
+      lineCount += 1
     }
-    guard hasHeader else { throw .notAJournal }
+    contents.tornLineCount = lineCount
+    guard hasHeader else {
+      let start = try read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
+      if let end = start.lineFeed(from: 0), JournalLine(beforeReturnIn: start, 0..<end) != nil {
+        throw damage(JournalLine.returnFlaw)
+      }
+      throw .notAJournal
+    }
     let end = try read(max(position, source.count - JournalLine.maxSealLength)..<source.count)
     if let seal = JournalLine(sealAtEndOf: end), seal.firstUnsynced > contents.nextSequence {
       throw damage("the line feed behind it is lost, and a seal shows that it was stored")

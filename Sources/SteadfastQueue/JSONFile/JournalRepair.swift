@@ -41,7 +41,12 @@ struct JournalRepair {
     in storage: any JournalStorage,
     _ date: Date
   ) throws -> Int {
-    let (copy, isNew) = try DamagedCopy.keep(bytes, in: storage)
+    let (copy, isNew) = try AsideCopy.keep(
+      JournalSource(bytes),
+      bytes.indices,
+      as: JournalFileName.copy,
+      in: storage
+    )
     let old = Journal(
       file,
       JournalContents(generation: inspection.report.generation ?? 0, goodSize: bytes.count)
@@ -59,8 +64,8 @@ struct JournalRepair {
     } catch Compaction.Failure.poisoned(let error) {
       throw PerhapsUndone(reason: error, copy: copy)
     } catch {
-      try? storage.remove(.replacement)
-      if isNew { try? storage.remove(.copy(copy)) }
+      try? storage.removeOwn(.replacement)
+      if isNew { try? storage.removeOwn(.copy(copy)) }
       throw cause(of: error)
     }
   }

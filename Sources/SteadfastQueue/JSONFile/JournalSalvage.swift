@@ -60,9 +60,16 @@ struct JournalSalvage {
       lineCount += 1
       if let line = JournalLine(bytes, position..<end) {
         add(line, position..<end, nil)
+      } else if let line = JournalLine(beforeReturnIn: bytes, position..<end) {
+        add(line, position..<end - 1, JournalLine.returnFlaw)
       } else if let (first, second) = mergedLines(in: position..<end) {
         add(first.line, first.range, nil)
         add(second.line, second.range, "the line feed before it is lost")
+      } else if let found = lineBehindZeros(in: position..<end) {
+        // However many lines were there.
+        badLines = .max
+        openBatch = nil
+        add(found.line, found.range, "zeros stand before it")
       } else {
         badLines += 1
         openBatch = nil
@@ -86,11 +93,12 @@ struct JournalSalvage {
   /// The first has a right checksum and begins where a line does: what follows is no payload.
   private func mergedLines(in range: Range<Int>) -> (Found, Found)? {
     let prefix = JournalLine.prefix
-    let starts = range.dropFirst().lazy.filter { start in
+    let starts = range.dropFirst().filter { start in
       bytes[start] == prefix[0] && bytes[start..<range.upperBound].starts(with: prefix)
     }
-    // A payload may contain what looks like the beginning of a line; few do more than once.
-    for start in starts.prefix(3) {
+    // The payloads of both may contain what looks like the beginning of a line; few do more than
+    // once.
+    for start in starts.prefix(3) + starts.dropFirst(3).suffix(3) {
       guard let second = JournalLine(bytes, start..<range.upperBound) else { continue }
       for end in [start - 1, start] where end > range.lowerBound {
         guard let first = JournalLine(bytes, range.lowerBound..<end) else { continue }
@@ -98,6 +106,16 @@ struct JournalSalvage {
       }
     }
     return nil
+  }
+
+  /// A line directly behind a zero, up to the end: what stood before it was lost.
+  ///
+  /// It is not a part of a payload: no line has a zero in it.
+  private func lineBehindZeros(in range: Range<Int>) -> Found? {
+    guard let zero = bytes[range].lastIndex(of: 0),
+      let line = JournalLine(bytes, zero + 1..<range.upperBound)
+    else { return nil }
+    return (line, zero + 1..<range.upperBound)
   }
 
   /// What is wrong with where a line stands.

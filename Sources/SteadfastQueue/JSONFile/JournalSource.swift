@@ -7,7 +7,7 @@ struct JournalSource: Sendable {
   let count: Int
   private let bytes: @Sendable (Range<Int>) throws(SystemCallError) -> [UInt8]
 
-  private init(
+  init(
     count: Int,
     _ bytes: @escaping @Sendable (Range<Int>) throws(SystemCallError) -> [UInt8]
   ) {
@@ -34,6 +34,11 @@ struct JournalSource: Sendable {
         try file.read(range.count, at: range.lowerBound)
       }
     }
+  }
+
+  /// All bytes.
+  func readAll() throws(JournalProblem) -> [UInt8] {
+    do { return try read(0..<count) } catch { throw .unreadable(error) }
   }
 
   /// The bytes in a range, or fewer if the file has become shorter.

@@ -12,15 +12,39 @@ protocol JournalStorage: AnyObject, Sendable {
   func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError)
   /// Removes a file, if there is one.
   func remove(_ name: JournalFileName) throws(SystemCallError)
+  /// Sees to it that the next ``synchronizeFolder()`` needs nothing that the system may be short of:
+  /// after a renaming it would be too late for that.
+  func openFolder() throws(SystemCallError)
   /// Makes durable which file bears which name.
   func synchronizeFolder() throws(SystemCallError)
-  /// Whether the file that was opened, made or renamed under a name bears it still.
-  func isInPlace(_ name: JournalFileName) throws(SystemCallError) -> Bool
+  /// Where the file is that was opened, made or renamed under a name.
+  func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace
+  /// Whether a lock file stands beside the file of a name, as beside every queue's.
+  func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool
 }
 
 extension JournalStorage {
-  /// Yes: nobody else has access to it.
-  func isInPlace(_ name: JournalFileName) throws(SystemCallError) -> Bool { true }
+  /// There: nobody else has access to it.
+  func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
+    .there(size: nil)
+  }
+
+  /// No: nobody else has access to it.
+  func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool { false }
+
+  /// Refuses a journal that nobody would find again, or that somebody else has written.
+  func checkPlace(of journal: Journal) throws(Journal.Failure) {
+    let place: JournalPlace
+    do { place = try self.place(of: .journal) } catch { throw .refused(error) }
+    guard case .there(let size) = place else { throw .displaced }
+    guard let size, size != journal.size else { return }
+    throw .changed(size: size, expected: journal.size)
+  }
+
+  /// Removes a file if it is still the one that was opened or made under its name.
+  func removeOwn(_ name: JournalFileName) throws(SystemCallError) {
+    if case .there = try place(of: name) { try remove(name) }
+  }
 
   /// The journal, and all that it holds; `nil` if there is none.
   func readJournal() throws -> (file: any JournalFile, bytes: [UInt8])? {
@@ -47,11 +71,21 @@ protocol JournalFile: AnyObject, Sendable {
   func truncate(to size: Int) throws(SystemCallError)
   /// Makes its bytes durable, though not its name.
   func synchronize() throws(SystemCallError)
+  /// Gives it the permissions that were chosen, when it was found to be what it should be.
+  func protect() throws(SystemCallError)
+  /// Whether it has other names, under which it is to stay as it is.
+  var hasOtherNames: Bool { get }
   /// Gives it up.
   func close()
 }
 
 extension JournalFile {
+  /// Nothing to do: nobody else has access to it.
+  func protect() throws(SystemCallError) {}
+
+  /// No: nobody else has access to it.
+  var hasOtherNames: Bool { false }
+
   /// Writes all of the bytes.
   func writeAll(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) {
     var done = 0
@@ -69,16 +103,32 @@ enum JournalFileName: Hashable, Sendable {
   case journal
   /// What is to take the journal's place.
   ///
-  /// One that is found at opening was left by a crash.
+  /// One that is found at opening was left by a crash, or put there by somebody else.
   case replacement
   /// The copy of this number, from 1, of a damaged journal.
   case copy(Int)
+  /// The copy of this number, from 1, of a torn end in which lines could be read.
+  case torn(Int)
+  /// What somebody else has put where a replacement is written, the number counted from 1.
+  case stranger(Int)
+}
+
+/// Where a file is.
+enum JournalPlace: Equatable, Sendable {
+  /// It has its name; its size in bytes, or `nil` where nobody else can have changed it.
+  case there(size: Int?)
+  /// It was deleted, moved or replaced by somebody else.
+  case elsewhere
 }
 
 /// Why a file was not opened.
 enum FileOpeningError: Error, Equatable {
   /// It is not what this library would have made; what it is instead, and what to do.
-  case unsafe(String)
+  case unsafe(String, advice: String)
+  /// Whenever it was opened, its name was that of another file.
+  case unstable
+  /// The replacement can't be made: what stands under its name is not for us to remove.
+  case obstructed(String)
   /// Another journal has it open.
   case inUse
   case systemCall(SystemCallError)

@@ -22,7 +22,7 @@ enum Fact {
     let codes: [(JSONFileError.Code, String)] = [
       (.inUse, "inUse"), (.notAQueueFile, "notAQueueFile"), (.newerVersion, "newerVersion"),
       (.damaged, "damaged"), (.unsafeFile, "unsafeFile"), (.systemCall, "systemCall"),
-      (.outcomeUnknown, "outcomeUnknown"), (.displaced, "displaced"),
+      (.outcomeUnknown, "outcomeUnknown"), (.displaced, "displaced"), (.changed, "changed"),
       (.closed, "closed"),
     ]
     switch error {

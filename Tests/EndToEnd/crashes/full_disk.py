@@ -18,6 +18,9 @@ def check_full_disk(score, program):
     with small_disk(6 * MEGABYTE) as folder:
         if folder:
             refuses_and_goes_on(score, program, folder)
+    with small_disk(6 * MEGABYTE) as folder:
+        if folder:
+            opens_what_it_cannot_write(score, program, folder)
     with small_disk(12 * MEGABYTE) as folder:
         if folder:
             keeps_what_it_cannot_compact(score, program, folder)
@@ -59,6 +62,46 @@ def refuses_and_goes_on(score, program, folder):
     ballast.unlink()
     answer = worker.ask("enqueue later 20")
     score.check(answer.is_done, "it goes on when there is space", answer.ending)
+    finish(score, program, worker, path)
+
+
+def fill_up(ballast):
+    """Takes all the space that is left."""
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65536, 4096, 512):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                pass
+
+
+def opens_what_it_cannot_write(score, program, folder):
+    """A crash has left running tasks, and there is no space to say so; nor for a lock file's text."""
+    path, ballast = folder / "queue.jsonl", folder / "ballast"
+    ledger = Ledger()
+    worker = Worker(program, ledger)
+    worker.ask(f"open {path}")
+    worker.begin("work w 10000")
+    worker.watch(100)
+    worker.kill()
+    path.with_name("queue.jsonl.lock").unlink()
+    fill_up(ballast)
+    worker = Worker(program, ledger)
+    answer = worker.ask(f"open {path}")
+    score.check(answer.is_done, "a file is opened on a full disk", answer.ending)
+    answer = worker.ask("list")
+    score.check(answer.is_done, "its tasks are told", answer.ending)
+    ledger.check()
+    answer = worker.ask("fill more 100 20000")
+    score.check("No space left" in answer.message, "a full disk is named", answer.ending)
+    answer = worker.ask("close")
+    is_true = answer.is_done or "All that was acknowledged is stored" in answer.message
+    score.check(is_true, "closing says that all is stored", answer.ending)
+    worker.end()
+    ballast.unlink()
+    worker = Worker(program, ledger)
+    worker.ask(f"open {path}")
     finish(score, program, worker, path)
 
 

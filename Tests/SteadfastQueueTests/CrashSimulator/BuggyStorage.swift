@@ -67,6 +67,8 @@ final class BuggyStorage: JournalStorage {
     if bug != .noSweep { try storage.remove(name) }
   }
 
+  func openFolder() throws(SystemCallError) { try storage.openFolder() }
+
   func synchronizeFolder() throws(SystemCallError) {
     let (hasOpened, hasRenamed) = state.withLock { ($0.hasOpened, $0.hasRenamed) }
     switch bug {

@@ -89,6 +89,8 @@ final class SimulatedDisk: JournalStorage {
     }
   }
 
+  func openFolder() throws(SystemCallError) { try call("openFolder") { _ in } }
+
   func synchronizeFolder() throws(SystemCallError) {
     try call("synchronizeFolder") { $0.perform(.flushFolder) }
   }

@@ -4,6 +4,14 @@ import Testing
 
 @testable import SteadfastQueue
 
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
 @Suite struct IOThreadTests {
   @Test func `a thread does a job when its time has come, and other jobs meanwhile`() async throws {
     let thread = try IOThread()
@@ -24,6 +32,25 @@ import Testing
     }
     // How much time has passed when they are all there is anybody's guess.
     #expect(order.filter { $0 != "at once" } == ["soon", "late"])
+  }
+
+  @Test func `signals to the process go to its other threads`() async throws {
+    let thread = try IOThread()
+    let (blocked, left) = await withCheckedContinuation { continuation in
+      thread.add {
+        var signals = sigset_t()
+        _ = unsafe pthread_sigmask(SIG_BLOCK, nil, &signals)
+        func blocked(_ numbers: [Int32]) -> [Int32] {
+          numbers.filter { unsafe sigismember(&signals, $0) == 1 }
+        }
+        let process = [SIGINT, SIGTERM, SIGHUP, SIGALRM, SIGUSR1, SIGCHLD, SIGXFSZ, SIGPIPE]
+        continuation.resume(
+          returning: (blocked(process) == process, blocked([SIGSEGV, SIGBUS, SIGILL, SIGFPE]))
+        )
+      }
+    }
+    #expect(blocked)
+    #expect(left == [])
   }
 
   @Test func `a job that hands its turn on lets the others be done beside it`() async throws {

@@ -181,7 +181,7 @@ import Testing
       }
       #expect(error?.code == .notAQueueFile)
       #expect(try Data(contentsOf: file) == contents)
-      #expect(try names(folder) == ["notes.txt", "notes.txt.lock"])
+      #expect(try names(folder) == ["notes.txt"])
     }
   }
 

@@ -22,8 +22,8 @@ import Testing
     _ = try Journal.open(storage)
     #expect(
       storage.calls == [
-        .open(.journal), .remove(.replacement), .create(.replacement), .append, .synchronize,
-        .rename(.replacement, .journal), .synchronizeFolder,
+        .open(.journal), .open(.replacement), .create(.replacement), .append, .synchronize,
+        .openFolder, .rename(.replacement, .journal), .synchronizeFolder,
       ]
     )
     #expect(try JournalReader.read(storage.bytes).nextSequence == 1)
@@ -41,7 +41,7 @@ import Testing
     _ = try Journal.open(torn)
     #expect(
       torn.calls == [
-        .open(.journal), .read, .remove(.replacement), .truncate(to: good),
+        .open(.journal), .read, .open(.replacement), .truncate(to: good),
         .overwrite(at: synced), .synchronize, .synchronizeFolder,
       ]
     )
@@ -49,7 +49,7 @@ import Testing
   }
 
   @Test(arguments: [
-    MemoryStorage.Call.open(.journal), .read, .remove(.replacement), .truncate(to: 0),
+    MemoryStorage.Call.open(.journal), .read, .open(.replacement), .truncate(to: 0),
     .overwrite(at: 0), .synchronize, .synchronizeFolder,
   ])
   func `an opening that fails gives the file up, and another one succeeds`(
@@ -123,8 +123,8 @@ import Testing
   }
 
   @Test(arguments: [
-    MemoryStorage.Call.remove(.replacement), .create(.replacement), .append, .synchronize,
-    .rename(.replacement, .journal), .synchronizeFolder,
+    MemoryStorage.Call.open(.replacement), .create(.replacement), .append, .synchronize,
+    .openFolder, .rename(.replacement, .journal), .synchronizeFolder,
   ])
   func `a making of the file that fails is done again by the next opening`(
     call: MemoryStorage.Call
@@ -132,6 +132,7 @@ import Testing
     let storage = MemoryStorage()
     storage.fail(call, EIO)
     #expect(throws: (any Error).self) { try Journal.open(storage) }
+    #expect(storage.bytes(of: .replacement) == nil)
     _ = try Journal.open(storage)
     #expect(try JournalReader.read(storage.bytes).nextSequence == 1)
     #expect(storage.bytes(of: .replacement) == nil)
@@ -170,5 +171,23 @@ import Testing
     #expect(storage.calls.suffix(5) == [.append, .synchronize, .append, .synchronize, .close])
     #expect(String(decoding: storage.bytes, as: UTF8.self).hasSuffix("\"k\":\"seal\"}\n"))
     #expect(try numbers(storage) == [1])
+  }
+
+  @Test func `a file to which nothing was added is closed without another seal`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1)])
+    try journal.close()
+    let sealed = storage.bytes
+    for _ in 1...3 {
+      var again = try Journal.open(storage).journal
+      try again.close()
+      #expect(storage.bytes == sealed)
+    }
+    var used = try Journal.open(storage).journal
+    try used.append([line(2)])
+    try used.close()
+    #expect(try JournalReader.read(storage.bytes).isSealed)
+    #expect(try numbers(storage) == [1, 2])
   }
 }

@@ -143,6 +143,70 @@ import Testing
     #expect(try JournalInspection(lines.flatMap { $0 }).table.numbers == [1, 3])
   }
 
+  @Test(arguments: [1, 4, 4096])
+  func `a whole line directly behind zeros is saved`(count: Int) throws {
+    var text = try JournalText()
+    try text.addTasks(1...5)
+    // What stood before was lost, as when the file was emptied while it was in use.
+    let zeros = [UInt8](repeating: 0, count: count)
+    let end = Array(text.lines[3...].joined())
+    let emptied = try JournalInspection(zeros + end)
+    #expect(emptied.table.numbers == [3, 4, 5])
+    let start = Array(text.lines[..<2].joined()) + text.lines[2].prefix(50)
+    let inside = try JournalInspection(start + zeros + end)
+    #expect(inside.table.numbers == [1, 3, 4, 5])
+    #expect(inside.report.problems.map(\.reason) == ["zeros stand before it"])
+  }
+
+  @Test(arguments: [(0, 0), (1, 0), (0, 3), (1, 3), (3, 1), (9, 0), (0, 9)])
+  func `two lines without a line feed between them are saved, whatever their payloads hold`(
+    first: Int,
+    second: Int
+  ) throws {
+    var text = try JournalText()
+    for (number, count) in [(1, first), (2, second), (3, 0)] {
+      // What looks like the beginning of a line.
+      let payload = repeatElement(#"{"c":""}"#, count: count).joined(separator: ",")
+      let record = TaskRecord.make(number).replacing(
+        payload: StoredPayload(Array("[\(payload)]".utf8), format: .json)
+      )
+      try text.add(.change(.insert(record, onDuplicate: .keep)))
+    }
+    var lines = text.lines
+    lines[1].removeLast()
+    #expect(try JournalInspection(Array(lines.joined())).table.numbers == [1, 2, 3])
+  }
+
+  @Test func `a batch that was ended has an end, however bad the lines before it`() throws {
+    var text = try JournalText()
+    try text.addBatch([insertion(1), insertion(2)])
+    try text.addBatch([insertion(3), insertion(4)])
+    try text.addTasks([5])
+    // The line that ends the first batch is bad: the next one is no part of it, and as it should be.
+    let found = try JournalInspection(text.lines.flipping(2).flatMap { $0 })
+    #expect(found.table.numbers == [1, 3, 4, 5])
+    #expect(found.report.problems.map(\.line) == [3])
+  }
+
+  @Test(arguments: [false, true])
+  func `a file whose lines end as another system ends them is told of, and saved`(isClosed: Bool)
+    throws
+  {
+    var text = try JournalText(generation: 2)
+    try text.addTasks(1...3)
+    if isClosed { try text.add(.seal) }
+    let bytes = Array(text.lines.map { Array($0.dropLast()) + [0x0D, 0x0A] }.joined())
+    #expect(throws: JournalProblem.damaged(line: 1, byte: 0, reason: JournalLine.returnFlaw)) {
+      try JournalReader.read(bytes)
+    }
+    let found = try JournalInspection(bytes)
+    #expect(found.table.numbers == [1, 2, 3])
+    #expect(found.report.generation == 2)
+    #expect(found.report.isSealed == isClosed)
+    #expect(found.report.problemCount == text.lines.count)
+    #expect(found.skipped.count == 0)
+  }
+
   @Test func `lines that were swapped count in their order`() throws {
     var text = try JournalText()
     try text.addTasks([1, 2])

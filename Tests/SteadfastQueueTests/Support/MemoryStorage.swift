@@ -14,7 +14,7 @@ import Musl
 final class MemoryStorage: JournalStorage {
   enum Call: Equatable {
     case open(JournalFileName), create(JournalFileName), remove(JournalFileName)
-    case rename(JournalFileName, JournalFileName), synchronizeFolder
+    case rename(JournalFileName, JournalFileName), openFolder, synchronizeFolder
     case read, append, overwrite(at: Int), truncate(to: Int), synchronize, close
   }
 
@@ -42,6 +42,14 @@ final class MemoryStorage: JournalStorage {
 
   /// How many bytes were written at once, at most.
   var longestWritten: Int { state.withLock { $0.longestWritten } }
+
+  /// Puts a file under a name.
+  func put(_ bytes: [UInt8], as name: JournalFileName) {
+    state.withLock { state in
+      state.files.append(bytes)
+      state.names[name] = state.files.count - 1
+    }
+  }
 
   /// What the journal holds.
   var bytes: [UInt8] { bytes(of: .journal) ?? [] }
@@ -84,6 +92,7 @@ final class MemoryStorage: JournalStorage {
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     try noteOpening(.create(name))
+    guard bytes(of: name) == nil else { throw .systemCall(SystemCallError("create", EEXIST)) }
     let node = state.withLock { state in
       state.files.append([])
       state.names[name] = state.files.count - 1
@@ -101,6 +110,8 @@ final class MemoryStorage: JournalStorage {
     try note(.remove(name))
     state.withLock { $0.names[name] = nil }
   }
+
+  func openFolder() throws(SystemCallError) { try note(.openFolder) }
 
   func synchronizeFolder() throws(SystemCallError) { try note(.synchronizeFolder) }
 }

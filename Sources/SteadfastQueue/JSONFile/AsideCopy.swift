@@ -6,36 +6,42 @@ import Glibc
 import Musl
 #endif
 
-/// The copy of a damaged file, under a name that was free.
-enum DamagedCopy {
+/// A copy of what is about to be lost from a file, under a name that was free.
+enum AsideCopy {
+  /// How many bytes are copied at a time.
+  private static let partSize = 1 << 20
+
   /// Makes a copy and its name durable, and returns its number; one that is there already is taken.
   ///
   /// It is whole before it has the name, and no file that has such a name is touched.
   static func keep(
-    _ bytes: [UInt8],
+    _ source: JournalSource,
+    _ range: Range<Int>,
+    as name: (Int) -> JournalFileName,
     in storage: any JournalStorage
   ) throws -> (number: Int, isNew: Bool) {
     var number = 1
-    while try !claim(.copy(number), in: storage) {
-      if try take(.copy(number), bytes, in: storage) { return (number, false) }
+    while try !claim(name(number), in: storage) {
+      if try take(name(number), source, range, in: storage) { return (number, false) }
       number += 1
     }
     do {
-      try write(bytes, in: storage)
+      try write(source, range, in: storage)
+      try storage.openFolder()
       // What it replaces is the empty file that has kept the name free.
-      try storage.rename(.replacement, to: .copy(number))
+      try storage.rename(.replacement, to: name(number))
       try storage.synchronizeFolder()
     } catch {
       // What can't be removed now is removed by the next opening, or is whole and does no harm.
-      try? storage.remove(.replacement)
-      try? storage.remove(.copy(number))
+      try? storage.removeOwn(.replacement)
+      try? storage.removeOwn(name(number))
       throw error
     }
     return (number, true)
   }
 
   /// Makes an empty file of a name; whether the name was free.
-  private static func claim(
+  static func claim(
     _ name: JournalFileName,
     in storage: any JournalStorage
   ) throws(FileOpeningError) -> Bool {
@@ -51,25 +57,40 @@ enum DamagedCopy {
   /// Makes a copy that is there durable; whether it is one.
   private static func take(
     _ name: JournalFileName,
-    _ bytes: [UInt8],
+    _ source: JournalSource,
+    _ range: Range<Int>,
     in storage: any JournalStorage
   ) throws -> Bool {
     // A link, or a file of somebody else, is none.
     guard let file = try? storage.open(name) else { return false }
     defer { file.close() }
-    guard try file.size() == bytes.count, try file.read(bytes.count, at: 0) == bytes else {
-      return false
+    guard try file.size() == range.count else { return false }
+    for part in parts(of: range) {
+      let bytes = try file.read(part.count, at: part.lowerBound - range.lowerBound)
+      guard try bytes == source.read(part) else { return false }
     }
     try file.synchronize()
     try storage.synchronizeFolder()
     return true
   }
 
-  private static func write(_ bytes: [UInt8], in storage: any JournalStorage) throws {
-    try storage.remove(.replacement)
+  private static func write(
+    _ source: JournalSource,
+    _ range: Range<Int>,
+    in storage: any JournalStorage
+  ) throws {
+    try Leftover.clear(storage, beside: source)
     let file = try storage.create(.replacement)
     defer { file.close() }
-    try file.writeAll(bytes[...], at: 0)
+    for part in parts(of: range) {
+      try file.writeAll(try source.read(part)[...], at: part.lowerBound - range.lowerBound)
+    }
     try file.synchronize()
+  }
+
+  private static func parts(of range: Range<Int>) -> [Range<Int>] {
+    stride(from: range.lowerBound, to: range.upperBound, by: partSize).map {
+      $0..<min(range.upperBound, $0 + partSize)
+    }
   }
 }

@@ -1,0 +1,118 @@
+import Synchronization
+
+// What happens on the thread first and last.
+extension JSONFileCore {
+  func openFile() throws {
+    if try state.withLock({ state in try isOpen(state.phase) }) { return }
+    try errors.checkURL()
+    try errors.check(options)
+    let (lock, storage, opened) = try errors.translating {
+      let (lock, storage) = try opener()
+      do {
+        return (lock, storage, try open(storage, lock))
+      } catch {
+        lock?.discard()
+        throw error
+      }
+    }
+    file.withLock { file in
+      file = OpenFile(
+        storage: storage,
+        journal: opened.journal,
+        compactSize: opened.table.compactSize
+      )
+    }
+    state.withLock { state in
+      state.lock = lock
+      state.table = opened.table
+      state.size = opened.journal.size + opened.journal.owedByteCount
+      // A closing that has begun meanwhile goes on.
+      if case .unopened = state.phase {
+        state.phase = .open
+        isServing.store(true, ordering: .releasing)
+      }
+    }
+    compactIfDue()
+  }
+
+  private func open(
+    _ storage: any JournalStorage,
+    _ lock: FileLock?
+  ) throws -> (journal: Journal, table: TaskTable) {
+    let opened = try Journal.open(storage, at: date)
+    do {
+      try lock?.protect()
+      return opened
+    } catch {
+      opened.journal.abandon()
+      throw error
+    }
+  }
+
+  func closeFile() {
+    if state.withLock({ $0.postponeWhileFlushing { self.closeFile() } }) { return }
+    // Nothing is added any more.
+    if let threadToWrite = state.withLock({ $0.pending.isEmpty ? nil : $0.thread }) {
+      // That may hand the turn on, to a step of a compaction for instance.
+      writePending()
+      return threadToWrite.add { self.closeFile() }
+    }
+    let result = Result {
+      try errors.translating {
+        try file.withLock { file in
+          defer { file = nil }
+          file?.compaction?.abandon()
+          if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
+        }
+      }
+    }
+    let (lock, closers) = state.withLock { state in
+      defer {
+        state.phase = .closed
+        state.lock = nil
+        state.thread = nil
+        state.closers = []
+      }
+      return (state.lock, state.closers)
+    }
+    lock?.release()
+    tellCompactionWaiters(.failure(errors.closed))
+    for closer in closers { closer.resume(with: result) }
+  }
+}
+
+extension JSONFileCore.State {
+  enum ClosingStep {
+    case close(any JobThread)
+    /// It is being closed.
+    case wait
+    case done
+    case fail(JSONFileError)
+  }
+
+  /// Refuses further calls, and says how the file is closed.
+  mutating func beginClosing(
+    _ closer: CheckedContinuation<Void, any Error>?
+  ) -> ClosingStep {
+    switch phase {
+    case .closed:
+      return .done
+    case .poisoned(let error):
+      // The file was given up when the failure was met.
+      phase = .closed
+      thread = nil
+      return .fail(error)
+    case .closing:
+      if let closer { closers.append(closer) }
+      return .wait
+    case .unopened, .open:
+      guard let thread else {
+        phase = .closed
+        return .done
+      }
+      phase = .closing
+      if let closer { closers.append(closer) }
+      return .close(thread)
+    }
+  }
+}

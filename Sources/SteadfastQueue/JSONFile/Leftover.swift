@@ -1,0 +1,101 @@
+/// What stands under the name of a replacement before one is made.
+///
+/// A crash leaves there what was being written. Somebody else may have put something there too:
+/// that is not removed. What is in use, or is plainly no file of this kind, is in the way, and said
+/// to be; any other file that was not left by a crash gets a name of its own.
+struct Leftover {
+  /// How many bytes are compared at a time.
+  private static let partSize = 1 << 20
+
+  private let file: any JournalFile
+  private let size: Int
+
+  /// Makes the name free, or throws a ``FileOpeningError``, `obstructed` among others.
+  ///
+  /// What it is, is seen by the bytes of the journal beside it, if there is one; a copy of some of
+  /// them that was cut short may begin at `copyStart`.
+  static func clear(
+    _ storage: any JournalStorage,
+    beside journal: JournalSource?,
+    copyStart: Int = 0
+  ) throws {
+    guard let file = try open(storage) else { return }
+    defer { file.close() }
+    guard try !storage.hasLockFile(.replacement) else {
+      throw FileOpeningError.obstructed("it is the file of another queue, as its lock file says")
+    }
+    let leftover = Leftover(file: file, size: try file.size())
+    if try leftover.wasLeftByCrash(beside: journal)
+      || leftover.isPart(of: journal, from: copyStart)
+    {
+      return try storage.remove(.replacement)
+    }
+    var number = 1
+    while try !AsideCopy.claim(.stranger(number), in: storage) { number += 1 }
+    try storage.rename(.replacement, to: .stranger(number))
+  }
+
+  private static func open(
+    _ storage: any JournalStorage
+  ) throws(FileOpeningError) -> (any JournalFile)? {
+    do {
+      return try storage.open(.replacement)
+    } catch .unsafe(let reason, _) {
+      throw .obstructed(reason)
+    } catch .inUse {
+      throw .obstructed("it is in use by another queue")
+    } catch {
+      throw error
+    }
+  }
+
+  /// Whether this library has written it, and nothing is lost with it.
+  private func wasLeftByCrash(beside journal: JournalSource?) throws -> Bool {
+    let start = try file.read(min(size, JournalLine.maxEnvelopeLength * 4), at: 0)
+    guard let journal, journal.count > 0 else {
+      // A new file has its header alone.
+      return isTorn(start) || Self.header(in: start)?.length == size
+    }
+    if isTorn(start) { return true }
+    if let header = Self.header(in: start) {
+      let first = try journal.read(0..<min(journal.count, JournalLine.maxEnvelopeLength * 4))
+      let generation = Self.header(in: first)?.generation
+      if let generation, header.generation == generation + (generation < .max ? 1 : 0) {
+        return true
+      }
+    }
+    return try isPart(of: journal, from: 0)
+  }
+
+  /// Whether it has nothing but the beginning of a header.
+  private func isTorn(_ start: [UInt8]) -> Bool {
+    start.count == size && start.lineFeed(from: 0) == nil
+      && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
+  }
+
+  /// The generation in the first line, and how long that line is.
+  private static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
+    guard let end = start.lineFeed(from: 0), let line = JournalLine(start, 0..<end) else {
+      return nil
+    }
+    var decoder = JournalDecoder(start)
+    guard case .header(_, let generation)? = try? decoder.entry(of: line) else { return nil }
+    return (generation, end + 1)
+  }
+
+  /// Whether all that is not zero in it stands in the journal too: a copy that was begun, or what a
+  /// power cut has left of one.
+  private func isPart(of journal: JournalSource?, from offset: Int) throws -> Bool {
+    for start in stride(from: 0, to: size, by: Self.partSize) {
+      let bytes = try file.read(min(Self.partSize, size - start), at: start)
+      let place = offset + start
+      let end = min(journal?.count ?? 0, place + bytes.count)
+      let other = place < end ? try journal?.read(place..<end) ?? [] : []
+      let isEqual = bytes.indices.allSatisfy { index in
+        bytes[index] == 0 || index < other.count && bytes[index] == other[index]
+      }
+      guard isEqual else { return false }
+    }
+    return true
+  }
+}

@@ -1,0 +1,106 @@
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// A file of the real file system.
+final class OpenFile: JournalFile {
+  private let descriptor: Mutex<Int32>
+  private let forkCount = ForkCount.current
+  private let options: JSONFileStore.Options
+  let hasOtherNames: Bool
+
+  init(_ file: Int32, _ options: JSONFileStore.Options, hasOtherNames: Bool) {
+    descriptor = Mutex(file)
+    self.options = options
+    self.hasOtherNames = hasOtherNames
+  }
+
+  deinit { close() }
+
+  func size() throws(SystemCallError) -> Int {
+    var status = stat()
+    guard unsafe fstat(descriptor.withLock { $0 }, &status) == 0 else { throw .last("fstat") }
+    return Int(status.st_size)
+  }
+
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
+    let file = descriptor.withLock { $0 }
+    var failure: SystemCallError?
+    // Only what was read into counts: nothing need be written there before.
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
+      do throws(SystemCallError) {
+        while done < count {
+          let part = try FileStorage.retryingInterrupted("read") {
+            unsafe pread(
+              file,
+              buffer.baseAddress?.advanced(by: done),
+              count - done,
+              off_t(offset + done)
+            )
+          }
+          guard part > 0 else { break }
+          done += part
+        }
+      } catch {
+        failure = error
+      }
+    }
+    if let failure { throw failure }
+    return bytes
+  }
+
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
+    let file = descriptor.withLock { $0 }
+    return try FileStorage.retryingInterrupted("write") {
+      unsafe bytes.withUnsafeBytes {
+        unsafe pwrite(file, $0.baseAddress, $0.count, off_t(offset))
+      }
+    }
+  }
+
+  func truncate(to size: Int) throws(SystemCallError) {
+    let file = descriptor.withLock { $0 }
+    _ = try FileStorage.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
+  }
+
+  /// Makes a flush again that a signal has interrupted, as nothing was lost.
+  ///
+  /// One that has met any other error is not made again: the system may have dropped what it could
+  /// not write.
+  func synchronize() throws(SystemCallError) {
+    let file = descriptor.withLock { $0 }
+    #if canImport(Darwin)
+    // fsync leaves the bytes in the drive's cache there; not every file system has the other. After
+    // an error of the disk it might succeed though nothing was stored.
+    do {
+      _ = try FileStorage.retryingInterrupted("fcntl(F_FULLFSYNC)") {
+        Int(fcntl(file, F_FULLFSYNC))
+      }
+    } catch  where [ENOTSUP, EINVAL, ENOTTY].contains(error.number) {
+      _ = try FileStorage.retryingInterrupted("fsync") { Int(fsync(file)) }
+    }
+    #else
+    _ = try FileStorage.retryingInterrupted("fdatasync") { Int(fdatasync(file)) }
+    #endif
+  }
+
+  /// What other names the file has are not ours to change.
+  func protect() throws(SystemCallError) {
+    guard !hasOtherNames else { return }
+    try FileStorage.protect(descriptor.withLock { $0 }, options)
+  }
+
+  func close() {
+    let file = descriptor.withLock { descriptor in
+      defer { descriptor = -1 }
+      return descriptor
+    }
+    if file >= 0 { FileStorage.unlockAndClose(file, forkCount) }
+  }
+}

@@ -1,0 +1,88 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// When a compaction that failed is tried again, and who learns of it.
+@Suite struct FailedCompactionTests {
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+  private let announcements = Log<String>()
+
+  private func makeCore() -> JSONFileCore {
+    let (storage, executor, announcements) = (storage, executor, announcements)
+    return JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: CompactionPolicy(
+        minimumSize: 2000,
+        spareSize: 0,
+        stepSize: 300,
+        flushSize: 1000
+      ),
+      date: { .seconds(7) },
+      announce: { announcements.add($0) },
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
+  private func run(_ body: @escaping @Sendable () async throws -> Void) async throws {
+    try await executor.run(body)
+  }
+
+  @Test(arguments: [MemoryStorage.Call.create(.replacement), .rename(.replacement, .journal)])
+  func `a compaction that failed is tried again when the file has doubled, and not before`(
+    call: MemoryStorage.Call
+  ) async throws {
+    let core = makeCore()
+    try await run { try await core.open() }
+    storage.fail(call, ENOSPC)
+    var attempts: [(before: Int, after: Int)] = []
+    for number in 100...199 where attempts.count < 2 {
+      let (size, count) = (storage.bytes.count, attemptCount)
+      try await run { try await churn(core, number...number) }
+      if attemptCount > count { attempts.append((size, storage.bytes.count)) }
+    }
+    try #require(attempts.count == 2)
+    let (failed, next) = (attempts[0], attempts[1])
+    #expect(failed.before < failed.after)
+    let churned = failed.after - failed.before
+    #expect(next.before + churned >= 2 * failed.before)
+    #expect(next.before < 2 * failed.after)
+    #expect(next.after < next.before)
+  }
+
+  @Test(arguments: [
+    MemoryStorage.Call.create(.replacement), .openFolder, .rename(.replacement, .journal),
+  ])
+  func `why a compaction failed is told, once for a reason`(
+    call: MemoryStorage.Call
+  ) async throws {
+    let core = makeCore()
+    try await run { try await core.open() }
+    for error in [EMFILE, EMFILE, ENOSPC] { storage.fail(call, error) }
+    var reasons: [String] = []
+    var number = 100
+    while reasons.last != "done" {
+      try await run { [number] in try await churn(core, number...number) }
+      number += 1
+      let statistics = try await executor.run { try await core.statistics() }
+      let failure = statistics.failedCompaction
+      if let failure {
+        #expect(failure.date == .seconds(7))
+        #expect(failure.nextSize > statistics.byteCount / 2)
+      }
+      let reason = failure?.reason ?? (statistics.lastCompaction == nil ? "none" : "done")
+      if reason != reasons.last { reasons.append(reason) }
+    }
+    let texts = [EMFILE, ENOSPC].map { "\(SystemCallError("\(call)", $0))" }
+    #expect(reasons == ["none"] + texts + ["done"])
+    #expect(announcements.count == 2)
+    for (announcement, text) in zip(announcements.entries, texts) {
+      #expect(announcement.contains("/queue.jsonl can't be compacted: \(text)"))
+    }
+  }
+
+  /// How many compactions were begun.
+  private var attemptCount: Int { storage.calls.count { $0 == .create(.replacement) } }
+}

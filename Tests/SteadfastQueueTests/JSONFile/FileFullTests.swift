@@ -1,0 +1,41 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// When there is no room in a file, and when a compaction makes some.
+@Suite struct FileFullTests {
+  /// Why a task is not added to a new file with this limit.
+  private func insert(limit: Int) async throws -> JSONFileError.Code? {
+    let storage = MemoryStorage()
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      options: JSONFileStore.Options(maxFileSize: limit)
+    ) { (nil, storage) }
+    try await core.open()
+    do {
+      let outcomes = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+      #expect(outcomes == [.done])
+      return nil
+    } catch let error as JSONFileError {
+      return error.code
+    }
+  }
+
+  @Test func `to compact a file is worth it if a quarter of it is dead and there is room then`() {
+    func isMended(size: Int, compactSize: Int) -> Bool {
+      FileFull(needed: 100, limit: 4000, size: size, compactSize: compactSize).isMendedByCompaction
+    }
+    #expect(isMended(size: 4000, compactSize: 3000))
+    #expect(!isMended(size: 4000, compactSize: 3001))
+    #expect(isMended(size: 8000, compactSize: 3900))
+    #expect(!isMended(size: 8000, compactSize: 3901))
+  }
+
+  @Test func `a file may be just as large as its limit`() async throws {
+    let header = try JournalText().bytes.count
+    let line = try JournalBody(.change(.insert(.make(1), onDuplicate: .keep))).byteCount
+    #expect(try await insert(limit: header + line) == nil)
+    #expect(try await insert(limit: header + line - 1) == .fileFull)
+  }
+}

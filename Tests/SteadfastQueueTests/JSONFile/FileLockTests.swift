@@ -1,0 +1,103 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// A lock file that changes while somebody tries for it, or can't be written.
+@Suite struct FileLockTests {
+  private func open(_ path: String, _ flags: Int32 = O_RDWR | O_CREAT) throws -> FileLock.Opened {
+    FileLock.Opened(descriptor: try FileStorage.openAsItIs(path, flags).descriptor, path: path)
+  }
+
+  @Test func `a lock file that lost its name before it was locked is no lock`() async throws {
+    try await withTemporaryFolder { folder in
+      let path = folder.appending(path: "queue.jsonl.lock").path
+      let file = try open(path)
+      try FileManager.default.removeItem(atPath: path)
+      #expect(try FileLock.take(file) == nil)
+      let other = try open(path)
+      #expect(try FileLock.take(file) == nil)
+      let lock = try #require(try FileLock.take(other))
+      lock.release()
+      FileStorage.close(file.descriptor)
+    }
+  }
+
+  @Test func `a lock whose holder can't be written is good`() async throws {
+    try await withTemporaryFolder { folder in
+      let path = folder.appending(path: "queue.jsonl.lock").path
+      FileStorage.close(try open(path).descriptor)
+      // No number can be written to it, as on a full disk.
+      let lock = try #require(try FileLock.take(try open(path, O_RDONLY)))
+      #expect(throws: FileLock.Failure.heldByThisProcess) { try FileLock.take(try open(path)) }
+      lock.release()
+    }
+  }
+
+  @Test func `the number of a process that is no more is not told`() async throws {
+    try await withTemporaryFolder { folder in
+      let path = folder.appending(path: "queue.jsonl").path
+      let holder = try open(path + ".lock")
+      #expect(try FileStorage.lock(holder.descriptor))
+      for (number, isTold) in [(Int32.max, false), (getpid(), true)] {
+        // In place: the file that is locked stays the same.
+        let handle = try FileHandle(forWritingTo: URL(filePath: path + ".lock"))
+        try handle.truncate(atOffset: 0)
+        try handle.write(contentsOf: Data("\(number)\n".utf8))
+        try handle.close()
+        #expect(throws: FileLock.Failure.held(by: isTold ? number : nil)) {
+          try FileLock.acquire(for: path)
+        }
+      }
+      FileStorage.close(holder.descriptor)
+    }
+  }
+
+  // MARK: The file
+
+  @Test func `a file that was replaced while it was being opened is opened again`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try Data("first".utf8).write(to: file)
+      let storage = FileStorage(path: file.path)
+      var attempts = 0
+      let opened = try storage.openInPlace(.journal) { () throws(FileOpeningError) in
+        attempts += 1
+        let found = try storage.open(.journal)
+        if attempts == 1 {
+          try? Data("second".utf8).write(to: file, options: .atomic)
+        }
+        return found
+      }
+      #expect(attempts == 2)
+      #expect(try opened?.read(10, at: 0) == Array("second".utf8))
+    }
+  }
+
+  @Test func `a file that is another one each time is refused, and not opened for ever`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let storage = FileStorage(path: file.path)
+      #expect(throws: FileOpeningError.unstable) {
+        try storage.openInPlace(.journal) { () throws(FileOpeningError) in }
+      }
+      let errors = JSONFileErrors(url: file)
+      let error = #expect(throws: JSONFileError.self) {
+        try errors.translating { throw FileOpeningError.unstable }
+      }
+      #expect(error?.code == .unsafeFile)
+      #expect(error?.message.contains("local disk") == true)
+    }
+  }
+}

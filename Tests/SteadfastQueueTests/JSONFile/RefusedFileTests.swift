@@ -1,0 +1,109 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// An opening that is refused leaves everything as it was.
+@Suite struct RefusedFileTests {
+  private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
+    try #require(await #expect(throws: JSONFileError.self) { try await call() })
+  }
+
+  private func mode(of file: URL) throws -> Int? {
+    try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
+  }
+
+  private func names(_ folder: URL) throws -> Set<String> {
+    Set(try FileManager.default.contentsOfDirectory(atPath: folder.path))
+  }
+
+  private func make(_ bytes: [UInt8], _ file: URL, mode: Int = 0o600) throws {
+    try Data(bytes).write(to: file)
+    try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: file.path)
+  }
+
+  @Test(arguments: [0o644, 0o755, 0o640])
+  func `a file of another kind keeps its permissions, and gets no company`(mode: Int) async throws {
+    try await withTemporaryFolder { folder in
+      let page = folder.appending(path: "index.html")
+      try make(Array("<html>\n".utf8), page, mode: mode)
+      for attempt in [
+        { try await JSONFileStore(at: page).open() },
+        { _ = try await JSONFileStore.verify(at: page) },
+        { _ = try await JSONFileStore.repair(at: page) },
+      ] {
+        #expect(try await error(attempt).code == .notAQueueFile)
+        #expect(try self.mode(of: page) == mode)
+        #expect(try names(folder) == ["index.html"])
+      }
+    }
+  }
+
+  @Test func `a damaged file keeps its permissions`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      var text = try JournalText()
+      try text.addTasks(1...3)
+      try make(text.lines.flipping(1).flatMap { $0 }, file, mode: 0o644)
+      #expect(try await error { try await JSONFileStore(at: file).open() }.code == .damaged)
+      #expect(try mode(of: file) == 0o644)
+    }
+  }
+
+  @Test func `a second opener changes nothing of the files of the one that has them`() async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let options = JSONFileStore.Options(permissions: .groupMayRead)
+      let store = JSONFileStore(at: file, options: options)
+      try await store.open()
+      #expect(try await error { try await JSONFileStore(at: file).open() }.code == .inUse)
+      #expect(try mode(of: file) == 0o640)
+      #expect(try mode(of: URL(filePath: file.path + ".lock")) == 0o640)
+      // As another process sees it: the one that holds the file has lost its lock file.
+      try FileManager.default.removeItem(atPath: file.path + ".lock")
+      #expect(try await error { try await JSONFileStore(at: file).open() }.code == .inUse)
+      #expect(try mode(of: file) == 0o640)
+      #expect(try names(folder) == ["queue.jsonl"])
+      try await store.close()
+    }
+  }
+
+  @Test func `looking at a file leaves no lock file behind, and one that is there stays`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try make(try JournalText().bytes, file)
+      #expect(try await JSONFileStore.verify(at: file).isSound)
+      #expect(try names(folder) == ["queue.jsonl"])
+      let store = JSONFileStore(at: file)
+      try await store.open()
+      try await store.close()
+      #expect(try await JSONFileStore.verify(at: file).isSound)
+      #expect(try names(folder) == ["queue.jsonl", "queue.jsonl.lock"])
+    }
+  }
+
+  // MARK: URLs
+
+  @Test(arguments: [
+    "https://example.com/queue.jsonl", "file:///tmp/%FF%FE.jsonl", "queue.jsonl",
+  ])
+  func `a URL that names no file is refused, and nothing is made`(text: String) async throws {
+    let url = try #require(URL(string: text))
+    let here = URL(filePath: FileManager.default.currentDirectoryPath)
+    let before = try names(here)
+    for attempt in [
+      { try await JSONFileStore(at: url).open() },
+      { _ = try await JSONFileStore.verify(at: url) },
+      { _ = try await JSONFileStore.repair(at: url) },
+    ] {
+      let error = try await error(attempt)
+      #expect(error.code == .invalidURL)
+      #expect(error.message.contains(text))
+    }
+    #expect(try names(here).subtracting(before).filter { $0.hasPrefix(".") } == [])
+  }
+}

@@ -1,0 +1,79 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What becomes of lines behind a bad one that opening takes for torn.
+@Suite struct TornEndTests {
+  /// A file that was never flushed: no line knows another one to be durable.
+  private func unflushedFile(_ count: Int) throws -> [[UInt8]] {
+    let entries =
+      [JournalEntry.header(version: 1, generation: 1)]
+      + (1...count).map { .change(.insert(.make($0), onDuplicate: .keep)) }
+    return try entries.enumerated().map { index, entry in
+      var line: [UInt8] = []
+      JournalLine.append(
+        try JournalBody(entry),
+        sequence: UInt64(index),
+        firstUnsynced: 0,
+        isContinued: false,
+        to: &line
+      )
+      return line
+    }
+  }
+
+  private var repairedNumbers: [Int] { Array(3...50) }
+
+  @Test func `lines behind a bad one are kept aside before they are cut off`() throws {
+    let lines = try unflushedFile(50).flipping(2)
+    let end = lines[2...].flatMap { $0 }
+    let storage = MemoryStorage(lines.flatMap { $0 })
+    #expect(try Journal.open(storage).table.numbers == [1])
+    #expect(storage.bytes(of: .torn(1)) == end)
+    #expect(try JournalInspection(end).table.numbers == repairedNumbers)
+    // It is durable before anything is cut off.
+    let calls = storage.calls
+    let cut = try #require(calls.firstIndex { if case .truncate = $0 { true } else { false } })
+    let named = try #require(calls.firstIndex(of: .rename(.replacement, .torn(1))))
+    #expect(calls[named...cut].contains(.synchronizeFolder))
+    #expect(calls[..<named].contains(.synchronize))
+  }
+
+  @Test func `an end without a whole line behind the bad one is cut off without a copy`() throws {
+    let lines = try unflushedFile(5)
+    for end in [Array(lines[5].dropLast()), lines.flipping(5)[5], Array("{\"c\":".utf8)] {
+      let storage = MemoryStorage(lines[..<5].flatMap { $0 } + end)
+      #expect(try Journal.open(storage).table.numbers == [1, 2, 3, 4])
+      #expect(storage.bytes(of: .torn(1)) == nil)
+    }
+  }
+
+  @Test func `where there is no room for the copy nothing is cut off`() throws {
+    let bytes = try unflushedFile(9).flipping(3).flatMap { $0 }
+    let storage = MemoryStorage(bytes)
+    storage.fail(.append, ENOSPC)
+    #expect(throws: (any Error).self) { try Journal.open(storage) }
+    #expect(storage.bytes == bytes)
+    #expect(storage.bytes(of: .torn(1)) == nil)
+    #expect(try Journal.open(storage).table.numbers == [1, 2])
+    #expect(storage.bytes(of: .torn(1)) != nil)
+  }
+
+  @Test func `what was kept aside is saved by a repair of the copy`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try Data(try unflushedFile(50).flipping(2).flatMap { $0 }).write(to: file)
+      let store = JSONFileStore(at: file, flushing: .leftToSystem)
+      #expect(try await store.count(matching: TaskFilter()) == 1)
+      try await store.close()
+      let copy = URL(filePath: file.path + ".torn-1")
+      let repair = try await JSONFileStore.repair(at: copy)
+      #expect(repair.report.counts == [.waiting: 48])
+      let saved = JSONFileStore(at: copy)
+      #expect(try await saved.count(matching: TaskFilter()) == 48)
+      try await saved.close()
+    }
+  }
+}
