@@ -8,7 +8,7 @@ import Synchronization
 /// falls between.
 final class Waiters<Value: Sendable>: Sendable {
   private struct State {
-    var list: [(key: UInt64, continuation: CheckedContinuation<Value, any Error>)] = []
+    var list = WaiterList<CheckedContinuation<Value, any Error>>()
     var lastKey: UInt64 = 0
   }
 
@@ -27,16 +27,13 @@ final class Waiters<Value: Sendable>: Sendable {
         let result = state.withLock { state -> Result<Value, any Error>? in
           if let result = check() { return result }
           if Task.isCancelled { return .failure(CancellationError()) }
-          state.list.append((key, continuation))
+          state.list.add(continuation, key: key)
           return nil
         }
         if let result { continuation.resume(with: result) }
       }
     } onCancel: {
-      let waiter = state.withLock { state in
-        state.list.firstIndex { $0.key == key }.map { state.list.remove(at: $0) }
-      }
-      waiter?.continuation.resume(throwing: CancellationError())
+      state.withLock { $0.list.remove(key: key) }?.resume(throwing: CancellationError())
     }
   }
 
@@ -48,7 +45,7 @@ final class Waiters<Value: Sendable>: Sendable {
       let value = state.withLock { state -> Value? in
         if let value = check() { return value }
         state.lastKey += 1
-        state.list.append((state.lastKey, continuation))
+        state.list.add(continuation, key: state.lastKey)
         return nil
       }
       if let value { continuation.resume(returning: value) }
@@ -61,15 +58,12 @@ final class Waiters<Value: Sendable>: Sendable {
 
   /// Resumes the one that came last, if any waits.
   func resumeLast(returning value: Value) {
-    state.withLock { $0.list.popLast() }?.continuation.resume(returning: value)
+    state.withLock { $0.list.popLast() }?.resume(returning: value)
   }
 
   /// Resumes all that wait.
   func resumeAll(with result: Result<Value, any Error>) {
-    let all = state.withLock { state in
-      defer { state.list = [] }
-      return state.list
-    }
-    for waiter in all { waiter.continuation.resume(with: result) }
+    let all = state.withLock { state in state.list.isEmpty ? [] : state.list.takeAll() }
+    for continuation in all { continuation.resume(with: result) }
   }
 }

@@ -1,0 +1,63 @@
+/// Waiters in the order in which they came, each of which may leave at any time: a value.
+///
+/// What has left stays as a gap until there are as many gaps as waiters, so that many that leave one
+/// by one cost no more than a few steps each.
+struct WaiterList<Waiter> {
+  private var list: [(key: UInt64, waiter: Waiter?)] = []
+  private var gapCount = 0
+  /// How many entries were moved to close gaps.
+  private(set) var moveCount = 0
+
+  var isEmpty: Bool { list.count == gapCount }
+
+  /// Adds a waiter; keys are drawn in order, and may be added a little out of order.
+  mutating func add(_ waiter: Waiter, key: UInt64) {
+    var index = list.endIndex
+    while index > 0, list[index - 1].key > key { index -= 1 }
+    list.insert((key, waiter), at: index)
+  }
+
+  /// Takes out the waiter with a key, if it is still there.
+  mutating func remove(key: UInt64) -> Waiter? {
+    var range = list.indices
+    while !range.isEmpty {
+      let middle = range.lowerBound + range.count / 2
+      if list[middle].key == key {
+        guard let waiter = list[middle].waiter else { return nil }
+        list[middle].waiter = nil
+        gapCount += 1
+        closeGaps()
+        return waiter
+      }
+      range = list[middle].key < key ? middle + 1..<range.upperBound : range.lowerBound..<middle
+    }
+    return nil
+  }
+
+  /// Takes out the one that came last.
+  mutating func popLast() -> Waiter? {
+    while let last = list.popLast() {
+      if let waiter = last.waiter { return waiter }
+      gapCount -= 1
+    }
+    return nil
+  }
+
+  /// Takes out all, the one that came first before the others.
+  mutating func takeAll() -> [Waiter] {
+    defer {
+      list = []
+      gapCount = 0
+    }
+    return list.compactMap(\.waiter)
+  }
+
+  private mutating func closeGaps() {
+    guard gapCount * 2 > list.count else { return }
+    moveCount += list.count
+    list.removeAll { $0.waiter == nil }
+    gapCount = 0
+  }
+}
+
+extension WaiterList: Sendable where Waiter: Sendable {}

@@ -1,0 +1,60 @@
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct WaiterListTests {
+  private func list(_ keys: some Sequence<UInt64>) -> WaiterList<UInt64> {
+    var list = WaiterList<UInt64>()
+    for key in keys { list.add(key, key: key) }
+    return list
+  }
+
+  @Test func `each is taken once, whoever takes it`() {
+    var list = list(1...6)
+    #expect(list.remove(key: 2) == 2)
+    #expect(list.remove(key: 2) == nil)
+    #expect(list.remove(key: 6) == 6)
+    #expect(list.remove(key: 7) == nil)
+    #expect(list.popLast() == 5)
+    #expect(list.takeAll() == [1, 3, 4])
+    #expect(list.isEmpty)
+    #expect(list.popLast() == nil)
+    #expect(list.takeAll() == [])
+  }
+
+  @Test func `a key that is added late has its place in the order`() {
+    var list = list([1, 2, 5, 3, 4])
+    #expect(list.remove(key: 5) == 5)
+    #expect(list.remove(key: 3) == 3)
+    #expect(list.takeAll() == [1, 2, 4])
+  }
+
+  @Test func `a list that others have left is empty`() {
+    var list = list(1...3)
+    for key in UInt64(1)...3 { _ = list.remove(key: key) }
+    #expect(list.isEmpty)
+    list.add(4, key: 4)
+    #expect(!list.isEmpty)
+    #expect(list.popLast() == 4)
+  }
+
+  @Test(arguments: [Order.forwards, .backwards, .mixed])
+  func `that all leave one by one takes a few steps for each`(order: Order) {
+    let count: UInt64 = 40_000
+    var list = list(0..<count)
+    for index in 0..<count {
+      let key =
+        switch order {
+        case .forwards: index
+        case .backwards: count - 1 - index
+        // A number that has no divisor in common with the count: each comes once.
+        case .mixed: index * 7_919 % count
+        }
+      #expect(list.remove(key: key) == key)
+    }
+    #expect(list.isEmpty)
+    #expect(list.moveCount <= 4 * Int(count))
+  }
+
+  enum Order { case forwards, backwards, mixed }
+}
