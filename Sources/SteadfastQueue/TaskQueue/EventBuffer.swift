@@ -1,24 +1,36 @@
 /// Events that wait for a slow observer: the latest so many, and how many were dropped for them.
+///
+/// It holds no event that was dropped or delivered, and no more room than its capacity.
 struct EventBuffer: Sendable {
-  private var events: [TaskEvent] = []
+  /// The events, the first at the head; behind the last place comes the first one.
+  private var places: [TaskEvent?] = []
   private var head = 0
+  private var count = 0
   private var missedCount = 0
   private let capacity: Int
 
-  var isEmpty: Bool { head == events.count }
+  var isEmpty: Bool { count == 0 }
+  /// How many events it has room for now.
+  var placeCount: Int { places.count }
 
   init(capacity: Int) { self.capacity = max(1, capacity) }
 
   mutating func append(_ event: TaskEvent) {
-    if events.count - head == capacity {
-      head += 1
+    if count == capacity {
       missedCount += 1
+      places[head] = event
+      head = place(1)
+      return
     }
-    events.append(event)
-    if head > capacity {
-      events.removeFirst(head)
+    if count == places.count {
+      // From here on there is room behind the last place.
+      places = Array(places[head...] + places[..<head])
       head = 0
+      places.append(event)
+    } else {
+      places[place(count)] = event
     }
+    count += 1
   }
 
   mutating func popFirst() -> TaskEvent? {
@@ -26,13 +38,16 @@ struct EventBuffer: Sendable {
       defer { missedCount = 0 }
       return .missed(count: missedCount)
     }
-    guard head < events.count else { return nil }
-    let event = events[head]
-    head += 1
-    if head == events.count {
-      events.removeAll(keepingCapacity: true)
-      head = 0
-    }
+    guard count > 0, let event = places[head] else { return nil }
+    places[head] = nil
+    head = place(1)
+    count -= 1
     return event
+  }
+
+  /// The place so many behind the head.
+  private func place(_ offset: Int) -> Int {
+    let index = head + offset
+    return index < places.count ? index : index - places.count
   }
 }

@@ -176,19 +176,3 @@ extension TaskEvent {
     }
   }
 }
-
-@Suite struct EventBufferTests {
-  @Test func `a buffer keeps the latest events, however long it is used`() async {
-    var buffer = EventBuffer(capacity: 4)
-    for number in 0..<1000 {
-      buffer.append(.missed(count: number))
-      guard case .missed(let found)? = buffer.popFirst() else { return #expect(Bool(false)) }
-      #expect(found == number)
-    }
-    #expect(buffer.isEmpty)
-    for number in 0..<10 { buffer.append(.missed(count: number)) }
-    var found: [Int] = []
-    while case .missed(let number)? = buffer.popFirst() { found.append(number) }
-    #expect(found == [6, 6, 7, 8, 9])
-  }
-}
