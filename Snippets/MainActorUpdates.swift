@@ -41,6 +41,11 @@ await queue.register(Download.self, maxConcurrentTasks: 2) { download, context i
     // Work, away from the main actor.
     context.report(progress: Double(step) / 4)
   }
+  // The key keeps a second attempt from adding a second banner while the first one waits.
+  try await context.enqueue(
+    ShowBanner(text: "\(download.file) is here"),
+    uniqueKey: "banner \(context.id)"
+  )
 }
 await queue.register(ShowBanner.self) { @MainActor banner, _ in
   model.show("banner: \(banner.text)")
@@ -49,11 +54,10 @@ await queue.register(ShowBanner.self) { @MainActor banner, _ in
 
 // snippet.follow
 let events = queue.events  // from now on, before anything can happen
-async let following: Void = model.follow(events, until: 3)
+async let following: Void = model.follow(events, until: 4)
 let downloads = try await queue.enqueue(contentsOf: [Download(file: "a"), Download(file: "b")])
 async let first: Void = model.follow(downloads[0], as: "a")
 async let second: Void = model.follow(downloads[1], as: "b")
-try await queue.enqueue(ShowBanner(text: "2 downloads"), priority: .low)
 
 async let running: Void = queue.run()
 _ = await (first, second, following)

@@ -7,7 +7,8 @@ public import Foundation
 extension TaskQueue {
   /// Adds a task.
   ///
-  /// When it returns, the task is stored. A handler may call it, on the same queue too.
+  /// When it returns, the task is stored. A handler that adds to its own queue calls its context's
+  /// (``TaskContext``), and needs to hold no queue.
   ///
   /// What is left out is taken from the options, then from the payload's type
   /// (``TaskPayload/options-swift.type.property``), then from the queue's

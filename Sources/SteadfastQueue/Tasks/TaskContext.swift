@@ -7,7 +7,7 @@ public import Foundation
 /// What a handler is told about the task that it performs, beside the payload.
 public struct TaskContext: Sendable {
   private let record: TaskRecord
-  private let queue: TaskQueue
+  let queue: TaskQueue
   private let worker: Int
   private let number: AttemptNumber
 
