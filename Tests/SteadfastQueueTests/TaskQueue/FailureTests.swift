@@ -50,6 +50,23 @@ import Testing
     }
   }
 
+  @Test func `a backoff is told the delay before each failed attempt`() async throws {
+    let log = log
+    try await withVirtualTime { time in
+      let configuration = TaskQueueConfiguration(
+        backoff: .custom { retry in
+          log.add("\(retry.number) after \(retry.delay)")
+          return .seconds(10) * retry.number
+        }
+      )
+      let queue = TaskQueue(configuration: configuration, clock: time.clock)
+      await queue.register(Note.self) { _, _ in throw Refusal() }
+      let task = try await queue.enqueue(Note("in vain"), maxRetries: 3)
+      try await withRunning(queue) { _ = try await task.outcome() }
+    }
+    #expect(log.entries == ["1 after 0.0 seconds", "2 after 10.0 seconds", "3 after 20.0 seconds"])
+  }
+
   @Test func `a task without backoff is tried again at once, behind the others`() async throws {
     let queue = await queue()
     let log = log

@@ -176,9 +176,13 @@ import Testing
   @Test func `an observer that is cancelled stops waiting`() async throws {
     let queue = await queue { _ in }
     let task = try await queue.enqueue(Note("a"))
-    await withTaskGroup { group in
-      group.addTask { for await _ in task.progress {} }
+    let count = await withTaskGroup { group in
+      group.addTask { await task.progress.reduce(into: 0) { count, _ in count += 1 } }
       group.cancelAll()
+      return await group.next()
     }
+    #expect(count == 0)
+    // The task waits as before.
+    #expect(try await queue.contains(task.id))
   }
 }

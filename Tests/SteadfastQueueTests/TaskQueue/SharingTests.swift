@@ -55,6 +55,19 @@ import Testing
     #expect(log.entries == ["a begins 600 (0) at 0", "a ends 600"])
   }
 
+  @Test func `who waits for a task is told of a success that takes longer to store than a poll`()
+    async throws
+  {
+    let slow = FaultInjectingStore(store.process())
+    slow.inject(.delay(.seconds(12), on: clock), .afterEffect) { $0.changes.contains("succeed") }
+    let queue = TaskQueue(persistence: slow, clock: clock)
+    await queue.register(Note.self) { note, _ in note.text }
+    let task = try await queue.enqueue(Note("a"))
+    let value = try await withRunning(queue) { try await task.value(as: String.self) }
+    #expect(value == "a")
+    #expect(clock.now.offset == .seconds(12))
+  }
+
   @Test func `a claim is extended while a cancelled attempt winds down`() async throws {
     let time = try #require(VirtualTime.current)
     let a = TaskQueue(name: "a", persistence: store.process(), clock: clock)

@@ -104,6 +104,16 @@ private struct Asked: TaskHandler {
     #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned(reason: \"no\")"])
   }
 
+  @Test func `a date that it chooses behind the expiry abandons the task at once`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(handler: Asked(log: log, clock: clock, delay: 3_600))
+    let options = TaskOptions(expiryDate: clock.date + 60)
+    let task = try await queue.enqueue(Note("a"), options: options)
+    let outcome = try await withRunning(queue) { try await task.outcome() }
+    #expect(outcome == .abandoned(reason: "refused"))
+    #expect(clock.now.offset == .zero)
+  }
+
   @Test func `a date that is none is not taken`() async throws {
     try await perform(Asked(log: log, clock: clock, delay: .nan))
     #expect(clock.now.offset == .seconds(10))

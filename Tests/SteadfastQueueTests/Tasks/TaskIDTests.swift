@@ -48,8 +48,11 @@ import Testing
   }
 
   @Test(arguments: [-1e18, -1, 0, 1e18, .nan])
-  func `no date traps`(seconds: Double) {
+  func `identities are made in order at any date, and are read back`(seconds: Double) {
     var generator = TaskIDGenerator(.seeded(3))
-    _ = generator.next(at: .seconds(seconds))
+    let first = generator.next(at: .seconds(seconds))
+    let second = generator.next(at: .seconds(seconds))
+    #expect(first < second)
+    #expect(TaskID(first.description) == first && TaskID(second.description) == second)
   }
 }
