@@ -7,7 +7,15 @@ import Synchronization
 final class EventHub: Sendable {
   private struct WeakSubscription { weak var value: EventSubscription? }
 
-  private let subscriptions = Mutex<[WeakSubscription]>([])
+  private struct Subscriptions {
+    var list: [WeakSubscription] = []
+    /// Nothing is told any more.
+    var hasEnded = false
+
+    var observers: [EventSubscription] { list.compactMap(\.value) }
+  }
+
+  private let subscriptions = Mutex(Subscriptions())
   /// Tasks that are being enqueued, and whose being enqueued is still to be told.
   private let announcements = Mutex<[TaskID: TaskRecord]>([:])
   private let hasObservers = Atomic(false)
@@ -15,18 +23,29 @@ final class EventHub: Sendable {
 
   init(capacity: Int) { self.capacity = capacity }
 
-  deinit {
-    for subscription in subscriptions.withLock({ $0.compactMap(\.value) }) { subscription.end() }
-  }
+  deinit { end() }
 
   func subscribe() -> TaskEvents {
     let subscription = EventSubscription(capacity: capacity)
-    subscriptions.withLock { subscriptions in
-      subscriptions.removeAll { $0.value == nil }
-      subscriptions.append(WeakSubscription(value: subscription))
+    let hasEnded = subscriptions.withLock { subscriptions in
+      guard !subscriptions.hasEnded else { return true }
+      subscriptions.list.removeAll { $0.value == nil }
+      subscriptions.list.append(WeakSubscription(value: subscription))
       hasObservers.store(true, ordering: .releasing)
+      return false
     }
+    if hasEnded { subscription.end() }
     return TaskEvents(subscription)
+  }
+
+  /// Ends what observers are told, after all that they have been told.
+  func end() {
+    let observers = subscriptions.withLock { subscriptions in
+      defer { subscriptions = Subscriptions(hasEnded: true) }
+      return subscriptions.observers
+    }
+    for observer in observers { observer.end() }
+    endObservation()
   }
 
   /// How many tasks are still to be told of.
@@ -37,7 +56,7 @@ final class EventHub: Sendable {
   /// Costs one atomic read while nobody observes.
   func post(_ event: @autoclosure () -> TaskEvent) {
     guard isObserved else { return }
-    let observers = subscriptions.withLock { $0.compactMap(\.value) }
+    let observers = subscriptions.withLock { $0.observers }
     guard !observers.isEmpty else { return endObservation() }
     let event = event()
     for observer in observers { observer.post(event) }
@@ -48,7 +67,7 @@ final class EventHub: Sendable {
     // What a record holds goes outside of the lock.
     let forgotten = announcements.withLock { announcements in
       let isUnobserved = subscriptions.withLock { subscriptions in
-        guard subscriptions.allSatisfy({ $0.value == nil }) else { return false }
+        guard subscriptions.list.allSatisfy({ $0.value == nil }) else { return false }
         hasObservers.store(false, ordering: .releasing)
         return true
       }
@@ -77,7 +96,7 @@ final class EventHub: Sendable {
     guard isObserved else { return }
     let observers = announcements.withLock { announcements -> [EventSubscription] in
       guard let record = announcements.removeValue(forKey: id) else { return [] }
-      let observers = subscriptions.withLock { $0.compactMap(\.value) }
+      let observers = subscriptions.withLock { $0.observers }
       for observer in observers { observer.leave(.enqueued(record)) }
       return observers
     }

@@ -18,7 +18,9 @@ final class EventSubscription: Sendable {
   }
 
   /// Leaves an event without waking the observer; ``wake()`` must follow.
-  func leave(_ event: TaskEvent) { state.withLock { $0.buffer.append(event) } }
+  func leave(_ event: TaskEvent) {
+    state.withLock { if !$0.hasEnded { $0.buffer.append(event) } }
+  }
 
   func wake() { waiters.resumeLast(returning: ()) }
 

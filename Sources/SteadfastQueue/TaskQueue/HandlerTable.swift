@@ -14,6 +14,8 @@ final class HandlerTable: Sendable {
     var fallback: AnyHandler?
     /// The names, as a claim wants them.
     var room: [String: Int] = [:]
+    /// Nothing is performed any more.
+    var isClosed = false
   }
 
   private let state = Mutex(State())
@@ -31,15 +33,35 @@ final class HandlerTable: Sendable {
   }
 
   func register(_ handler: AnyHandler, names: [String], limit: Int?) {
-    state.withLock { state in
-      for name in names {
-        state.handlers[name] = handler
+    // What a handler holds that is replaced goes outside of the lock: its end may call the table.
+    let replaced = state.withLock { state -> [AnyHandler?] in
+      guard !state.isClosed else { return [] }
+      return names.map { name in
         state.room[name] = limit ?? .max
+        return state.handlers.updateValue(handler, forKey: name)
       }
     }
+    withExtendedLifetime(replaced) {}
   }
 
   func registerFallback(_ handler: AnyHandler) {
-    state.withLock { $0.fallback = handler }
+    let replaced = state.withLock { state -> AnyHandler? in
+      guard !state.isClosed else { return nil }
+      defer { state.fallback = handler }
+      return state.fallback
+    }
+    withExtendedLifetime(replaced) {}
+  }
+
+  /// Whether nothing is performed any more, by whatever name.
+  var isClosed: Bool { state.withLock { $0.isClosed } }
+
+  /// Lets go all handlers, and takes no more.
+  func close() {
+    let handlers = state.withLock { state in
+      defer { state = State(isClosed: true) }
+      return state
+    }
+    withExtendedLifetime(handlers) {}
   }
 }

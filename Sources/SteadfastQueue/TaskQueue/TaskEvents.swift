@@ -1,8 +1,8 @@
 /// What happens in a queue from now on: an asynchronous sequence for one observer.
 ///
 /// It begins when ``TaskQueue/events`` is read, not when the loop does. It ends when the observing
-/// task is cancelled or the queue is freed. Up to
-/// ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer; then the oldest are
+/// task is cancelled, the queue is freed, or the queue has been shut down and its run has ended, after
+/// the events until then. Up to ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer; then the oldest are
 /// dropped, and ``TaskEvent/missed(count:)`` says how many.
 ///
 /// The events of one task come in the order in which the store has kept what they tell, and an attempt
@@ -27,10 +27,10 @@ public struct TaskEvents: AsyncSequence, Sendable {
   public struct AsyncIterator: AsyncIteratorProtocol {
     fileprivate let subscription: EventSubscription
 
-    /// The next event; `nil` when the task is cancelled or the queue is freed.
+    /// The next event; `nil` when the task is cancelled or nothing more will be told.
     public mutating func next() async -> TaskEvent? { await subscription.next() }
 
-    /// The next event; `nil` when the task is cancelled or the queue is freed.
+    /// The next event; `nil` when the task is cancelled or nothing more will be told.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> TaskEvent? {
       await subscription.next()
     }

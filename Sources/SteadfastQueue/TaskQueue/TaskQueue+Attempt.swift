@@ -60,10 +60,13 @@ extension TaskQueue {
 
   /// What was asked of the task, and whether the attempt was to be cut short.
   private nonisolated func endAttempt(of worker: Int) -> (Directive?, Bool) {
-    machine.withLock { machine in
+    let end = machine.withLock { machine in
       let isCutShort = machine.isInterrupted(worker)
       return (machine.endAttempt(of: worker), isCutShort)
     }
+    // It may have ended before it could be cut short.
+    if end.0 != nil { interruption.resumeAll(with: .success(())) }
+    return end
   }
 
   private nonisolated var moment: AttemptJudge.Moment {

@@ -3,18 +3,21 @@ import Synchronization
 extension TaskQueue {
   /// Lets no further attempt begin; those under way go on.
   ///
-  /// When it returns, none begins until ``resume()``. Tasks are still enqueued, and ``run()`` goes on
-  /// without performing any. A queue that is paused and resumed all the time gets on nevertheless:
-  /// what a pause has kept from being begun, the next one lets begin, and returns when it has.
+  /// When it returns, none begins until ``resume()``, unless its Swift task is cancelled: then the
+  /// queue is paused all the same, and the waiting ends at once. Tasks are still enqueued, and
+  /// ``run()`` goes on without performing any. A queue that is paused and resumed all the time gets
+  /// on nevertheless: what a pause has kept from being begun, the next one lets begin, and returns
+  /// when it has.
   public func pause() async {
     let unbegun = machine.withLock { machine in
       machine.setPaused(true)
       return machine.takeHeldBack()
     }
     await putBack(unbegun)
-    while machine.withLock({ $0.letsThrough }) {
-      await stepWhilePaused.waitUncancelled {
-        machine.withLock { $0.letsThrough } ? nil : ()
+    while !Task.isCancelled, machine.withLock({ $0.letsThrough }) {
+      // Cancelled: the loop ends.
+      try? await stepWhilePaused.wait {
+        machine.withLock { $0.letsThrough } ? nil : .success(())
       }
     }
   }
@@ -34,18 +37,23 @@ extension TaskQueue {
 
   /// Lets no further attempt begin, for good, and waits until those under way have ended.
   ///
-  /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a queue that
-  /// is made anew on the same store. Whoever waits for the outcome of a task that has not ended
-  /// gets an error. If the waiting is cancelled, it ends at once and the shutting down goes on.
+  /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue on
+  /// the same store. Who waits for the outcome of a task that has not ended gets an error, observers
+  /// are told nothing more, and the handlers are let go, with all that they hold. If the waiting is
+  /// cancelled, it ends at once and the shutting down goes on.
   ///
-  /// A handler that called this would wait for itself; it calls ``beginShutDown()``.
+  /// Without a limit, a call from a handler of the queue, or from what that has started, returns at
+  /// once, as ``beginShutDown()`` does: it would wait for itself.
   ///
   /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
   ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for. If the waiting is
   ///   cancelled, they are cancelled at once; so they are with a limit of zero or less.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown()
-    guard let limit, machine.withLock({ $0.mode != nil }) else { return await waitForRunToEnd() }
+    guard let limit, machine.withLock({ $0.mode != nil }) else {
+      if callingTask == nil { await waitForRunToEnd() }
+      return
+    }
     await withTaskGroup { group in
       group.addTask { await self.waitForRunToEnd() }
       group.addTask {
@@ -68,6 +76,7 @@ extension TaskQueue {
 
   private nonisolated func cutShort() {
     machine.withLock { $0.cutShort() }
+    lookForStop()
     for interrupt in interrupts { interrupt.fire() }
   }
 
@@ -77,20 +86,43 @@ extension TaskQueue {
       machine.shutDown()
       return machine.hasEnded
     }
+    lookForStop()
+    if hasEnded { end() }
+  }
+
+  /// Nothing is performed any more: tells those who wait, and lets go what is of no use.
+  nonisolated func end() {
+    // A handler may hold its queue, which would never be freed.
+    handlers.close()
+    outcomes.failWaiters(Self.shutDownError)
+    hub.end()
+  }
+
+  /// Has all those look who wait for something that the end of a run leaves undone.
+  nonisolated func lookForStop() {
     wake.fireAll()
-    if hasEnded { outcomes.failWaiters(Self.shutDownError) }
+    stepWhilePaused.resumeAll(with: .success(()))
   }
 
   /// Removes all tasks and what the store keeps them in, a file for example, for good.
   ///
   /// Attempts under way are cancelled and waited for, and the queue is shut down. Every later call
-  /// throws, and whoever waits for a task's outcome gets an error. A handler that called this would
-  /// wait for itself.
+  /// throws, and who waits for a task's outcome gets an error.
   ///
-  /// - Throws: what the store throws.
+  /// - Throws: `CancellationError` when it is cancelled while it waits for the attempts: then the
+  ///   queue is shut down, and its tasks stay. A ``TaskQueueError`` with the code
+  ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue calls it. What the store
+  ///   throws.
   public func destroy() async throws {
+    if let task = callingTask {
+      throw TaskQueueError(
+        .waitsForItself,
+        "the handler of the task \(task) has called destroy() of its queue '\(name)', which waits "
+          + "until the handlers have ended; call it when run() has returned"
+      )
+    }
     await shutDown(within: .zero)
-    await runEnd.waitUncancelled { machine.withLock { $0.mode == nil } ? () : nil }
+    try await runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
     try await open()
     try await store.destroy()
     outcomes.failWaiters(TaskQueueError(.destroyed, "the queue was destroyed, with its tasks"))

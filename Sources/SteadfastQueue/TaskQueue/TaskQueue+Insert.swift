@@ -125,25 +125,46 @@ extension TaskQueue {
   }
 
   /// Has the store keep the tasks.
-  ///
-  /// A twin to be replaced that the store was just changing has been changed when it answers: then
-  /// it is asked once more. Of those with one key that are to replace one another only the last is
-  /// stored; the others are answered with `stale`.
   private nonisolated func keep(
     _ records: [TaskRecord],
     _ policy: UniquePolicy
   ) async throws -> [ChangeOutcome] {
-    let kept = policy == .replace && records.count > 1 ? Self.lastOfEachKey(records) : records
-    let batch = kept.map { TaskChange.insert($0, onDuplicate: policy) }
+    guard policy == .replace else {
+      let results = try await keep(records.map { .insert($0, onDuplicate: policy) })
+      guard !results.contains(.stale) else {
+        throw UnusableAnswer(results: results, to: records.count)
+      }
+      return results
+    }
+    let keys = Set(records.compactMap(\.uniqueKey))
+    guard !keys.isEmpty, !store.appliesAtOnce else { return try await replace(with: records) }
+    await keyTurns.begin(keys)
+    defer { keyTurns.end(keys) }
+    return try await replace(with: records)
+  }
+
+  /// How often a store may say that a twin is being changed which this queue has done with.
+  private static let mostRefusals = 1_000
+
+  /// Has the store keep tasks that replace those with their keys.
+  ///
+  /// A twin that is just being changed has been changed when that is told: then the store is asked
+  /// once more. Of tasks with one key that are to replace one another only the last is stored; the
+  /// others are answered with `stale`.
+  private nonisolated func replace(with records: [TaskRecord]) async throws -> [ChangeOutcome] {
+    let kept = records.count > 1 ? Self.lastOfEachKey(records) : records
+    let batch = kept.map { TaskChange.insert($0, onDuplicate: .replace) }
     var results: [ChangeOutcome] = []
-    for _ in 0..<1_000 {
+    for _ in 0..<Self.mostRefusals {
       results = try await keep(batch)
       if results.contains(.stale) { break }
-      guard policy == .replace, results.contains(where: \.isDuplicate) else {
+      let twins = results.compactMap(\.twinThatWasKept)
+      guard !twins.isEmpty else {
         guard kept.count < records.count else { return results }
         var found = Dictionary(uniqueKeysWithValues: zip(kept.map(\.id), results))
         return records.map { found.removeValue(forKey: $0.id) ?? .stale }
       }
+      for twin in twins { await changes.waitUntilAllIsTold(of: twin) }
     }
     throw UnusableAnswer(results: results, to: batch.count)
   }
@@ -178,7 +199,7 @@ extension TaskQueue {
       break
     }
     hub.announce(record.id)
-    if hub.isObserved, handlers[record.name] == nil { postUnhandled(record) }
+    if hub.isObserved, handlers[record.name] == nil, !handlers.isClosed { postUnhandled(record) }
     becomesAvailable(at: record.availableDate, after: now)
     return nil
   }
@@ -199,5 +220,7 @@ extension [TaskRecord] {
 }
 
 extension ChangeOutcome {
-  fileprivate var isDuplicate: Bool { if case .duplicate = self { true } else { false } }
+  fileprivate var twinThatWasKept: TaskID? {
+    if case .duplicate(let twin) = self { twin } else { nil }
+  }
 }

@@ -13,13 +13,15 @@ extension TaskQueue {
   /// Whether the task was there, and in a state for that.
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
-    var last: TaskRecord?
-    var hasWaited = false
     // A task is in doubt in a store for as long as another change to it is being stored.
-    for _ in 0..<1_000 {
-      switch machine.withLock({ $0.request(directive, of: id) }) {
-      case .interrupt(let worker):
+    for _ in 0..<Self.mostRefusals {
+      let (answer, claims) = machine.withLock { machine in
+        (machine.request(directive, of: id), machine.finishedClaimCount)
+      }
+      switch answer {
+      case .interrupt(let worker, let number):
         interrupts[worker].fire()
+        await waitForInterruption(of: number, by: worker)
         return true
       case .kept:
         return true
@@ -32,20 +34,39 @@ extension TaskQueue {
       }
       if directive.isMet(by: record, now: now) { return true }
       if try await store([change(directive, of: record)], for: [record])[0] { return true }
-      if record.state == .running, last?.state == .running {
-        // The task is on its way here, or another process performs it.
-        if hasWaited, store.sharing != nil { return false }
-        hasWaited = await waitForClaim() || store.sharing != nil
-        // Or it was claimed, and is being put back.
-        await changes.waitUntilEndIsTold(of: id)
+      guard record.state == .running else { continue }
+      // Claimed by a claim that was under way, it is held when that has returned.
+      if claims != nil, claims == machine.withLock({ $0.finishedClaimCount }) {
+        // Another process performs it.
+        if store.sharing != nil { return false }
+        break
       }
-      last = record
+      await waitForClaim()
     }
     throw TaskQueueError(
       .storeFailed,
-      "the store (\(store)) says again and again that the task \(id) is being changed, which the queue "
-        + "'\(name)' does not do; it may serve another queue at the same time"
+      "the store (\(store)) says that the task \(id) is being performed or changed, which the queue "
+        + "'\(name)' does not do; it may serve another queue at the same time, or have lost the "
+        + "answer to a claim"
     )
+  }
+
+  /// How often a store may refuse a change without a reason that the queue knows.
+  private static let mostRefusals = 1_000
+
+  /// Returns when an attempt has been cut short, or has ended by itself.
+  ///
+  /// A handler that asks that of its own attempt finds it cancelled. If it is cancelled while it
+  /// waits, it is just that.
+  private nonisolated func waitForInterruption(of number: AttemptNumber, by worker: Int) async {
+    while !Task.isCancelled,
+      machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
+    {
+      // Cancelled: the loop ends.
+      try? await interruption.wait {
+        machine.withLock { $0.isWaitingForInterruption(number, of: worker) } ? nil : .success(())
+      }
+    }
   }
 
   /// Does what was asked of tasks while the ends of their attempts were being kept.
@@ -96,12 +117,8 @@ extension TaskQueue {
   }
 
   /// Waits for the claim in flight, if there is one.
-  ///
-  /// Whether there was.
-  private nonisolated func waitForClaim() async -> Bool {
-    guard machine.withLock({ $0.isClaiming }) else { return false }
+  private nonisolated func waitForClaim() async {
     await claimEnd.waitUncancelled { machine.withLock { $0.isClaiming } ? nil : () }
-    return true
   }
 
   nonisolated func record(of id: TaskID) async throws -> TaskRecord? {

@@ -54,7 +54,7 @@ extension TaskQueue {
     }
     stepWhilePaused.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
-    if hasEnded { outcomes.failWaiters(Self.shutDownError) }
+    if hasEnded { end() }
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
     return attemptCount
@@ -118,7 +118,7 @@ extension TaskQueue {
     var goesOn = true
     while goesOn {
       goesOn = await withTaskGroup(of: WorkerEnd?.self) { group in
-        group.addTask { await self.workLoop(worker) }
+        group.addTask { await WorkerMark.around(self, worker) { await self.workLoop(worker) } }
         group.addTask {
           await self.waitForInterrupt(of: worker)
           return nil
@@ -127,6 +127,7 @@ extension TaskQueue {
         for await result in group {
           end = end ?? result
           group.cancelAll()
+          if result == nil { wasInterrupted(worker) }
         }
         return end == .interrupted
       }
@@ -143,6 +144,12 @@ extension TaskQueue {
       await interrupts[worker].wait()
       if machine.withLock({ $0.isInterrupted(worker) }) { return }
     }
+  }
+
+  /// Tells those who have asked for it that the worker's attempt is cut short.
+  private nonisolated func wasInterrupted(_ worker: Int) {
+    machine.withLock { $0.wasInterrupted(worker) }
+    interruption.resumeAll(with: .success(()))
   }
 
   private nonisolated func workLoop(_ worker: Int) async -> WorkerEnd {
@@ -165,7 +172,8 @@ extension TaskQueue {
         attempts += 1
         // Neither a store in memory nor a handler need ever suspend; others want the thread too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
-      case .obey(let directive, let task):
+      case .obey(let directive, let task, let wakesAnother):
+        if wakesAnother { wake.fire() }
         await catchUp(with: task.record.id)
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
@@ -182,7 +190,7 @@ extension TaskQueue {
 
   /// What a worker does next, after the machine was told of an event, which says whether there is a
   /// next step at once.
-  private nonisolated func nextStep(
+  nonisolated func nextStep(
     of worker: Int,
     after event: (inout WorkMachine) -> Bool = { _ in true }
   ) -> WorkMachine.Step {
@@ -194,71 +202,6 @@ extension TaskQueue {
     }
     if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
     return step
-  }
-
-  /// Returns the worker's next step.
-  private nonisolated func claim(
-    _ limit: Int,
-    unparking parked: WorkMachine.ParkedNames,
-    by worker: Int
-  ) async -> WorkMachine.Step {
-    let date = self.now
-    let handled = handlers.room
-    do {
-      let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: date)) }
-      if wentBack { try await rebase(to: date, isFirst: isFirst) }
-      if !parked.isEmpty { try await unpark(parked) }
-      let (now, room) = machine.withLock { machine in
-        (machine.horizon ?? date, machine.limitedNames.room(in: handled.names))
-      }
-      let claim = try await store.claim(
-        ClaimRequest(
-          limit: limit,
-          names: room,
-          otherNames: handled.others,
-          now: now,
-          leaseEnd: leaseEnd
-        )
-      )
-      if let date = claim.nextDate {
-        // A store that names a date that has come, and hands out nothing, is asked again, but later.
-        if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
-      }
-      let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
-      claimEnd.resumeAll(with: .success(()))
-      switch step {
-      case .perform, .obey, .claim: return step
-      case .wait, .stop: break
-      }
-      // Perhaps a pause keeps what was claimed from being begun.
-      let unbegun = machine.withLock { $0.takeHeldBack() }
-      guard !unbegun.isEmpty else { return step }
-      await putBack(unbegun)
-    } catch {
-      fail(error, to: "hand out tasks")
-      claimEnd.resumeAll(with: .success(()))
-    }
-    return nextStep(of: worker)
-  }
-
-  /// Keeps retries from waiting for a date that the system's clock has left behind.
-  private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
-    machine.withLock { $0.dateWentBack(to: now) }
-    // A store that was just opened has not taken the date that was left for that of its claims.
-    if isFirst, try await store.count(matching: .unfinished) == 0 { return }
-    _ = try await store.apply([.rebase(now)], durability: .relaxed)
-  }
-
-  private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
-    let isParked = TaskFilter(states: [.parked])
-    guard try await store.count(matching: isParked) > 0 else { return }
-    var names = parked.names
-    if parked.others, handlers.room.others > 0 {
-      let page = try await store.tasks(matching: isParked, after: nil, limit: 10_000)
-      names.formUnion(page.map(\.name))
-    }
-    guard !names.isEmpty else { return }
-    _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
   }
 
   /// In a pass, the date that decides what is available.

@@ -90,12 +90,7 @@ extension TaskQueue {
         Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
       }
     )
-    let requests = machine.withLock { machine in
-      tasks.compactMap { task in
-        machine.isUnsettled(task.record.id)
-          ? nil : machine.takeRequest(of: task.record.id).map { (task.record.id, $0) }
-      }
-    }
+    let requests = machine.withLock { $0.wereReturned(tasks) }
     await obey(requests)
   }
 
@@ -127,7 +122,7 @@ extension TaskQueue {
     case .park:
       // Another handler may have been registered before the task was put aside.
       let name = settlement.record.name
-      guard handlers[name] !== settlement.handler else { break }
+      guard let handler = handlers[name], handler !== settlement.handler else { break }
       machine.withLock { $0.registered([name]) }
       wake.fire()
     case .succeed, .abandon, .cancel, .pause, .remove, .insert, .unpark, .extend,
@@ -160,6 +155,6 @@ extension TaskQueue {
       underlying: error
     )
     machine.withLock { $0.fail(error) }
-    wake.fireAll()
+    lookForStop()
   }
 }

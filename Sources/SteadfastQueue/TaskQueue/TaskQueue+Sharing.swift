@@ -42,8 +42,10 @@ extension TaskQueue {
 
   /// Somebody else has taken a task over: its attempt here is cut short, and its end not kept.
   private nonisolated func lost(_ lease: Lease) {
-    guard let worker = machine.withLock({ $0.lose(lease) }) else { return }
-    interrupts[worker].fire()
+    let worker = machine.withLock { $0.lose(lease) }
+    // Nothing may be left that a pause waits for.
+    stepWhilePaused.resumeAll(with: .success(()))
+    if let worker { interrupts[worker].fire() }
   }
 
   /// Looks now and then for tasks that others have added, until cancelled.

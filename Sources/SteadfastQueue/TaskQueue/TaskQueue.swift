@@ -67,6 +67,7 @@ public actor TaskQueue {
   nonisolated let outcomes = OutcomeBoard()
   nonisolated let hub: EventHub
   nonisolated let changes = ChangesUnderWay()
+  nonisolated let keyTurns = KeyTurns()
   /// Wakes idle workers.
   nonisolated let wake = WakeUp()
   /// Whether the present run, or the last one, performs what is available and then ends.
@@ -78,6 +79,8 @@ public actor TaskQueue {
   /// Wakes the finisher.
   nonisolated let settle = WakeUp()
   nonisolated let alarm = Alarm()
+  /// Those who wait until an attempt is cut short that they have asked to be.
+  nonisolated let interruption = Waiters<Void>()
   /// Those who wait for the claim in flight.
   nonisolated let claimEnd = Waiters<Void>()
   /// Those who pause the queue, and wait for the last attempts to begin.
@@ -133,7 +136,7 @@ public actor TaskQueue {
     try await store.open()
   }
 
-  /// What happens from now on.
+  /// What happens from now on, until the queue has been shut down and its run has ended.
   ///
   /// Each access begins a sequence of its own.
   public nonisolated var events: TaskEvents { hub.subscribe() }

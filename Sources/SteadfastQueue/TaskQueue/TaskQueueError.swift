@@ -20,6 +20,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let storeFailed = Code("storeFailed")
     /// The queue was destroyed, with its tasks.
     public static let destroyed = Code("destroyed")
+    /// A handler has called what would wait for the end of its own attempt.
+    public static let waitsForItself = Code("waitsForItself")
     /// The task did not succeed, or nobody knows the value that it succeeded with.
     public static let noValue = Code("noValue")
     /// The store knows no task with this identity.

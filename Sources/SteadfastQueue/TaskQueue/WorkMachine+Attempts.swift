@@ -44,19 +44,21 @@ struct Attempt: Sendable, Equatable {
   var directive: Directive?
   /// The handler has ended.
   var isOver = false
+  /// Its Swift task was cancelled for the directive.
+  var isCutShort = false
 
   var id: TaskID { lease.id }
 }
 
 /// What others ask of the tasks that are leased.
 ///
-/// ``requests`` names only tasks that this queue holds: claimed and not begun, or whose end is being
-/// kept. Whoever lets go of such a task does what was asked of it.
+/// ``requests`` names only tasks that this queue holds: claimed and not begun, being put back, or
+/// whose end is being kept. Whoever lets go of such a task does what was asked of it.
 extension WorkMachine {
   /// What becomes of a request.
   enum RequestAnswer: Equatable {
-    /// The attempt of this worker is to be cut short for it.
-    case interrupt(worker: Int)
+    /// This attempt of this worker is to be cut short for it.
+    case interrupt(worker: Int, AttemptNumber)
     /// It is done when the task is begun, or its end is kept.
     case kept
     /// It can't be done to a task that is being performed, or that is to end or to be set aside.
@@ -67,15 +69,15 @@ extension WorkMachine {
 
   /// Somebody asks something of a task.
   mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
-    if let worker = attempts.firstIndex(where: { $0?.id == id && $0?.isOver == false }) {
+    for (worker, attempt) in attempts.enumerated() {
+      guard let attempt, attempt.id == id, !attempt.isOver else { continue }
       guard directive.cutsShort else { return .refused }
-      if let asked = attempts[worker]?.directive, directive.yields(to: asked) { return .refused }
+      if let asked = attempt.directive, directive.yields(to: asked) { return .refused }
       attempts[worker]?.directive = directive
-      return .interrupt(worker: worker)
+      return .interrupt(worker: worker, attempt.number)
     }
-    guard isUnsettled(id) || ready.contains(where: { $0.record.id == id }) else {
-      return .notHeld
-    }
+    guard isUnsettled(id) || isReturning(id) || ready.contains(where: { $0.record.id == id })
+    else { return .notHeld }
     if let asked = requests[id], directive.yields(to: asked) { return .refused }
     requests[id] = directive
     return .kept
@@ -125,6 +127,15 @@ extension WorkMachine {
   func isInterrupted(_ worker: Int) -> Bool {
     guard let attempt = attempts[worker], !attempt.isOver else { return false }
     return cutsShort || attempt.directive != nil
+  }
+
+  /// The Swift task of a worker was cancelled.
+  mutating func wasInterrupted(_ worker: Int) { attempts[worker]?.isCutShort = true }
+
+  /// Whether an attempt is still to be cut short.
+  func isWaitingForInterruption(_ number: AttemptNumber, of worker: Int) -> Bool {
+    guard let attempt = attempts[worker], attempt.number == number else { return false }
+    return !attempt.isOver && !attempt.isCutShort
   }
 
   /// Whether a worker performs this attempt, and has not been asked to cut it short.

@@ -17,19 +17,10 @@ struct WorkMachine: Sendable {
     case pass(horizon: Date)
   }
 
-  /// Names whose parked tasks may be performed now.
-  struct ParkedNames: Sendable, Equatable {
-    var names: Set<String> = []
-    /// Those that have no handler of their own too.
-    var others = false
-
-    var isEmpty: Bool { names.isEmpty && !others }
-  }
-
   enum Step: Sendable {
     case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
     /// Do to the task what was asked of it, instead of performing it.
-    case obey(Directive, ClaimedTask)
+    case obey(Directive, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
     case wait
     case stop
@@ -48,11 +39,14 @@ struct WorkMachine: Sendable {
   /// begun, whatever pause comes meanwhile, so that many pauses don't keep the queue from getting on.
   private var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
-  private(set) var outbox: Outbox
+  /// What was claimed and not begun, and is being put back.
+  var returning: Set<Lease> = []
+  var outbox: Outbox
   var limitedNames = LimitedNames()
   private(set) var isClaiming = false
-  /// A wake-up came too late for the claim in flight.
-  private var wasAskedWhileClaiming = false
+  private var claimCount = 0
+  /// Something may have become available too late for the claim in flight.
+  private var hasNewsForClaim = false
   private var storeHasMore = false
   /// The last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
@@ -107,8 +101,8 @@ struct WorkMachine: Sendable {
   /// The run has ended, and all its workers with it.
   mutating func end() {
     mode = nil
-    // Nothing is leased any more but what waits to be kept.
-    requests = requests.filter { id, _ in outbox.isWaiting(id) }
+    // Nothing is leased any more but what waits to be kept, and what a pause is putting back.
+    requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
   }
 
   /// In a pass, the date that decides what is available.
@@ -167,9 +161,9 @@ struct WorkMachine: Sendable {
 
   /// The store failed: no further steps.
   ///
-  /// What ended meanwhile stays in the outbox for a later run.
+  /// What has ended stays in the outbox for a later run. A claim in flight stays so until it has
+  /// returned, since it may have leased tasks.
   mutating func fail(_ error: TaskQueueError) {
-    isClaiming = false
     isStopping = true
     failure = failure ?? error
   }
@@ -180,8 +174,10 @@ struct WorkMachine: Sendable {
   mutating func next(for worker: Int) -> Step {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
-      // What the claim in flight hands out may need this worker, too.
-      return mode == .untilStopped || letsThrough ? .wait : .stop
+      // No worker of a pass leaves alone: what is claimed after a resume is for all of them.
+      guard mode != .untilStopped, performing == 0, !isClaiming else { return .wait }
+      isStopping = true
+      return .stop
     }
     guard outbox.letsGoOn() else { return .wait }
     if let task = takeReady() {
@@ -196,12 +192,12 @@ struct WorkMachine: Sendable {
         directive: directive,
         isOver: directive != nil
       )
-      if let directive { return .obey(directive, task) }
       let wakesAnother = idle > 0 && (storeHasMore || !ready.isEmpty)
+      if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
       return .perform(task, lastAttempt, wakesAnother: wakesAnother)
     }
     if isClaiming {
-      wasAskedWhileClaiming = true
+      hasNewsForClaim = true
       return .wait
     }
     if isExhausted {
@@ -210,6 +206,7 @@ struct WorkMachine: Sendable {
       return .stop
     }
     isClaiming = true
+    claimCount += 1
     defer { toUnpark = ParkedNames() }
     return .claim(limit: idle, unparking: toUnpark)
   }
@@ -227,9 +224,9 @@ struct WorkMachine: Sendable {
   mutating func claimed(_ claim: Claim, now: Date) -> Bool {
     // A store that hands out nothing has nothing, whatever date it names.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
-    storeHasMore = wasAskedWhileClaiming || hasMore
+    storeHasMore = hasNewsForClaim || hasMore
     isClaiming = false
-    wasAskedWhileClaiming = false
+    hasNewsForClaim = false
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
     limitedNames.enter(claim.tasks)
@@ -240,10 +237,21 @@ struct WorkMachine: Sendable {
     return storeHasMore || !ready.isEmpty
   }
 
+  /// A claim has failed.
+  mutating func claimFailed() {
+    isClaiming = false
+    hasNewsForClaim = false
+  }
+
+  /// How many claims have been made; `nil` while one is in flight.
+  ///
+  /// As long as it stays the same, no task comes to be held by the queue.
+  var finishedClaimCount: Int? { isClaiming ? nil : claimCount }
+
   /// A handler was registered: tasks of these names may be performed now.
   mutating func registered(_ names: [String], areLimited: Bool = false) {
     toUnpark.names.formUnion(names)
-    isExhausted = false
+    workArrived()
     guard areLimited else { return }
     // Those that were claimed before count, too.
     for name in names {
@@ -256,11 +264,14 @@ struct WorkMachine: Sendable {
   /// A handler was registered for all names that no other handler has.
   mutating func registeredFallback() {
     toUnpark.others = true
-    isExhausted = false
+    workArrived()
   }
 
   /// Something may have become available.
-  mutating func workArrived() { isExhausted = false }
+  mutating func workArrived() {
+    isExhausted = false
+    hasNewsForClaim = isClaiming
+  }
 
   /// An attempt has ended, and what ended it is kept already.
   ///
@@ -272,51 +283,11 @@ struct WorkMachine: Sendable {
     }
     attemptCount += isAttempt ? 1 : 0
     idle += 1
-    isExhausted = false
     limitedNames.leave(attempt.name)
+    // Its name may have room again.
+    workArrived()
     // A store that failed has its task in the outbox.
     guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
     return requests.removeValue(forKey: attempt.id)
-  }
-
-  // MARK: Steps of the finisher
-
-  /// An attempt has ended; what ended it is still to be kept.
-  ///
-  /// Whether to wake the finisher.
-  mutating func finished(
-    _ worker: Int,
-    with settlement: Settlement,
-    isAttempt: Bool
-  ) -> Bool {
-    let wakesFinisher = outbox.add(settlement)
-    finished(worker, isAttempt: isAttempt)
-    return wakesFinisher
-  }
-
-  /// The finisher takes what has gathered; `nil` if nothing has, the store has failed, or somebody
-  /// else has taken something: who then takes the rest.
-  mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.take() : nil }
-
-  /// What was taken is kept, or was put back.
-  ///
-  /// Whether a worker waited for that, and what was asked of the tasks meanwhile.
-  mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
-    let (settlements, wakesWorkers) = outbox.settled()
-    guard !requests.isEmpty else { return (wakesWorkers, []) }
-    let asked = settlements.map(\.record.id).compactMap { id in
-      requests.removeValue(forKey: id).map { (id, $0) }
-    }
-    return (wakesWorkers, asked)
-  }
-
-  /// What was taken could not be kept, and goes back.
-  mutating func putBack(_ settlements: [Settlement]) { outbox.putBack(settlements) }
-
-  /// Takes what was claimed but not begun.
-  mutating func takeUnbegun() -> [ClaimedTask] {
-    defer { ready = [] }
-    for task in ready { limitedNames.leave(task.record.name) }
-    return ready.reversed()
   }
 }

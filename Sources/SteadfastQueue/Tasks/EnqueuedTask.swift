@@ -70,14 +70,25 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// Waits until the task has ended, and says how; at once if it has.
   ///
   /// - Throws: `CancellationError` when the waiting is cancelled: the task goes on. A
-  ///   ``TaskQueueError`` if the queue was shut down before the task ended, or if the task was there
-  ///   before, has ended, and was not kept. What the store throws.
+  ///   ``TaskQueueError`` if the queue was shut down before the task ended, if the task was there
+  ///   before, has ended, and was not kept, or if its own handler asks, or what that
+  ///   has started: it would wait for itself.
+  ///   What the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = cell.outcome { return outcome }
     // Whoever shares the store may have performed it.
     let mayHaveEnded = !isNew || queue.hasEnded || queue.store.sharing != nil
     if mayHaveEnded, let outcome = try await storedOutcome() { return outcome }
+    if queue.callingTask == id { throw waitsForItself }
     return try await cell.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
+  }
+
+  private var waitsForItself: TaskQueueError {
+    TaskQueueError(
+      .waitsForItself,
+      "the handler of the task \(id) waits for the outcome of its own task, which ends when the "
+        + "handler does"
+    )
   }
 
   /// Waits for progress after what was told this number of times; `nil` when none will come.

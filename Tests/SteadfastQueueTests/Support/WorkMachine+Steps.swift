@@ -8,7 +8,8 @@ extension WorkMachine.Step {
     switch self {
     case .perform(let task, _, let wakesAnother):
       "perform \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
-    case .obey(let directive, let task): "\(directive) \(task.lease.id.low)"
+    case .obey(let directive, let task, let wakesAnother):
+      "\(directive) \(task.lease.id.low)\(wakesAnother ? ", wake another" : "")"
     case .claim(let limit, let parked):
       "claim \(limit)"
         + (parked.names.isEmpty ? "" : ", unpark \(parked.names.sorted().joined(separator: " "))")

@@ -198,28 +198,38 @@ import Foundation
     }
   }
 
-  @Test func `destroying waits for the attempts though its caller is cancelled`() async throws {
+  @Test func `destroying waits for the attempts until its caller is cancelled`() async throws {
+    let time = try #require(VirtualTime.current)
     let queue = TaskQueue(clock: clock)
     let log = Log<String>()
     await queue.register(Note.self) { [clock] _, _ in
       log.add("begins")
-      defer { log.add("ends") }
-      try await clock.sleep(for: .seconds(100))
+      // It does not look whether it is cancelled.
+      await Task(executorPreference: time.executor) {
+        try? await clock.sleep(for: .seconds(100))
+      }.value
+      log.add("ends")
     }
-    try await queue.enqueue(Note("a"))
+    let task = try await queue.enqueue(Note("a"))
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { try await queue.run() }
       try await clock.sleep(for: .seconds(1))
       await withTaskGroup(of: Void.self) { destroying in
-        destroying.cancelAll()
         destroying.addTask {
-          do { try await queue.destroy() } catch { log.add("\(error)") }
+          await #expect(throws: CancellationError.self) { try await queue.destroy() }
+          log.add("given up")
         }
+        try? await clock.sleep(for: .seconds(1))
+        destroying.cancelAll()
       }
-      log.add("destroyed")
       try await group.waitForAll()
     }
-    #expect(log.entries == ["begins", "ends", "destroyed"], "\(log.entries)")
+    #expect(log.entries == ["begins", "given up", "ends"], "\(log.entries)")
+    // The queue was shut down, and nothing was removed.
+    #expect(try await task.outcome() == .succeeded)
+    #expect(try await queue.count == 0)
+    try await queue.destroy()
+    await #expect(throws: (any Error).self) { try await queue.count }
   }
 
   @Test func `progress ends when the queue is shut down`() async throws {

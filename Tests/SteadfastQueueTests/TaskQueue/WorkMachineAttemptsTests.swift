@@ -14,7 +14,7 @@ import Testing
     _ = machine.next()
     _ = machine.next()
     let answer = machine.request(.cancel, of: .numbered(2))
-    #expect(answer == .interrupt(worker: 1))
+    #expect(answer == .interrupt(worker: 1, 2))
     #expect(machine.isInterrupted(1) && !machine.isInterrupted(0))
     let directive = machine.endAttempt(of: 1)
     #expect(directive == .cancel)
@@ -38,6 +38,50 @@ import Testing
     #expect(later == .kept)
   }
 
+  @Test func `what is asked of a task that is being put back is done when it is there`() {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    let claim = Claim.numbered(1, 2)
+    _ = machine.claimed(claim, now: now)
+    machine.setPaused(true)
+    #expect(machine.takeHeldBack().map(\.lease) == claim.tasks.map(\.lease))
+    let answer = machine.request(.cancel, of: .numbered(2))
+    #expect(answer == .kept)
+    // The run may end before.
+    machine.shutDown()
+    machine.end()
+    let asked = machine.wereReturned(claim.tasks)
+    #expect(asked.map(\.0) == [.numbered(2)] && asked.map(\.1) == [.cancel])
+    let later = machine.request(.cancel, of: .numbered(2))
+    #expect(later == .notHeld)
+    #expect(machine.requests.isEmpty)
+  }
+
+  @Test func `what could not be put back keeps what was asked of it`() {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    let claim = Claim.numbered(1)
+    _ = machine.claimed(claim, now: now)
+    let unbegun = machine.takeUnbegun()
+    _ = machine.request(.cancel, of: .numbered(1))
+    machine.putBack([.numbered(1)])
+    let returned = machine.wereReturned(unbegun)
+    #expect(returned.isEmpty)
+    #expect(machine.takeOutbox()?.count == 1)
+    let asked = machine.settled().requests
+    #expect(asked.map(\.1) == [.cancel])
+  }
+
+  @Test func `a claim is in flight until it has returned, though the store has failed`() {
+    var machine = WorkMachine.running()
+    #expect(machine.finishedClaimCount == 0)
+    _ = machine.next()
+    machine.fail(TaskQueueError(.storeFailed, "x"))
+    #expect(machine.isClaiming && machine.finishedClaimCount == nil)
+    machine.claimFailed()
+    #expect(!machine.isClaiming && machine.finishedClaimCount == 1)
+  }
+
   @Test func `a task that is to end is not set aside by what is asked later`() {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
@@ -47,7 +91,7 @@ import Testing
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .refused)
     let removal = machine.request(.remove, of: .numbered(1))
-    #expect(removal == .interrupt(worker: 0))
+    #expect(removal == .interrupt(worker: 0, 1))
     let cancel = machine.request(.cancel, of: .numbered(1))
     #expect(cancel == .refused)
     let directive = machine.endAttempt(of: 0)

@@ -74,17 +74,6 @@ import Testing
     #expect(machine.attemptCount == 1)
   }
 
-  @Test func `a paused pass ends, a paused run waits`() {
-    var pass = WorkMachine.running(.pass(horizon: now))
-    pass.setPaused(true)
-    #expect(pass.next().summary == "stop")
-    var run = WorkMachine.running()
-    run.setPaused(true)
-    #expect(run.next().summary == "wait")
-    run.setPaused(false)
-    #expect(run.next().summary == "claim 2")
-  }
-
   @Test func `the horizons of passes grow though the clock stands still`() {
     var machine = WorkMachine(workers: 1)
     let first = machine.nextHorizon(now: now)
@@ -100,6 +89,28 @@ import Testing
     _ = machine.nextHorizon(now: now)
     #expect(machine.nextHorizon(now: now - 50) == now - 50)
     #expect(machine.nextHorizon(now: now - 50) > now - 50)
+  }
+
+  enum News: CaseIterable { case work, handler, fallback, end }
+
+  @Test(arguments: News.allCases)
+  func `a pass asks the store again when there is news for the claim in flight`(news: News) {
+    var machine = WorkMachine.running(workers: 2, .pass(horizon: now))
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1, next: now), now: now)
+    _ = machine.next()
+    #expect(machine.next().summary == "claim 1")
+    switch news {
+    case .work: machine.workArrived()
+    case .handler: machine.registered(["A"])
+    case .fallback: machine.registeredFallback()
+    case .end: machine.finished()
+    }
+    #expect(machine.claimed(.numbered(), now: now) == true)
+    let step = machine.next().summary
+    #expect(step.hasPrefix("claim"), "\(step)")
+    #expect(machine.claimed(.numbered(), now: now) == true)
+    #expect(machine.next().summary == (news == .end ? "stop" : "wait"))
   }
 
   // MARK: The outbox

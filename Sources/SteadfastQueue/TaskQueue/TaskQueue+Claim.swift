@@ -1,0 +1,88 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// How workers come by tasks.
+extension TaskQueue {
+  /// Returns the worker's next step.
+  nonisolated func claim(
+    _ limit: Int,
+    unparking parked: WorkMachine.ParkedNames,
+    by worker: Int
+  ) async -> WorkMachine.Step {
+    let date = self.now
+    let handled = handlers.room
+    do {
+      let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: date)) }
+      if wentBack { try await rebase(to: date, isFirst: isFirst) }
+      if !parked.isEmpty { try await unpark(parked) }
+      let (now, room) = machine.withLock { machine in
+        (machine.horizon ?? date, machine.limitedNames.room(in: handled.names))
+      }
+      let claim = try await store.claim(
+        ClaimRequest(
+          limit: limit,
+          names: room,
+          otherNames: handled.others,
+          now: now,
+          leaseEnd: leaseEnd
+        )
+      )
+      if let date = claim.nextDate {
+        // A store that names a date that has come, and hands out nothing, is asked again, but later.
+        if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
+      }
+      let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
+      claimEnd.resumeAll(with: .success(()))
+      switch step {
+      case .perform, .obey, .claim: return step
+      case .wait, .stop: break
+      }
+      // Perhaps a pause keeps what was claimed from being begun.
+      let unbegun = machine.withLock { $0.takeHeldBack() }
+      guard !unbegun.isEmpty else { return step }
+      await putBack(unbegun)
+    } catch {
+      fail(error, to: "hand out tasks")
+      machine.withLock { $0.claimFailed() }
+      claimEnd.resumeAll(with: .success(()))
+    }
+    return nextStep(of: worker)
+  }
+
+  /// Keeps retries from waiting for a date that the system's clock has left behind.
+  private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
+    machine.withLock { $0.dateWentBack(to: now) }
+    // A store that was just opened has not taken the date that was left for that of its claims.
+    if isFirst, try await store.count(matching: .unfinished) == 0 { return }
+    _ = try await store.apply([.rebase(now)], durability: .relaxed)
+  }
+
+  private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
+    let isParked = TaskFilter(states: [.parked])
+    guard try await store.count(matching: isParked) > 0 else { return }
+    var names = parked.names
+    if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
+    guard !names.isEmpty else { return }
+    _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
+  }
+
+  /// The names of parked tasks that have no handler of their own.
+  private nonisolated func parkedNamesOfOthers() async throws -> Set<String> {
+    let filter = TaskFilter(excludedNames: Set(handlers.names), states: [.parked])
+    var names: Set<String> = []
+    var last: TaskID?
+    repeat {
+      let page = try await store.tasks(matching: filter, after: last, limit: Self.parkedPageSize)
+      names.formUnion(page.map(\.name))
+      last = page.count < Self.parkedPageSize ? nil : page.last?.id
+    } while last != nil
+    return names
+  }
+
+  private static let parkedPageSize = 1_000
+}

@@ -1,0 +1,155 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Calls of a handler that concern its own attempt.
+@Suite(.virtualTime) struct CallsFromHandlersTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// Performs one task, whose handler does something with its queue.
+  private func perform(
+    timeLimit: Duration? = nil,
+    _ body: @escaping @Sendable (TaskQueue, TaskContext) async throws -> Void
+  ) async throws -> TaskOutcome {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: clock
+    )
+    await queue.register(Note.self) { [unowned queue] _, context in try await body(queue, context) }
+    let options = TaskOptions(maxRetries: 0, timeLimit: timeLimit)
+    let task = try await queue.enqueue(Note("a"), options: options)
+    async let run: Void = queue.run()
+    let outcome = try await task.outcome()
+    await queue.shutDown()
+    try await run
+    return outcome
+  }
+
+  @Test(arguments: [nil, Duration.seconds(60)])
+  func `a handler that destroys its queue is told that it would wait for itself`(limit: Duration?)
+    async throws
+  {
+    let outcome = try await perform(timeLimit: limit) { queue, _ in
+      let error = await queueError { try await queue.destroy() }
+      #expect(error?.code == .waitsForItself)
+    }
+    #expect(outcome == .succeeded)
+  }
+
+  @Test(arguments: [nil, Duration.seconds(60)])
+  func `a handler that shuts its queue down does not wait for itself`(limit: Duration?) async throws
+  {
+    let outcome = try await perform(timeLimit: limit) { queue, _ in
+      await queue.shutDown()
+      let error = await queueError { try await queue.run() }
+      #expect(error?.code == .shutDown)
+    }
+    #expect(outcome == .succeeded)
+    #expect(clock.now.offset == .zero)
+  }
+
+  @Test(arguments: [nil, Duration.seconds(60)])
+  func `a handler that waits for its own outcome is told so, for that of another it waits`(
+    limit: Duration?
+  ) async throws {
+    let outcome = try await perform(timeLimit: limit) { queue, context in
+      let task = try #require(try await queue.task(context.id))
+      let error = await queueError { try await task.outcome() }
+      #expect(error?.code == .waitsForItself)
+      await queue.register(name: "Other") { _, _ in }
+      let other = try await queue.enqueue(name: "Other")
+      let end = try await other.outcome()
+      #expect(end == .succeeded)
+    }
+    #expect(outcome == .succeeded)
+  }
+
+  @Test func `a handler adds tasks to its own queue, in each of the ways`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let children = Log<EnqueuedTask>()
+    await queue.register(name: "parent") { _, context in
+      children.add(
+        try await context.enqueue(Note("one"), priority: .high, uniqueKey: "\(context.id)")
+      )
+      let options = TaskOptions(delay: .seconds(60), tags: ["child"])
+      for task in try await context.enqueue(contentsOf: [Note("two")], options: options) {
+        children.add(task)
+      }
+      children.add(try await context.enqueue(name: "JSON", ["three": 3], options: options))
+    }
+    let parent = try await queue.enqueue(name: "parent")
+    #expect(try await queue.runAvailable() == 1)
+    let records = try await queue.tasks()
+    #expect(records.map(\.id) == children.entries.map(\.id))
+    #expect(records.map(\.name) == ["Note", "Note", "JSON"])
+    #expect(records.map(\.uniqueKey) == ["\(parent.id)", nil, nil])
+    #expect(records.map(\.tags) == [[], ["child"], ["child"]])
+    #expect(records[1].availableDate == clock.date.storable + 60)
+    #expect(records[0].priority == .high)
+    #expect(try records[0].payload(as: Note.self) == Note("one"))
+  }
+
+  @Test func `a handler may shut down the queue around the one that performs it`() async throws {
+    let outcome = try await perform { [clock] outer, _ in
+      let inner = TaskQueue(clock: clock)
+      await inner.register(Note.self) { _, _ in await outer.shutDown() }
+      try await inner.enqueue(Note("b"))
+      let attempts = try await inner.runAvailable()
+      #expect(attempts == 1)
+      await inner.shutDown()
+    }
+    #expect(outcome == .succeeded)
+  }
+
+  @Test(arguments: [nil, Duration.seconds(60)])
+  func `a handler that cancels its own task is cancelled at once`(limit: Duration?) async throws {
+    let outcome = try await perform(timeLimit: limit) { queue, context in
+      let isCancelled = try await queue.cancel(context.id)
+      #expect(isCancelled)
+      try Task.checkCancellation()
+      Issue.record("it is cancelled")
+    }
+    #expect(outcome == .cancelled)
+  }
+
+  @Test func `a handler that cancels all tasks is cancelled at once`() async throws {
+    let outcome = try await perform { [clock] queue, _ in
+      try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
+      let count = try await queue.cancelAll()
+      #expect(count == 2)
+      try Task.checkCancellation()
+      Issue.record("it is cancelled")
+    }
+    #expect(outcome == .cancelled)
+  }
+
+  @Test func `a task is cancelled when the call that cancels it has returned`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let isCancelled = Log<Bool>()
+    await queue.register(Note.self) { [clock] _, _ in
+      await withTaskCancellationHandler {
+        try? await clock.sleep(for: .seconds(60))
+      } onCancel: {
+        isCancelled.add(true)
+      }
+      try Task.checkCancellation()
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await task.cancel())
+      #expect(isCancelled.entries == [true])
+    }
+  }
+}

@@ -1,0 +1,109 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What is left of a queue that has been shut down.
+@Suite(.virtualTime) struct EndedQueueTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  enum End: CaseIterable {
+    case withoutRun, afterRun, duringRun, withinLimit, byHandler, destroyed
+  }
+
+  /// Makes a queue whose handlers hold it, uses it, and ends it so.
+  private func use(_ end: End, _ body: (TaskQueue) -> Void) async throws {
+    let queue = TaskQueue(clock: clock)
+    body(queue)
+    await queue.register(Note.self) { [clock] note, _ in
+      if note.text == "ends" { queue.beginShutDown() }
+      try await clock.sleep(for: .seconds(1))
+    }
+    await queue.registerFallback { _, _ in _ = queue.name }
+    try await queue.enqueue(Note(end == .byHandler ? "ends" : "a"))
+    switch end {
+    case .withoutRun: await queue.shutDown()
+    case .afterRun:
+      try await queue.runAvailable()
+      await queue.shutDown()
+    case .duringRun, .withinLimit, .byHandler, .destroyed:
+      async let run: Void = queue.run()
+      try await clock.sleep(for: .milliseconds(500))
+      switch end {
+      case .withinLimit: await queue.shutDown(within: .zero)
+      case .destroyed: try await queue.destroy()
+      case .byHandler: break
+      default: await queue.shutDown()
+      }
+      try await run
+    }
+    await queue.register(Note.self) { _, _ in _ = queue.name }
+    await queue.registerFallback { _, _ in _ = queue.name }
+  }
+
+  @Test(arguments: End.allCases)
+  func `it is freed though its handlers hold it`(end: End) async throws {
+    weak var queue: TaskQueue?
+    try await use(end) { queue = $0 }
+    #expect(queue == nil)
+  }
+
+  @Test(arguments: End.allCases)
+  func `what its observers are told ends, after the last event`(end: End) async throws {
+    let log = Log<TaskEvents>()
+    let held = Log<TaskQueue>()
+    try await use(end) { queue in
+      held.add(queue)
+      log.add(queue.events)
+    }
+    var kinds: [String] = []
+    for await event in log.entries[0] { kinds.append("\("\(event)".prefix { $0 != "(" })") }
+    let last =
+      switch end {
+      case .withoutRun: ["enqueued"]
+      case .afterRun, .duringRun, .byHandler: ["enqueued", "started", "succeeded"]
+      case .withinLimit, .destroyed: ["enqueued", "started", "released"]
+      }
+    #expect(kinds == last)
+    for await event in held.entries[0].events { Issue.record("\(event)") }
+  }
+
+  @Test func `a task that is added later is not told to have no handler`() async throws {
+    let queue = TaskQueue(clock: clock)
+    let events = queue.events
+    await queue.register(Note.self) { _, _ in }
+    await queue.shutDown()
+    try await queue.enqueue(Note("later"))
+    for await event in events { Issue.record("\(event)") }
+    #expect(try await queue.count == 1)
+    #expect(queue.hub.announcementCount == 0)
+  }
+
+  @Test func `a file is free for a new queue when the handlers that hold the old one have gone`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue")
+      func useAndShutDown() async throws {
+        let queue = TaskQueue(persistence: .jsonFile(at: url), clock: clock)
+        await queue.register(Note.self) { _, _ in _ = queue.name }
+        try await queue.enqueue(Note("a"), availableDate: clock.date + 60)
+        try await queue.runAvailable()
+        await queue.shutDown()
+      }
+      try await useAndShutDown()
+      let store = JSONFileStore(at: url)
+      #expect(try await TaskQueue(persistence: store, clock: clock).count == 1)
+      try await store.close()
+    }
+  }
+}

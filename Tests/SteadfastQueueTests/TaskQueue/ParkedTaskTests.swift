@@ -1,0 +1,36 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+private struct First: TaskPayload { var text: String }
+private struct Second: TaskPayload { var text: String }
+
+/// Tasks that were put aside because their handler could not read them.
+@Suite(.virtualTime) struct ParkedTaskTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// There are more of the others than are looked at in one go.
+  @Test func `a fallback is given those that stand behind many others`() async throws {
+    let store = InMemoryStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(First.self) { _, _ in }
+    await queue.register(Second.self) { _, _ in }
+    let count = 1_500
+    for number in 0..<count { try await queue.enqueue(name: "First", .array([.integer(number)])) }
+    try await queue.enqueue(name: "Second", "last")
+    try await queue.runAvailable()
+    #expect(try await queue.count(matching: TaskFilter(states: [.parked])) == count + 1)
+
+    let next = TaskQueue(persistence: store, clock: clock)
+    let log = Log<JSONValue>()
+    await next.register(First.self) { _, _ in }
+    await next.registerFallback { payload, _ in log.add(payload) }
+    try await next.runAvailable()
+    #expect(log.entries == ["last"])
+    #expect(try await next.count(matching: TaskFilter(states: [.parked])) == count)
+  }
+}

@@ -1,0 +1,52 @@
+import SteadfastTesting
+import Synchronization
+import Testing
+
+@testable import SteadfastQueue
+
+/// Many callers that replace the task of one key at the same time.
+@Suite(.virtualTime) struct ReplaceTests {
+  @Test func `each of many callers replaces the task of the one before`() async throws {
+    let clock = try #require(VirtualTime.current).clock
+    let queue = TaskQueue(persistence: DoubtfulStore(clock), clock: clock)
+    let count = 1_200
+    try await withThrowingTaskGroup(of: EnqueuedTask.self) { group in
+      for number in 0..<count {
+        group.addTask {
+          try await queue.enqueue(Note("\(number)"), uniqueKey: "k", onDuplicate: .replace)
+        }
+      }
+      var outcomes: [TaskID] = []
+      for try await task in group {
+        #expect(task.isNew)
+        outcomes.append(task.id)
+      }
+      #expect(Set(outcomes).count == count)
+    }
+    #expect(try await queue.count == 1)
+  }
+}
+
+/// A store in which a task whose key is being taken is in doubt for a second.
+private final class DoubtfulStore: ForwardingStore {
+  let base: any Persistence = InMemoryStore()
+  private let clock: VirtualClock
+  private let inDoubt = Mutex<TaskID?>(nil)
+
+  init(_ clock: VirtualClock) { self.clock = clock }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    guard case .insert(let record, .replace) = batch.first else {
+      return try await base.apply(batch, durability: durability)
+    }
+    let other = inDoubt.withLock { inDoubt -> TaskID? in
+      guard inDoubt == nil else { return inDoubt }
+      inDoubt = record.id
+      return nil
+    }
+    try? await clock.sleep(for: .seconds(1))
+    if let other { return [.duplicate(of: other)] }
+    defer { inDoubt.withLock { $0 = nil } }
+    return try await base.apply(batch, durability: durability)
+  }
+}

@@ -1,0 +1,61 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// What workers do while the queue is paused.
+@Suite struct WorkMachinePauseTests {
+  private let now = Date.seconds(100)
+
+  @Test func `a paused pass ends, a paused run waits`() {
+    var pass = WorkMachine.running(.pass(horizon: now))
+    pass.setPaused(true)
+    #expect(pass.next().summary == "stop")
+    var run = WorkMachine.running()
+    run.setPaused(true)
+    #expect(run.next().summary == "wait")
+    run.setPaused(false)
+    #expect(run.next().summary == "claim 2")
+  }
+
+  @Test func `no worker leaves a paused pass while another one performs a task`() {
+    var machine = WorkMachine.running(workers: 3, .pass(horizon: now))
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.next()
+    _ = machine.next()
+    machine.setPaused(true)
+    #expect(machine.next().summary == "wait")
+    machine.finished()
+    #expect(machine.next().summary == "wait")
+    machine.setPaused(false)
+    #expect(machine.next().summary == "claim 2")
+    _ = machine.claimed(.numbered(), now: now)
+    machine.setPaused(true)
+    machine.finished()
+    #expect(machine.next().summary == "stop")
+    // It is over, whatever comes.
+    machine.setPaused(false)
+    #expect(machine.next().summary == "stop")
+  }
+
+  @Test func `no worker leaves a paused pass while a claim is in flight`() {
+    var machine = WorkMachine.running(workers: 2, .pass(horizon: now))
+    _ = machine.next()
+    machine.setPaused(true)
+    #expect(machine.next().summary == "wait")
+    machine.setPaused(false)
+    _ = machine.claimed(.numbered(1, 2), now: now)
+    #expect(machine.next().summary == "perform 1, wake another")
+    #expect(machine.next().summary == "perform 2")
+  }
+
+  @Test func `a worker that does what was asked of a task wakes another for the rest`() {
+    var machine = WorkMachine.running()
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1, 2), now: now)
+    _ = machine.request(.cancel, of: .numbered(1))
+    #expect(machine.next().summary == "cancel 1, wake another")
+    #expect(machine.next().summary == "perform 2")
+  }
+}
