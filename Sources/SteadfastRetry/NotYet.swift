@@ -26,7 +26,7 @@ public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible 
 
   /// What was there instead of the awaited result.
   public var description: String {
-    "Not yet the awaited result, but \(value); allow more attempts or time to wait longer."
+    "not yet the awaited result, but \(value); allow more attempts or time to wait longer"
   }
 }
 

@@ -82,7 +82,7 @@ import Testing
   @Test func `without delays, too, it ends when the task is cancelled`() async throws {
     let outcome = try await outcome {
       var count = 0
-      for await _ in BackoffSequence(RetryPolicy(backoff: .immediate)) {
+      for await _ in BackoffSequence(.attempts(10, backoff: .immediate)) {
         count += 1
         if count == 3 { cancelThisTask() }
       }

@@ -1,3 +1,5 @@
+import SteadfastRetry
+
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
@@ -31,7 +33,7 @@ extension WallClock {
       let seconds = end.timeIntervalSince(date)
       guard seconds > 0 else { return }
       // A nanosecond at least: less may be lost when it is added to an instant.
-      try await sleep(for: .seconds(min(max(seconds, 1e-9), 60)))
+      try await wait(for: .seconds(min(max(seconds, 1e-9), 60)))
     }
   }
 }

@@ -1,3 +1,5 @@
+import SteadfastRetry
+
 #if canImport(Darwin)
 import Darwin
 #elseif canImport(Glibc)
@@ -53,7 +55,7 @@ final class IOThread: JobThread {
   func add(_ job: @escaping @Sendable () -> Void) { work.add(job) }
 
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
-    work.add(job, at: .now + delay)
+    work.add(job, at: .now + delay.sleepable)
   }
 
   func addBeside(_ job: @escaping @Sendable () -> Void) { work.addBeside(job) }

@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -105,7 +106,7 @@ final class Alarm: Sendable {
           // Cancelled or not: nobody else rings for a date that was taken.
           case .ring: ring()
           case .waitForDate: return
-          case .sleep(let seconds): try? await clock.sleep(for: .seconds(max(seconds, 1e-9)))
+          case .sleep(let seconds): try? await clock.wait(for: .seconds(max(seconds, 1e-9)))
           }
           // Cancelled: the loop around looks at the date again.
           if Task.isCancelled { return }

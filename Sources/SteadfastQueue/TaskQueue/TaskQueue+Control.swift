@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 extension TaskQueue {
@@ -58,7 +59,7 @@ extension TaskQueue {
       group.addTask { await self.waitForRunToEnd() }
       group.addTask {
         // Cancelled while the run goes on: nobody is left to see to the limit.
-        if limit > .zero { try? await self.clock.sleep(for: limit) }
+        if limit > .zero { try? await self.clock.wait(for: limit) }
         if self.machine.withLock({ $0.mode != nil }) { self.cutShort() }
         await self.waitForRunToEnd()
       }

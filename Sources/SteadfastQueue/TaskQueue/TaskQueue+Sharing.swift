@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -28,7 +29,7 @@ extension TaskQueue {
   private nonisolated func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancelled: the loop ends.
-      try? await clock.sleep(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
+      try? await clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       let leases = machine.withLock { $0.leases }
       guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
       do {
@@ -52,7 +53,7 @@ extension TaskQueue {
   nonisolated func lookForOthersTasks(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancelled: the loop ends.
-      try? await clock.sleep(for: max(sharing.pollInterval, .milliseconds(1)))
+      try? await clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
       lookForWork()
       await tellOfOthersTasks()
     }

@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 extension VirtualClock {

@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SteadfastRetry
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -24,7 +25,7 @@ struct VirtualClockState {
   var drivingThread: ThreadIdentity?
   /// Whether a sleep began on any other thread.
   private(set) var hasSleepsFromOutside = false
-  private(set) var sleepers = DeadlineHeap<Sleeper>()
+  private(set) var sleepers = DeadlineHeap<Sleeper, VirtualClock.Instant>()
   private var steppedDate: Date
   private var steppedAt = VirtualClock.Instant()
   private var waiters: [Waiter] = []
@@ -52,7 +53,7 @@ struct VirtualClockState {
   mutating func addSleeper(
     _ sleeper: Sleeper,
     deadline: VirtualClock.Instant
-  ) -> (ticket: DeadlineHeap<Sleeper>.Ticket?, resumed: [Continuation]) {
+  ) -> (ticket: DeadlineHeap<Sleeper, VirtualClock.Instant>.Ticket?, resumed: [Continuation]) {
     hasSleepsFromOutside = hasSleepsFromOutside || drivingThread != .current
     let ticket = sleepers.insert(sleeper, deadline: deadline)
     guard waiters.contains(where: { $0.count <= sleepers.count }) else { return (ticket, []) }
@@ -61,7 +62,9 @@ struct VirtualClockState {
     return (ticket, satisfied.map(\.continuation))
   }
 
-  mutating func removeSleeper(_ ticket: DeadlineHeap<Sleeper>.Ticket) -> Continuation? {
+  mutating func removeSleeper(
+    _ ticket: DeadlineHeap<Sleeper, VirtualClock.Instant>.Ticket
+  ) -> Continuation? {
     sleepers.remove(ticket)?.continuation
   }
 

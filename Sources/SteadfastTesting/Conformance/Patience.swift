@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SteadfastRetry
 import Synchronization
 
 /// Waits for checks, and no longer when none of their calls returns.
@@ -44,7 +45,7 @@ struct Patience: Sendable {
       var last = trial.progress
       var waited = 0
       while waited < Self.parts {
-        do { try await clock.sleep(for: limit / Self.parts) } catch { return }
+        do { try await clock.wait(for: limit / Self.parts) } catch { return }
         let progress = trial.progress
         waited = progress == last ? waited + 1 : 0
         last = progress

@@ -1,4 +1,5 @@
 public import SteadfastQueue
+import SteadfastRetry
 import Synchronization
 
 /// A store that fails, hangs or is slow when a test says so, and else does what the store behind it
@@ -136,7 +137,7 @@ extension FaultInjectingStore {
       case .error(let error): throw error
       case .hang: await held.hold(unless: isOver)
       // Whoever is cancelled waits no longer; the call runs to its end all the same.
-      case .delay(let duration, let clock): try? await clock.sleep(for: duration)
+      case .delay(let duration, let clock): try? await clock.wait(for: duration)
       }
     }
   }

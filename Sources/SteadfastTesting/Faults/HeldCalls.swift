@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 /// Calls that are held until somebody lets go of them, and those who wait until some are.

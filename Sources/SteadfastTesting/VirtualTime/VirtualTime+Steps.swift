@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SteadfastRetry
 import Synchronization
 
 extension VirtualTime {

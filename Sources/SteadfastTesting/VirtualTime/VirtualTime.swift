@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 /// A world for one test: its own clock, and one thread on which its tasks take turns in an order

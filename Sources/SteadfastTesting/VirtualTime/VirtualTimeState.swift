@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SteadfastRetry
 
 /// What a ``VirtualTimeExecutor`` guards with its lock: the jobs, and what the driver waits for.
 ///
@@ -10,7 +11,7 @@ struct VirtualTimeState<Job> {
   typealias Turn = CheckedContinuation<Void, Never>
 
   private(set) var jobs: RunQueue<Job>
-  private(set) var advances = DeadlineHeap<Advance>()
+  private(set) var advances = DeadlineHeap<Advance, VirtualClock.Instant>()
   private(set) var turns = Turns<Turn>()
   private(set) var bodyHasEnded = false
   private(set) var isClosed = false
@@ -84,12 +85,14 @@ struct VirtualTimeState<Job> {
   mutating func addAdvance(
     _ advance: Advance,
     to target: VirtualClock.Instant
-  ) -> (ticket: DeadlineHeap<Advance>.Ticket?, driver: Driver?) {
+  ) -> (ticket: DeadlineHeap<Advance, VirtualClock.Instant>.Ticket?, driver: Driver?) {
     guard !isClosed else { return (nil, nil) }
     return (advances.insert(advance, deadline: target), waitingDriver.take())
   }
 
-  mutating func removeAdvance(_ ticket: DeadlineHeap<Advance>.Ticket) -> Advance? {
+  mutating func removeAdvance(
+    _ ticket: DeadlineHeap<Advance, VirtualClock.Instant>.Ticket
+  ) -> Advance? {
     advances.remove(ticket)
   }
 

@@ -1,8 +1,8 @@
 import Synchronization
 
 /// Where one suspension stands, between its own task and whoever cancels that task.
-enum CancellableSuspension<Ticket: Sendable>: Sendable {
-  typealias Continuation = CheckedContinuation<Void, any Error>
+package enum CancellableSuspension<Ticket: Sendable>: Sendable {
+  package typealias Continuation = CheckedContinuation<Void, any Error>
 
   /// The continuation is not listed yet.
   case starting
@@ -16,10 +16,13 @@ enum CancellableSuspension<Ticket: Sendable>: Sendable {
   ///
   /// `enlist` returns the ticket, nil if there is nothing to wait for, and the continuations to
   /// resume now, outside of every lock.
-  static func suspend(
-    enlist: (Continuation) -> (ticket: Ticket?, resumed: [Continuation]),
-    withdraw: @Sendable (Ticket) -> Continuation?
-  ) async throws {
+  @inlinable
+  nonisolated(nonsending)
+    package static func suspend(
+      enlist: (Continuation) -> (ticket: Ticket?, resumed: [Continuation]),
+      withdraw: @Sendable (Ticket) -> Continuation?
+    ) async throws
+  {
     let suspension = Mutex(Self.starting)
     try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in

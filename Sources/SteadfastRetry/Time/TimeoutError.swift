@@ -10,7 +10,7 @@ public struct TimeoutError: Error, Sendable, Hashable, CustomStringConvertible {
 
   /// What happened, and what to do about it.
   public var description: String {
-    "The operation did not end within \(limit) and was cancelled; "
-      + "try again, or give withTimeout a longer limit."
+    "the operation did not end within \(limit) and was cancelled; "
+      + "try again, or give withTimeout a longer limit"
   }
 }

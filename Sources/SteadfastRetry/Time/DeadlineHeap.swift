@@ -1,49 +1,71 @@
+// Inlinable, so that it is specialized in the modules that use it: a clock sleeps through it.
+
 /// A priority queue by deadline, then by arrival, from which any element can be taken out.
 ///
 /// A binary heap of small keys; the elements rest in slots that remember where their key is, so
 /// that inserting, popping and removing each cost O(log n). Slots are used again, tickets are not:
 /// a ticket whose element has left finds nothing.
-struct DeadlineHeap<Element> {
+package struct DeadlineHeap<Element, Deadline: Comparable> {
   /// Names one insertion, for ever.
-  struct Ticket: Hashable, Sendable {
-    fileprivate let slot: Int
-    fileprivate let arrival: UInt64
+  package struct Ticket: Hashable, Sendable {
+    @usableFromInline let slot: Int
+    @usableFromInline let arrival: UInt64
+
+    @inlinable init(slot: Int, arrival: UInt64) {
+      self.slot = slot
+      self.arrival = arrival
+    }
   }
 
-  private struct Key {
-    let deadline: VirtualClock.Instant
-    let ticket: Ticket
+  @usableFromInline struct Key {
+    @usableFromInline let deadline: Deadline
+    @usableFromInline let ticket: Ticket
 
-    func precedes(_ other: Key) -> Bool {
+    @inlinable init(deadline: Deadline, ticket: Ticket) {
+      self.deadline = deadline
+      self.ticket = ticket
+    }
+
+    @inlinable func precedes(_ other: Key) -> Bool {
       deadline == other.deadline
         ? ticket.arrival < other.ticket.arrival
         : deadline < other.deadline
     }
   }
 
-  private struct Slot {
-    var position: Int
-    var element: Element?
+  @usableFromInline struct Slot {
+    @usableFromInline var position: Int
+    @usableFromInline var element: Element?
+
+    @inlinable init(position: Int, element: Element?) {
+      self.position = position
+      self.element = element
+    }
   }
 
-  private var keys: [Key] = []
-  private var slots: [Slot] = []
-  private var freeSlots: [Int] = []
-  private var arrivals: UInt64 = 0
+  @usableFromInline var keys: [Key] = []
+  @usableFromInline var slots: [Slot] = []
+  @usableFromInline var freeSlots: [Int] = []
+  @usableFromInline var arrivals: UInt64 = 0
 
-  var count: Int { keys.count }
+  /// A heap that is empty.
+  @inlinable package init() {}
+
+  /// How many elements it has.
+  @inlinable package var count: Int { keys.count }
 
   /// The earliest deadline.
-  var firstDeadline: VirtualClock.Instant? { keys.first?.deadline }
+  @inlinable package var firstDeadline: Deadline? { keys.first?.deadline }
 
   /// Every element with its deadline, in the order in which they would be popped; O(n log n).
-  var sorted: [(deadline: VirtualClock.Instant, element: Element)] {
+  @inlinable package var sorted: [(deadline: Deadline, element: Element)] {
     keys.sorted { $0.precedes($1) }.compactMap { key in
       slots[key.ticket.slot].element.map { (key.deadline, $0) }
     }
   }
 
-  mutating func insert(_ element: Element, deadline: VirtualClock.Instant) -> Ticket {
+  /// Adds an element, which the ticket takes out again.
+  @inlinable package mutating func insert(_ element: Element, deadline: Deadline) -> Ticket {
     let slot: Int
     if let free = freeSlots.popLast() {
       slot = free
@@ -60,16 +82,16 @@ struct DeadlineHeap<Element> {
   }
 
   /// Takes out the earliest element, if its deadline is not after `limit`.
-  mutating func popFirst(
-    through limit: VirtualClock.Instant
-  ) -> (deadline: VirtualClock.Instant, element: Element)? {
+  @inlinable package mutating func popFirst(
+    through limit: Deadline
+  ) -> (deadline: Deadline, element: Element)? {
     guard let first = keys.first, first.deadline <= limit, let element = remove(first.ticket)
     else { return nil }
     return (first.deadline, element)
   }
 
   /// Takes out the element of this ticket; nil if it has left already.
-  mutating func remove(_ ticket: Ticket) -> Element? {
+  @inlinable package mutating func remove(_ ticket: Ticket) -> Element? {
     let position = slots[ticket.slot].position
     guard position < keys.count, keys[position].ticket == ticket else { return nil }
     let element = slots[ticket.slot].element.take()
@@ -83,12 +105,12 @@ struct DeadlineHeap<Element> {
     return element
   }
 
-  private mutating func place(_ key: Key, at position: Int) {
+  @inlinable mutating func place(_ key: Key, at position: Int) {
     keys[position] = key
     slots[key.ticket.slot].position = position
   }
 
-  private mutating func siftUp(from start: Int) {
+  @inlinable mutating func siftUp(from start: Int) {
     let key = keys[start]
     var position = start
     while position > 0 {
@@ -100,7 +122,7 @@ struct DeadlineHeap<Element> {
     place(key, at: position)
   }
 
-  private mutating func siftDown(from start: Int) {
+  @inlinable mutating func siftDown(from start: Int) {
     let key = keys[start]
     var position = start
     while true {
@@ -114,3 +136,7 @@ struct DeadlineHeap<Element> {
     place(key, at: position)
   }
 }
+
+extension DeadlineHeap: Sendable where Element: Sendable, Deadline: Sendable {}
+extension DeadlineHeap.Key: Sendable where Deadline: Sendable {}
+extension DeadlineHeap.Slot: Sendable where Element: Sendable {}

@@ -22,10 +22,15 @@
 
   /// Suspends for the delay.
   /// - Throws: `CancellationError` as soon as the task is cancelled, even if the clock does not.
-  @inlinable nonisolated(nonsending) func sleep(for delay: Duration) async throws {
-    // An instant's addition traps when it overflows, and the runtime counts nanoseconds in 64
-    // bits: 2³² seconds, 136 years, are within reach of both.
-    try await clock.sleep(for: min(delay, .seconds(Int64(1) << 32)))
+  @usableFromInline nonisolated(nonsending) func sleep(for delay: Duration) async throws {
+    try await clock.wait(for: delay)
+  }
+
+  /// Suspends until so much time has passed since it began to count.
+  /// - Throws: `CancellationError` as soon as the task is cancelled, even if the clock does not.
+  func sleep(untilElapsed limit: Duration) async throws {
+    let end = (beginning ?? clock.now).advanced(by: limit.sleepable)
+    try await clock.sleep(until: end, tolerance: nil)
     try Task.checkCancellation()
   }
 }

@@ -14,6 +14,10 @@
 /// result need not be `Sendable`. With a limit of zero or less it is not begun.
 ///
 /// Cancelling the task cancels the operation, whose own result or error is then the outcome.
+///
+/// A limit that is not reached costs little, however long it is: an operation that does not suspend
+/// begins no timer, others share one on the system's clocks, and once the operation has ended
+/// nothing is left of its limit. A limit of more than 136 years is one of 136 years.
 /// - Parameters:
 ///   - limit: how long the operation may take.
 ///   - clock: what the time is slept on.
@@ -28,27 +32,30 @@ public func withTimeout<Success>(
   operation: () async throws -> Success
 ) async throws -> Success {
   guard limit > .zero else { throw TimeoutError(limit: limit) }
+  var timer = RetryTimer(clock)
+  timer.start()
+  let race = TimeoutRace()
   var result: Result<Success, any Error> = .failure(TimeoutError(limit: limit))
   let isInTime = await withoutActuallyEscaping(operation) { operation in
-    await withTaskGroup(of: TimeoutRace.Finisher.self) { group in
-      group.addTask { await TimeoutRace.timer(limit, on: clock) }
+    await withTaskGroup(of: Void.self) { group in
       // Only these two ways of starting a task let it inherit an isolation that is not known until
       // run time, and what is captured with it.
       if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
         group.addImmediateTask {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }
-          return .operation
+          race.end(.operation)
         }
       } else {
         // No child, for want of the other way; the one that waits for it hands a cancellation on.
         let task = Task {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }
+          race.end(.operation)
         }
-        group.addTask { await TimeoutRace.operation(task) }
+        group.addTask { await TimeoutRace.wait(for: task) }
       }
-      return await TimeoutRace.isWonByOperation(&group)
+      return await race.isWonByOperation(within: limit, of: timer, on: .of(clock), in: &group)
     }
   }
   guard isInTime else { throw TimeoutError(limit: limit) }

@@ -190,26 +190,100 @@ private actor Counter {
     #expect(order == [1, 2])
   }
 
-  @Test func `time that is up after the operation has ended does not count`() async {
-    let clock = clock
-    let isInTime = await withTaskGroup(of: TimeoutRace.Finisher.self) { group in
-      group.addTask { .operation }
-      group.addTask {
-        // Ends when it is cancelled, which happens once the operation has been seen to end.
-        try? await clock.sleep(for: .seconds(60))
-        return .timer
+  @Test func `of two that come at the same instant the operation is first`() async throws {
+    try await withVirtualTime { time in
+      try await withTimeout(.seconds(5), clock: time.clock) {
+        try await time.clock.sleep(for: .seconds(5))
       }
-      return await TimeoutRace.isWonByOperation(&group)
     }
-    #expect(isInTime)
+  }
+
+  @Test func `an operation that does not suspend begins no sleep, and is timed out all the same`()
+    async throws
+  {
+    let clock = InstantClock()
+    #expect(try await withTimeout(.seconds(5), clock: clock) { 42 } == 42)
+    await #expect(throws: TimeoutError.self) {
+      try await withTimeout(.seconds(5), clock: clock) { clock.advance(by: .seconds(6)) }
+    }
+    #expect(clock.sleeps == [])
+  }
+
+  @Test func `the limit counts from the beginning, whenever the operation first suspends`()
+    async throws
+  {
+    let outcome = try await outcome { [clock] in
+      try await withTimeout(.seconds(5), clock: clock) {
+        clock.advance(by: .seconds(3))
+        try await clock.sleep(for: .seconds(60))
+      }
+    } while: { _ in
+      try await clock.waitForSleepers(count: 2)
+      #expect(clock.pendingSleeps.map(\.deadline.offset) == [.seconds(5), .seconds(63)])
+      clock.advance(by: .seconds(2))
+    }
+    #expect(throws: TimeoutError.self) { try outcome.get() }
+  }
+
+  @Test func `an operation that suspends when its time is up already is cancelled at once`()
+    async throws
+  {
+    await #expect(throws: TimeoutError.self) {
+      try await withTimeout(.seconds(5), clock: clock) {
+        clock.advance(by: .seconds(6))
+        try await clock.sleep(for: .seconds(60))
+      }
+    }
+    #expect(clock.now.offset == .seconds(6))
+  }
+
+  @Test func `the operation of a cancelled task has all the time it wants`() async throws {
+    try await withVirtualTime { time in
+      let value = try await withThrowingTaskGroup { group in
+        group.addTask {
+          try await withTimeout(.seconds(5), clock: time.clock) {
+            try? await time.clock.sleep(for: .seconds(60))
+            // A task of its own, which no cancellation reaches.
+            try await Task(executorPreference: time.executor) {
+              try await time.clock.sleep(for: .seconds(60))
+            }.value
+            return 42
+          }
+        }
+        try await time.clock.sleep(for: .seconds(1))
+        group.cancelAll()
+        return try await group.next()
+      }
+      #expect(value == 42)
+      #expect(time.clock.now.offset == .seconds(61))
+    }
+  }
+
+  @Test(arguments: [SystemTimer.continuous, .suspending])
+  func `on a system clock, too, an operation is cancelled when its time is up`(
+    timer: SystemTimer
+  ) async throws {
+    // Its own clock does not move: that the time is up it can learn from the system's alone.
+    await #expect(throws: TimeoutError(limit: .milliseconds(1))) {
+      switch timer {
+      case .continuous:
+        try await withTimeout(.milliseconds(1), clock: .continuous) {
+          try await clock.sleep(for: .seconds(60))
+        }
+      case .suspending:
+        try await withTimeout(.milliseconds(1), clock: .suspending) {
+          try await clock.sleep(for: .seconds(60))
+        }
+      }
+    }
+    #expect(clock.pendingSleeps.isEmpty)
   }
 
   @Test func `the task that stands for another hands on cancellation and waits`() async {
     let task = Task { while !Task.isCancelled { await Task.yield() } }
-    await withTaskGroup(of: TimeoutRace.Finisher.self) { group in
-      group.addTask { await TimeoutRace.operation(task) }
+    await withTaskGroup(of: Void.self) { group in
+      group.addTask { await TimeoutRace.wait(for: task) }
       group.cancelAll()
-      #expect(await group.next() == .operation)
     }
     #expect(task.isCancelled)
   }
@@ -217,8 +291,14 @@ private actor Counter {
   @Test func `a timeout says how long it was and what to do`() {
     #expect(
       "\(TimeoutError(limit: .seconds(5)))"
-        == "The operation did not end within 5.0 seconds and was cancelled; "
-        + "try again, or give withTimeout a longer limit."
+        == "the operation did not end within 5.0 seconds and was cancelled; "
+        + "try again, or give withTimeout a longer limit"
     )
   }
+}
+
+/// The system's clocks, each of which has a shared timer.
+enum SystemTimer {
+  case continuous
+  case suspending
 }

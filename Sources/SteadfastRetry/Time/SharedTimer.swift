@@ -1,0 +1,96 @@
+import Synchronization
+
+/// The one timer of a system clock: whoever sleeps on that clock, or limits an operation by it, waits
+/// here.
+///
+/// The runtime keeps a cancelled sleep, with its task, until the time that it was to end. Operations
+/// mostly end long before their limits, and each would leave such a sleep behind. What waits here is
+/// forgotten when it is taken out; the sleeps themselves are the timer's own, and none is cut short.
+final class SharedTimer: Sendable {
+  typealias Ticket = TimerSchedule<Waiter>.Ticket
+
+  /// Who is told that a moment has come.
+  enum Waiter: Sendable {
+    case sleep(CheckedContinuation<Void, any Error>)
+    case limit(TimeoutRace)
+  }
+
+  private static let continuous = SharedTimer(ContinuousClock())
+  private static let suspending = SharedTimer(SuspendingClock())
+
+  private let now: @Sendable () -> Duration
+  private let sleep: @Sendable (_ end: Duration) async -> Void
+  private let executor: (any TaskExecutor)?
+  private let schedule = Mutex(TimerSchedule<Waiter>())
+
+  /// A timer that sleeps on `clock`, in tasks that prefer `executor`.
+  init<C: Clock>(_ clock: C, executor: (any TaskExecutor)? = nil) where C.Duration == Duration {
+    let beginning = clock.now
+    now = { beginning.duration(to: clock.now) }
+    sleep = { end in
+      // Nobody cancels it, and what it throws else would only make it end early.
+      try? await clock.sleep(until: beginning.advanced(by: end), tolerance: nil)
+    }
+    self.executor = executor
+  }
+
+  /// The timer of a clock that is the system's own; nil for any other, which is slept on itself.
+  static func of<C: Clock>(_ clock: C) -> SharedTimer? {
+    if C.self == ContinuousClock.self { return continuous }
+    if C.self == SuspendingClock.self { return suspending }
+    return nil
+  }
+
+  /// How many wait.
+  var count: Int { schedule.withLock { $0.count } }
+
+  /// How many sleeps are under way.
+  var sleepCount: Int { schedule.withLock { $0.sleepCount } }
+
+  /// Adds one that is told when so much time has passed, unless it is removed before.
+  func add(_ waiter: Waiter, after delay: Duration) -> Ticket {
+    let (ticket, end) = schedule.withLock { schedule in
+      let now = now()
+      return schedule.add(waiter, until: now + delay, now: now)
+    }
+    if let end { beginSleep(until: end) }
+    return ticket
+  }
+
+  /// Takes out one that waits; nil if it has been told.
+  @discardableResult func remove(_ ticket: Ticket) -> Waiter? {
+    schedule.withLock { $0.remove(ticket) }
+  }
+
+  /// Suspends for the delay.
+  /// - Throws: `CancellationError` as soon as the task is cancelled.
+  func sleep(for delay: Duration) async throws {
+    try Task.checkCancellation()
+    guard delay > .zero else { return await Task.yield() }
+    try await CancellableSuspension<Ticket>.suspend { continuation in
+      (add(.sleep(continuation), after: delay), [])
+    } withdraw: { ticket in
+      guard case .sleep(let continuation) = remove(ticket) else { return nil }
+      return continuation
+    }
+  }
+
+  /// Sleeps for all, in a task that is nobody's child, and goes on for as long as it is needed.
+  private func beginSleep(until first: Duration) {
+    Task.detached(executorPreference: executor, priority: .high) { [self] in
+      var end = first
+      while true {
+        await sleep(end)
+        let (due, next) = schedule.withLock { $0.endSleep(end, now: now()) }
+        for waiter in due {
+          switch waiter {
+          case .sleep(let continuation): continuation.resume()
+          case .limit(let race): race.end(.timeIsUp)
+          }
+        }
+        guard let next else { return }
+        end = next
+      }
+    }
+  }
+}

@@ -1,0 +1,56 @@
+#if os(Linux)
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastRetry
+
+/// What is left of limits and delays on the system's clock that were cut short, each measured in a
+/// process of its own.
+@Suite(.timeLimit(.minutes(5))) struct HeldMemoryTests {
+  @Test func `100,000 limits of an hour that were not reached leave less than 5 MB`() async {
+    await #expect(processExitsWith: .success) {
+      let growth = try await memoryGrowth {
+        for _ in 0..<100_000 { try await withTimeout(.seconds(3_600)) { await Task.yield() } }
+      }
+      #expect(growth < 5_000_000)
+    }
+  }
+
+  @Test func `20,000 delays of an hour that were cut short leave less than 5 MB`() async {
+    await #expect(processExitsWith: .success) {
+      let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(3_600)))
+      let growth = try await memoryGrowth {
+        for _ in 0..<20_000 {
+          try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { try? await withRetry(policy) { throw Offline() } }
+            group.addTask { for await _ in BackoffSequence(policy) {} }
+            while SharedTimer.of(ContinuousClock())?.count != 2 { await Task.yield() }
+            group.cancelAll()
+            try await group.waitForAll()
+          }
+        }
+      }
+      #expect(growth < 5_000_000)
+    }
+  }
+
+  @Test func `a delay of longer than the system's clocks can count does not trap`() async {
+    await #expect(processExitsWith: .success) {
+      await withTaskGroup(of: Void.self) { group in
+        for delay in [Duration(attoseconds: .max), .seconds(Int64.max), .seconds(Int64(1) << 33)] {
+          group.addTask { try? await ContinuousClock().wait(for: delay) }
+          group.addTask { try? await SuspendingClock().wait(for: delay) }
+          group.addTask { try? await VirtualClock().wait(for: delay) }
+          group.addTask {
+            try? await withTimeout(delay) { try await ContinuousClock().wait(for: delay) }
+          }
+        }
+        // Each delay is slept on its own, by an operation, and by the operation's limit.
+        while SharedTimer.of(ContinuousClock())?.count != 9 { await Task.yield() }
+        group.cancelAll()
+      }
+    }
+  }
+}
+#endif

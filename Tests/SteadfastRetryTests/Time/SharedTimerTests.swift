@@ -1,0 +1,158 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastRetry
+
+@Suite(.virtualTime) struct SharedTimerTests {
+  private let time: VirtualTime
+  private let timer: SharedTimer
+  private let log = Log<String>()
+
+  init() throws {
+    time = try #require(VirtualTime.current)
+    timer = SharedTimer(time.clock, executor: time.executor)
+  }
+
+  private var seconds: Double { time.clock.now.offset / .seconds(1) }
+
+  /// Runs until nothing is left of the timer, and expects that within a minute.
+  private func expectTheEnd() async throws {
+    let start = time.clock.now
+    while timer.sleepCount > 0 { try await time.clock.sleep(for: .seconds(1)) }
+    #expect(start.duration(to: time.clock.now) <= .seconds(61))
+    #expect(timer.count == 0)
+    #expect(time.clock.pendingSleeps.isEmpty)
+  }
+
+  @Test func `sleeps end at their moments, in order, all by one sleep of the clock`() async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for delay in [10, 20, 10, 30] {
+        group.addTask { [timer, log] in
+          try await timer.sleep(for: .seconds(delay))
+          log.add("\(delay) at \(seconds)")
+        }
+      }
+      try await time.clock.sleep(for: .seconds(5))
+      #expect(timer.count == 4)
+      #expect(timer.sleepCount == 1)
+      try await group.waitForAll()
+    }
+    #expect(log.entries == ["10 at 10.0", "10 at 10.0", "20 at 20.0", "30 at 30.0"])
+    try await expectTheEnd()
+  }
+
+  @Test func `a sleep that is cut short is forgotten at once`() async throws {
+    for _ in 0..<100 {
+      await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask { [timer] in try await timer.sleep(for: .seconds(3_600)) }
+        try? await time.clock.sleep(for: .milliseconds(1))
+        #expect(timer.count == 1)
+        group.cancelAll()
+        await #expect(throws: CancellationError.self) { try await group.next() }
+      }
+      #expect(timer.count == 0)
+    }
+    #expect(timer.sleepCount == 1)
+    #expect(seconds < 1)
+    try await expectTheEnd()
+  }
+
+  @Test(arguments: [Duration.seconds(60), .zero])
+  func `a sleep in a cancelled task throws at once`(delay: Duration) async throws {
+    await withThrowingTaskGroup(of: Void.self) { group in
+      group.cancelAll()
+      group.addTask { [timer] in try await timer.sleep(for: delay) }
+      await #expect(throws: CancellationError.self) { try await group.next() }
+    }
+    #expect(timer.count == 0)
+    #expect(timer.sleepCount == 0)
+  }
+
+  @Test func `a sleep of no time ends without the timer`() async throws {
+    try await timer.sleep(for: .zero)
+    try await timer.sleep(for: .seconds(-1))
+    #expect(timer.sleepCount == 0)
+  }
+
+  /// Whether an operation is in time that sleeps so long, with a limit waited for by the timer.
+  private func isInTime(
+    _ seconds: Double,
+    within limit: Duration,
+    cancellingAfter cancellation: Duration? = nil
+  ) async throws -> Bool {
+    let race = TimeoutRace()
+    var clock = RetryTimer(time.clock)
+    clock.start()
+    return try await withThrowingTaskGroup { outer in
+      outer.addTask { [clock, time, timer, log] in
+        await withTaskGroup(of: Void.self) { group in
+          group.addTask {
+            do {
+              try await time.clock.sleep(for: .seconds(seconds))
+              log.add("done")
+            } catch {
+              log.add("cut short at \(self.seconds)")
+            }
+            // A task of its own, which no cancellation reaches.
+            await Task(executorPreference: time.executor) {
+              try? await time.clock.sleep(for: .seconds(10))
+            }.value
+            race.end(.operation)
+          }
+          return await race.isWonByOperation(within: limit, of: clock, on: timer, in: &group)
+        }
+      }
+      if let cancellation {
+        try await time.clock.sleep(for: cancellation)
+        outer.cancelAll()
+      }
+      return try await outer.next() == true
+    }
+  }
+
+  @Test func `a limit that is not reached is forgotten at once`() async throws {
+    for _ in 0..<100 {
+      #expect(try await isInTime(1, within: .seconds(3_600)))
+      #expect(timer.count == 0)
+      #expect(timer.sleepCount <= 1)
+    }
+    try await expectTheEnd()
+  }
+
+  @Test func `an operation is cancelled when its time is up, and waited for`() async throws {
+    #expect(try await !isInTime(3_600, within: .seconds(20)))
+    #expect(log.entries == ["cut short at 20.0"])
+    #expect(seconds == 30)
+    #expect(timer.count == 0)
+  }
+
+  @Test func `the operation of a cancelled task has all the time it wants`() async throws {
+    #expect(try await isInTime(3_600, within: .seconds(20), cancellingAfter: .seconds(15)))
+    #expect(log.entries == ["cut short at 15.0"])
+    #expect(seconds == 25)
+    #expect(timer.count == 0)
+  }
+
+  @Test func `each of many operations has a limit of its own`() async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for limit in [50, 5, 20, 100, 1] {
+        group.addTask { [timer, log] in
+          let race = TimeoutRace()
+          _ = timer.add(.limit(race), after: .seconds(limit))
+          #expect(await race.firstEnding == .timeIsUp)
+          log.add("\(limit) at \(seconds)")
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(log.entries == ["1 at 1.0", "5 at 5.0", "20 at 20.0", "50 at 50.0", "100 at 100.0"])
+  }
+
+  @Test(arguments: [[TimeoutRace.Ending.operation, .timeIsUp], [.timeIsUp, .operation]])
+  func `of two endings the first counts`(endings: [TimeoutRace.Ending]) async {
+    let race = TimeoutRace()
+    for ending in endings { race.end(ending) }
+    #expect(await race.firstEnding == endings[0])
+  }
+}

@@ -1,0 +1,146 @@
+import SteadfastTesting
+import Testing
+
+@testable import SteadfastRetry
+
+@Suite struct TimerScheduleTests {
+  private let timer = Timer()
+
+  /// The end of the sleep that is begun for one more, in seconds.
+  private func add(_ name: String, until moment: Double, at now: Double = 0) -> Double? {
+    timer.schedule.add(name, until: .seconds(moment), now: .seconds(now)).sleep.map {
+      $0 / .seconds(1)
+    }
+  }
+
+  /// Who is due at the end of a sleep, and the end of the next one, in seconds.
+  private func endSleep(_ end: Double, at now: Double? = nil) -> End {
+    let (due, next) = timer.schedule.endSleep(.seconds(end), now: .seconds(now ?? end))
+    return End(due: due, next: next.map { $0 / .seconds(1) })
+  }
+
+  @Test func `the first to wait begins a sleep, and later ones use it`() {
+    #expect(add("a", until: 5) == 5)
+    #expect(add("b", until: 5) == nil)
+    #expect(add("c", until: 7) == nil)
+    #expect(endSleep(5) == End(due: ["a", "b"], next: 7))
+    #expect(endSleep(7) == End(due: ["c"], next: nil))
+    #expect(timer.schedule.count == 0)
+    #expect(timer.schedule.sleepCount == 0)
+  }
+
+  @Test func `an earlier moment begins a sleep of its own`() {
+    #expect(add("late", until: 60) == 60)
+    #expect(add("early", until: 5) == 5)
+    #expect(add("between", until: 30) == nil)
+    // The sleep until 60 is no use to the one at 30.
+    #expect(endSleep(5) == End(due: ["early"], next: 30))
+    // It is for what comes then: no other follows.
+    #expect(endSleep(30) == End(due: ["between"], next: nil))
+    #expect(endSleep(60) == End(due: ["late"], next: nil))
+  }
+
+  @Test func `a sleep beside another takes half of its time at most`() {
+    #expect(add("late", until: 60) == 60)
+    #expect(add("a moment earlier", until: 59) == 30)
+    #expect(endSleep(30) == End(due: [], next: 59))
+    #expect(endSleep(59) == End(due: ["a moment earlier"], next: nil))
+  }
+
+  @Test func `a sleep lasts a minute at most`() {
+    #expect(add("in an hour", until: 3_600) == 60)
+    var end = 60.0
+    while end < 3_600 {
+      #expect(endSleep(end) == End(due: [], next: end + 60))
+      end += 60
+    }
+    #expect(endSleep(end) == End(due: ["in an hour"], next: nil))
+  }
+
+  @Test func `who is taken out is forgotten, and the sleep runs out`() {
+    let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
+    #expect(timer.schedule.remove(ticket) == "a")
+    #expect(timer.schedule.remove(ticket) == nil)
+    #expect(timer.schedule.count == 0)
+    #expect(endSleep(5) == End(due: [], next: nil))
+    #expect(timer.schedule.sleepCount == 0)
+  }
+
+  @Test func `one who comes while a sleep runs out uses it`() {
+    let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
+    _ = timer.schedule.remove(ticket)
+    #expect(add("b", until: 9, at: 4) == nil)
+    #expect(endSleep(5) == End(due: [], next: 9))
+  }
+
+  @Test func `a clock that wakes too early has its moment nevertheless`() {
+    #expect(add("a", until: 5) == 5)
+    #expect(endSleep(5, at: 4.999) == End(due: ["a"], next: nil))
+  }
+
+  @Test func `a clock that wakes late hands over all that is due, in order`() {
+    #expect(add("a", until: 5) == 5)
+    #expect(add("c", until: 8) == nil)
+    #expect(add("b", until: 7) == nil)
+    #expect(add("d", until: 9) == nil)
+    #expect(endSleep(5, at: 8) == End(due: ["a", "b", "c"], next: 9))
+  }
+
+  @Test func `moments that come ever earlier make a few dozen sleeps at the most`() {
+    for count in 0..<100_000 {
+      _ = timer.schedule.add("", until: .seconds(50) - .microseconds(500 * count), now: .zero)
+    }
+    #expect(timer.schedule.count == 100_000)
+    #expect(timer.schedule.sleepCount <= 64)
+  }
+
+  @Test(arguments: 0..<50 as Range<UInt64>)
+  func `each is told at its moment and in order, whatever comes and goes`(seed: UInt64) throws {
+    var random = Randomness.seeded(seed).makeGenerator()
+    var schedule = TimerSchedule<Int>()
+    var now = Duration.zero
+    var ends: [Duration] = []
+    var waiting: [(name: Int, moment: Duration, ticket: TimerSchedule<Int>.Ticket)] = []
+    for name in 0..<2_000 {
+      switch Int.random(in: 0..<4, using: &random) {
+      case 0, 1:
+        let moment = now + .microseconds(Int.random(in: 1...100_000_000, using: &random))
+        let (ticket, end) = schedule.add(name, until: moment, now: now)
+        waiting.append((name, moment, ticket))
+        if let end { ends.append(end) }
+      case 2:
+        guard let index = waiting.indices.randomElement(using: &random) else { continue }
+        #expect(schedule.remove(waiting[index].ticket) == waiting[index].name)
+        waiting.remove(at: index)
+      default:
+        guard let end = ends.min() else { continue }
+        ends.removeAll { $0 == end }
+        now = end
+        let (due, next) = schedule.endSleep(end, now: now)
+        let expected = waiting.filter { $0.moment <= now }.sorted {
+          $0.moment == $1.moment ? $0.name < $1.name : $0.moment < $1.moment
+        }
+        #expect(due == expected.map(\.name))
+        waiting.removeAll { $0.moment <= now }
+        if let next { ends.append(next) }
+      }
+      #expect(schedule.count == waiting.count)
+      #expect(schedule.sleepCount == ends.count)
+      // Some sleep ends before anyone is late, and there are no two that end at once.
+      if let first = waiting.map(\.moment).min() { #expect(try #require(ends.min()) <= first) }
+      #expect(Set(ends).count == ends.count)
+    }
+  }
+}
+
+/// A schedule that a test changes in the midst of an expectation.
+private final class Timer {
+  var schedule = TimerSchedule<String>()
+}
+
+/// What the end of a sleep leads to.
+private struct End: Equatable {
+  let due: [String]
+  /// When the next sleep ends, in seconds.
+  let next: Double?
+}
