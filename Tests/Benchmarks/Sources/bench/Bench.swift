@@ -22,6 +22,7 @@
     try await report("fails three times, then succeeds", failureBenchmarks)
     try await report("one delay", delayBenchmarks)
     try await report("time limit", timeoutBenchmarks)
+    if isPicked("limits of an hour") { try await reportLimits() }
   }
 
   private static func measureQueue() async throws {

@@ -124,11 +124,32 @@ let delayBenchmarks: [Benchmark] =
     }
   }
 
-/// What a time limit adds to a call.
+/// What a time limit that is not reached adds to a call, of an operation that does not suspend and of
+/// one that does.
 let timeoutBenchmarks = [
   Benchmark("withTimeout(.seconds(60))", iterations: 10_000) { count in
     for index in 0..<count {
       consume(try? await withTimeout(.seconds(60)) { try await succeed(index) })
     }
-  }
+  },
+  Benchmark("a child task that yields", iterations: 10_000) { count in
+    for _ in 0..<count {
+      await withTaskGroup(of: Void.self) { group in group.addTask { await Task.yield() } }
+    }
+  },
+  Benchmark(
+    "… of an operation that yields",
+    against: "a child task that yields",
+    iterations: 10_000
+  ) {
+    count in
+    for index in 0..<count {
+      consume(
+        try? await withTimeout(.seconds(60)) {
+          await Task.yield()
+          return try await succeed(index)
+        }
+      )
+    }
+  },
 ]
