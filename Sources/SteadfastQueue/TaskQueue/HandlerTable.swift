@@ -14,16 +14,18 @@ final class HandlerTable: Sendable {
     var fallback: AnyHandler?
     /// The names, as a claim wants them.
     var room: [String: Int] = [:]
+    /// How often it has changed.
+    var version = 0
     /// Nothing is performed any more.
     var isClosed = false
   }
 
   private let state = Mutex(State())
 
-  /// The names, each with the number of tasks of it that may be performed at a time, and that
-  /// number for all other names.
-  var room: (names: [String: Int], others: Int) {
-    state.withLock { ($0.room, $0.fallback == nil ? 0 : .max) }
+  /// The names, each with the number of tasks of it that may be performed at a time, how often that
+  /// has changed, and the number for all other names.
+  var room: (names: [String: Int], version: Int, others: Int) {
+    state.withLock { ($0.room, $0.version, $0.fallback == nil ? 0 : .max) }
   }
 
   var names: [String] { state.withLock { Array($0.room.keys) } }
@@ -36,6 +38,7 @@ final class HandlerTable: Sendable {
     // What a handler holds that is replaced goes outside of the lock: its end may call the table.
     let replaced = state.withLock { state -> [AnyHandler?] in
       guard !state.isClosed else { return [] }
+      state.version += 1
       return names.map { name in
         state.room[name] = limit ?? .max
         return state.handlers.updateValue(handler, forKey: name)
@@ -59,7 +62,7 @@ final class HandlerTable: Sendable {
   /// Lets go all handlers, and takes no more.
   func close() {
     let handlers = state.withLock { state in
-      defer { state = State(isClosed: true) }
+      defer { state = State(version: state.version + 1, isClosed: true) }
       return state
     }
     withExtendedLifetime(handlers) {}

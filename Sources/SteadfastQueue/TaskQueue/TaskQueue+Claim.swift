@@ -21,7 +21,10 @@ extension TaskQueue {
       if wentBack { try await rebase(to: date, isFirst: isFirst) }
       if !parked.isEmpty { try await unpark(parked) }
       let (now, room) = machine.withLock { machine in
-        (machine.horizon ?? date, machine.limitedNames.room(in: handled.names))
+        (
+          machine.horizon ?? date,
+          machine.limitedNames.room(in: handled.names, version: handled.version)
+        )
       }
       let claim = try await store.claim(
         ClaimRequest(

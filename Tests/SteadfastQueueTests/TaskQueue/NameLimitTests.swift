@@ -1,3 +1,5 @@
+import Foundation
+import SteadfastRetry
 import SteadfastTesting
 import TestSupport
 import Testing
@@ -47,5 +49,39 @@ import Testing
       try await clock.sleep(for: .seconds(1))
     }
     #expect(log.entries == ["0.0 a", "5.0 b", "5.0 c"])
+  }
+
+  @Test(arguments: 0..<20 as Range<UInt64>)
+  func `the room of a name is its limit without what is leased`(seed: UInt64) {
+    var random = SplitMix64(seed: seed)
+    let names = ["a", "b", "c", "d"]
+    var limited = LimitedNames()
+    var limits: [String: Int] = [:]
+    var leased: [String: Int] = [:]
+    var counted: Set<String> = []
+    var version = 0
+    for step in 0..<300 {
+      let name = names[Int(random.next() % 4)]
+      switch random.next() % 6 {
+      case 0:
+        version += 1
+        limits[name] = random.next() % 3 == 0 ? .max : Int(random.next() % 5)
+        limited.add(name, leasedCount: leased[name, default: 0])
+        counted.insert(name)
+      case 1, 2:
+        let record = TaskRecord.make(step, name: name)
+        limited.enter([ClaimedTask(record: record, lease: Lease(id: record.id, token: 1))])
+        leased[name, default: 0] += 1
+      case 3 where leased[name, default: 0] > 0:
+        limited.leave(name)
+        leased[name, default: 0] -= 1
+      default: break
+      }
+      let room = limited.room(in: limits, version: version)
+      for name in names where counted.contains(name) {
+        #expect(room[name, default: 0] == limits[name, default: 0] - leased[name, default: 0])
+      }
+      for (name, limit) in limits where !counted.contains(name) { #expect(room[name] == limit) }
+    }
   }
 }
