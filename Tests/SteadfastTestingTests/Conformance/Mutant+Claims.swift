@@ -59,6 +59,20 @@ extension Mutant {
         return request
       }
     },
+    Mutant("a limit of none is one of one", breaks: "claim.limit") {
+      $0.request = { request in
+        var request = request
+        request.limit = max(1, request.limit)
+        return request
+      }
+    },
+    Mutant("who names nothing is given anything", breaks: "claim.names") {
+      $0.request = { request in
+        var request = request
+        if request.names.isEmpty { request.otherNames = .max }
+        return request
+      }
+    },
     Mutant("the room of names is ignored", breaks: "claim.names") {
       $0.request = { request in
         var request = request
