@@ -19,13 +19,14 @@ struct TaskLookUp: Sendable {
   let filter: TaskFilter
   let limit: Int
   /// Only tasks after this one are looked for.
-  let first: TaskID?
+  private let first: TaskID?
   private let keepsRecords: Bool
   var source: Source
   /// The tasks that were found, in the order of their identities.
   private(set) var records: [TaskRecord] = []
   /// How many they are.
   private(set) var count = 0
+  var hasBegun = false
   var isOver: Bool
 
   /// A page of tasks.
@@ -57,9 +58,9 @@ struct TaskLookUp: Sendable {
     (first.map { first in ids.filter { $0 > first } } ?? ids).sorted()
   }
 
-  /// From now on, those of these tasks are looked at that come after one, and no others.
-  mutating func goOn(with ids: Set<TaskID>, after id: TaskID?) {
-    source = .ids(Self.inOrder(ids, after: id), next: 0)
+  /// Looks at these tasks from now on, and at no others.
+  mutating func goOn(with ids: Set<TaskID>) {
+    source = .ids(Self.inOrder(ids, after: first), next: 0)
   }
 
   /// A task was met that is not being added.

@@ -40,13 +40,15 @@ extension TaskTable {
 
   /// Does one slice of a look-up.
   func advance(_ lookUp: inout TaskLookUp) {
-    if isInVain(lookUp.filter) {
-      lookUp.isOver = true
-      return
+    if !lookUp.hasBegun {
+      lookUp.hasBegun = true
+      if isInVain(lookUp.filter) { return lookUp.isOver = true }
+      if case .table = lookUp.source, let few = fewEnded(in: lookUp.filter) {
+        lookUp.goOn(with: few)
+      }
     }
     switch lookUp.source {
     case .table(let id):
-      if let few = fewEnded(in: lookUp.filter) { return lookUp.goOn(with: few, after: id) }
       let slice = ids.elements(after: id, limit: TaskLookUp.sliceSize)
       meet(slice, in: &lookUp)
       if slice.count < TaskLookUp.sliceSize { lookUp.isOver = true }
@@ -55,7 +57,7 @@ extension TaskTable {
       let end = min(next + TaskLookUp.sliceSize, keys.count)
       for slot in slots(bearing: keys[next..<end]) { found.insert(entries[slot].record.id) }
       lookUp.source = .keys(keys, next: end, found: found)
-      if end == keys.count { lookUp.goOn(with: found, after: lookUp.first) }
+      if end == keys.count { lookUp.goOn(with: found) }
     case .ids(let ids, let next):
       let end = min(next + TaskLookUp.sliceSize, ids.count)
       meet(ids[next..<end], in: &lookUp)
@@ -73,8 +75,11 @@ extension TaskTable {
   /// Whether no task is in the states, or none has the names, that are looked for.
   private func isInVain(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states) == 0 { return true }
-    guard let names = filter.names, names.count <= TaskLookUp.sliceSize else { return false }
-    return names.allSatisfy { laneIndices[$0] == nil }
+    if let names = filter.names, names.count <= TaskLookUp.sliceSize {
+      return names.allSatisfy { laneIndices[$0] == nil }
+    }
+    guard laneIndices.count <= TaskLookUp.sliceSize else { return false }
+    return laneIndices.keys.allSatisfy(filter.excludedNames.contains)
   }
 
   /// All tasks in the states that are looked for, if those are states that tasks end in, and there
