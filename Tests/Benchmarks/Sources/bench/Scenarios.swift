@@ -11,6 +11,9 @@ final class Countdown: Sendable {
 
   init(_ count: Int) { left = Atomic(count) }
 
+  /// Whether nothing is left to count.
+  var isOver: Bool { left.load(ordering: .relaxed) <= 0 }
+
   /// Whether there was anything left to count.
   @discardableResult
   func countDown() -> Bool {

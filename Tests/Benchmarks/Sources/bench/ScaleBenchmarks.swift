@@ -1,0 +1,151 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What grows with the number of tasks or names, and how much it may: each row has its target.
+func reportScale() async throws {
+  report("\namong many", "    measured      target")
+  if isPicked("cancelAll") { try await reportCancelling() }
+  if isPicked("a page") { try await reportPages() }
+  if isPicked("a claim") { try await reportNames() }
+  if isPicked("an enqueue beside") { try await reportStalls() }
+}
+
+private func report(_ name: String, _ value: Double, _ unit: String, atMost target: Double) {
+  let measured = "\(decimal(value, digits: 2)) \(unit)".leftPadded(to: 12)
+  report(name, measured + "≤ \(decimal(target, digits: 1)) \(unit)".leftPadded(to: 12))
+}
+
+private func queue(
+  pending count: Int,
+  tags: Set<String> = [],
+  in store: some Persistence = InMemoryStore()
+) async throws -> TaskQueue {
+  let queue = Steadfast(store, workers: 1).queue
+  for start in stride(from: 0, to: count, by: 10_000) {
+    let numbers = start..<min(start + 10_000, count)
+    try await queue.enqueue(
+      contentsOf: numbers.map { Increment(number: $0) },
+      options: TaskOptions(tags: tags)
+    )
+  }
+  return queue
+}
+
+private func reportCancelling() async throws {
+  func costs(_ count: Int, rounds: Int) async throws -> Double {
+    var costs: [Double] = []
+    for _ in 0..<rounds {
+      let queue = try await queue(pending: count)
+      let start = ContinuousClock.now
+      let cancelled = try await queue.cancelAll()
+      costs.append(start.duration(to: .now) / .nanoseconds(1) / Double(cancelled))
+    }
+    return median(costs)
+  }
+  let few = try await costs(10_000, rounds: 15)
+  let many = try await costs(1_000_000, rounds: 3)
+  report("cancelAll, a task of 10,000", "\(decimal(few, digits: 0)) ns".leftPadded(to: 12))
+  report("cancelAll, a task of 1,000,000", "\(decimal(many, digits: 0)) ns".leftPadded(to: 12))
+  report("cancelAll, a task of many / of few", many / few, "×", atMost: 1.5)
+}
+
+/// How long a page takes is more than how long it holds the lock.
+private func reportPages() async throws {
+  let queue = try await queue(pending: 1_000_000)
+  var times: [Double] = []
+  var last: TaskID?
+  while true {
+    let start = ContinuousClock.now
+    let page = try await queue.tasks(matching: .unfinished, after: last, limit: 1000)
+    times.append(start.duration(to: .now) / .milliseconds(1))
+    guard let id = page.last?.id else { break }
+    last = id
+  }
+  report("a page of 1,000 among 1,000,000, median", median(times), "ms", atMost: 1)
+  report("a page, 99 of 100", percentile(99, of: times), "ms", atMost: 1)
+}
+
+/// Claims of one task each, and their ends.
+private func reportNames() async throws {
+  let count = 100_000
+  func cost(names: Int, withTasks: Int) async throws -> Double {
+    let store = InMemoryStore()
+    let queue = Steadfast(store, workers: 1).queue
+    for number in 0..<count {
+      try await queue.enqueue(name: "name \(number % withTasks)", .integer(number))
+    }
+    let room = Dictionary(uniqueKeysWithValues: (0..<names).map { ("name \($0)", Int.max) })
+    let start = ContinuousClock.now
+    for _ in 0..<count {
+      let claim = try await store.claim(ClaimRequest(limit: 1, names: room, now: .now))
+      let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: .now, keeps: false) }
+      _ = try await store.apply(ends, durability: .relaxed)
+    }
+    return start.duration(to: .now) / .nanoseconds(1) / Double(count)
+  }
+  var ratios: [(Double, Double)] = []
+  for _ in 0..<5 {
+    let one = try await cost(names: 1, withTasks: 1)
+    let listed = try await cost(names: 10_000, withTasks: 1)
+    let spread = try await cost(names: 10_000, withTasks: 10_000)
+    ratios.append((listed / one, spread / one))
+  }
+  report("a claim with 10,000 names / with 1", median(ratios.map(\.0)), "×", atMost: 1.5)
+  report("a claim, 10,000 names with tasks / 1", median(ratios.map(\.1)), "×", atMost: 3)
+}
+
+/// How long others wait who enqueue while something is asked of a million tasks.
+///
+/// Where the machine has more to do, a thread that has to wait for a lock waits for the processor,
+/// too: then the rows of the processor's time are the ones that tell how long a lock is held.
+private func reportStalls() async throws {
+  let timed = TimedStore()
+  let queue = try await queue(pending: 1_000_000, tags: ["all"], in: timed)
+  try await reportStall("nothing", in: queue) { _ in
+    try await ContinuousClock().sleep(for: .seconds(1))
+  }
+  try await reportStall("a look for few of many", in: queue) { queue in
+    _ = try await queue.cancel(matching: TaskFilter(tags: ["none"]))
+  }
+  _ = timed.takeChanges()
+  // A look goes through all tasks in slices of 512.
+  let slices = timed.takePages().map { $0 / (1_000_000 / 512) }
+  report("an enqueue beside: a slice, CPU", slices.max() ?? 0, "ms", atMost: 1)
+  try await reportStall("cancelling all", in: queue) { queue in
+    _ = try await queue.cancel(matching: TaskFilter(tags: ["all"]))
+  }
+  let times = timed.takeChanges()
+  report("an enqueue beside: longest change, CPU", times.max() ?? 0, "ms", atMost: 1)
+  report("an enqueue beside: median change, CPU", median(times), "ms", atMost: 1)
+}
+
+private func reportStall(
+  _ name: String,
+  in queue: TaskQueue,
+  _ body: @escaping @Sendable (TaskQueue) async throws -> Void
+) async throws {
+  let end = Countdown(1)
+  let times = try await withThrowingTaskGroup(of: Void.self) { group in
+    group.addTask {
+      defer { end.countDown() }
+      try await body(queue)
+    }
+    var times: [Double] = []
+    while !end.isOver {
+      let start = ContinuousClock.now
+      try await queue.enqueue(Increment(number: times.count))
+      times.append(start.duration(to: .now) / .milliseconds(1))
+      // As many more would be others' time for the processor.
+      try await ContinuousClock().sleep(for: .microseconds(200))
+    }
+    try await group.waitForAll()
+    return times
+  }
+  report("an enqueue beside \(name), longest", times.max() ?? 0, "ms", atMost: 2)
+  report("an enqueue beside \(name), 99 %", percentile(99, of: times), "ms", atMost: 2)
+}

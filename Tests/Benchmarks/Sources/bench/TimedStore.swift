@@ -1,0 +1,70 @@
+import SteadfastQueue
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#else
+import Darwin
+#endif
+
+/// A store in memory that measures how long the processor is at work on each batch of many changes,
+/// and on each page of tasks: more than how long a lock is held for it.
+///
+/// The store suspends nowhere, so that one thread does all of a call.
+final class TimedStore: Persistence {
+  private let base = InMemoryStore()
+  private let changes = Mutex<[Double]>([])
+  private let pages = Mutex<[Double]>([])
+
+  var appliesAtOnce: Bool { true }
+
+  /// What batches have taken since it was last asked for, in milliseconds.
+  func takeChanges() -> [Double] { Self.take(changes) }
+  /// As `takeChanges()` for pages.
+  func takePages() -> [Double] { Self.take(pages) }
+
+  private static func take(_ times: borrowing Mutex<[Double]>) -> [Double] {
+    times.withLock { times in
+      defer { times = [] }
+      return times
+    }
+  }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    guard batch.count > 1 else { return try await base.apply(batch, durability: durability) }
+    let start = Self.threadTime
+    let outcomes = try await base.apply(batch, durability: durability)
+    let time = Self.threadTime - start
+    changes.withLock { $0.append(time) }
+    return outcomes
+  }
+
+  private static var threadTime: Double {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
+    return Double(time.tv_sec) * 1e3 + Double(time.tv_nsec) / 1e6
+  }
+
+  func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    guard limit > 1 else { return try await base.tasks(matching: filter, after: id, limit: limit) }
+    let start = Self.threadTime
+    let page = try await base.tasks(matching: filter, after: id, limit: limit)
+    let time = Self.threadTime - start
+    pages.withLock { $0.append(time) }
+    return page
+  }
+
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: filter)
+  }
+
+  func destroy() async throws { try await base.destroy() }
+}
