@@ -39,10 +39,11 @@ struct Outbox: Sendable {
     }
   }
 
-  /// Call it when the network is back: nothing waits for its date any more, and what has failed
-  /// before has as many retries left as it had.
+  /// Call it when the network is back: what was put off is tried now.
+  ///
+  /// It has as many retries left as it had. What was scheduled for tomorrow waits until then.
   func networkIsBack() async throws {
-    try await queue.reschedule(matching: TaskFilter(states: [.waiting]))
+    try await queue.reschedule(matching: .retrying)
   }
 }
 // snippet.end
@@ -52,6 +53,8 @@ try await withVirtualTime { time in
   let store = JSONFileStore(at: file)
   let outbox = await Outbox(store, network, clock: time.clock)
   try await outbox.queue.enqueue(contentsOf: ["hello", "anybody?"].map(PostComment.init))
+  let tomorrow = time.clock.date.addingTimeInterval(86_400)
+  try await outbox.queue.enqueue(PostComment(text: "good morning"), availableDate: tomorrow)
   try await outbox.queue.runAvailable()
   print("offline: \(try await outbox.queue.count) comments wait, posted \(await network.received)")
   // The app is closed.

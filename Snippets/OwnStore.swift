@@ -180,6 +180,7 @@ extension Document {
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
+        record.isPutOff = true
         if let failure { record.note(failure) }
       }
     case .release(let lease): return move(.claimed(lease), to: .waiting, keepsPlace: true)
@@ -195,6 +196,7 @@ extension Document {
       let states: Set<TaskState> = [.waiting, .parked, .paused]
       return move(target, from: states, to: state == .running ? .waiting : state) {
         $0.availableDate = date
+        $0.isPutOff = false
       }
     case .remove(let id):
       guard let entry = entries[id], entry.record.state.isFinished else { return .stale }
@@ -323,8 +325,8 @@ extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, tags, timeLimit, expiryDate, state, availableDate, retryCount
-    case interruptionCount, lastError, failedDate, earlierFailures, finishedDate, place, holdsKey
-    case token
+    case interruptionCount, lastError, failedDate, earlierFailures, isPutOff, finishedDate
+    case place, holdsKey, token
   }
 
   init(from decoder: any Decoder) throws {
@@ -360,6 +362,7 @@ extension Entry: Codable {
       lastError: try valueIfAny(.lastError),
       failedDate: try valueIfAny(.failedDate),
       earlierFailures: earlier.map { TaskFailure(reason: $0.reason, date: $0.date) },
+      isPutOff: try value(.isPutOff),
       finishedDate: try valueIfAny(.finishedDate)
     )
     place = try value(.place)
@@ -393,6 +396,7 @@ extension Entry: Codable {
     try keep(record.failedDate, .failedDate)
     let earlier = record.earlierFailures.map { EarlierFailure(reason: $0.reason, date: $0.date) }
     if !earlier.isEmpty { try keep(earlier, .earlierFailures) }
+    try keep(record.isPutOff, .isPutOff)
     try keep(record.finishedDate, .finishedDate)
     try keep(place, .place)
     try keep(holdsKey, .holdsKey)

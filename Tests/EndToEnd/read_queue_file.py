@@ -220,6 +220,12 @@ class Fields:
             self.refuse(f"'{name}' is not {value}")
         return self.has(name)
 
+    def truth(self, name):
+        value = self.value(name)
+        if value is not True and value is not False:
+            self.refuse(f"'{name}' is neither true nor false")
+        return value
+
     def id(self):
         text = self.text("id")
         if not UUID.fullmatch(text):
@@ -365,6 +371,8 @@ class Tasks:
         for name, read in readers.items():
             if fields.has(name):
                 task[name] = read(name)
+        has_retries = task.get("retries", 0) > 0
+        task["putOff"] = fields.truth("putOff") if fields.has("putOff") else has_retries
         forms = [n for n in ("payload", "data", "sealed", "sealedData") if fields.has(n)]
         if len(forms) != 1:
             fields.refuse("it has no payload, or several")
@@ -425,6 +433,7 @@ class Tasks:
         task = self.task(fields, "running")
         task["available"], task["retries"] = fields.date("available"), fields.count("retries")
         task["interruptions"] = 0
+        task["putOff"] = True
         if fields.has("error"):
             self.note(fields, task)
         self.wait(task)
@@ -451,6 +460,7 @@ class Tasks:
         task["available"] = fields.date("available")
         for name in ("retries", "interruptions", "error", "failed", "earlier", "ended"):
             task.pop(name, None)
+        task["putOff"] = False
         if task.get("expires", math.inf) <= task["available"]:
             del task["expires"]
         self.wait(task)
@@ -458,6 +468,7 @@ class Tasks:
     def do_reschedule(self, fields):
         task = self.task(fields, "running", "waiting", "parked", "paused")
         task["available"] = fields.date("available")
+        task["putOff"] = False
         if task["state"] == "running":
             task["state"] = "waiting"
         self.move(task["id"])
@@ -511,6 +522,9 @@ class Tasks:
     def listing(self):
         """The tasks in the order of their places, without what is as if it were not there."""
         self.interrupt()
+        for task in self.tasks.values():
+            if task["putOff"] == (task.get("retries", 0) > 0):
+                del task["putOff"]
         defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": []}
         return [
             {name: value for name, value in task.items() if defaults.get(name) != value}

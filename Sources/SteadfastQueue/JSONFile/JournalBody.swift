@@ -157,6 +157,9 @@ struct JournalBody: Sendable {
     if let error = record.lastError { add("error", error) }
     if let date = record.failedDate { add("failed", date) }
     if !record.earlierFailures.isEmpty { add("earlier", record.earlierFailures) }
+    if record.isPutOff != (record.retryCount > 0) {
+      add("putOff", raw: (record.isPutOff ? "true" : "false").utf8)
+    }
     if let date = record.finishedDate { add("ended", date) }
     add(payload, record.payload.format)
   }

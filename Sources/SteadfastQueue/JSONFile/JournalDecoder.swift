@@ -160,6 +160,7 @@ struct JournalDecoder {
       lastError: fields.has(.error) ? try fields.text(.error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(.failed) : nil,
       earlierFailures: fields.has(.earlier) ? try fields.failures(.earlier) : [],
+      isPutOff: fields.has(.putOff) ? try fields.truth(.putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(.ended) : nil
     )
   }

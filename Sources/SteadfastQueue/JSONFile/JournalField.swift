@@ -3,7 +3,7 @@
 /// The numbers stand for the fields in memory alone.
 enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
-  case schema, state, retries, interruptions, error, failed, earlier, ended
+  case schema, state, retries, interruptions, error, failed, earlier, putOff, ended
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
@@ -29,6 +29,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .error: "error"
     case .failed: "failed"
     case .earlier: "earlier"
+    case .putOff: "putOff"
     case .ended: "ended"
     case .payload: "payload"
     case .data: "data"

@@ -184,6 +184,16 @@ struct JournalFields {
     return true
   }
 
+  /// Which of both values a field has.
+  func truth(_ field: JournalField) throws(JournalDecodingError) -> Bool {
+    var scanner = JSONScanner(bytes, try range(field))
+    let isTrue = scanner.skip("true")
+    guard isTrue || scanner.skip("false"), scanner.isAtEnd else {
+      throw .malformed("its field '\(field.text)' is neither true nor false")
+    }
+    return isTrue
+  }
+
   /// The text of a number; empty if there is something else.
   private func number(in range: Range<Int>) -> String {
     var scanner = JSONScanner(bytes, range)

@@ -20,8 +20,8 @@ public enum TaskChange: Sendable {
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task is done. It is kept if asked for, else removed.
   case succeed(Lease, at: Date, keeps: Bool)
-  /// A claimed task waits again, behind its equals, with this date and this number of failed
-  /// attempts. A failure is the attempt's and is noted (``TaskRecord/note(_:)``); without one, the
+  /// A claimed task waits again, behind its equals, put off to this date and with this number of
+  /// failed attempts. A failure is the attempt's and is noted (``TaskRecord/note(_:)``); without one, the
   /// failures stay as they were.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is given up, for the failure's reason, which is noted. It is kept if asked for,
@@ -43,8 +43,8 @@ public enum TaskChange: Sendable {
   /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
   /// ended in too (``TaskRecord/makeNew(availableDate:)``).
   case restart(TaskTarget, availableDate: Date)
-  /// A task that has not ended may be performed from this date on, and goes behind its equals; its
-  /// retries stay. One that waits, is parked or is paused stays so; a claimed one waits again.
+  /// A task that has not ended may be performed from this date on, which was chosen, and goes behind
+  /// its equals; its retries stay. One that waits, is parked or is paused stays so; a claimed one waits again.
   case reschedule(TaskTarget, availableDate: Date)
   /// A task that has ended and was kept is removed, and leaves no trace.
   case remove(TaskID)

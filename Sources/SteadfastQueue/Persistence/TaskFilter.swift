@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// Which tasks to look up.
 ///
 /// Every criterion that is given must hold.
@@ -15,6 +21,10 @@ public struct TaskFilter: Sendable, Hashable {
   public var uniqueKeys: Set<String>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
+  /// Only tasks that their last attempt has put off (``TaskRecord/isPutOff``), or only others.
+  public var isPutOff: Bool?
+  /// Only tasks whose ``TaskRecord/availableDate`` is in the range, which its upper bound is not.
+  public var availableDates: Range<Date>?
 
   /// Makes a filter; without criteria it lets every task through.
   public init(
@@ -23,7 +33,9 @@ public struct TaskFilter: Sendable, Hashable {
     excludedNames: Set<String> = [],
     states: Set<TaskState>? = nil,
     uniqueKeys: Set<String>? = nil,
-    tags: Set<String>? = nil
+    tags: Set<String>? = nil,
+    isPutOff: Bool? = nil,
+    availableDates: Range<Date>? = nil
   ) {
     self.ids = ids
     self.names = names
@@ -31,12 +43,17 @@ public struct TaskFilter: Sendable, Hashable {
     self.states = states
     self.uniqueKeys = uniqueKeys
     self.tags = tags
+    self.isPutOff = isPutOff
+    self.availableDates = availableDates
   }
 
   /// Tasks that have not ended.
   public static let unfinished = TaskFilter(states: TaskState.unfinished)
   /// Tasks that were given up and kept.
   public static let deadLetters = TaskFilter(states: [.abandoned])
+  /// Tasks that wait for a retry, or for the end of a snooze; not those that wait for a date that was
+  /// chosen.
+  public static let retrying = TaskFilter(states: [.waiting], isPutOff: true)
 
   /// The filter that lets only those through that are in one of these states too.
   func narrowed(to states: Set<TaskState>) -> TaskFilter {
@@ -53,5 +70,7 @@ public struct TaskFilter: Sendable, Hashable {
       && (states?.contains(task.state) ?? true)
       && (uniqueKeys.map { keys in task.uniqueKey.map(keys.contains) ?? false } ?? true)
       && (tags.map { !$0.isDisjoint(with: task.tags) } ?? true)
+      && (isPutOff.map { $0 == task.isPutOff } ?? true)
+      && (availableDates?.contains(task.availableDate) ?? true)
   }
 }

@@ -184,6 +184,7 @@ extension TaskTable {
       entries[slot].record.availableDate = date
       entries[slot].record.retryCount = retryCount
       entries[slot].record.interruptionCount = 0
+      entries[slot].record.isPutOff = true
       if let failure { note(failure, on: slot) }
       setState(.waiting, of: slot)
       lineUpAnew(slot)
@@ -207,6 +208,7 @@ extension TaskTable {
       lineUpAnew(slot)
     case .reschedule(_, let date):
       entries[slot].record.availableDate = date
+      entries[slot].record.isPutOff = false
       if entries[slot].record.state == .running { setState(.waiting, of: slot) }
       lineUpAnew(slot)
     case .remove: remove(slot)

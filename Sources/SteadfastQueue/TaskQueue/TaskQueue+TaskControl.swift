@@ -108,8 +108,9 @@ extension TaskQueue {
   /// Reschedules the tasks that a filter lets through, as ``reschedule(_:to:)`` does, and returns how
   /// many got another date.
   ///
-  /// When the network is back, `reschedule(matching: TaskFilter(tags: ["network"]))` tries those that
-  /// wait for a retry at once, and their number of retries stays.
+  /// When the network is back, `reschedule(matching: .retrying)` tries those that wait for a retry, or
+  /// for the end of a snooze, at once. Their number of retries stays. Those whose date was chosen are
+  /// left alone: a filter without ``TaskFilter/isPutOff`` would have them performed now, too.
   ///
   /// - Throws: as ``reschedule(_:to:)``; then some may have been rescheduled.
   @discardableResult

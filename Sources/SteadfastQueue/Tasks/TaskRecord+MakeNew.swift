@@ -8,7 +8,7 @@ extension TaskRecord {
   /// Makes the task wait as it did when it was enqueued, but for its available date; for stores, on
   /// ``TaskChange/restart(_:availableDate:)``.
   ///
-  /// It has no retries, interruptions, failures and date of its end any more. Its lease, if it has
+  /// It has no retries, interruptions, failures and date of its end any more, and is not put off. Its lease, if it has
   /// one, and its place behind its equals are the store's to change.
   /// A date of expiry that has come by then is dropped: the task would be given up again at once.
   public mutating func makeNew(availableDate: Date) {

@@ -20,6 +20,8 @@ public struct TaskRecord: Sendable, Identifiable {
   public var state: TaskState
 
   /// Makes a record; a store does, of what it has kept.
+  ///
+  /// Without a word about it, a task is put off if it has retries.
   public init(
     id: TaskID,
     name: String,
@@ -39,6 +41,7 @@ public struct TaskRecord: Sendable, Identifiable {
     lastError: String? = nil,
     failedDate: Date? = nil,
     earlierFailures: [TaskFailure] = [],
+    isPutOff: Bool? = nil,
     finishedDate: Date? = nil
   ) {
     shared = SharedDefinition(
@@ -60,7 +63,8 @@ public struct TaskRecord: Sendable, Identifiable {
         interruptionCount: interruptionCount,
         lastError: lastError,
         failedDate: failedDate,
-        earlierFailures: Self.kept(earlierFailures)
+        earlierFailures: Self.kept(earlierFailures),
+        isPutOff: isPutOff ?? (retryCount > 0)
       )
     )
     self.state = state
@@ -110,6 +114,16 @@ public struct TaskRecord: Sendable, Identifiable {
   public var failedDate: Date? {
     get { troubles.value.failedDate }
     set { troubles.value.failedDate = newValue }
+  }
+  /// Whether ``availableDate`` is the one to which the last attempt has put the task off: that of a
+  /// retry or the end of a snooze, and not one that was chosen.
+  ///
+  /// A store sets it on ``TaskChange/retry(_:availableDate:retryCount:failure:)``, and clears it on
+  /// ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``. All
+  /// else leaves it as it is: the next attempt, and that the clock goes back, too.
+  public var isPutOff: Bool {
+    get { troubles.value.isPutOff }
+    set { troubles.value.isPutOff = newValue }
   }
   /// The failures before the last one, the oldest first; for stores, which keep them as they are.
   ///
@@ -222,10 +236,11 @@ extension TaskRecord {
     var lastError: String?
     var failedDate: Date?
     var earlierFailures: [TaskFailure] = []
+    var isPutOff = false
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty
+        && earlierFailures.isEmpty && !isPutOff
     }
 
     var lastFailure: TaskFailure? {

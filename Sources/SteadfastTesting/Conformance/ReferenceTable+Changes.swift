@@ -55,6 +55,7 @@ extension ReferenceTable {
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
+        record.isPutOff = true
         record.note(failure)
       }
     case .abandon(let lease, let failure, let keeps):
@@ -74,6 +75,7 @@ extension ReferenceTable {
       let state = record(of: target.id)?.state ?? .waiting
       return control(target, Self.unclaimed, to: state == .running ? .waiting : state) {
         $0.availableDate = date
+        $0.isPutOff = false
       }
     case .remove(let id):
       return control(.unclaimed(id), Self.ended, to: .waiting, keeps: false)

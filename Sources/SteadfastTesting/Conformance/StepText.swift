@@ -99,6 +99,11 @@ extension TaskFilter {
     if let states { criteria.append("states \(list(states) { "\($0)" })") }
     if let uniqueKeys { criteria.append("keys \(list(uniqueKeys) { $0 })") }
     if let tags { criteria.append("tags \(list(tags) { $0 })") }
+    if let isPutOff { criteria.append(isPutOff ? "put off" : "not put off") }
+    if let availableDates {
+      let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
+      criteria.append("available from \(from) to before \(to)")
+    }
     return criteria.isEmpty ? "all tasks" : criteria.joined(separator: ", ")
   }
 }

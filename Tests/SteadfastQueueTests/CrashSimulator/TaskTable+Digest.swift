@@ -62,6 +62,7 @@ extension TaskRecord {
     hasher.combine(lastError)
     hasher.combine(failedDate)
     hasher.combine(earlierFailures)
+    hasher.combine(isPutOff)
     hasher.combine(finishedDate)
   }
 }

@@ -34,6 +34,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "clock") { try $0.writeClock() },
     GoldenFile(name: "dates") { try $0.writeDates() },
     GoldenFile(name: "failures") { try $0.writeFailures() },
+    GoldenFile(name: "put-off") { try $0.writePutOff() },
     GoldenFile(name: "compacted") { try $0.writeCompacted() },
     GoldenFile(name: "sealed") { try $0.writeSealed() },
     GoldenFile(name: "torn") { try $0.writeTorn() },
@@ -305,6 +306,28 @@ private struct GoldenWriter {
     try change(.restart(.unclaimed(.numbered(2)), availableDate: date(30)))
     try fail(2, 1)
     try change(.rebase(date(4)))
+  }
+
+  /// Tasks that their last attempt has put off, and others.
+  mutating func writePutOff() throws {
+    var (putOff, chosen, retried) = (
+      task(1, available: 50), task(2, available: 60), task(3, available: 70)
+    )
+    putOff.isPutOff = true
+    chosen.retryCount = 2
+    retried.retryCount = 1
+    retried.isPutOff = true
+    try insert(putOff, chosen, retried, task(4), task(5), task(6))
+    func snooze(_ number: Int) throws {
+      try begin(number)
+      try change(.retry(lease(number), availableDate: date(80), retryCount: 0, failure: nil))
+    }
+    try snooze(4)
+    try begin(5)
+    try change(.retry(lease(5), availableDate: date(90), retryCount: 1, failure: failure(5)))
+    try change(.reschedule(.unclaimed(.numbered(3)), availableDate: date(95)))
+    try snooze(6)
+    try change(.restart(.unclaimed(.numbered(6)), availableDate: date(99)))
   }
 
   /// What a compaction makes of a file, and what came after it.

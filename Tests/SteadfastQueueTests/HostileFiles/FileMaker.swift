@@ -105,6 +105,7 @@ struct FileMaker {
       lastError: pick(9) == 0 ? text : nil,
       failedDate: pick(9) == 0 ? date : nil,
       earlierFailures: (0..<pick(3)).map { _ in TaskFailure(reason: text, date: date) },
+      isPutOff: [nil, true, false][pick(3)],
       finishedDate: pick(9) == 0 ? date : nil
     )
     return .insert(record, onDuplicate: [.keep, .replace, .reject][pick(3)])

@@ -17,7 +17,8 @@ import Testing
       uniqueKey: random.next() % 4 == 0 ? "key \(number)" : nil,
       tags: random.next() % 100 == 0 ? ["rare", "red"] : [],
       state: states.randomElement(using: &random) ?? .waiting,
-      availableDate: .seconds(Double(random.next() % 100))
+      availableDate: .seconds(Double(random.next() % 100)),
+      isPutOff: random.next() % 3 == 0
     )
   }
 
@@ -31,7 +32,10 @@ import Testing
     TaskFilter(), .unfinished, .deadLetters, TaskFilter(states: [.running]),
     TaskFilter(states: [.succeeded, .abandoned, .cancelled]),
     TaskFilter(names: ["name 1", "unknown"]), TaskFilter(names: ["unknown"]),
-    TaskFilter(excludedNames: ["name 1"]), TaskFilter(tags: ["rare"]), TaskFilter(tags: []),
+    .retrying, TaskFilter(isPutOff: false, availableDates: .seconds(10)..<(.seconds(90))),
+    TaskFilter(excludedNames: ["name 1"]),
+    TaskFilter(excludedNames: Set((0...5).map { "name \($0)" })), TaskFilter(tags: ["rare"]),
+    TaskFilter(tags: []),
     TaskFilter(ids: Set((500...1700).map { .numbered($0) }), names: ["name 2"]),
     TaskFilter(states: [.paused], uniqueKeys: Set((1...1500).map { "key \($0)" })),
   ]

@@ -75,7 +75,7 @@ private struct Comparison {
     \(record.interruptionCount) \(record.uniqueKey ?? "-") \(record.lastError ?? "-") \
     \(record.failedDate?.timeIntervalSince1970 ?? 0) \
     \(record.earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(record.finishedDate?.timeIntervalSince1970 ?? 0)
+    \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPutOff)
     """
   }
 

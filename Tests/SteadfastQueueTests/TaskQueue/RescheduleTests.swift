@@ -69,6 +69,72 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
+  func `back online, what waits for a retry is tried, and what was scheduled for tomorrow waits`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = TaskQueue(
+        persistence: store,
+        configuration: TaskQueueConfiguration(backoff: .constant(.seconds(1_000))),
+        clock: clock
+      )
+      await queue.register(Note.self) { [log, clock] note, context in
+        log.add("\(note.text) at \(clock.now.offset.components.seconds)")
+        guard clock.now.offset < .seconds(10) else { return }
+        if note.text == "fails" { throw Refusal() }
+        throw TaskSnoozed(for: .seconds(1_000))
+      }
+      let tomorrow = clock.date + 86_400
+      try await queue.enqueue(contentsOf: [Note("fails"), Note("is put off")])
+      let scheduled = try await queue.enqueue(Note("scheduled"), availableDate: tomorrow)
+      let moved = try await queue.enqueue(Note("moved"))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(5))
+        // Its date was chosen after it was put off.
+        #expect(try await moved.reschedule(to: tomorrow + 60))
+        try await clock.sleep(for: .seconds(5))
+        #expect(try await queue.count(matching: .retrying) == 2)
+        #expect(try await queue.reschedule(matching: .retrying) == 2)
+        #expect(try await queue.count(matching: .retrying) == 0)
+        #expect(try await scheduled.outcome() == .succeeded)
+        #expect(try await moved.outcome() == .succeeded)
+      }
+      #expect(
+        log.entries == [
+          "fails at 0", "is put off at 0", "moved at 0", "fails at 10", "is put off at 10",
+          "scheduled at 86400", "moved at 86460",
+        ]
+      )
+    }
+  }
+
+  @Test func `what was put off is known after a restart of the process, and after a compaction`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue")
+      let store = JSONFileStore(at: url)
+      let queue = TaskQueue(persistence: store, clock: clock)
+      await queue.register(Note.self) { note, _ in
+        if note.text == "fails" { throw Refusal() }
+        throw TaskSnoozed(for: .seconds(1_000))
+      }
+      let tasks = try await queue.enqueue(contentsOf: [Note("fails"), Note("is put off")])
+      try await queue.enqueue(Note("scheduled"), availableDate: clock.date + 86_400)
+      try await queue.runAvailable()
+      try await store.close()
+      let (journal, table) = try Journal.open(MemoryStorage(Array(Data(contentsOf: url))))
+      let compacted = MemoryStorage()
+      var compaction = try Compaction(of: journal, tasks: table.entries, in: compacted)
+      try compaction.finish(journal, at: clock.date)
+      for table in [table, try JournalReader.read(compacted.bytes).table] {
+        let found = table.tasks(matching: .retrying, after: nil, limit: 9).map(\.id)
+        #expect(found == tasks.map(\.id))
+      }
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
   func `a task is performed at the date that it is given, an earlier or a later one`(
     kind: StoreKind
   ) async throws {

@@ -68,6 +68,25 @@ import Testing
     #expect(clean.lastError == nil)
   }
 
+  @Test func `a task is put off if it has retries, unless it is said whether it is`() {
+    func record(_ retryCount: Int, _ isPutOff: Bool?) -> TaskRecord {
+      TaskRecord(
+        id: .numbered(1),
+        name: "Note",
+        payload: StoredPayload([], format: .binary),
+        createdDate: .seconds(0),
+        availableDate: .seconds(0),
+        retryCount: retryCount,
+        isPutOff: isPutOff
+      )
+    }
+    #expect(!record(0, nil).isPutOff && record(2, nil).isPutOff)
+    #expect(record(0, true).isPutOff && !record(2, false).isPutOff)
+    var task = record(0, true)
+    task.makeNew(availableDate: .seconds(5))
+    #expect(!task.isPutOff)
+  }
+
   @Test func `the last five failures are kept, the oldest first, and those before shorter`() {
     var task = record()
     #expect(task.failures.isEmpty)

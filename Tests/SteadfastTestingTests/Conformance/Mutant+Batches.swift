@@ -91,6 +91,30 @@ extension Mutant {
       }
     },
     Mutant("the count is too high by one", breaks: "find.filter") { $0.count = { $0 + 1 } },
+    Mutant("whether a task is put off is not asked", breaks: "find.put-off") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.isPutOff = nil
+        return filter.matches(task)
+      }
+    },
+    Mutant("what has no failure is not put off", breaks: "find.put-off") {
+      $0.afterwards { change, entry, _ in
+        if case .retry(_, _, _, nil) = change { entry.record.isPutOff = false }
+      }
+    },
+    Mutant("a task with another date is put off still", breaks: "find.put-off") {
+      $0.afterwards { change, entry, before in
+        if case .reschedule = change { entry.record.isPutOff = before?.record.isPutOff ?? false }
+      }
+    },
+    Mutant("the end of a range of dates is in it", breaks: "find.dates") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.availableDates = filter.availableDates.map { $0.lowerBound..<($0.upperBound + 1) }
+        return filter.matches(task)
+      }
+    },
     Mutant("a page begins with the last of the page before", breaks: "find.pages") {
       $0.page = { tasks, id, limit in
         Array(tasks.filter { task in id.map { task.id >= $0 } ?? true }.prefix(limit))

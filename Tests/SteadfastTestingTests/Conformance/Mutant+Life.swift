@@ -30,6 +30,9 @@ extension Mutant {
     Mutant("the last error is lost when opened again", breaks: "reopen.records") {
       $0.atReopening { $0.record.lastError = nil }
     },
+    Mutant("what was put off is forgotten when opened again", breaks: "reopen.records") {
+      $0.atReopening { $0.record.isPutOff = false }
+    },
     Mutant("earlier failures are lost when opened again", breaks: "reopen.records") {
       $0.atReopening { $0.record.earlierFailures = [] }
     },

@@ -135,6 +135,7 @@ extension TaskRecord {
       lastError: lastError,
       failedDate: failedDate,
       earlierFailures: earlierFailures,
+      isPutOff: isPutOff,
       finishedDate: finishedDate
     )
   }

@@ -156,7 +156,10 @@ extension PersistenceConformance.Requirement {
     try await change(store, applyingTo: [.waiting, .parked, .paused]) {
       .reschedule(.unclaimed($0), availableDate: .second(20.5))
     } leads: { before in
-      before.with { $0.availableDate = .second(20.5) }
+      before.with { record in
+        record.availableDate = .second(20.5)
+        record.isPutOff = false
+      }
     }
     try store.expect(try await store.claim(at: 20.25), [])
     try store.expect(try await store.claim(at: 20.5), [1])

@@ -71,6 +71,7 @@ extension PersistenceConformance.Requirement {
     let expected = new.with { record in
       record.availableDate = .second(9.5)
       record.retryCount = 4
+      record.isPutOff = true
       record.lastError = "no röute\n"
       record.failedDate = .second(5.25)
     }
@@ -94,6 +95,7 @@ extension PersistenceConformance.Requirement {
     let expected = TaskRecord.numbered(1).with { record in
       record.availableDate = .second(8)
       record.retryCount = 1
+      record.isPutOff = true
       record.lastError = "first"
       record.failedDate = .second(1)
     }
@@ -132,6 +134,7 @@ extension PersistenceConformance.Requirement {
       record.state = .abandoned
       record.availableDate = .second(10)
       record.retryCount = 6
+      record.isPutOff = true
       record.lastError = "\(long)!"
       record.failedDate = .second(12.5)
       record.earlierFailures = kept

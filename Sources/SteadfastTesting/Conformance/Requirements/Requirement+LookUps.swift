@@ -15,6 +15,17 @@ extension PersistenceConformance.Requirement {
       check: filter
     ),
     Self(
+      "find.put-off",
+      "A task is put off by a retry, with a failure or without, until it is restarted or given "
+        + "another date.",
+      check: putOff
+    ),
+    Self(
+      "find.dates",
+      "Tasks are found whose available date is in a range, which its upper bound is not.",
+      check: dates
+    ),
+    Self(
       "find.pages",
       "Tasks are found in the order of identities, from the one after the given one on, and no more "
         + "than asked for.",
@@ -52,6 +63,54 @@ extension PersistenceConformance.Requirement {
       try await store.expectTasks(numbers, filter)
       try store.expect("the count", try await store.count(filter), numbers.count)
     }
+  }
+
+  private static func putOff(_ store: StoreProbe) async throws {
+    for number in 1...4 { try await store.insert(.numbered(number)) }
+    try await store.insert(.numbered(5, at: 500))
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the claimed tasks", leases.map(\.id.number), [1, 2, 3, 4])
+    try await store.apply(
+      .retry(leases[0], availableDate: .second(60), retryCount: 1, failure: .at(1))
+    )
+    try await store.apply(
+      .retry(leases[1], availableDate: .second(70), retryCount: 0, failure: nil)
+    )
+    try await store.apply(.release(leases[2]))
+    try await store.apply(.park(leases[3], failure: .at(2)))
+    try await store.expectTasks([1, 2], .retrying)
+    try await store.expectTasks([3, 4, 5], TaskFilter(isPutOff: false))
+    let released = try await store.claimOne(at: 55)
+    try store.expect("the claimed task", released.id.number, 3)
+    try await store.apply(.succeed(released, at: .second(56), keeps: false))
+    let retried = try await store.claimOne(at: 60)
+    try await store.expectTasks([1], TaskFilter(states: [.running], isPutOff: true))
+    try await store.apply(.release(retried))
+    try await store.apply(.pause(.unclaimed(.numbered(1))))
+    try await store.apply(.resume(.numbered(1)))
+    try await store.expectTasks([1, 2], .retrying)
+    try await store.apply(.reschedule(.unclaimed(.numbered(1)), availableDate: .second(90)))
+    try await store.expectTasks([2], .retrying)
+    try await store.apply(.restart(.unclaimed(.numbered(2)), availableDate: .second(90)))
+    try await store.expectTasks([], .retrying)
+    try store.expect("the count", try await store.count(TaskFilter(isPutOff: false)), 4)
+  }
+
+  private static func dates(_ store: StoreProbe) async throws {
+    for number in 1...5 { try await store.insert(.numbered(number, at: 10 * Double(number))) }
+    let cases: [(from: Double, to: Double, found: [Int])] = [
+      (20, 40, [2, 3]), (-1e9, 1e9, [1, 2, 3, 4, 5]), (20, 20, []), (20.5, 29.5, []), (50, 60, [5]),
+    ]
+    for (from, to, numbers) in cases {
+      let filter = TaskFilter(availableDates: .second(from)..<(.second(to)))
+      try await store.expectTasks(numbers, filter)
+      try store.expect("the count", try await store.count(filter), numbers.count)
+    }
+    let some = TaskFilter(
+      ids: [.numbered(3), .numbered(5)],
+      availableDates: .second(0)..<(.second(50))
+    )
+    try await store.expectTasks([3], some)
   }
 
   private static func pages(_ store: StoreProbe) async throws {
