@@ -4,7 +4,7 @@ import Synchronization
 extension TaskQueue {
   /// How many tasks are listed and changed at a time: few enough that others who want the store
   /// don't notice.
-  private static var pageSize: Int { 1000 }
+  private static var pageSize: Int { 500 }
 
   /// Asks something of all tasks that a filter lets through and that are there now, and returns how
   /// many it was done to.

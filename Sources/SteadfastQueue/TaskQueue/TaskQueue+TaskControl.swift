@@ -24,7 +24,7 @@ extension TaskQueue {
 
   /// Takes out the tasks that a filter lets through, as ``cancel(_:)`` does, and returns how many.
   ///
-  /// It is done a thousand tasks at a time, beside everything else. Tasks that are enqueued after the
+  /// It is done a few hundred tasks at a time, beside everything else. Tasks that are enqueued after the
   /// call has begun are left alone, but for a few at most.
   ///
   /// - Throws: what the store throws; then some may have been taken out.

@@ -95,7 +95,7 @@ import Testing
     #expect(try await queue.restart(matching: TaskFilter(tags: ["all"])) == 5_000)
     #expect(try await queue.reschedule(matching: .unfinished, to: .distantFuture) == 5_000)
     #expect(try await queue.remove(matching: TaskFilter()) == 5_000)
-    #expect(store.batches.entries[count...].max() == 1_000)
+    #expect(store.batches.entries[count...].max() == 500)
     #expect(try await queue.count(matching: TaskFilter()) == 0)
   }
 }
