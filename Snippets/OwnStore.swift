@@ -198,6 +198,13 @@ extension Document {
         $0.availableDate = date
         $0.isPutOff = false
       }
+    case .update(let id, let update):
+      let states: Set<TaskState> = [.waiting, .parked, .paused]
+      guard let record = entries[id]?.record else { return .stale }
+      let keepsPlace = update.priority == nil || update.priority == record.priority
+      return move(.unclaimed(id), from: states, to: record.state, keepsPlace: keepsPlace) {
+        $0.apply(update)
+      }
     case .remove(let id):
       guard let entry = entries[id], entry.record.state.isFinished else { return .stale }
       entries[id] = nil

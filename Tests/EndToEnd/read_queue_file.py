@@ -21,6 +21,7 @@ MAX_TOKEN = 64
 REFERENCE = 978307200.0  # seconds from 1970 to 2001
 DISTANT_PAST = -62135769600.0
 ENDED = {"succeeded", "abandoned", "cancelled"}
+FORMS = ("payload", "data", "sealed", "sealedData")
 STATES = ENDED | {"waiting", "parked", "paused"}
 
 ENVELOPE = re.compile(
@@ -353,8 +354,7 @@ class Tasks:
         task["priority"] = fields.integer("priority")
         task["created"] = fields.date("created")
         task["available"] = fields.date("available")
-        is_text = fields.value("maxRetries") == "always"
-        task["maxRetries"] = "always" if is_text else fields.count("maxRetries")
+        task["maxRetries"] = self.max_retries(fields)
         task["state"] = fields.text("state") if fields.has("state") else "waiting"
         if task["state"] not in STATES:
             fields.refuse("its state is none")
@@ -373,7 +373,15 @@ class Tasks:
                 task[name] = read(name)
         has_retries = task.get("retries", 0) > 0
         task["putOff"] = fields.truth("putOff") if fields.has("putOff") else has_retries
-        forms = [n for n in ("payload", "data", "sealed", "sealedData") if fields.has(n)]
+        self.read_payload(fields, task)
+        return task
+
+    def max_retries(self, fields):
+        is_text = fields.value("maxRetries") == "always"
+        return "always" if is_text else fields.count("maxRetries")
+
+    def read_payload(self, fields, task):
+        forms = [name for name in FORMS if fields.has(name)]
         if len(forms) != 1:
             fields.refuse("it has no payload, or several")
         if forms == ["payload"]:
@@ -384,7 +392,6 @@ class Tasks:
             except ValueError as error:
                 fields.refuse(error)
             task[forms[0]] = fields.text(forms[0])
-        return task
 
     # Changes
 
@@ -472,6 +479,32 @@ class Tasks:
         if task["state"] == "running":
             task["state"] = "waiting"
         self.move(task["id"])
+
+    def do_update(self, fields):
+        task = self.task(fields, "waiting", "parked", "paused")
+        if fields.has("priority"):
+            priority = fields.integer("priority")
+            if priority != task["priority"]:
+                self.move(task["id"])
+            task["priority"] = priority
+        if fields.has("maxRetries"):
+            task["maxRetries"] = self.max_retries(fields)
+        if fields.has("backoff"):
+            task.pop("backoff", None)
+            if fields.value("backoff") is not True and fields.flag("backoff", False):
+                task["backoff"] = False
+        if fields.has("tags"):
+            task["tags"] = sorted(set(fields.texts("tags")), key=str.encode)
+        if fields.has("limit"):
+            task["limit"] = fields.duration("limit")
+        if fields.has("expires"):
+            task["expires"] = fields.date("expires")
+        if any(fields.has(name) for name in ("schema", *FORMS)):
+            for name in ("schema", *FORMS):
+                task.pop(name, None)
+            if fields.has("schema"):
+                task["schema"] = fields.integer("schema")
+            self.read_payload(fields, task)
 
     def do_remove(self, fields):
         self.drop(self.task(fields, *ENDED)["id"])

@@ -72,6 +72,10 @@ extension JSONFileCore {
           submission.rollBack(&state.table)
           throw full
         }
+        do { try checkSizes(of: staged, in: state.table) } catch {
+          submission.rollBack(&state.table)
+          throw error
+        }
         for (line, change) in zip(lines, staged) {
           state.table.setByteCount(line.byteCount, of: change)
         }
@@ -134,11 +138,16 @@ extension Submission {
   /// How many bytes its lines take, at most.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
+  /// Whether a task is added, or made to carry something else.
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
-      guard case .insert = change.change else { return false }
-      return change.isKept
+      switch change.change {
+      case .insert, .update: return change.isKept
+      case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume,
+        .restart, .reschedule, .remove, .extend, .prune, .rebase:
+        return false
+      }
     }
   }
 }

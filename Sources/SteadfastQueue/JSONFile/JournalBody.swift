@@ -14,13 +14,18 @@ struct JournalBody: Sendable {
   /// When the file is compacted, a task's line holds what the task was made with and what has come of
   /// it since, the last error above all: together they must not be too long to be read.
   static func maxLength(of change: TaskChange) -> Int {
-    if case .insert = change { maxInsertionLength } else { maxOtherLength }
+    switch change {
+    case .insert, .update: maxInsertionLength
+    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+      .reschedule, .remove, .extend, .prune, .rebase:
+      maxOtherLength
+    }
   }
 
   /// As `maxLength(of:)` for changes; other lines are as long as any may be.
   static func maxLength(of kind: JournalKind) -> Int {
     switch kind {
-    case .insert: maxInsertionLength
+    case .insert, .update: maxInsertionLength
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
       .reschedule, .remove, .extend, .prune, .rebase:
       maxOtherLength
@@ -112,6 +117,7 @@ struct JournalBody: Sendable {
     case .reschedule(let target, let date):
       begin("reschedule", target.id)
       add("available", date)
+    case .update(let id, let update): try add(update, of: id)
     case .remove(let id): begin("remove", id)
     case .extend(let lease, let date):
       begin("extend", lease.id)
@@ -141,10 +147,7 @@ struct JournalBody: Sendable {
     // Mostly a task is available at once.
     let isAtOnce = record.availableDate == record.createdDate
     add("available", raw: (isAtOnce ? created : Self.text(of: record.availableDate)).utf8)
-    switch record.maxRetries {
-    case .atMost(let limit): add("maxRetries", limit)
-    case .alwaysRetry: add("maxRetries", "always")
-    }
+    add("maxRetries", record.maxRetries)
     if !record.usesBackoff { add("backoff", raw: "false".utf8) }
     if let key = record.uniqueKey { add("key", key) }
     if !record.tags.isEmpty { add("tags", record.tags.sorted()) }
@@ -162,6 +165,28 @@ struct JournalBody: Sendable {
     }
     if let date = record.finishedDate { add("ended", date) }
     add(payload, record.payload.format)
+  }
+
+  private mutating func add(_ update: TaskUpdate, of id: TaskID) throws {
+    begin("update", id)
+    if let priority = update.priority { add("priority", priority.rawValue) }
+    if let limit = update.maxRetries { add("maxRetries", limit) }
+    if let usesBackoff = update.usesBackoff {
+      add("backoff", raw: (usesBackoff ? "true" : "false").utf8)
+    }
+    if let tags = update.tags { add("tags", tags.sorted()) }
+    if let limit = update.timeLimit { add("limit", limit) }
+    if let date = update.expiryDate { add("expires", date) }
+    guard let payload = update.payload else { return }
+    if payload.version != 1 { add("schema", payload.version) }
+    add(try payload.bytes(), payload.format)
+  }
+
+  private mutating func add(_ key: StaticString, _ limit: RetryLimit) {
+    switch limit {
+    case .atMost(let count): add(key, count)
+    case .alwaysRetry: add(key, "always")
+    }
   }
 
   private mutating func add(_ payload: [UInt8], _ format: StoredPayload.Format) {

@@ -84,6 +84,7 @@ struct JournalDecoder {
       return .change(
         .reschedule(.unclaimed(try fields.id()), availableDate: try fields.date(.available))
       )
+    case .update: return .change(.update(try fields.id(), try update()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend: return .change(.extend(try lease(), until: try fields.date(.until)))
     case .unpark: return .change(.unpark(name: try fields.text(.name)))
@@ -114,6 +115,20 @@ struct JournalDecoder {
       try state(),
       endedBefore: fields.has(.before) ? try fields.date(.before) : nil,
       keepingLatest: count
+    )
+  }
+
+  private mutating func update() throws(JournalDecodingError) -> TaskUpdate {
+    let isToUseBackoff = fields.has(.backoff) ? try fields.boolean(.backoff) : nil
+    return TaskUpdate(
+      payload: hasPayload ? try payload() : nil,
+      priority: fields.has(.priority)
+        ? TaskQueue.Priority(rawValue: try fields.integer(.priority)) : nil,
+      maxRetries: fields.has(.maxRetries) ? try maxRetries() : nil,
+      usesBackoff: isToUseBackoff,
+      timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
+      expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,
+      tags: fields.has(.tags) ? try fields.textsIfAny(.tags) : nil
     )
   }
 
@@ -186,6 +201,10 @@ struct JournalDecoder {
     let text = try fields.text(.name)
     lastName = (range, text)
     return text
+  }
+
+  private var hasPayload: Bool {
+    fields.has(.schema) || Self.payloadFormats.contains { fields.has($0.field) }
   }
 
   private func payload() throws(JournalDecodingError) -> StoredPayload {

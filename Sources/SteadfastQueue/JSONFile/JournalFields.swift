@@ -111,6 +111,13 @@ struct JournalFields {
     throw .malformed("its field '\(field.text)' is not a list of strings")
   }
 
+  /// As `texts(_:)`; the list may be empty.
+  func textsIfAny(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    var scanner = JSONScanner(bytes, try range(field))
+    if scanner.skip("[]"), scanner.isAtEnd { return [] }
+    return try texts(field)
+  }
+
   /// A list of one failure or more, each a list of its text and its date.
   func failures(_ field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
     var scanner = JSONScanner(bytes, try range(field))
@@ -169,6 +176,13 @@ struct JournalFields {
       seconds.isFinite
     else { return nil }
     return Date(timeIntervalSince1970: seconds)
+  }
+
+  /// A field that is `true` or `false`.
+  func boolean(_ field: JournalField) throws(JournalDecodingError) -> Bool {
+    var scanner = JSONScanner(bytes, try range(field))
+    if scanner.skip("true"), scanner.isAtEnd { return true }
+    return try !flag(field, "false")
   }
 
   /// Whether a field is there that is always of one value.

@@ -134,7 +134,7 @@ extension TaskTable {
       present(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
     }
     switch change {
-    case .insert, .unpark, .resume, .remove, .prune, .rebase:
+    case .insert, .unpark, .resume, .update, .remove, .prune, .rebase:
       return change
     case .cancel(let target, let date, let keeps):
       return .cancel(present(target), at: date, keeps: keeps)

@@ -31,7 +31,7 @@ extension TaskTable {
       return salvage(.begin(lease.id))
     case .remove(let id):
       return end(id)
-    case .cancel, .pause, .resume, .restart, .reschedule, .unpark, .prune, .rebase:
+    case .cancel, .pause, .resume, .restart, .reschedule, .update, .unpark, .prune, .rebase:
       return false
     }
   }

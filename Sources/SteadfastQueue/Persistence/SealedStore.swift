@@ -44,7 +44,10 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   func open() async throws { try await base.open() }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    try await base.apply(batch.map(sealed), durability: durability)
+    var changes: [TaskChange] = []
+    changes.reserveCapacity(batch.count)
+    for change in batch { changes.append(try await sealed(change)) }
+    return try await base.apply(changes, durability: durability)
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {
@@ -72,9 +75,26 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
 
   // MARK: Payloads
 
-  private func sealed(_ change: TaskChange) throws -> TaskChange {
-    guard case .insert(let record, let policy) = change else { return change }
-    return .insert(try sealed(record), onDuplicate: policy)
+  private func sealed(_ change: TaskChange) async throws -> TaskChange {
+    switch change {
+    case .insert(let record, let policy):
+      return .insert(try sealed(record), onDuplicate: policy)
+    case .update(let id, let update):
+      guard let payload = update.payload else { return change }
+      // A payload is sealed for a task and its name, which the change does not tell.
+      let filter = TaskFilter(ids: [id])
+      guard let record = try await base.tasks(matching: filter, after: nil, limit: 1).first else {
+        // The task is gone, and so the store keeps nothing of this.
+        return .update(id, update.replacing(payload: StoredPayload([], format: .sealedBinary)))
+      }
+      return .update(
+        id,
+        update.replacing(payload: try sealed(record.replacing(payload: payload)).payload)
+      )
+    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+      .reschedule, .remove, .extend, .prune, .rebase:
+      return change
+    }
   }
 
   private func sealed(_ record: TaskRecord) throws -> TaskRecord {

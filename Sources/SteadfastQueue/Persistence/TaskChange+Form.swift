@@ -24,6 +24,7 @@ extension TaskChange {
     case .prune(_, let date, let count):
       try Self.check(date, "endedBefore")
       try Self.check(count, "keepingLatest")
+    case .update(_, let update): try update.checkForm()
     case .release, .unpark, .pause, .resume, .remove: break
     }
   }

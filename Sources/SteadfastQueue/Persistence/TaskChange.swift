@@ -46,6 +46,10 @@ public enum TaskChange: Sendable {
   /// A task that has not ended may be performed from this date on, which was chosen, and goes behind
   /// its equals; its retries stay. One that waits, is parked or is paused stays so; a claimed one waits again.
   case reschedule(TaskTarget, availableDate: Date)
+  /// What was chosen for a task that waits, is parked or is paused is changed
+  /// (``TaskRecord/apply(_:)``). If its priority becomes another one, it goes behind its equals; else it
+  /// keeps its place in line.
+  indirect case update(TaskID, TaskUpdate)
   /// A task that has ended and was kept is removed, and leaves no trace.
   case remove(TaskID)
   /// A claim lasts until this date; only for stores that several queues share.
@@ -70,8 +74,8 @@ extension TaskChange {
       .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
       .restart(.claimed(let lease), _), .reschedule(.claimed(let lease), _):
       lease
-    case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .remove, .prune,
-      .rebase:
+    case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .update, .remove,
+      .prune, .rebase:
       nil
     }
   }

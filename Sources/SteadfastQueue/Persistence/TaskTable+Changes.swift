@@ -44,6 +44,8 @@ extension TaskTable {
       return stage(change, of: slot(of: target) { _ in true })
     case .reschedule(let target, _):
       return stage(change, of: slot(of: target) { !$0.isFinished })
+    case .update(let id, _):
+      return stage(change, of: unclaimed(id) { !$0.isFinished })
     case .remove(let id):
       return stage(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
@@ -211,6 +213,7 @@ extension TaskTable {
       entries[slot].record.isPutOff = false
       if entries[slot].record.state == .running { setState(.waiting, of: slot) }
       lineUpAnew(slot)
+    case .update(_, let update): self.update(slot, update)
     case .remove: remove(slot)
     // One queue uses this table: its claims have no end.
     case .extend: break
@@ -227,9 +230,16 @@ extension TaskTable {
       prune(state, endedBefore: date, keepingLatest: count)
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
-      .reschedule, .remove, .extend:
+      .reschedule, .update, .remove, .extend:
       preconditionFailure("a change was staged without the task that it concerns")
     }
+  }
+
+  private mutating func update(_ slot: Int, _ update: TaskUpdate) {
+    let priority = entries[slot].record.priority
+    addBytes(update.growth(of: entries[slot].record), to: slot)
+    entries[slot].record.apply(update)
+    if entries[slot].record.priority != priority { lineUpAnew(slot) } else { setFree(slot) }
   }
 
   private func isAt(_ node: Node) -> Bool {

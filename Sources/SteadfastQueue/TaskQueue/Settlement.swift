@@ -23,8 +23,8 @@ struct Settlement: Sendable {
     case .succeed: .succeeded
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
     case .cancel: .cancelled
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
-      .extend, .prune, .rebase:
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
+      .unpark, .extend, .prune, .rebase:
       nil
     }
   }
@@ -32,7 +32,7 @@ struct Settlement: Sendable {
   /// Whether the task is there afterwards, so that more may happen to it.
   var leavesTask: Bool {
     switch change {
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule: true
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update: true
     case .succeed, .abandon, .cancel: isKeptEnd
     case .remove, .insert, .unpark, .extend, .prune, .rebase: false
     }
@@ -42,8 +42,8 @@ struct Settlement: Sendable {
   var isKeptEnd: Bool {
     switch change {
     case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .remove, .insert, .unpark,
-      .extend, .prune, .rebase:
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
+      .unpark, .extend, .prune, .rebase:
       false
     }
   }
@@ -63,6 +63,7 @@ struct Settlement: Sendable {
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
     case .reschedule(_, let date): .rescheduled(record.id, to: date)
+    case .update(let id, _): .updated(id)
     case .remove, .insert, .unpark, .extend, .prune, .rebase: nil
     }
   }

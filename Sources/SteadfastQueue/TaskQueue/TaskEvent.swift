@@ -33,6 +33,8 @@ public enum TaskEvent: Sendable {
   case restarted(TaskID)
   /// A task may be performed from another date on.
   case rescheduled(TaskID, to: Date)
+  /// What was chosen for a task that waits was changed.
+  case updated(TaskID)
   /// An attempt was cut short, and the task waits as before: the queue's run was cancelled, or the
   /// task was to be paused and then not.
   case released(TaskRecord)

@@ -118,7 +118,7 @@ extension TaskQueue {
       outcomes.reopen(id)
       becomesAvailable(at: date)
     case .reschedule(_, let date): becomesAvailable(at: date)
-    case .release, .resume: becomesAvailable(at: settlement.record.availableDate)
+    case .release, .resume, .update: becomesAvailable(at: settlement.record.availableDate)
     case .park:
       // Another handler may have been registered before the task was put aside.
       let name = settlement.record.name

@@ -26,6 +26,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let noValue = Code("noValue")
     /// The store knows no task with this identity.
     public static let unknownTask = Code("unknownTask")
+    /// The task is being performed, and so can't be changed.
+    public static let isRunning = Code("isRunning")
     /// A task's payload is sealed and could not be opened, or is not sealed and should be;
     /// ``TaskQueueError/underlying`` is what the ``PayloadSeal`` has thrown.
     public static let unopenedPayload = Code("unopenedPayload")

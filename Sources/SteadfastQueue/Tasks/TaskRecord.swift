@@ -154,6 +154,21 @@ public struct TaskRecord: Sendable, Identifiable {
   /// Whether no attempt begins at this date any more.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 
+  /// Changes what an update names; for stores, on ``TaskChange/update(_:_:)``.
+  public mutating func apply(_ update: TaskUpdate) {
+    var definition = shared.value
+    if let payload = update.payload { definition.payload = payload }
+    if let priority = update.priority { definition.priority = priority }
+    if let maxRetries = update.maxRetries { definition.maxRetries = maxRetries }
+    if let usesBackoff = update.usesBackoff { definition.usesBackoff = usesBackoff }
+    var extras = definition.extras.value
+    if let timeLimit = update.timeLimit { extras.timeLimit = timeLimit }
+    if let expiryDate = update.expiryDate { extras.expiryDate = expiryDate }
+    if let tags = update.tags { extras.tags = tags }
+    definition.extras.value = extras
+    shared = SharedDefinition(definition)
+  }
+
   mutating func dropExpiry() {
     var definition = shared.value
     definition.extras.value.expiryDate = nil
@@ -171,19 +186,19 @@ extension TaskRecord {
     return record
   }
 
-  /// What never changes about a task, but that a restart may drop its date of expiry.
+  /// What seldom changes about a task: a restart may drop its date of expiry, and it may be updated.
   private struct Definition: Sendable {
     let id: TaskID
     let name: String
     var payload: StoredPayload
     // The flag of a limit would take a word behind it; here it lies in what the payload leaves free.
-    private let isRetriedAlways: Bool
-    let usesBackoff: Bool
-    let priority: TaskQueue.Priority
+    private var isRetriedAlways: Bool
+    var usesBackoff: Bool
+    var priority: TaskQueue.Priority
     let createdDate: Date
     let uniqueKey: String?
     var extras: Rare<Extras>
-    private let retryLimit: Int
+    private var retryLimit: Int
 
     init(
       id: TaskID,
@@ -199,10 +214,7 @@ extension TaskRecord {
       self.id = id
       self.name = name
       self.payload = payload
-      switch maxRetries {
-      case .atMost(let limit): (isRetriedAlways, retryLimit) = (false, limit)
-      case .alwaysRetry: (isRetriedAlways, retryLimit) = (true, 0)
-      }
+      (isRetriedAlways, retryLimit) = Self.parts(of: maxRetries)
       self.usesBackoff = usesBackoff
       self.priority = priority
       self.createdDate = createdDate
@@ -210,7 +222,17 @@ extension TaskRecord {
       self.extras = Rare(extras)
     }
 
-    var maxRetries: RetryLimit { isRetriedAlways ? .alwaysRetry : .atMost(retryLimit) }
+    var maxRetries: RetryLimit {
+      get { isRetriedAlways ? .alwaysRetry : .atMost(retryLimit) }
+      set { (isRetriedAlways, retryLimit) = Self.parts(of: newValue) }
+    }
+
+    private static func parts(of limit: RetryLimit) -> (isRetriedAlways: Bool, retryLimit: Int) {
+      switch limit {
+      case .atMost(let count): (false, count)
+      case .alwaysRetry: (true, 0)
+      }
+    }
   }
 
   /// A definition that records share, so that moving one copies one reference.

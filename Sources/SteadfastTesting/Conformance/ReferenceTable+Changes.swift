@@ -77,6 +77,7 @@ extension ReferenceTable {
         $0.availableDate = date
         $0.isPutOff = false
       }
+    case .update(let id, let update): return self.update(id, update)
     case .remove(let id):
       return control(.unclaimed(id), Self.ended, to: .waiting, keeps: false)
     case .unpark(let name): unpark(name)
@@ -109,7 +110,44 @@ extension ReferenceTable {
   }
 }
 
+extension ReferenceTable {
+  private mutating func update(_ id: TaskID, _ update: TaskUpdate) -> ChangeOutcome {
+    guard let index = entries.firstIndex(where: { $0.record.id == id }),
+      Self.unclaimed.contains(entries[index].record.state)
+    else { return .stale }
+    let old = entries[index].record
+    entries[index].record = old.updated(by: update)
+    if entries[index].record.priority != old.priority { entries[index].place = nextPlace() }
+    return .done
+  }
+}
+
 extension TaskRecord {
+  /// The same task, made of its parts one by one.
+  fileprivate func updated(by update: TaskUpdate) -> TaskRecord {
+    TaskRecord(
+      id: id,
+      name: name,
+      payload: update.payload ?? payload,
+      priority: update.priority ?? priority,
+      createdDate: createdDate,
+      maxRetries: update.maxRetries ?? maxRetries,
+      usesBackoff: update.usesBackoff ?? usesBackoff,
+      uniqueKey: uniqueKey,
+      tags: update.tags ?? tags,
+      timeLimit: update.timeLimit ?? timeLimit,
+      expiryDate: update.expiryDate ?? expiryDate,
+      state: state,
+      availableDate: availableDate,
+      retryCount: retryCount,
+      interruptionCount: interruptionCount,
+      lastError: lastError,
+      failedDate: failedDate,
+      earlierFailures: earlierFailures,
+      finishedDate: finishedDate
+    )
+  }
+
   fileprivate mutating func note(_ failure: TaskFailure?) {
     guard let failure else { return }
     // Cut to their scalars, which are what other systems count as characters.

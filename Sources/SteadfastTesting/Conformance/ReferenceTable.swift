@@ -33,7 +33,7 @@ package struct ReferenceTable: Sendable {
   /// All tasks, in the order of identities.
   package var records: [TaskRecord] { entries.map(\.record).sorted { $0.id < $1.id } }
 
-  private mutating func nextPlace() -> Int {
+  mutating func nextPlace() -> Int {
     lastPlace += 1
     return lastPlace
   }

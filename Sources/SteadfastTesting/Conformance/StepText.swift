@@ -20,6 +20,7 @@ extension TaskChange {
     case .resume(let id): "resume \(id.number)"
     case .restart(let target, let date): "restart \(target.step) at \(date.step)"
     case .reschedule(let target, let date): "reschedule \(target.step) to \(date.step)"
+    case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
     case .prune(let state, let date, let count):
@@ -33,6 +34,20 @@ extension TaskChange {
 
 extension Bool {
   fileprivate var step: String { self ? ", keeping it" : "" }
+}
+
+extension TaskUpdate {
+  fileprivate var step: String {
+    var parts: [String] = []
+    if payload != nil { parts.append("another payload") }
+    if let priority { parts.append("priority \(priority.rawValue)") }
+    if let maxRetries { parts.append("maxRetries \(maxRetries)") }
+    if let usesBackoff { parts.append("usesBackoff \(usesBackoff)") }
+    if let timeLimit { parts.append("timeLimit \(timeLimit)") }
+    if let expiryDate { parts.append("expiryDate \(expiryDate.step)") }
+    if let tags { parts.append("tags \(tags.sorted())") }
+    return parts.isEmpty ? "nothing" : parts.joined(separator: ", ")
+  }
 }
 
 extension TaskFailure {

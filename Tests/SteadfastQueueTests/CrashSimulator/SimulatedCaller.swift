@@ -97,7 +97,7 @@ struct SimulatedCaller: Sendable {
   /// A change to a task that may be there, and in a state that allows it, or not.
   private mutating func makeManagement(_ date: Date) -> TaskChange {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
-    switch pick(9) {
+    switch pick(10) {
     case 0: return .unpark(name: "A")
     case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2)
     case 2: return .prune(.cancelled, endedBefore: date, keepingLatest: nil)
@@ -106,8 +106,22 @@ struct SimulatedCaller: Sendable {
     case 5: return .pause(.unclaimed(id))
     case 6: return .resume(id)
     case 7: return .restart(.unclaimed(id), availableDate: date)
+    case 8: return .update(id, makeUpdate())
     default: return .remove(id)
     }
+  }
+
+  private mutating func makeUpdate() -> TaskUpdate {
+    let isWhole = pick(3) == 0
+    return TaskUpdate(
+      payload: pick(2) == 0 ? StoredPayload(Array("[\(pick(99))]".utf8), format: .json) : nil,
+      priority: pick(2) == 0 ? TaskQueue.Priority(rawValue: pick(3)) : nil,
+      maxRetries: isWhole ? .atMost(pick(3)) : nil,
+      usesBackoff: isWhole ? pick(2) == 0 : nil,
+      timeLimit: isWhole ? .seconds(1 + pick(3)) : nil,
+      expiryDate: isWhole ? .seconds(Double(20_000 + pick(3))) : nil,
+      tags: isWhole ? (pick(2) == 0 ? [] : ["tag \(pick(3))"]) : nil
+    )
   }
 
   private mutating func makeEnd() -> TaskChange {

@@ -35,6 +35,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "dates") { try $0.writeDates() },
     GoldenFile(name: "failures") { try $0.writeFailures() },
     GoldenFile(name: "put-off") { try $0.writePutOff() },
+    GoldenFile(name: "updates") { try $0.writeUpdates() },
     GoldenFile(name: "compacted") { try $0.writeCompacted() },
     GoldenFile(name: "sealed") { try $0.writeSealed() },
     GoldenFile(name: "torn") { try $0.writeTorn() },
@@ -328,6 +329,36 @@ private struct GoldenWriter {
     try change(.reschedule(.unclaimed(.numbered(3)), availableDate: date(95)))
     try snooze(6)
     try change(.restart(.unclaimed(.numbered(6)), availableDate: date(99)))
+  }
+
+  /// Tasks that are changed while they wait, are parked or are paused.
+  mutating func writeUpdates() throws {
+    for number in 1...6 { try insert(task(number, key: "\(number)")) }
+    try begin(2)
+    let full = TaskUpdate(
+      payload: StoredPayload(Array(#"{"to":"é\""}"#.utf8), format: .json, version: 2),
+      priority: 5,
+      maxRetries: .alwaysRetry,
+      usesBackoff: false,
+      timeLimit: .milliseconds(1500),
+      expiryDate: date(99.5),
+      tags: ["b", "a\""]
+    )
+    try change(
+      .update(.numbered(1), full),
+      .park(lease(2), failure: failure(2)),
+      .update(.numbered(2), TaskUpdate(payload: StoredPayload([0, 255], format: .binary))),
+      .pause(.unclaimed(.numbered(3))),
+      .update(.numbered(3), TaskUpdate(priority: -1)),
+      .update(.numbered(4), TaskUpdate(priority: 0, maxRetries: .atMost(0))),
+      .update(.numbered(5), full),
+      .update(.numbered(5), TaskUpdate(usesBackoff: true, tags: [])),
+      .update(
+        .numbered(5),
+        TaskUpdate(payload: StoredPayload([1], format: .sealedJSON, version: 3))
+      ),
+      .update(.numbered(6), TaskUpdate())
+    )
   }
 
   /// What a compaction makes of a file, and what came after it.

@@ -46,7 +46,7 @@ import Testing
     .joined()
     for kind in [
       "header", "insert", "task", "compacted", "begin", "succeed", "retry", "abandon", "release",
-      "park", "cancel", "pause", "resume", "restart", "reschedule", "remove", "extend",
+      "park", "cancel", "pause", "resume", "restart", "reschedule", "update", "remove", "extend",
       "unpark", "prune", "rebase", "interruption", "seal",
     ] {
       #expect(text.contains("\"k\":\"\(kind)\""), "\(kind)")

@@ -147,13 +147,26 @@ struct FileMaker {
   }
 
   private mutating func control(_ id: TaskID) -> TaskChange {
-    switch pick(5) {
+    switch pick(6) {
     case 0: .cancel(.unclaimed(id), at: .seconds(now), keeps: pick(2) == 0)
     case 1: .pause(.unclaimed(id))
     case 2: .resume(id)
     case 3: .restart(.unclaimed(id), availableDate: .seconds(now))
+    case 4: .update(id, update())
     default: .remove(id)
     }
+  }
+
+  private mutating func update() -> TaskUpdate {
+    TaskUpdate(
+      payload: pick(2) == 0 ? payload("\(pick(9))") : nil,
+      priority: pick(2) == 0 ? TaskQueue.Priority(rawValue: pick(3) - 1) : nil,
+      maxRetries: pick(3) == 0 ? [.atMost(pick(9)), .alwaysRetry][pick(2)] : nil,
+      usesBackoff: pick(3) == 0 ? pick(2) == 0 : nil,
+      timeLimit: pick(3) == 0 ? .milliseconds(1 + pick(9)) : nil,
+      expiryDate: pick(3) == 0 ? .seconds(now + 1e6) : nil,
+      tags: pick(3) == 0 ? [[], ["tag"], ["", "é"]][pick(3)] : nil
+    )
   }
 
   private mutating func care() -> TaskChange {

@@ -46,6 +46,7 @@ extension ModelLedger {
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
     case .reschedule(let target, _): controlled(target, .reschedule, "rescheduled")
+    case .update(let id, _): controlled(.unclaimed(id), .update, "updated")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
     case .unpark, .prune, .rebase: break

@@ -8,7 +8,7 @@ import SteadfastRetry
 /// which steps are taken out still makes sense.
 indirect enum ModelOperation: Sendable {
   enum Request: String, Sendable, CaseIterable {
-    case cancel, pause, resume, restart, reschedule, remove
+    case cancel, pause, resume, restart, reschedule, update, remove
   }
   enum Name: String, Sendable, CaseIterable { case plain, limited, stray }
 

@@ -193,6 +193,7 @@ extension ModelLedger {
     case .resumed(let task): (id, name) = (task, "resumed")
     case .restarted(let task): (id, name) = (task, "restarted")
     case .rescheduled(let task, _): (id, name) = (task, "rescheduled")
+    case .updated(let task): (id, name) = (task, "updated")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
     case .progressed, .unhandled: return

@@ -116,6 +116,7 @@ extension ModelRun {
           case .resume: try await queue.resume(id)
           case .restart: try await queue.restart(id)
           case .reschedule: try await queue.reschedule(id)
+          case .update: try await self.update(id)
           case .remove: try await queue.remove(id)
           }
         self.ledger.update { ledger in
@@ -127,6 +128,15 @@ extension ModelRun {
       } catch {
         self.failed("\(request)", error)
       }
+    }
+  }
+
+  /// Whether the task was changed; one that is being performed can't be.
+  private nonisolated func update(_ id: TaskID) async throws -> Bool {
+    do {
+      return try await queue.update(id, priority: .high)
+    } catch let error as TaskQueueError where error.code == .isRunning {
+      return false
     }
   }
 
@@ -146,7 +156,7 @@ extension ModelRun {
         case .restart: _ = try await queue.restart(matching: filter)
         case .reschedule: _ = try await queue.reschedule(matching: filter)
         case .remove: _ = try await queue.remove(matching: filter)
-        case .pause, .resume: break
+        case .pause, .resume, .update: break
         }
       } catch {
         self.failed("\(request) of all tagged \(tag)", error)

@@ -71,6 +71,9 @@ private struct Comparison {
   private static func summary(_ record: TaskRecord) -> String {
     """
     \(record.id) \(record.name) \(record.priority.rawValue) \(record.state) \
+    \((try? record.payload.bytes()) ?? []) \(record.maxRetries) \(record.usesBackoff) \
+    \(record.timeLimit, default: "-") \(record.expiryDate?.timeIntervalSince1970 ?? 0) \
+    \(record.tags.sorted()) \
     \(record.availableDate.timeIntervalSince1970) \(record.retryCount) \
     \(record.interruptionCount) \(record.uniqueKey ?? "-") \(record.lastError ?? "-") \
     \(record.failedDate?.timeIntervalSince1970 ?? 0) \
@@ -156,7 +159,7 @@ private struct Comparison {
   private mutating func control() throws {
     let id = TaskID.numbered(1 + Int(random.next() % UInt64(max(1, lastNumber))))
     let keeps = random.next() % 2 == 0
-    switch random.next() % 6 {
+    switch random.next() % 7 {
     case 0: try apply(.cancel(.unclaimed(id), at: now, keeps: keeps))
     case 1: try apply(.pause(.unclaimed(id)))
     case 2: try apply(.resume(id))
@@ -164,8 +167,23 @@ private struct Comparison {
     case 4:
       let date = now + Double(random.next() % 20) - 10
       try apply(.reschedule(.unclaimed(id), availableDate: date))
+    case 5: try apply(.update(id, drawnUpdate()))
     default: try apply(.remove(id))
     }
+  }
+
+  private mutating func drawnUpdate() -> TaskUpdate {
+    let payload = "\(random.next() % 9)"
+    return TaskUpdate(
+      payload: random.next() % 2 == 0 ? StoredPayload(Array(payload.utf8), format: .json) : nil,
+      priority: random.next() % 2 == 0
+        ? TaskQueue.Priority(rawValue: Int(random.next() % 3)) : nil,
+      maxRetries: random.next() % 4 == 0 ? .alwaysRetry : nil,
+      usesBackoff: random.next() % 4 == 0 ? random.next() % 2 == 0 : nil,
+      timeLimit: random.next() % 4 == 0 ? .seconds(1 + Int(random.next() % 9)) : nil,
+      expiryDate: random.next() % 4 == 0 ? now + 1e6 : nil,
+      tags: random.next() % 4 == 0 ? (random.next() % 2 == 0 ? [] : [payload]) : nil
+    )
   }
 
   private mutating func lookAfter() throws {

@@ -68,6 +68,7 @@ private struct Decided: RetryAwareError {
       "cancelled at \(date.timeIntervalSince1970), \(keeps ? "kept" : "gone")"
     case .pause: "paused"
     case .restart(_, let date): "restarted at \(date.timeIntervalSince1970)"
+    case .update: "updated"
     case .reschedule(_, let date): "rescheduled to \(date.timeIntervalSince1970)"
     case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove: "nonsense"
     }

@@ -194,7 +194,7 @@ extension TaskEvent {
       .abandoned(let record, _), .released(let record), .unhandled(let record, _):
       record.id
     case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
-      .rescheduled(let id, _):
+      .rescheduled(let id, _), .updated(let id):
       id
     case .missed: nil
     @unknown default: nil

@@ -23,6 +23,7 @@ extension TaskEvent {
     case .resumed: "resumed"
     case .restarted: "restarted"
     case .rescheduled: "rescheduled"
+    case .updated: "updated"
     case .released(let record): "released \(text(record))"
     case .unhandled(let record, _): "unhandled \(text(record))"
     case .missed(let count): "missed \(count)"

@@ -131,6 +131,28 @@ extension Mutant {
         if case .reschedule = change { entry.record.retryCount = 0 }
       }
     },
+    Mutant("an update changes no labels", breaks: "control.update") {
+      $0.rewrite = { change in
+        guard case .update(let id, var update) = change else { return change }
+        update.tags = nil
+        return .update(id, update)
+      }
+    },
+    Mutant("an update makes a task new", breaks: "control.update") {
+      $0.afterwards { change, entry, _ in
+        if case .update = change { entry.record.retryCount = 0 }
+      }
+    },
+    Mutant("an updated task always goes to the end", breaks: "control.update-place") {
+      $0.afterwards { change, entry, _ in
+        if case .update = change { entry.place += 1_000 }
+      }
+    },
+    Mutant("a task with another priority keeps its place", breaks: "control.update-place") {
+      $0.afterwards { change, entry, before in
+        if case .update = change, let before { entry.place = before.place }
+      }
+    },
     Mutant("a paused task is removed like one that has ended", breaks: "control.remove") {
       $0.apply = { batch, table in
         let paused = Set(table.records.filter { $0.state == .paused }.map(\.id))

@@ -87,7 +87,7 @@ extension TaskChange {
     case .cancel(let target, _, _), .pause(let target), .restart(let target, _),
       .reschedule(let target, _):
       target.id
-    case .resume(let id), .remove(let id): id
+    case .resume(let id), .remove(let id), .update(let id, _): id
     case .unpark, .prune, .rebase: nil
     @unknown default: nil
     }

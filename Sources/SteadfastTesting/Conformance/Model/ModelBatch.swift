@@ -60,6 +60,23 @@ extension TaskRecord {
   }
 }
 
+extension TaskUpdate {
+  /// One that changes everything, or little.
+  fileprivate static func drawn(at seconds: Double, changesAll: Bool) -> TaskUpdate {
+    let number = Int(seconds) % 7
+    guard changesAll else { return TaskUpdate(priority: .init(rawValue: number % 3 - 1)) }
+    return TaskUpdate(
+      payload: StoredPayload([UInt8(number)], format: .binary, version: number + 1),
+      priority: number % 2 == 0 ? .init(rawValue: number % 3 - 1) : nil,
+      maxRetries: number % 3 == 0 ? .alwaysRetry : .atMost(number),
+      usesBackoff: number % 2 == 0,
+      timeLimit: .seconds(number + 1),
+      expiryDate: .second(1e6 + seconds),
+      tags: number % 3 == 0 ? [] : ["tag \(number)"]
+    )
+  }
+}
+
 extension TaskChange {
   static func ending(
     _ lease: Lease,
@@ -101,6 +118,7 @@ extension TaskChange {
     case .resume: .resume(id)
     case .restart: .restart(.unclaimed(id), availableDate: .coarse(seconds))
     case .reschedule: .reschedule(.unclaimed(id), availableDate: .coarse(seconds))
+    case .update: .update(id, .drawn(at: seconds, changesAll: keeps))
     case .remove: .remove(id)
     }
   }

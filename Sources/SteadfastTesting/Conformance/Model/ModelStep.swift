@@ -25,7 +25,7 @@ enum ModelStep: Sendable {
   }
 
   enum Control: Sendable, CaseIterable {
-    case cancel, pause, resume, restart, reschedule, remove
+    case cancel, pause, resume, restart, reschedule, update, remove
   }
 
   /// One change.

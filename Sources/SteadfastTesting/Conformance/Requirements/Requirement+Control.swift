@@ -36,6 +36,16 @@ extension PersistenceConformance.Requirement {
       check: reschedule
     ),
     Self(
+      "control.update",
+      "What was chosen for a task that waits is changed where an update says so, and nothing else.",
+      check: update
+    ),
+    Self(
+      "control.update-place",
+      "An updated task keeps its place, but goes behind its equals with another priority.",
+      check: updatedPlace
+    ),
+    Self(
       "control.remove",
       "A task that has ended, and no other, is removed.",
       check: remove
@@ -165,6 +175,47 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 20.5), [1])
   }
 
+  private static func update(_ store: StoreProbe) async throws {
+    let full = TaskUpdate(
+      payload: StoredPayload([0, 10, 255], format: .binary, version: 3),
+      priority: TaskQueue.Priority(rawValue: 7),
+      maxRetries: .alwaysRetry,
+      usesBackoff: false,
+      timeLimit: .milliseconds(250),
+      expiryDate: .second(500.25),
+      tags: ["ü", "other"]
+    )
+    try await change(store, applyingTo: [.waiting, .parked, .paused]) {
+      .update($0, full)
+    } leads: { before in
+      before.with { $0.apply(full) }
+    }
+    let first = try await store.task(1)
+    try await store.apply(.update(.numbered(1), TaskUpdate()))
+    try await store.expect(1, is: first)
+    let next = TaskUpdate(maxRetries: .atMost(0), usesBackoff: true, tags: [])
+    try await store.apply(.update(.numbered(1), next))
+    try await store.expect(1, is: first.with { $0.apply(next) })
+    let claim = try await store.claim(at: 30)
+    try store.expect(claim, [1])
+    try store.expect(claim.tasks[0].record, is: try await store.task(1))
+  }
+
+  private static func updatedPlace(_ store: StoreProbe) async throws {
+    for number in 1...4 { try await store.insert(.numbered(number, priority: 1)) }
+    try await store.insert(.numbered(5))
+    let unchanged = TaskUpdate(priority: TaskQueue.Priority(rawValue: 1), maxRetries: .atMost(3))
+    try await store.apply(.update(.numbered(1), unchanged))
+    try await store.apply(.update(.numbered(2), TaskUpdate(priority: .normal)))
+    try await store.apply(
+      .update(.numbered(2), TaskUpdate(priority: TaskQueue.Priority(rawValue: 1)))
+    )
+    try await store.apply(
+      .update(.numbered(3), TaskUpdate(priority: TaskQueue.Priority(rawValue: -1)))
+    )
+    try store.expect(try await store.claim(), [1, 4, 2, 5, 3])
+  }
+
   private static func remove(_ store: StoreProbe) async throws {
     try await change(store, applyingTo: [.succeeded, .abandoned, .cancelled]) {
       .remove($0)
@@ -179,7 +230,8 @@ extension PersistenceConformance.Requirement {
     for change: TaskChange in [
       .cancel(.unclaimed(id), at: .second(1), keeps: true), .pause(.unclaimed(id)), .resume(id),
       .restart(.unclaimed(id), availableDate: .second(1)),
-      .reschedule(.unclaimed(id), availableDate: .second(1)), .remove(id),
+      .reschedule(.unclaimed(id), availableDate: .second(1)),
+      .update(id, TaskUpdate(priority: .normal)), .remove(id),
     ] {
       try await store.apply(change, .stale)
     }

@@ -89,7 +89,8 @@ extension PersistenceConformance.Requirement {
     for change: TaskChange in [
       .cancel(target, at: .second(1), keeps: false), .cancel(target, at: .second(1), keeps: true),
       .pause(target), .resume(.numbered(1)), .restart(target, availableDate: .second(1)),
-      .reschedule(target, availableDate: .second(1)), .remove(.numbered(1)),
+      .reschedule(target, availableDate: .second(1)),
+      .update(.numbered(1), TaskUpdate(tags: ["late"])), .remove(.numbered(1)),
     ] {
       try await store.apply(change, .stale)
     }

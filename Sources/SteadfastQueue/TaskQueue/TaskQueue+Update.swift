@@ -1,0 +1,147 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// Changes of tasks that have been enqueued.
+extension TaskQueue {
+  /// Gives a task that is not being performed another payload, and else what is given.
+  ///
+  /// ```swift
+  /// try await queue.update(task.id, with: PostComment(text: "corrected"), priority: .high)
+  /// ```
+  ///
+  /// It concerns a task that waits for its first attempt or for a retry, is paused, or is put aside.
+  /// What is not given stays as it is, and so do its date, its retries, its failures and its unique key.
+  /// One that was put aside because its payload can't be decoded is tried with the new one when it is
+  /// restarted, or when the queue next runs.
+  ///
+  /// A task that gets another priority goes behind those that have it already; else it keeps its place.
+  /// For another date, see ``reschedule(_:to:)``.
+  ///
+  /// - Parameters:
+  ///   - id: the task.
+  ///   - payload: what it is to carry; of the type that it was enqueued with, or of one that has the
+  ///     task's name among its former names.
+  ///   - priority: its rank among the tasks that are available.
+  ///   - maxRetries: how often it may be retried, with the retries that it has had already.
+  ///   - usesBackoff: whether a retry waits for the queue's backoff.
+  ///   - timeLimit: how long one attempt may take.
+  ///   - expiryDate: the date from which no attempt begins any more.
+  ///   - tags: its labels, in place of those that it has; an empty set takes them away.
+  /// - Returns: whether the task was there and had not ended.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is being
+  ///   performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type and for what
+  ///   makes no sense; what the store throws. Then nothing is changed.
+  @discardableResult
+  public nonisolated func update<Payload: TaskPayload>(
+    _ id: TaskID,
+    with payload: Payload,
+    priority: Priority? = nil,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String>? = nil
+  ) async throws -> Bool {
+    let update = TaskUpdate(
+      payload: StoredPayload(payload),
+      priority: priority,
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      tags: tags
+    )
+    let names = [Payload.taskName] + Payload.formerTaskNames
+    return try await self.update(id, update) { (record) throws(TaskQueueError) in
+      guard !names.contains(record.name) else { return }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the task \(id) is a '\(record.name)', and the payload is of '\(Payload.taskName)'; give one "
+          + "of the task's type"
+      )
+    }
+  }
+
+  /// Changes what is given about a task that is not being performed, and leaves its payload.
+  ///
+  /// - Parameters:
+  ///   - id: the task.
+  ///   - priority: its rank among the tasks that are available.
+  ///   - maxRetries: how often it may be retried, with the retries that it has had already.
+  ///   - usesBackoff: whether a retry waits for the queue's backoff.
+  ///   - timeLimit: how long one attempt may take.
+  ///   - expiryDate: the date from which no attempt begins any more.
+  ///   - tags: its labels, in place of those that it has; an empty set takes them away.
+  /// - Returns: whether the task was there and had not ended.
+  /// - Throws: as ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
+  @discardableResult
+  public nonisolated func update(
+    _ id: TaskID,
+    priority: Priority? = nil,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String>? = nil
+  ) async throws -> Bool {
+    let update = TaskUpdate(
+      priority: priority,
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      tags: tags
+    )
+    return try await self.update(id, update) { _ in }
+  }
+
+  private nonisolated func update(
+    _ id: TaskID,
+    _ given: TaskUpdate,
+    check: (TaskRecord) throws(TaskQueueError) -> Void
+  ) async throws -> Bool {
+    try given.checkForm()
+    var update = given
+    update.expiryDate = given.expiryDate?.storable
+    if configuration.prohibitsBackoff { update.usesBackoff = given.usesBackoff.map { _ in false } }
+    try await open()
+    var hasWaited = false
+    while let record = try await record(of: id), !record.state.isFinished {
+      try check(record)
+      try update.check(against: record)
+      if record.state == .running {
+        guard !hasWaited else { throw Self.running(id) }
+        // Its attempt may have ended, and what becomes of it be on its way into the store.
+        hasWaited = true
+        await changes.waitUntilEndIsTold(of: id)
+      } else if try await store([.update(id, update)], for: [record])[0] {
+        return true
+      }
+      try Task.checkCancellation()
+    }
+    return false
+  }
+
+  private static func running(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .isRunning,
+      "the task \(id) is being performed; change it when it waits again, or pause it and change it "
+        + "then"
+    )
+  }
+}
+
+extension TaskUpdate {
+  /// Throws if the task could never be performed afterwards.
+  fileprivate func check(against record: TaskRecord) throws(TaskQueueError) {
+    guard let expiryDate, record.availableDate >= expiryDate else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "expiryDate (\(expiryDate)) is not after the task's availableDate (\(record.availableDate)): it "
+        + "could never be performed"
+    )
+  }
+}
