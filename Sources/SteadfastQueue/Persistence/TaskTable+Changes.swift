@@ -239,7 +239,7 @@ extension TaskTable {
     let priority = entries[slot].record.priority
     addBytes(update.growth(of: entries[slot].record), to: slot)
     entries[slot].record.apply(update)
-    if entries[slot].record.priority != priority { lineUpAnew(slot) } else { setFree(slot) }
+    if entries[slot].record.priority != priority { lineUpAnew(slot) } else { lineUp(slot) }
   }
 
   private func isAt(_ node: Node) -> Bool {
