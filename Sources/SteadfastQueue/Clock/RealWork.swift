@@ -12,6 +12,8 @@ public enum RealWork {
 
   @TaskLocal private static var observation: Observation?
 
+  static var observer: (any RealWorkObserver)? { observation?.observer }
+
   /// Performs `operation` in the caller's isolation and holds the virtual time still meanwhile.
   ///
   /// Works that are in flight together end in the order that the world outside decides. Where no

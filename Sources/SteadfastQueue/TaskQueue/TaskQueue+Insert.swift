@@ -33,11 +33,12 @@ extension TaskQueue {
     // Identities are random: that one is taken means that another process draws the same ones.
     for _ in 0..<8 {
       let now = self.now
-      let records = try drafts.map { draft throws(TaskQueueError) in
+      let encodes = RealWork.encodesPayloads
+      let records = try drafts.map { draft in
         try options.record(
           id: ids.withLock { $0.next(at: now) },
           name: draft.name,
-          payload: draft.payload,
+          payload: encodes ? draft.payload.withoutValue() : draft.payload,
           uniqueKey: draft.uniqueKey,
           prohibitsBackoff: configuration.prohibitsBackoff,
           now: now

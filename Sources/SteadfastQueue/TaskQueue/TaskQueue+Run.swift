@@ -45,7 +45,7 @@ extension TaskQueue {
       isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
     await beginRun()
-    await work(mode)
+    await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
       // Whoever learns that the run has ended may run another queue on the store at once.

@@ -105,6 +105,7 @@ extension TaskQueue {
   ) async throws -> Bool {
     try given.checkForm()
     var update = given
+    if RealWork.encodesPayloads { update.payload = try given.payload?.withoutValue() }
     update.expiryDate = given.expiryDate?.storable
     if configuration.prohibitsBackoff { update.usesBackoff = given.usesBackoff.map { _ in false } }
     try await open()

@@ -80,7 +80,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
     let mayHaveEnded = !isNew || queue.hasEnded || queue.store.sharing != nil
     if mayHaveEnded, let outcome = try await storedOutcome() { return outcome }
     if queue.callingTask == id { throw waitsForItself }
-    return try await cell.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
+    return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
+      try await cell.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
+    }
   }
 
   private var waitsForItself: TaskQueueError {

@@ -149,6 +149,11 @@ public struct StoredPayload: Sendable {
     }
   }
 
+  /// The payload without the value that it was made of: what a later process finds of it.
+  func withoutValue() throws -> StoredPayload {
+    StoredPayload(try bytes(), format: format, version: version)
+  }
+
   /// The value itself, if this process made it.
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {

@@ -1,4 +1,5 @@
 import SteadfastQueue
+import Synchronization
 
 extension VirtualTime {
   /// Runs `body` in this world, drives it to its end, and closes it.
@@ -24,13 +25,14 @@ extension VirtualTime {
     } onCancel: {
       task.cancel()
     }
+    let mistake = jobs.state.withLock { $0.mistake }
     let leftovers = close()
     switch ending {
     case .ended:
       let success = try await task.value
-      if let leftovers { throw leftovers }
+      if let error = mistake ?? leftovers { throw error }
       return success
-    case .stuck(let error), .abandoned(let error): throw error
+    case .stuck(let error), .abandoned(let error): throw mistake ?? error
     case .reported: return try await task.value
     }
   }

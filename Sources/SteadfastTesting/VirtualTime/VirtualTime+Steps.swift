@@ -24,6 +24,13 @@ extension VirtualTime {
       || clock.state.withLock { $0.hasSleepsFromOutside }
   }
 
+  /// What is waited for, and why it may never come, as far as that is known.
+  func knownWaits() async -> [String] {
+    var texts: [String] = []
+    for wait in jobs.state.withLock({ $0.waits.all }) { texts.append(await wait.describe(clock)) }
+    return texts
+  }
+
   /// Runs `wake`, then jobs until none is left; returns how many.
   ///
   /// Stops early for a caller that was cancelled after the body's end, lest a task that spins keep

@@ -12,18 +12,36 @@ public final class VirtualTime: Sendable {
   /// The virtual time in which the current task runs; nil outside of one.
   @TaskLocal public static var current: VirtualTime?
 
+  /// The virtual time in which the current task runs.
+  ///
+  /// - Throws: a ``VirtualTimeError`` with the code ``VirtualTimeError/Code/missing`` outside of one.
+  public static var required: VirtualTime {
+    get throws(VirtualTimeError) {
+      guard let current else { throw .missing }
+      return current
+    }
+  }
+
   /// The clock to hand to the code under test.
   public let clock: VirtualClock
 
   let mode: Mode
   let order: Order
+  let limit: VirtualTimeLimit
   let jobs: VirtualTimeExecutor
 
-  init(mode: Mode, order: Order, clock: VirtualClock = VirtualClock()) {
+  init(
+    mode: Mode,
+    order: Order,
+    clock: VirtualClock = VirtualClock(),
+    limit: Duration? = nil,
+    encodesPayloads: Bool = true
+  ) {
     self.mode = mode
     self.order = order
     self.clock = clock
-    jobs = VirtualTimeExecutor(order: order)
+    self.limit = VirtualTimeLimit(limit)
+    jobs = VirtualTimeExecutor(order: order, encodesPayloads: encodesPayloads)
   }
 
   /// The executor of this world, to start an unstructured task inside of it:

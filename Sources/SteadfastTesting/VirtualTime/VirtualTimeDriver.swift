@@ -17,6 +17,7 @@ struct VirtualTimeDriver {
   private var error: VirtualTimeError?
   private var isReported = false
   private var mayBeOnMainActor: Bool
+  private var limit: VirtualTimeLimit
 
   /// A driver that first makes sure, if told so, that the body has not hopped to the main actor.
   init(
@@ -26,6 +27,7 @@ struct VirtualTimeDriver {
     cancelBody: @escaping () -> Void
   ) {
     self.time = time
+    limit = time.limit
     mayBeOnMainActor = mayBeginOnMainActor
     self.lastResort = lastResort
     self.cancelBody = cancelBody
@@ -54,7 +56,13 @@ struct VirtualTimeDriver {
       mayBeOnMainActor = false
       switch time.nextStep {
       case .takeTurn: time.runJobs { time.jobs.takeTurn() }
-      case .wake: time.runJobs(wake: time.wakeSleepers)
+      case .wake:
+        guard let deadline = time.clock.nextDeadline, !limit.allows(deadline) else {
+          time.runJobs(wake: time.wakeSleepers)
+          continue
+        }
+        let ending = await end { [time] in VirtualTimeError.limitReached(time, outcome: $0) }
+        if let ending { return .abandoned(ending) }
       case .endAdvance: time.runJobs(wake: time.endAdvance)
       case .waitForRealWork: await wait(forRealWork: true)
       case .stuck:
@@ -70,15 +78,23 @@ struct VirtualTimeDriver {
   private mutating func giveUp() async -> VirtualTimeError? {
     let addsJobs = await mainActorAddsJobs()
     guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded else { return nil }
+    let waits = await time.knownWaits()
+    return await end { [time] in VirtualTimeError.stuck(time, waits: waits, outcome: $0) }
+  }
+
+  /// Cancels the body; returns the error to leave it behind with, if it has been cancelled before.
+  private mutating func end(
+    _ makeError: (_ outcome: String?) -> VirtualTimeError
+  ) async -> VirtualTimeError? {
     guard error != nil else {
-      error = VirtualTimeError.stuck(time)
+      error = makeError(nil)
       time.runJobs(wake: cancelBody)
       return nil
     }
     switch lastResort {
-    case .abandon: return VirtualTimeError.stuck(time, outcome: "and was left behind")
+    case .abandon: return makeError("and was left behind")
     case .report(let report):
-      if !isReported { report(VirtualTimeError.stuck(time, outcome: "and is waited for")) }
+      if !isReported { report(makeError("and is waited for")) }
       isReported = true
       await wait(forRealWork: false)
       return nil

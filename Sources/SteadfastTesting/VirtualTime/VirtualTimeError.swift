@@ -7,6 +7,12 @@ public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
 
     /// The body has not ended, and nothing in its world could ever go on.
     public static let stuck = Code(description: "stuck")
+    /// The time has moved as far as it may, and the body has not ended.
+    public static let limitReached = Code(description: "limitReached")
+    /// A task that is not driven by the virtual time sleeps on its clock.
+    public static let sleepOutside = Code(description: "sleepOutside")
+    /// There is no virtual time around the code that asked for it.
+    public static let missing = Code(description: "missing")
     /// The body has ended, and tasks still sleep on its clock.
     public static let sleepersLeft = Code(description: "sleepersLeft")
   }
@@ -24,6 +30,7 @@ public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
 extension VirtualTimeError {
   static func stuck(
     _ time: VirtualTime,
+    waits: [String] = [],
     outcome: String? = nil
   ) -> VirtualTimeError {
     let now = time.clock.now
@@ -32,8 +39,9 @@ extension VirtualTimeError {
     if sleeps.isEmpty {
       text += """
         nothing sleeps on the virtual clock and no real work is in flight, so what the body \
-        awaits would never come. If it comes from outside (a detached task, the network, a \
-        callback, another clock), wrap the wait in withRealWork
+        awaits would never come. \(waits.isEmpty ? "" : "Awaited: \(list(waits)). ")If \
+        \(waits.isEmpty ? "it" : "something else is awaited that") comes from outside (a detached \
+        task, the network, a callback, another clock), wrap the wait in withRealWork
         """
     } else {
       text += """
@@ -45,6 +53,48 @@ extension VirtualTimeError {
     return VirtualTimeError(code: .stuck, now: now, pendingSleeps: sleeps, description: text)
   }
 
+  static func limitReached(_ time: VirtualTime, outcome: String? = nil) -> VirtualTimeError {
+    let now = time.clock.now
+    let sleeps = time.clock.pendingSleeps
+    var text = """
+      the time stands at \(now), the body has not ended, and the limit is \(time.limit.duration): \
+      \(list(sleeps, after: now)). Something that sleeps over and over, such as a task that is \
+      retried for ever, must be ended by the test; else give the virtual time a greater limit
+      """
+    if let outcome { text += ". The body did not end when it was cancelled for this, \(outcome)" }
+    return VirtualTimeError(
+      code: .limitReached,
+      now: now,
+      pendingSleeps: sleeps,
+      description: text
+    )
+  }
+
+  static func sleepOutside(_ time: VirtualTime) -> VirtualTimeError {
+    VirtualTimeError(
+      code: .sleepOutside,
+      now: time.clock.now,
+      pendingSleeps: time.clock.pendingSleeps,
+      description: """
+        a task sleeps on the clock of a virtual time that does not run it: whether the time moves \
+        before or after that is left to chance. Make it a child task, or start it with \
+        Task(executorPreference: time.executor) in place of Task
+        """
+    )
+  }
+
+  static var missing: VirtualTimeError {
+    VirtualTimeError(
+      code: .missing,
+      now: VirtualClock.Instant(),
+      pendingSleeps: [],
+      description: """
+        there is no virtual time here: give the test, or its suite, the trait .virtualTime, or wrap \
+        this in withVirtualTime
+        """
+    )
+  }
+
   static func sleepersLeft(_ time: VirtualTime) -> VirtualTimeError? {
     let now = time.clock.now
     let sleeps = time.clock.pendingSleeps
@@ -54,6 +104,13 @@ extension VirtualTimeError {
       the tasks that sleep before the body returns
       """
     return VirtualTimeError(code: .sleepersLeft, now: now, pendingSleeps: sleeps, description: text)
+  }
+
+  private static func list(_ waits: [String]) -> String {
+    var shown: [String] = []
+    for wait in waits where !shown.contains(wait) { shown.append(wait) }
+    let more = shown.count > 5 ? "; and so on" : ""
+    return shown.prefix(5).joined(separator: "; ") + more
   }
 
   private static func list(

@@ -9,8 +9,12 @@ final class VirtualTimeExecutor: TaskExecutor {
   // UnownedJob is not owned by whoever holds it: each is taken out of the queue once, and run or
   // passed on once.
   let state: Mutex<VirtualTimeState<UnownedJob>>
+  let encodesPayloads: Bool
 
-  init(order: VirtualTime.Order) { state = Mutex(VirtualTimeState(order: order)) }
+  init(order: VirtualTime.Order, encodesPayloads: Bool) {
+    state = Mutex(VirtualTimeState(order: order))
+    self.encodesPayloads = encodesPayloads
+  }
 
   func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
@@ -63,6 +67,10 @@ final class VirtualTimeExecutor: TaskExecutor {
 
 extension VirtualTimeExecutor: RealWorkObserver {
   var taskExecutor: any TaskExecutor { self }
+
+  func waitBegan(_ wait: KnownWait) -> UInt64 { state.withLock { $0.waits.add(wait) } }
+
+  func waitEnded(_ number: UInt64) { state.withLock { $0.waits.remove(number) } }
 
   func realWorkBegan() { state.withLock { $0.beginRealWork() } }
 

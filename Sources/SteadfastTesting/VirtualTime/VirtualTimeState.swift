@@ -13,6 +13,10 @@ struct VirtualTimeState<Job> {
   private(set) var jobs: RunQueue<Job>
   private(set) var advances = DeadlineHeap<Advance, VirtualClock.Instant>()
   private(set) var turns = Turns<Turn>()
+  /// What is waited for, as far as that is known.
+  var waits = KnownWaits()
+  /// The first sleep that began where it can't be driven.
+  private(set) var mistake: VirtualTimeError?
   private(set) var bodyHasEnded = false
   private(set) var isClosed = false
   /// Whether a job, or a work that wants its turn, came from another thread, unannounced as real
@@ -26,6 +30,13 @@ struct VirtualTimeState<Job> {
   init(order: VirtualTime.Order) { jobs = RunQueue(order: order) }
 
   var isHeld: Bool { realWork > 0 || turns.isUnderWay }
+
+  /// Whether code that runs on this thread now is neither the world's own nor waited for.
+  func isLeft(by thread: ThreadIdentity) -> Bool {
+    !isClosed && !isHeld && thread != drivingThread
+  }
+
+  mutating func note(_ mistake: VirtualTimeError) { self.mistake = self.mistake ?? mistake }
 
   /// Takes in a job; also returns the driver, if it waits for one.
   mutating func enqueue(_ job: Job, from thread: ThreadIdentity) -> Driver? {

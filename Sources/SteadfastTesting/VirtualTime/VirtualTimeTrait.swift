@@ -7,6 +7,8 @@ public import Testing
 public struct VirtualTimeTrait: TestTrait, SuiteTrait, TestScoping {
   let mode: VirtualTime.Mode
   let order: VirtualTime.Order
+  let limit: Duration?
+  let encodesPayloads: Bool
 
   /// True: a suite hands the trait to its tests and to the suites in it.
   public var isRecursive: Bool { true }
@@ -23,7 +25,12 @@ public struct VirtualTimeTrait: TestTrait, SuiteTrait, TestScoping {
   ) async throws {
     guard testCase != nil else { return try await function() }
     try await withoutActuallyEscaping(function) { function in
-      let time = VirtualTime(mode: mode, order: order)
+      let time = VirtualTime(
+        mode: mode,
+        order: order,
+        limit: limit,
+        encodesPayloads: encodesPayloads
+      )
       try await time.run(
         mayBeginOnMainActor: true,
         lastResort: .report { Issue.record($0) }
@@ -42,12 +49,18 @@ extension Trait where Self == VirtualTimeTrait {
   /// - Parameters:
   ///   - mode: Who moves the time.
   ///   - order: The order of tasks that could run at the same time.
+  ///   - limit: How far the time may move by itself; a test that needs more fails. Left out, it is ten
+  ///     years, and the time may move further a thousand times.
+  ///   - encodesPayloads: Whether payloads of queues are encoded when they are enqueued and decoded
+  ///     for their handlers, as over a restart, so that one that can't be shows it in the test.
   /// - Returns: A trait for a test or a suite.
   public static func virtualTime(
     _ mode: VirtualTime.Mode = .automatic,
-    order: VirtualTime.Order = .inOrder
+    order: VirtualTime.Order = .inOrder,
+    limit: Duration? = nil,
+    encodesPayloads: Bool = true
   ) -> Self {
-    VirtualTimeTrait(mode: mode, order: order)
+    VirtualTimeTrait(mode: mode, order: order, limit: limit, encodesPayloads: encodesPayloads)
   }
 }
 #endif

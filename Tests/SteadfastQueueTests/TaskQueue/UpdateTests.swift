@@ -66,10 +66,8 @@ import Foundation
       maxRetries: 3,
       usesBackoff: false,
       priority: .high,
-      timeLimit: .seconds(9),
-      expiryDate: expiry,
-      tags: ["red"],
-      uniqueKey: "key"
+      uniqueKey: "key",
+      options: TaskOptions(timeLimit: .seconds(9), expiryDate: expiry, tags: ["red"])
     ).id
     func record() async throws -> TaskRecord { try await #require(queue.tasks().first) }
     let before = try await record()
@@ -94,7 +92,7 @@ import Foundation
       )
     )
     after = try await record()
-    #expect(after.payload.value(as: Note.self)?.text == "b")
+    #expect(try after.payload(as: Note.self) == Note("b"))
     #expect(after.priority == .low && after.tags.isEmpty && after.usesBackoff)
     #expect(after.timeLimit == .seconds(7) && after.expiryDate == expiry + 1)
     #expect(after.maxRetries == .alwaysRetry && after.uniqueKey == "key")
@@ -165,7 +163,7 @@ import Foundation
       await code { try await queue.update(id, with: Note("b"), expiryDate: clock.date + 60) },
     ] { #expect(code == .invalidArgument) }
     let kept = try #require(try await queue.tasks().first)
-    #expect(kept.payload.value(as: Note.self)?.text == "a")
+    #expect(try kept.payload(as: Note.self) == Note("a"))
     #expect(kept.maxRetries == 10 && kept.timeLimit == nil && kept.expiryDate == nil)
     // A type that was renamed is the same one.
     #expect(try await queue.update(id, with: Letter(text: "c")))

@@ -62,7 +62,9 @@ import Testing
     let ended = AsyncStream<Bool>.makeStream()
     let error = await error { time in
       Task(name: "poller", executorPreference: time.executor) {
-        let result = await Task { try await time.clock.sleep(for: .seconds(60)) }.result
+        let result = await Task(executorPreference: time.executor) {
+          try await time.clock.sleep(for: .seconds(60))
+        }.result
         ended.continuation.yield((try? result.get()) == nil)
         ended.continuation.finish()
       }

@@ -1,0 +1,62 @@
+import SteadfastTesting
+import Testing
+
+/// That a virtual time lets payloads fail as they would over a restart.
+@Suite(.timeLimit(.minutes(5))) struct PayloadEncodingTests {
+  private struct Measurement: TaskPayload {
+    var value: Double
+  }
+
+  /// Loses its note when it is encoded.
+  private struct Forgetful: TaskPayload {
+    var text: String
+    var note = "lost"
+
+    private enum CodingKeys: String, CodingKey { case text }
+  }
+
+  private let trace = Trace()
+
+  private func queue(_ time: VirtualTime) async -> TaskQueue {
+    let queue = TaskQueue(clock: time.clock)
+    await queue.register(Measurement.self) { [trace] payload, _ in trace.note("\(payload.value)") }
+    await queue.register(Forgetful.self) { [trace] payload, _ in
+      trace.note("\(payload.text), \(payload.note)")
+    }
+    return queue
+  }
+
+  @Test func `a payload that can't be encoded is refused when it is enqueued`() async throws {
+    try await withVirtualTime { time in
+      let queue = await queue(time)
+      await #expect(throws: EncodingError.self) {
+        try await queue.enqueue(Measurement(value: .nan))
+      }
+      let id = try await queue.enqueue(Measurement(value: 1)).id
+      await #expect(throws: EncodingError.self) {
+        try await queue.update(id, with: Measurement(value: .infinity))
+      }
+      try await time.drain(queue)
+    }
+    #expect(trace.entries == ["1.0"])
+  }
+
+  @Test func `a handler is given what a later process would find`() async throws {
+    try await withVirtualTime { time in
+      let queue = await queue(time)
+      try await queue.enqueue(Forgetful(text: "a", note: "kept"))
+      try await time.drain(queue)
+    }
+    #expect(trace.entries == ["a, lost"])
+  }
+
+  @Test(.virtualTime(encodesPayloads: false))
+  func `payloads can be left as they are`() async throws {
+    let time = try VirtualTime.required
+    let queue = await queue(time)
+    try await queue.enqueue(Forgetful(text: "a", note: "kept"))
+    try await queue.enqueue(Measurement(value: .nan))
+    try await time.drain(queue)
+    #expect(trace.entries == ["a, kept", "nan"])
+  }
+}

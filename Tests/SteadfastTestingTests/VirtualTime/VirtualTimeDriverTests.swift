@@ -1,0 +1,74 @@
+import Dispatch
+import SteadfastTesting
+import Testing
+
+@Suite(.timeLimit(.minutes(1))) struct VirtualTimeDriverTests {
+  @Test func `a caller that is cancelled does not wait for a task that spins`() async throws {
+    let begun = Gate()
+    let stop = Trace()
+    let caller = Task {
+      try await withVirtualTime { time in
+        _ = Task(executorPreference: time.executor) {
+          while stop.entries.isEmpty {
+            begun.open()
+            await Task.yield()
+          }
+        }
+      }
+    }
+    await begun.pass()
+    caller.cancel()
+    _ = try await caller.value
+    stop.note("stop")
+  }
+
+  @Test func `what can run when the body returns is done first`() async throws {
+    let trace = Trace()
+    try await withVirtualTime { time in
+      _ = Task(executorPreference: time.executor) {
+        for _ in 0..<1_000 { await Task.yield() }
+        trace.note("done")
+      }
+    }
+    #expect(trace.entries == ["done"])
+  }
+
+  @Test func `of two sleepers due together the second waits for all that the first one starts`()
+    async throws
+  {
+    let trace = Trace()
+    try await withVirtualTime { time in
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for name in ["a", "b"] {
+          group.addTask {
+            try await time.clock.sleep(for: .seconds(1))
+            trace.note(name)
+            async let child: Void = trace.note("\(name)'s child")
+            await child
+          }
+        }
+        try await group.waitForAll()
+      }
+    }
+    #expect(trace.entries == ["a", "a's child", "b", "b's child"])
+  }
+
+  @Test func `real work that begins on the main actor at the last moment is waited for`()
+    async throws
+  {
+    for _ in 0..<200 {
+      try await withVirtualTime { time in
+        let work = Task { @MainActor in
+          await time.withRealWork {
+            await withCheckedContinuation { continuation in
+              DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(2)) {
+                continuation.resume()
+              }
+            }
+          }
+        }
+        await work.value
+      }
+    }
+  }
+}

@@ -1,0 +1,91 @@
+import SteadfastTesting
+import Synchronization
+import Testing
+
+/// How far a virtual time moves, and who may sleep on its clock.
+@Suite(.timeLimit(.minutes(5))) struct VirtualTimeLimitTests {
+  private struct Endless: TaskPayload {}
+  private struct Offline: Error {}
+
+  @Test func `a task that is retried for ever is told by the limit`() async throws {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime(limit: .seconds(86_400)) { time in
+        let queue = TaskQueue(
+          configuration: TaskQueueConfiguration(backoff: .constant(.seconds(3_600))),
+          clock: time.clock
+        )
+        await queue.register(Endless.self) { _, _ in throw Offline() }
+        try await queue.enqueue(Endless(), maxRetries: .alwaysRetry)
+        try await queue.run()
+      }
+    }
+    #expect(error?.code == .limitReached)
+    #expect(error?.description.contains("the limit is 86400.0 seconds") == true)
+    #expect(error.map { $0.now.offset <= .seconds(86_400) } == true)
+  }
+
+  @Test func `without a limit of one's own ten years are enough`() async throws {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { time in
+        while true { try await time.clock.sleep(for: .seconds(86_400)) }
+      }
+    }
+    #expect(error?.code == .limitReached)
+    #expect(error.map { $0.now.offset > .seconds(86_400 * 365 * 10) } == true)
+  }
+
+  @Test func `a sleep may be as long as a test wants`() async throws {
+    try await withVirtualTime { time in
+      try await time.clock.sleep(for: .seconds(86_400 * 365 * 1_000))
+      try await time.clock.sleep(for: .seconds(1))
+      #expect(time.clock.now.offset == .seconds(86_400 * 365 * 1_000 + 1))
+    }
+  }
+
+  @Test func `a body that ignores the limit is left behind`() async throws {
+    let stop = Mutex(false)
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime(limit: .seconds(10)) { time in
+        while !stop.withLock({ $0 }) {
+          await Task(executorPreference: time.executor) {
+            try? await time.clock.sleep(for: .seconds(1))
+          }.value
+        }
+      }
+    }
+    stop.withLock { $0 = true }
+    #expect(error?.code == .limitReached)
+    #expect(error?.description.contains("was left behind") == true)
+  }
+
+  @Test func `a task that is not driven by the virtual time may not sleep on its clock`() async {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { time in
+        let sleep = Task { try await time.clock.sleep(for: .seconds(60)) }
+        try await sleep.value
+      }
+    }
+    #expect(error?.code == .sleepOutside)
+    #expect(error?.description.contains("Task(executorPreference: time.executor)") == true)
+  }
+
+  @Test func `that is told though the task swallows its error`() async {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { time in
+        let sleep = Task { try? await time.clock.sleep(for: .seconds(60)) }
+        await sleep.value
+      }
+    }
+    #expect(error?.code == .sleepOutside)
+  }
+
+  @Test func `outside of a virtual time there is none to be had`() {
+    let error = #expect(throws: VirtualTimeError.self) { _ = try VirtualTime.required }
+    #expect(error?.code == .missing)
+    #expect(error?.description.contains("the trait .virtualTime") == true)
+  }
+
+  @Test(.virtualTime) func `inside of one it is that one`() throws {
+    #expect(try VirtualTime.required === VirtualTime.current)
+  }
+}
