@@ -1,15 +1,22 @@
 extension [TaskChange] {
-  /// Makes the bytes of new tasks' payloads, once and for all: what was acknowledged is what is
-  /// compacted and verified later, and no code of a payload's type runs on the store's thread.
+  /// Makes the bytes of the payloads that tasks get, once and for all: what was acknowledged is what
+  /// is compacted and verified later, and no code of a payload's type runs on the store's thread.
   ///
   /// - Throws: what a payload's encoding throws.
   mutating func encodePayloads() throws {
     for index in indices {
-      guard case .insert(let record, let policy) = self[index], !record.payload.isEncoded else {
+      switch self[index] {
+      case .insert(let record, let policy):
+        guard !record.payload.isEncoded else { continue }
+        let encoded = record.replacing(payload: try record.payload.encoded())
+        self[index] = .insert(encoded, onDuplicate: policy)
+      case .update(let id, let update):
+        guard let payload = update.payload, !payload.isEncoded else { continue }
+        self[index] = .update(id, update.replacing(payload: try payload.encoded()))
+      case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+        .reschedule, .remove, .extend, .prune, .rebase:
         continue
       }
-      let encoded = record.replacing(payload: try record.payload.encoded())
-      self[index] = .insert(encoded, onDuplicate: policy)
     }
   }
 }
