@@ -60,8 +60,7 @@ extension TaskQueue {
       performing == 1 ? "a task whose handler has" : "\(performing) tasks whose handlers have"
     if hasEnded, performing > 0 {
       return """
-        the end of the queue '\(name)', which is being shut down and performs \(tasks) not ended: a \
-        handler calls beginShutDown(), since shutDown() would wait for itself
+        the end of the queue '\(name)', which is being shut down and performs \(tasks) not ended
         """
     }
     if performing > 0 {

@@ -77,8 +77,8 @@ extension VirtualTimeError {
       pendingSleeps: time.clock.pendingSleeps,
       description: """
         a task sleeps on the clock of a virtual time that does not run it: whether the time moves \
-        before or after that is left to chance. Make it a child task, or start it with \
-        Task(executorPreference: time.executor) in place of Task
+        before or after that is left to chance. Make it a child task, or give \
+        the Task that starts it the executorPreference time.executor
         """
     )
   }

@@ -75,7 +75,9 @@ enum ExpectedReading: Equatable {
         continue
       }
       guard index > 0 else {
-        let isKnown = found.contains { $0.line != nil }
+        let firstLine = bytes.prefix { $0 != 0x0A }
+        let hasReturn = firstLine.last == 0x0D && sequences[firstLine.dropLast()] != nil
+        let isKnown = hasReturn || found.contains { $0.line != nil }
         self = isKnown ? .refused(line: 1, byte: 0) : .notAJournal
         return
       }

@@ -57,9 +57,9 @@ extension ModelLedger {
     known.append(record.id)
     require(entries[record.id] == nil, "\(label(record.id)) is stored twice")
     entries[record.id] = Entry(
-      asked: record.tags.reduce(into: []) { $0.formUnion(askedTags[$1] ?? []) },
-      expectedEvents: ["enqueued"]
+      asked: record.tags.reduce(into: []) { $0.formUnion(askedTags[$1] ?? []) }
     )
+    expect("enqueued", of: record.id)
     entries[record.id]?.number = record.modelWork?.number ?? 0
     guard let work = record.modelWork, let (task, date) = specifications[work.number] else {
       return require(false, "\(label(record.id)) was stored, but not enqueued")
@@ -190,7 +190,7 @@ extension ModelLedger {
     _ event: String
   ) {
     requireAsked(target, [request])
-    entries[target.id]?.expectedEvents.append(event)
+    expect(event, of: target.id)
     if case .claimed = target { release(target.id) }
   }
 

@@ -31,6 +31,8 @@ struct ModelLedger: Sendable {
     var asked: Set<ModelOperation.Request> = []
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
+    /// The expected events, by their place, that no observer may be told: the queue has ended.
+    var untoldEvents: Set<Int> = []
   }
 
   /// What the queue that runs has done, to compare with its statistics.
@@ -55,6 +57,8 @@ struct ModelLedger: Sendable {
   var runsWereCut = false
   /// By how many seconds the date was set back in all.
   var setBack = 0.0
+  /// Whether the queue is being shut down: its events end, and tasks may still be added and changed.
+  var isShutDown = false
   /// How many handlers are at work.
   var liveCount = 0
   var lastNumber = 0
@@ -160,8 +164,32 @@ struct ModelLedger: Sendable {
     require(entries[id]?.hasEnded == false, "\(label(id)) ends twice")
     entries[id]?.hasEnded = true
     entries[id]?.outcomes.append(outcome)
-    entries[id]?.expectedEvents.append(event)
+    expect(event, of: id)
     release(id)
+  }
+
+  /// What may happen to a task though no run is under way.
+  private static let eventsWithoutRun: Set<String> = [
+    "enqueued", "cancelled", "paused", "resumed", "restarted", "rescheduled", "updated",
+  ]
+
+  /// An event is to be told, unless the queue ends before.
+  mutating func expect(_ event: String, of id: TaskID) {
+    if isShutDown, Self.eventsWithoutRun.contains(event) {
+      entries[id]?.untoldEvents.insert(entries[id]?.expectedEvents.count ?? 0)
+    }
+    entries[id]?.expectedEvents.append(event)
+  }
+
+  /// The queue is being shut down: what was stored just before may not be told any more.
+  mutating func beginShutDown() {
+    isShutDown = true
+    for (id, entry) in entries where entry.seenEvents.count < entry.expectedEvents.count {
+      let untold = (entry.seenEvents.count..<entry.expectedEvents.count).filter {
+        Self.eventsWithoutRun.contains(entry.expectedEvents[$0])
+      }
+      entries[id]?.untoldEvents.formUnion(untold)
+    }
   }
 
   /// A task was removed; one that had ended leaves without a word.

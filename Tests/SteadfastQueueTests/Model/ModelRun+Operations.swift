@@ -228,6 +228,7 @@ extension ModelRun {
   private func shutDown(within limit: Duration?) {
     let queue = queue
     state.withLock { $0.isShutDown = true }
+    ledger.update { $0.beginShutDown() }
     ledger.update { $0.runsWereCut = true }
     start { await queue.shutDown(within: limit) }
   }

@@ -165,7 +165,10 @@ final class ModelRun: Sendable {
       isDone.withLock { $0 = true }
     }
     state.withLock { $0.isShutDown = true }
-    ledger.update { $0.runsWereCut = true }
+    ledger.update { ledger in
+      ledger.runsWereCut = true
+      ledger.beginShutDown()
+    }
     // Handlers may be deaf for some time.
     while !isDone.withLock(\.self) { await time.advance(by: .seconds(1)) }
     try await settle()
@@ -177,7 +180,10 @@ final class ModelRun: Sendable {
       state.handles = [:]
       (state.isShutDown, state.isPaused) = (false, false)
     }
-    ledger.update { $0.tally = ModelLedger.Tally() }
+    ledger.update { ledger in
+      ledger.tally = ModelLedger.Tally()
+      ledger.isShutDown = false
+    }
     await setUp()
   }
 

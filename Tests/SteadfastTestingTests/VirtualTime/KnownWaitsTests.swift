@@ -77,16 +77,6 @@ import Testing
     #expect(text.contains("which can't begin: the queue performs 1, as many as it may"))
   }
 
-  @Test func `a handler shuts its queue down`() async {
-    let text = await text { time in
-      let queue = TaskQueue(clock: time.clock)
-      await queue.register(Work.self) { _, _ in await queue.shutDown() }
-      try await queue.enqueue(Work())
-      try await queue.run()
-    }
-    #expect(text.contains("a handler calls beginShutDown()"))
-  }
-
   @Test func `the queue is paused`() async {
     let text = await text { time in
       let queue = TaskQueue(clock: time.clock)

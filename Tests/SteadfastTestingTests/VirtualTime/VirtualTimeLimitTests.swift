@@ -66,7 +66,7 @@ import Testing
       }
     }
     #expect(error?.code == .sleepOutside)
-    #expect(error?.description.contains("Task(executorPreference: time.executor)") == true)
+    #expect(error?.description.contains("the executorPreference time.executor") == true)
   }
 
   @Test func `that is told though the task swallows its error`() async {
