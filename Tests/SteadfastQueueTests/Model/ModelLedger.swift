@@ -176,7 +176,8 @@ struct ModelLedger: Sendable {
   /// An event is to be told, unless the queue ends before.
   mutating func expect(_ event: String, of id: TaskID) {
     if isShutDown, Self.eventsWithoutRun.contains(event) {
-      entries[id]?.untoldEvents.insert(entries[id]?.expectedEvents.count ?? 0)
+      let place = entries[id]?.expectedEvents.count ?? 0
+      entries[id]?.untoldEvents.insert(place)
     }
     entries[id]?.expectedEvents.append(event)
   }
