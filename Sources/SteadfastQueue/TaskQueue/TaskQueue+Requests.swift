@@ -13,6 +13,7 @@ extension TaskQueue {
   /// Whether the task was there, and in a state for that.
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
+    var claimsInVain = 0
     // A task is in doubt in a store for as long as another change to it is being stored.
     for _ in 0..<Self.mostRefusals {
       let (answer, claims) = machine.withLock { machine in
@@ -41,6 +42,9 @@ extension TaskQueue {
         if store.sharing != nil { return false }
         break
       }
+      // On a shared store claims may follow each other without a break, for the tasks of others.
+      if store.sharing != nil, claimsInVain == 2 { return false }
+      claimsInVain += 1
       await waitForClaim()
     }
     throw TaskQueueError(

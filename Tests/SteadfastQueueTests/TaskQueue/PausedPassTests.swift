@@ -61,17 +61,18 @@ import Testing
       if note.text == "pauses" { await queue.pause() }
       log.add(note.text)
     }
+    let begin = clock.date
     try await queue.enqueue(contentsOf: ["1", "10"].map { Note($0) })
     async let attempts = queue.runAvailable()
     try await clock.sleep(for: .milliseconds(200))
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
     // A pause puts back what an idle worker has claimed: the next one lets it begin.
-    try await queue.enqueue(Note("pauses"))
+    try await queue.enqueue(Note("pauses"), availableDate: begin)
     try await store.waitForHeldCalls()
     await queue.pause()
     store.letGo()
     try await clock.sleep(for: .seconds(2))
-    try await queue.enqueue(Note("other"))
+    try await queue.enqueue(Note("other"), availableDate: begin)
     await queue.resume()
     try await store.waitForHeldCalls()
     async let pause: Void = queue.pause()

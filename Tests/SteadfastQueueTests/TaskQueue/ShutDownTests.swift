@@ -138,5 +138,5 @@ import Foundation
 
 /// Runs the body where the cancellation of the caller does not reach it.
 private func withUncancelled(_ body: @escaping @Sendable () async -> Void) async {
-  await Task { await body() }.value
+  await Task(executorPreference: RealWork.taskExecutor) { await body() }.value
 }

@@ -48,19 +48,6 @@ import Testing
     #expect(text.contains("no handler is registered for '"))
   }
 
-  @Test func `a handler waits for itself`() async {
-    let text = await text { time in
-      let queue = TaskQueue(clock: time.clock)
-      await queue.register(Work.self) { _, context in
-        _ = try await queue.enqueue(Work(number: 1), uniqueKey: "key").outcome()
-      }
-      async let run: Void = queue.run()
-      _ = try await queue.enqueue(Work(), uniqueKey: "key").outcome()
-      try await run
-    }
-    #expect(text.contains("whose handler has not ended: it waits for itself"))
-  }
-
   @Test func `a handler waits for a task that can't begin`() async {
     let text = await text { time in
       let queue = TaskQueue(
