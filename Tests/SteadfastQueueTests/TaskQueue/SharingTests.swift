@@ -211,7 +211,7 @@ import Testing
         try await clock.sleep(for: .seconds(2))
         let said = try await a.cancel(task.id)
         #expect(!said, "a task that another process performs is left alone; log \(log.entries)")
-        try await clock.sleep(for: .seconds(29))
+        try await clock.sleep(for: .seconds(12))
       }
       let states = try await a.tasks().map(\.state)
       try await clock.sleep(for: .seconds(200))

@@ -114,9 +114,9 @@ extension Mutant {
 
   static let model = [
     // No requirement with steps of its own has this case.
-    Mutant("who pauses a low task that is claimed resets its retries", breaks: "model.random") {
+    Mutant("who pauses an urgent task that is claimed resets its retries", breaks: "model.random") {
       $0.afterwards { change, entry, _ in
-        guard case .pause(.claimed) = change, entry.record.priority < .normal else { return }
+        guard case .pause(.claimed) = change, entry.record.priority > .normal else { return }
         entry.record.retryCount = 0
       }
     }
