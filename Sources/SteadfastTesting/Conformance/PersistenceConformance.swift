@@ -27,7 +27,7 @@ public struct PersistenceConformance: Sendable {
   /// requirement counts as a failure.
   ///
   /// The Swift task that waits for such a call is cancelled and left behind: nothing can end it. In
-  /// virtual time the limit is virtual too (``withVirtualTime(_:order:date:_:)``).
+  /// virtual time the limit is virtual too (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``).
   public var callLimit: Duration
 
   /// Makes a check.

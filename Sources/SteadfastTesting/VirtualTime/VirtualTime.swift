@@ -4,7 +4,7 @@ import Synchronization
 /// A world for one test: its own clock, and one thread on which its tasks take turns in an order
 /// that is the same each time.
 ///
-/// ``withVirtualTime(_:order:date:_:)`` and the test trait `.virtualTime` make one. Child tasks,
+/// ``withVirtualTime(_:order:date:limit:encodesPayloads:_:)`` and the test trait `.virtualTime` make one. Child tasks,
 /// `async let`, task groups and default actors stay inside it. The main actor, detached tasks,
 /// `Task { }`, actors with executors of their own and system calls do not: the time stands still for
 /// them only inside ``withRealWork(_:)``.
