@@ -10,7 +10,7 @@ extension VirtualClock {
   ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside``, which its virtual time
   ///   ends with too.
   public func sleep(for duration: Duration, tolerance: Duration? = nil) async throws {
-    if let time = VirtualTime.current, time.clock === self, #isolation !== MainActor.shared,
+    if let time = VirtualTime.current, time.clock === self, !Self.isMainActor(#isolation),
       time.jobs.state.withLock({ $0.isLeft(by: .current) })
     {
       let error = VirtualTimeError.sleepOutside(time)
@@ -18,5 +18,11 @@ extension VirtualClock {
       throw error
     }
     try await sleep(until: now.advanced(by: duration), tolerance: tolerance)
+  }
+
+  // Swift 6.3.1 makes invalid code of the comparison where it is inlined into an asynchronous function.
+  @inline(never)
+  private static func isMainActor(_ isolation: (any Actor)?) -> Bool {
+    isolation === MainActor.shared
   }
 }
