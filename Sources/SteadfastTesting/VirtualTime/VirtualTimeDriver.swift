@@ -76,8 +76,13 @@ struct VirtualTimeDriver {
   /// Cancels a body that is stuck; returns the error to leave it behind with, if even that did not
   /// help.
   private mutating func giveUp() async -> VirtualTimeError? {
+    // Real work may begin on the main actor and end before the next look, its job not yet here: only
+    // a visit there in which nothing came from outside tells that nothing will.
+    let signals = time.jobs.signalsFromOutside
     let addsJobs = await mainActorAddsJobs()
-    guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded else { return nil }
+    guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded,
+      time.jobs.signalsFromOutside == signals
+    else { return nil }
     let waits = await time.knownWaits()
     return await end { [time] in VirtualTimeError.stuck(time, waits: waits, outcome: $0) }
   }

@@ -46,6 +46,8 @@ final class VirtualTimeExecutor: TaskExecutor {
 
   var bodyHasEnded: Bool { state.withLock { $0.bodyHasEnded } }
 
+  var signalsFromOutside: UInt64 { state.withLock { $0.signalsFromOutside } }
+
   func endBody() { state.withLock { $0.endBody() }?.resume() }
 
   /// Suspends the driver until a job or the body's end comes, or the last real work has ended.

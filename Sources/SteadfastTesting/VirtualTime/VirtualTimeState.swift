@@ -22,6 +22,10 @@ struct VirtualTimeState<Job> {
   /// Whether a job, or a work that wants its turn, came from another thread, unannounced as real
   /// work.
   private(set) var hasCallsFromOutside = false
+  /// How often anything has come from outside so far: a job, or the begin or end of real work.
+  ///
+  /// A look that finds nothing to do proves nothing while this number moves.
+  private(set) var signalsFromOutside: UInt64 = 0
   private var realWork = 0
   private var hasStarted = false
   private var drivingThread: ThreadIdentity?
@@ -44,6 +48,7 @@ struct VirtualTimeState<Job> {
       jobs.append(job)
     } else {
       jobs.appendFromOutside(job)
+      signalsFromOutside += 1
       // The first job is the body, which the caller made ready.
       if hasStarted { noteCallFromOutside() }
     }
@@ -65,10 +70,14 @@ struct VirtualTimeState<Job> {
     return waitingDriver.take()
   }
 
-  mutating func beginRealWork() { realWork += 1 }
+  mutating func beginRealWork() {
+    signalsFromOutside += 1
+    realWork += 1
+  }
 
   mutating func endRealWork() -> Driver? {
     precondition(realWork > 0, "real work ended that had not begun")
+    signalsFromOutside += 1
     realWork -= 1
     return realWork == 0 ? waitingDriver.take() : nil
   }

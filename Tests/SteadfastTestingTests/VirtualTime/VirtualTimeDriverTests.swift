@@ -1,4 +1,5 @@
 import Dispatch
+import SteadfastQueue
 import SteadfastTesting
 import Testing
 
@@ -53,6 +54,24 @@ import Testing
     #expect(trace.entries == ["a", "a's child", "b", "b's child"])
   }
 
+  /// The work begins and ends when the driver has decided to look at the main actor, and its task
+  /// ends only after that look.
+  @Test func `real work that begins and ends while the main actor is asked is not missed`()
+    async throws
+  {
+    let world = WorldAround()
+    try await RealWork.observed(by: world) {
+      try await withVirtualTime { time in
+        let work = Task { @MainActor in
+          world.waitForRealWork()
+          await time.withRealWork {}
+          for _ in 0..<12 { await Task.yield() }
+        }
+        await work.value
+      }
+    }
+  }
+
   @Test func `real work that begins on the main actor at the last moment is waited for`()
     async throws
   {
@@ -71,4 +90,28 @@ import Testing
       }
     }
   }
+}
+
+/// A world around a virtual time, which tells when its driver waits for the main actor.
+private final class WorldAround: RealWorkObserver {
+  private let began = DispatchSemaphore(value: 0)
+
+  /// Blocks its thread until real work has begun.
+  func waitForRealWork() { began.wait() }
+
+  func realWorkBegan() { began.signal() }
+
+  func realWorkEnded() {}
+
+  var taskExecutor: any TaskExecutor { globalConcurrentExecutor }
+
+  var encodesPayloads: Bool { false }
+
+  func waitBegan(_ wait: KnownWait) -> UInt64 { 0 }
+
+  func waitEnded(_ number: UInt64) {}
+
+  func beginTurn() async {}
+
+  func endTurn() async {}
 }
