@@ -14,8 +14,8 @@ import SteadfastQueue
     for await event in events {
       switch event {
       case .started(let task): show("\(task.name) begins")
-      case .failed(let task, let reason, _): show("\(task.name) failed: \(reason)")
-      case .succeeded(let task): show("\(task.name) is done")
+      case .failed(let task, let reason, _, _): show("\(task.name) failed: \(reason)")
+      case .succeeded(let task, _): show("\(task.name) is done")
       default: break
       }
       if lines.count(where: { $0.hasSuffix("is done") }) == count { break }

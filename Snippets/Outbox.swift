@@ -383,11 +383,11 @@ final class Monitor: Sendable {
     for await event in events {
       tally.withLock { tally in
         switch event {
-        case .failed(let task, let reason, _):
+        case .failed(let task, let reason, _, _):
           tally.retries += 1
           tally.retrying.insert(task.id)
           tally.lastFailure = reason
-        case .succeeded(let task), .abandoned(let task, _):
+        case .succeeded(let task, _), .abandoned(let task, _, _):
           tally.retrying.remove(task.id)
         default: break
         }

@@ -92,3 +92,8 @@ public struct JSONFileError: Error, CustomStringConvertible {
   /// The message.
   public var description: String { message }
 }
+
+extension JSONFileError: LocalizedError {
+  /// The message.
+  public var errorDescription: String? { message }
+}

@@ -12,12 +12,16 @@ final class AnyHandler: Sendable {
   let perform: @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
   /// The hooks, if the handler has any.
   let hooks: Hooks?
+  /// The type of its payloads; `nil` if it takes any JSON.
+  let payloadType: PayloadType?
 
   private init<Payload, Output: Sendable>(
+    of payloadType: PayloadType?,
     decode: @escaping @Sendable (TaskRecord) throws -> Payload,
     hooks: Hooks? = nil,
     _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
   ) {
+    self.payloadType = payloadType
     self.hooks = hooks
     perform = { record, context in
       let payload: Payload
@@ -31,6 +35,17 @@ final class AnyHandler: Sendable {
       } catch {
         return Task.isCancelled ? .cancelled : .threw(error)
       }
+    }
+  }
+
+  /// A payload's type, and its full name for people.
+  struct PayloadType: Sendable {
+    let identifier: ObjectIdentifier
+    let name: String
+
+    init(_ type: Any.Type) {
+      identifier = ObjectIdentifier(type)
+      name = String(reflecting: type)
     }
   }
 
@@ -48,29 +63,38 @@ extension AnyHandler {
     hooks: Hooks? = nil,
     _ body: @escaping @Sendable (Payload, TaskContext) async throws -> Output
   ) {
-    self.init(decode: { try $0.payload(as: Payload.self) }, hooks: hooks, body)
+    self.init(
+      of: PayloadType(type),
+      decode: { try $0.decodedPayload(as: Payload.self) },
+      hooks: hooks,
+      body
+    )
   }
 
   /// A closure that performs tasks of any payload.
   convenience init<Output: Sendable>(
     untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) {
-    self.init(decode: { try $0.untypedPayload }, body)
+    self.init(of: nil, decode: { try $0.untypedPayload }, body)
   }
 
   /// A handler with its hooks.
   convenience init<Handler: TaskHandler>(_ handler: Handler) {
     let hooks = Hooks(
       retryDate: { record, context, error, date in
-        guard let payload = try? record.payload(as: Handler.Payload.self) else { return date }
+        guard let payload = try? record.decodedPayload(as: Handler.Payload.self) else {
+          return date
+        }
         return await handler.retryDate(of: payload, after: error, proposed: date, in: context)
       },
       shouldRestart: { record, context, error in
-        guard let payload = try? record.payload(as: Handler.Payload.self) else { return false }
+        guard let payload = try? record.decodedPayload(as: Handler.Payload.self) else {
+          return false
+        }
         return await handler.shouldRestart(payload, after: error, in: context)
       },
       willRemove: { record, context, outcome in
-        guard let payload = try? record.payload(as: Handler.Payload.self) else { return }
+        guard let payload = try? record.decodedPayload(as: Handler.Payload.self) else { return }
         await handler.willRemove(payload, outcome: outcome, in: context)
       }
     )
@@ -84,7 +108,7 @@ extension TaskRecord {
   /// The payload as a value of its type.
   ///
   /// - Throws: an ``UndecodablePayload``, or a ``TaskQueueError`` if it can't be opened.
-  func payload<Payload: TaskPayload>(as type: Payload.Type) throws -> Payload {
+  func decodedPayload<Payload: TaskPayload>(as type: Payload.Type) throws -> Payload {
     if let value = payload.value(as: type) { return value }
     let version = payload.version
     guard version <= Payload.schemaVersion else {
@@ -98,7 +122,11 @@ extension TaskRecord {
     do {
       return try Payload.decode(from: json, version: version)
     } catch {
-      throw UndecodablePayload(name: name, type: "\(type)", error)
+      throw UndecodablePayload(
+        name: name,
+        type: TypeName.withoutModules(String(reflecting: type)),
+        error
+      )
     }
   }
 

@@ -56,10 +56,9 @@ public struct QueueStatistics: Sendable {
 
     init(since date: Date) { statistics = QueueStatistics(since: date) }
 
-    mutating func began(_ record: TaskRecord, now: Date) {
+    mutating func began(after waiting: Duration) {
       statistics.attempts += 1
-      let seconds = now.timeIntervalSince(record.availableDate)
-      statistics.waitTime.add(.seconds(max(0, min(seconds, 1e12))))
+      statistics.waitTime.add(waiting)
     }
 
     mutating func ended(after time: Duration) { statistics.runTime.add(time) }

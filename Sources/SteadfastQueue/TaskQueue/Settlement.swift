@@ -4,6 +4,8 @@ struct Settlement: Sendable {
   let record: TaskRecord
   /// What the handler returned.
   var value: (any Sendable)?
+  /// How long the attempt took; `nil` if none was made.
+  var timing: TaskTiming?
   /// Who could not read the payload, if the task is put aside for that.
   var handler: AnyHandler?
   /// Whether an attempt was begun, or the task only claimed.
@@ -51,10 +53,11 @@ struct Settlement: Sendable {
   /// What to tell observers once the change is kept.
   var event: TaskEvent? {
     switch change {
-    case .succeed: .succeeded(record)
-    case .abandon(_, let failure, _): .abandoned(record, reason: failure.reason)
+    case .succeed: .succeeded(record, timing: timing ?? .zero)
+    case .abandon(_, let failure, _):
+      .abandoned(record, reason: failure.reason, timing: timing)
     case .retry(_, let date, _, let failure?):
-      .failed(record, reason: failure.reason, retryDate: date)
+      .failed(record, reason: failure.reason, retryDate: date, timing: timing ?? .zero)
     case .retry(_, let date, _, nil): .snoozed(record, until: date)
     case .release: wasBegun ? .released(record) : nil
     case .park(_, let failure): .unhandled(record, reason: failure.reason)

@@ -16,13 +16,14 @@ public enum TaskEvent: Sendable {
   /// A handler reported how far it is: from 0 to 1.
   case progressed(TaskRecord, fraction: Double)
   /// An attempt failed, and the task is tried again at this date.
-  case failed(TaskRecord, reason: String, retryDate: Date)
+  case failed(TaskRecord, reason: String, retryDate: Date, timing: TaskTiming)
   /// A handler put its task off until this date; that counts as no attempt.
   case snoozed(TaskRecord, until: Date)
   /// A handler returned.
-  case succeeded(TaskRecord)
-  /// A task was given up.
-  case abandoned(TaskRecord, reason: String)
+  case succeeded(TaskRecord, timing: TaskTiming)
+  /// A task was given up; the timing is that of its last attempt, and `nil` if it was given up in
+  /// place of an attempt, because it had expired or had interrupted too many processes.
+  case abandoned(TaskRecord, reason: String, timing: TaskTiming?)
   /// A task was taken out before it ended.
   case cancelled(TaskID)
   /// A task was set aside.

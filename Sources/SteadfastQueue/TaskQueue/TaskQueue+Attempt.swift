@@ -30,14 +30,19 @@ extension TaskQueue {
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let (directive, isCutShort) = endAttempt(of: worker)
       let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
-      await settle(task, verdict, nil, handler, context, worker, isAttempt: false)
+      await settle(task, verdict, nil, handler, context, worker, nil)
       return isCutShort
     }
-    statisticsBoard.withLock { $0.began(record, now: begin) }
+    let waited = Duration.seconds(max(0, min(begin.timeIntervalSince(record.availableDate), 1e12)))
+    statisticsBoard.withLock { $0.began(after: waited) }
+    hub.post(.started(record))
+    let start = stopwatch()
     let end = await attempt(record, handler, context)
+    let timing = TaskTiming(waited: waited, ran: stopwatch() - start)
+    statisticsBoard.withLock { $0.ended(after: timing.ran) }
     let (directive, isCutShort) = endAttempt(of: worker)
     let verdict = verdict(on: record, after: end, directive)
-    await settle(task, verdict, end, handler, context, worker, isAttempt: true)
+    await settle(task, verdict, end, handler, context, worker, timing)
     return isCutShort
   }
 
@@ -84,9 +89,6 @@ extension TaskQueue {
     _ handler: AnyHandler,
     _ context: TaskContext
   ) async -> AttemptEnd {
-    hub.post(.started(record))
-    let start = stopwatch()
-    defer { statisticsBoard.withLock { $0.ended(after: stopwatch() - start) } }
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
     do {
       return try await withTimeout(limit, clock: clock) {
@@ -105,7 +107,7 @@ extension TaskQueue {
     _ handler: AnyHandler,
     _ context: TaskContext,
     _ worker: Int,
-    isAttempt: Bool
+    _ timing: TaskTiming?
   ) async {
     var verdict = verdict
     if let hooks = handler.hooks {
@@ -114,11 +116,12 @@ extension TaskQueue {
     var value: (any Sendable)?
     if case .returned(let returned)? = end { value = returned }
     var settlement = judge.settlement(verdict, of: task, value: value, now: now)
+    settlement.timing = timing
     if case .park = verdict { settlement.handler = handler }
     if let hooks = handler.hooks, let outcome = settlement.outcome {
       await hooks.willRemove(task.record, context, outcome)
     }
-    await finish(settlement, worker, isAttempt: isAttempt)
+    await finish(settlement, worker, isAttempt: timing != nil)
   }
 
   private nonisolated func ask(

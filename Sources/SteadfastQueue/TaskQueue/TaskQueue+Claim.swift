@@ -43,7 +43,7 @@ extension TaskQueue {
       claimEnd.resumeAll(with: .success(()))
       switch step {
       case .perform, .obey, .claim: return step
-      case .wait, .stop: break
+      case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
       }
       // Perhaps a pause keeps what was claimed from being begun.
       let unbegun = machine.withLock { $0.takeHeldBack() }

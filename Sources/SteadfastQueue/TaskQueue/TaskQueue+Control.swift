@@ -75,14 +75,27 @@ extension TaskQueue {
     }
   }
 
+  /// Cuts attempts short when the limit of a shutting down that nobody waits for has passed.
+  nonisolated func keepToShutDownLimit() async {
+    if await shutDownLimit.hasPassed(on: clock, stopwatch) { cutShort() }
+  }
+
   private nonisolated func cutShort() {
     machine.withLock { $0.cutShort() }
     lookForStop()
     for interrupt in interrupts { interrupt.fire() }
   }
 
-  /// Begins what ``shutDown(within:)`` does, without waiting: for signal handlers and deinitializers.
-  public nonisolated func beginShutDown() {
+  /// Begins what ``shutDown(within:)`` does, without waiting: for whoever can't wait, such as the
+  /// event handler of a signal source, a service group, or a deinitializer.
+  ///
+  /// It takes locks, and so can't be called in the handler of the C function `signal` itself.
+  ///
+  /// - Parameter limit: how long attempts may go on, as for ``shutDown(within:)``; by default until
+  ///   they end. Of several calls the one whose limit ends first counts.
+  public nonisolated func beginShutDown(within limit: Duration? = nil) {
+    // No limit that is longer makes a difference.
+    if let limit { shutDownLimit.set(stopwatch() + min(max(limit, .zero), .seconds(1 << 32))) }
     let hasEnded = machine.withLock { machine in
       machine.shutDown()
       return machine.hasEnded

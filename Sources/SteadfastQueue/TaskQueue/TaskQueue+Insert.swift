@@ -204,13 +204,6 @@ extension TaskQueue {
     becomesAvailable(at: record.availableDate, after: now)
     return nil
   }
-
-  nonisolated func postUnhandled(_ record: TaskRecord) {
-    hub.announce(record.id)
-    hub.post(
-      .unhandled(record, reason: "no handler is registered for the name '\(record.name)'")
-    )
-  }
 }
 
 extension [TaskRecord] {

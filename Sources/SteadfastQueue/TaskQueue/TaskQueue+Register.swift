@@ -1,7 +1,7 @@
 import Synchronization
 
 extension TaskQueue {
-  /// Names the closure that performs the tasks of a type, in place of any before.
+  /// Names the closure that performs the tasks of a type, in place of any before for that type.
   ///
   /// It may be registered before or after tasks of the type exist; until then they stay. The
   /// closure returns when the work is done, and throws when it failed:
@@ -15,6 +15,12 @@ extension TaskQueue {
   /// actor, and for several tasks at a time if the configuration allows. When the run is cancelled
   /// its task is cancelled; whatever it then throws, the task is put back unharmed. What it returns
   /// is for those who hold the task (``EnqueuedTask/value(as:)``), and is not stored.
+  ///
+  /// One name stands for one type of payload, so that no task is given to a handler of another.
+  /// Registering a second type for a name that is held is a mistake, as are an empty name and a limit
+  /// below 1: the handler is not registered, and from then on each call of the queue that can throw
+  /// throws a ``TaskQueueError`` that says why, with both types (``TaskQueueError/Code/nameTaken``).
+  /// A run that is under way goes on.
   ///
   /// - Parameters:
   ///   - type: what the tasks carry; it says by which names they are found.
@@ -81,7 +87,11 @@ extension TaskQueue {
   }
 
   private func register(_ handler: AnyHandler, _ names: [String], _ limit: Int?) {
-    handlers.register(handler, names: names, limit: limit.map { max(1, $0) })
+    do {
+      try handlers.register(handler, names: names, limit: limit)
+    } catch {
+      return handlers.refuse(error)
+    }
     machine.withLock { $0.registered(names, areLimited: limit != nil) }
     wake.fire()
   }

@@ -121,7 +121,7 @@ extension TaskQueue {
   }
 
   /// Waits for the claim in flight, if there is one.
-  private nonisolated func waitForClaim() async {
+  nonisolated func waitForClaim() async {
     await claimEnd.waitUncancelled { machine.withLock { $0.isClaiming } ? nil : () }
   }
 

@@ -70,13 +70,7 @@ extension TaskQueue {
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
-      guard hub.isObserved, handlers.room.others == 0 else { return }
-      let unhandled = try await store.tasks(
-        matching: TaskFilter(excludedNames: Set(handlers.names), states: [.waiting]),
-        after: nil,
-        limit: 100
-      )
-      for record in unhandled { postUnhandled(record) }
+      try await tellUnhandled()
     } catch {
       fail(error, to: "look after the tasks it keeps")
     }
@@ -89,6 +83,7 @@ extension TaskQueue {
 
   private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
     await withDiscardingTaskGroup { services in
+      services.addTask { await self.keepToShutDownLimit() }
       if mode == .untilStopped {
         services.addTask { await self.alarm.run(on: self.clock) { self.wake.fire() } }
       }

@@ -64,6 +64,8 @@ public actor TaskQueue {
   nonisolated let pruning: Mutex<PruningSchedule>
   nonisolated let dates = Mutex(DateWatch())
   nonisolated let handlers = HandlerTable()
+  /// Which tasks without a handler people were told of.
+  nonisolated let notice = Mutex(UnhandledNotice())
   nonisolated let outcomes = OutcomeBoard()
   nonisolated let hub: EventHub
   nonisolated let changes = ChangesUnderWay()
@@ -85,6 +87,8 @@ public actor TaskQueue {
   nonisolated let claimEnd = Waiters<Void>()
   /// Those who pause the queue, and wait for the last attempts to begin.
   nonisolated let stepWhilePaused = Waiters<Void>()
+  /// How long attempts may go on once the queue shuts down.
+  nonisolated let shutDownLimit = ShutDownLimit()
   /// Those who wait for the run to end.
   nonisolated let runEnd = Waiters<Void>()
 
@@ -93,7 +97,7 @@ public actor TaskQueue {
   /// Nothing is opened or performed yet.
   ///
   /// - Parameters:
-  ///   - name: what to call it.
+  ///   - name: what to call it; not empty.
   ///   - persistence: where its tasks rest; by default in memory. A store serves one queue, unless it
   ///     can be shared.
   ///   - configuration: how it performs them.
@@ -109,6 +113,9 @@ public actor TaskQueue {
     self.clock = clock
     let sharing = persistence.sharing
     validity = Result { () throws(TaskQueueError) in
+      if name.isEmpty {
+        throw TaskQueueError(.invalidArgument, "the queue's name is empty; give it a name")
+      }
       try configuration.validate()
       try sharing?.validate()
     }
@@ -129,10 +136,11 @@ public actor TaskQueue {
   /// Any other call does so by itself; this one is there to meet the errors at a time of your
   /// choosing.
   ///
-  /// - Throws: a ``TaskQueueError`` if the configuration makes no sense, or what keeps the store
-  ///   from being opened.
+  /// - Throws: a ``TaskQueueError`` if the name or the configuration makes no sense, or a handler
+  ///   could not be registered; what keeps the store from being opened.
   public nonisolated func open() async throws {
     try validity.get()
+    try handlers.checkNoneWasRefused()
     try await store.open()
   }
 

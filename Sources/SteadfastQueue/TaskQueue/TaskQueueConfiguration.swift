@@ -44,6 +44,12 @@ public struct TaskQueueConfiguration: Sendable {
   /// By default its `description`; where that may name what must not be stored, give another. It is
   /// shortened to 4,096 bytes.
   public var errorText: @Sendable (any Error) -> String
+  /// Is told that tasks of a name wait while the queue runs, and no handler is registered for it.
+  ///
+  /// By default it writes a line on standard error; `nil` says nothing. It is called once for each
+  /// name, with a text for people, unless somebody observes ``TaskQueue/events``: who does is told by
+  /// ``TaskEvent/unhandled(_:reason:)``.
+  public var unhandledNotice: (@Sendable (String) -> Void)?
   /// Where jitter and identifiers come from.
   ///
   /// By default the system; a seed makes them repeatable.
@@ -61,6 +67,7 @@ public struct TaskQueueConfiguration: Sendable {
     cancelledRetention: Retention = .none,
     eventBufferSize: Int = 1024,
     errorText: @escaping @Sendable (any Error) -> String = { String(describing: $0) },
+    unhandledNotice: (@Sendable (String) -> Void)? = TaskQueueConfiguration.writeToStandardError,
     randomness: Randomness = .system
   ) {
     self.maxConcurrentTasks = maxConcurrentTasks
@@ -73,12 +80,16 @@ public struct TaskQueueConfiguration: Sendable {
     self.cancelledRetention = cancelledRetention
     self.eventBufferSize = eventBufferSize
     self.errorText = errorText
+    self.unhandledNotice = unhandledNotice
     self.randomness = randomness
   }
 
   /// 10 s × 2 to the number of retries so far, up to 6 hours, ± 10 %.
   public static let defaultBackoff = Backoff.exponential(from: .seconds(10), multiplier: 2)
     .jittered(.proportional(0.1)).capped(at: .seconds(6 * 3600))
+
+  /// Writes a line on the process's standard error, after the name of this package.
+  public static let writeToStandardError: @Sendable (String) -> Void = StandardError.write
 
   /// More have no use, and would take memory for nothing.
   private static let mostWorkers = 10_000

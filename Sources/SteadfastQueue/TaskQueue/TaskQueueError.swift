@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// What a queue could not do, why, and what to do about it.
 public struct TaskQueueError: Error, CustomStringConvertible {
   /// The kind of an error.
@@ -10,6 +16,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
 
     /// An argument makes no sense, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")
+    /// A name was registered for the payloads of two types.
+    public static let nameTaken = Code("nameTaken")
     /// A task with the same unique key is there, and the policy is ``UniquePolicy/reject``.
     public static let duplicate = Code("duplicate")
     /// `run()` or `runAvailable()` was called while the queue runs, or another one on its store.
@@ -28,6 +36,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let unknownTask = Code("unknownTask")
     /// The task is being performed, and so can't be changed.
     public static let isRunning = Code("isRunning")
+    /// A task's payload is not one of the type that was asked for, or can't be decoded as it.
+    public static let undecodablePayload = Code("undecodablePayload")
     /// A task's payload is sealed and could not be opened, or is not sealed and should be;
     /// ``TaskQueueError/underlying`` is what the ``PayloadSeal`` has thrown.
     public static let unopenedPayload = Code("unopenedPayload")
@@ -49,4 +59,9 @@ public struct TaskQueueError: Error, CustomStringConvertible {
 
   /// The message.
   public var description: String { message }
+}
+
+extension TaskQueueError: LocalizedError {
+  /// The message.
+  public var errorDescription: String? { message }
 }

@@ -160,6 +160,15 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
+  /// Takes what was claimed of a name, but not begun.
+  mutating func takeUnbegun(named name: String) -> [ClaimedTask] {
+    guard ready.contains(where: { $0.record.name == name }) else { return [] }
+    let taken = ready.filter { $0.record.name == name }
+    ready.removeAll { $0.record.name == name }
+    for _ in taken { limitedNames.leave(name) }
+    return taken.reversed()
+  }
+
   /// Somebody else has claimed a task.
   ///
   /// Returns the worker whose attempt is to be cut short for it. The change that ends the attempt

@@ -119,3 +119,10 @@ public struct EnqueuedTask: Sendable, Identifiable {
     return record.outcome
   }
 }
+
+extension EnqueuedTask: CustomStringConvertible {
+  /// The identity and the queue, as in `task 0199… in the queue 'uploads'`.
+  public var description: String {
+    "task \(id) in the queue '\(queue.name)'\(isNew ? "" : ", which was there")"
+  }
+}

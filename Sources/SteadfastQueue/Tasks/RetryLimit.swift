@@ -18,3 +18,13 @@ public enum RetryLimit: Sendable, Hashable, ExpressibleByIntegerLiteral {
     }
   }
 }
+
+extension RetryLimit: CustomStringConvertible {
+  /// As in `at most 3`, or `always`.
+  public var description: String {
+    switch self {
+    case .atMost(let limit): "at most \(limit)"
+    case .alwaysRetry: "always"
+    }
+  }
+}

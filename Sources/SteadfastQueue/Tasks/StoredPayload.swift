@@ -162,3 +162,8 @@ public struct StoredPayload: Sendable {
     }
   }
 }
+
+extension StoredPayload: CustomStringConvertible {
+  /// What kind of payload it is; never what is in it.
+  public var description: String { "payload (\(format), version \(version))" }
+}

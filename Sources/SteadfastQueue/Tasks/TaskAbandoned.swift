@@ -1,5 +1,11 @@
 public import SteadfastRetry
 
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// The error that a handler throws to give its task up at once, whatever retries it has left.
 ///
 /// Any `RetryAwareError` whose `retryDecision` is `.stop` does the same; this
@@ -16,4 +22,9 @@ public struct TaskAbandoned: RetryAwareError, CustomStringConvertible {
 
   /// The reason.
   public var description: String { reason }
+}
+
+extension TaskAbandoned: LocalizedError {
+  /// The reason.
+  public var errorDescription: String? { description }
 }

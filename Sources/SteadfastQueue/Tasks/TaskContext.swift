@@ -53,3 +53,8 @@ public struct TaskContext: Sendable {
     queue.report(fraction, of: record, by: worker, number)
   }
 }
+
+extension TaskContext: CustomStringConvertible {
+  /// The task's name, identity and state, without its payload.
+  public var description: String { "attempt of \(record)" }
+}

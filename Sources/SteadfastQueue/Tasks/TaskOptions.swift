@@ -77,6 +77,8 @@ public struct TaskOptions: Sendable, Equatable {
   }
 
   /// Labels by which the task is found, and cancelled together with others; by default none.
+  ///
+  /// None may be empty.
   public var tags: Set<String> {
     get { uncommon.value.tags }
     set { uncommon.value.tags = newValue }
@@ -124,6 +126,12 @@ extension TaskOptions {
     if let maxRetries { try TaskChange.check(maxRetries, "\(path)maxRetries") }
     try TaskChange.check(timeLimit: timeLimit, "\(path)timeLimit")
     try TaskChange.check(expiryDate, "\(path)expiryDate")
+    try checkTags(path: path)
+  }
+
+  private func checkTags(path: String) throws(TaskQueueError) {
+    guard !uncommon.isEmpty, tags.contains("") else { return }
+    throw TaskQueueError(.invalidArgument, "one of \(path)tags is empty; leave it out")
   }
 
   private func checkDelay(path: String) throws(TaskQueueError) {
@@ -150,8 +158,18 @@ extension TaskOptions {
     prohibitsBackoff: Bool,
     now: Date
   ) throws(TaskQueueError) -> TaskRecord {
+    guard !name.isEmpty else {
+      throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
+    }
+    if let uniqueKey, uniqueKey.isEmpty {
+      throw TaskQueueError(
+        .invalidArgument,
+        "uniqueKey is empty, and would be one key for unrelated tasks; give nil for no key"
+      )
+    }
     if delay != nil { try checkDelay(path: "") }
     let uncommon = uncommon.value
+    try checkTags(path: "")
     let record = TaskRecord(
       id: id,
       name: name,

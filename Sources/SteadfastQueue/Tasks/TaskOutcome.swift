@@ -8,3 +8,14 @@ public enum TaskOutcome: Sendable, Hashable {
   /// It was taken out before it ended; a newer task with its unique key has replaced it.
   case cancelled
 }
+
+extension TaskOutcome: CustomStringConvertible {
+  /// As in `succeeded`, or `abandoned: the post was deleted`.
+  public var description: String {
+    switch self {
+    case .succeeded: "succeeded"
+    case .abandoned(let reason): "abandoned: \(reason)"
+    case .cancelled: "cancelled"
+    }
+  }
+}

@@ -21,8 +21,9 @@ public import Foundation
 /// }
 /// ```
 ///
-/// The payload is kept as the JSON of its `Codable` conformance. Give a type that you rename its
-/// old name in ``formerTaskNames``, so that tasks from before are still performed. When a change of
+/// The payload is kept as the JSON of its `Codable` conformance. Give a type that you rename, or move
+/// into another type, its old name in ``formerTaskNames``, so that tasks from before are still
+/// performed. When a change of
 /// its properties makes old JSON unreadable, raise ``schemaVersion`` and implement
 /// ``decode(from:version:)``:
 ///
@@ -37,7 +38,12 @@ public import Foundation
 /// }
 /// ```
 public protocol TaskPayload: Codable, Sendable {
-  /// The name that is stored with the task; by default the type's own.
+  /// The name that is stored with the task; by default the type's own, after those of the types
+  /// around it, without the module: `Mail.Send` for a type `Send` in a type `Mail`.
+  ///
+  /// It is the same in each build of the program, for generic, private and local types too. No two
+  /// types may have one name: ``TaskQueue/register(_:maxConcurrentTasks:perform:)`` says what happens
+  /// then. It may not be empty.
   static var taskName: String { get }
   /// Names that tasks of this type were stored under before; by default none.
   static var formerTaskNames: [String] { get }
@@ -66,11 +72,8 @@ public protocol TaskPayload: Codable, Sendable {
 }
 
 extension TaskPayload {
-  /// The type's own name.
-  public static var taskName: String {
-    // `String(describing:)` casts at run time to see whether it is a description: 7,000 instructions.
-    "\(Self.self)"
-  }
+  /// The type's own name, after those of the types around it, without the module.
+  public static var taskName: String { TypeNames.shared.name(of: Self.self) }
   /// No former names.
   public static var formerTaskNames: [String] { [] }
   /// 1.

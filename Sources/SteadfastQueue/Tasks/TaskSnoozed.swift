@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// The error that a handler throws to be called again later without having failed.
 ///
 /// The attempt is not counted as a retry, and the task's last error stays as it was.
@@ -12,4 +18,9 @@ public struct TaskSnoozed: Error, CustomStringConvertible {
 
   /// How long the task is put off.
   public var description: String { "put off for \(duration)" }
+}
+
+extension TaskSnoozed: LocalizedError {
+  /// How long the task is put off.
+  public var errorDescription: String? { description }
 }

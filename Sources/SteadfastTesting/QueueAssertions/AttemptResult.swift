@@ -40,8 +40,8 @@ extension AttemptResult.Ending {
   init?(_ event: TaskEvent) {
     switch event {
     case .succeeded: self = .succeeded
-    case .failed(_, _, let date): self = .failed(retryDate: date)
-    case .abandoned(_, let reason): self = .abandoned(reason: reason)
+    case .failed(_, _, let date, _): self = .failed(retryDate: date)
+    case .abandoned(_, let reason, _): self = .abandoned(reason: reason)
     case .snoozed(_, let date): self = .snoozed(until: date)
     default: return nil
     }

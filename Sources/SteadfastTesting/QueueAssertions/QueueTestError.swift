@@ -1,5 +1,11 @@
 import SteadfastQueue
 
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// Why a queue could not be looked at or driven by a test.
 public struct QueueTestError: Error, Sendable, CustomStringConvertible {
   /// The kind of a ``QueueTestError``; more may come.
@@ -62,4 +68,9 @@ extension QueueTestError {
     let noun = tasks.count == 1 ? "1 task" : "\(tasks.count) tasks"
     return "\(noun): \(shown.joined(separator: ", "))\(more)"
   }
+}
+
+extension QueueTestError: LocalizedError {
+  /// What is wrong and what to do about it.
+  public var errorDescription: String? { description }
 }

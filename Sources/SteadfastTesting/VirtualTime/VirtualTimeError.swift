@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// Why a virtual time could not go on, or could not end well.
 public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
   /// The kind of a ``VirtualTimeError``; more may come.
@@ -125,4 +131,9 @@ extension VirtualTimeError {
     let noun = sleeps.count == 1 ? "sleeper, due" : "sleepers, due"
     return "\(sleeps.count) \(noun) \(shown.joined(separator: ", "))\(more)"
   }
+}
+
+extension VirtualTimeError: LocalizedError {
+  /// What is wrong and what to do about it.
+  public var errorDescription: String? { description }
 }

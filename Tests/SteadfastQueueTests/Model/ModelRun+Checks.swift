@@ -184,10 +184,10 @@ extension ModelLedger {
     switch event {
     case .enqueued(let record): (id, name) = (record.id, "enqueued")
     case .started(let record): (id, name) = (record.id, "started")
-    case .failed(let record, _, _): (id, name) = (record.id, "failed")
+    case .failed(let record, _, _, _): (id, name) = (record.id, "failed")
     case .snoozed(let record, _): (id, name) = (record.id, "snoozed")
-    case .succeeded(let record): (id, name) = (record.id, "succeeded")
-    case .abandoned(let record, _): (id, name) = (record.id, "abandoned")
+    case .succeeded(let record, _): (id, name) = (record.id, "succeeded")
+    case .abandoned(let record, _, _): (id, name) = (record.id, "abandoned")
     case .cancelled(let task): (id, name) = (task, "cancelled")
     case .paused(let task): (id, name) = (task, "paused")
     case .resumed(let task): (id, name) = (task, "resumed")

@@ -39,7 +39,7 @@ extension KTBTaskQueueTests {
     var started = Date.distantPast
     var dates = [clock.date - clock.now.offset / .seconds(1)]
     for await event in events {
-      if case .failed(_, _, let date) = event {
+      if case .failed(_, _, let date, _) = event {
         started = try #require(dates.last)
         delays.append(date.timeIntervalSince(started))
         dates.append(date)

@@ -47,7 +47,7 @@ import Testing
     case .enqueued: "added"
     case .started: "started"
     case .progressed(_, let fraction): "progress \(fraction)"
-    case .failed(_, let reason, _): "failed: \(reason)"
+    case .failed(_, let reason, _, _): "failed: \(reason)"
     case .succeeded: "finished"
     case .abandoned(_, let reason): "gave up: \(reason)"
     case .cancelled: "cancelled"

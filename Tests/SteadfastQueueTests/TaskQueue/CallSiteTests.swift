@@ -44,7 +44,7 @@ import Testing
       let impossible = try await queue.enqueue(PostComment(text: "impossible"))
       #expect(try await queue.count == 6)
       #expect(try await queue.contains(task.id))
-      #expect(try await queue.contains(name: "PostComment"))
+      #expect(try await queue.contains(name: PostComment.taskName))
       #expect(try await queue.tasks().count == 6)
 
       let outcomes = try await withThrowingTaskGroup { group in

@@ -13,10 +13,10 @@ extension TaskEvent {
     return switch self {
     case .enqueued(let record): "enqueued \(text(record))"
     case .started(let record): "started \(text(record))"
-    case .failed(let record, let reason, _): "failed \(text(record)): \(reason)"
+    case .failed(let record, let reason, _, _): "failed \(text(record)): \(reason)"
     case .snoozed(let record, _): "snoozed \(text(record))"
-    case .succeeded(let record): "succeeded \(text(record))"
-    case .abandoned(let record, let reason): "abandoned \(text(record)): \(reason)"
+    case .succeeded(let record, _): "succeeded \(text(record))"
+    case .abandoned(let record, let reason, _): "abandoned \(text(record)): \(reason)"
     case .progressed(let record, let fraction): "progressed \(text(record)): \(fraction)"
     case .cancelled: "cancelled"
     case .paused: "paused"
@@ -53,6 +53,56 @@ extension TaskEvent {
     ]
     #expect(await summaries(first, count: 8) == ["enqueued a"] + later)
     #expect(await summaries(second, count: 7) == later)
+  }
+
+  @Test func `an attempt's end tells how long the task waited, and how long the attempt took`()
+    async throws
+  {
+    let clock = clock
+    let queue = TaskQueue(clock: clock)
+    let events = queue.events
+    await queue.register(Note.self) { _, context in
+      clock.advance(by: .seconds(2))
+      switch context.retryCount {
+      case 0: throw Refusal()
+      case 1: return
+      default: throw TaskAbandoned("never reached")
+      }
+    }
+    try await queue.enqueue(Note("a"), usesBackoff: false)
+    clock.advance(by: .seconds(7))
+    try await queue.runAvailable()
+    clock.advance(by: .seconds(1))
+    try await queue.runAvailable()
+    try await queue.enqueue(
+      Note("b"),
+      maxRetries: 0,
+      options: TaskOptions(expiryDate: clock.date + 5)
+    )
+    clock.advance(by: .seconds(5))
+    try await queue.runAvailable()
+    try await queue.enqueue(Note("c"), maxRetries: 0)
+    try await queue.runAvailable()
+    var timings: [TaskTiming?] = []
+    for await event in events {
+      switch event {
+      case .failed(_, _, _, let timing): timings.append(timing)
+      case .succeeded(_, let timing): timings.append(timing)
+      case .abandoned(_, _, let timing): timings.append(timing)
+      default: continue
+      }
+      if timings.count == 4 { break }
+    }
+    let expected: [TaskTiming?] = [
+      TaskTiming(waited: .seconds(7), ran: .seconds(2)),
+      TaskTiming(waited: .seconds(1), ran: .seconds(2)),
+      nil,
+      TaskTiming(waited: .zero, ran: .seconds(2)),
+    ]
+    #expect(timings == expected)
+    let statistics = try await queue.statistics
+    #expect(statistics.runTime.total == .seconds(6))
+    #expect(statistics.waitTime.longest == .seconds(7))
   }
 
   private func summaries(_ events: TaskEvents, count: Int) async -> [String] {

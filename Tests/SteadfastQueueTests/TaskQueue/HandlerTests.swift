@@ -237,7 +237,7 @@ private struct Comment: TaskPayload {
     try await withRunning(queue) { _ = try await task.outcome() }
     #expect(log.entries == ["0.0 seconds", "65.0 seconds", "130.0 seconds"])
     for await event in events {
-      guard case .failed(_, let reason, _) = event else { continue }
+      guard case .failed(_, let reason, _, _) = event else { continue }
       #expect(reason.contains("60"))
       break
     }

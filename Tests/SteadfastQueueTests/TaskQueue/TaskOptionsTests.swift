@@ -201,4 +201,24 @@ import Testing
     try await queue.enqueue(contentsOf: [Choosy(key: "c")]) { _ in "d" }
     #expect(try await queue.tasks().map(\.uniqueKey) == ["a", nil, "d"])
   }
+
+  @Test func `an empty name, key or tag is refused, and adds nothing`() async throws {
+    let queue = queue()
+    let calls: [(String, () async throws -> Void)] = [
+      ("name of a task is empty", { try await queue.enqueue(name: "") }),
+      ("uniqueKey is empty", { try await queue.enqueue(Note("a"), uniqueKey: "") }),
+      ("uniqueKey is empty", { try await queue.enqueue(Choosy(key: "")) }),
+      ("uniqueKey is empty", { try await queue.enqueue(name: "a", uniqueKey: "") }),
+      ("uniqueKey is empty", { try await queue.enqueue(contentsOf: [Note("a")]) { _ in "" } }),
+      ("tags is empty", { try await queue.enqueue(Note("a"), options: TaskOptions(tags: [""])) }),
+      ("taskDefaults.tags", { try await self.queue(TaskOptions(tags: ["a", ""])).open() }),
+      ("queue's name is empty", { try await TaskQueue(name: "").open() }),
+    ]
+    for (words, call) in calls {
+      let error = await #expect(throws: TaskQueueError.self) { try await call() }
+      #expect(error?.code == .invalidArgument)
+      #expect(error?.message.contains(words) == true)
+    }
+    #expect(try await queue.count == 0)
+  }
 }

@@ -97,10 +97,10 @@ enum QueueScenario {
     switch event {
     case .enqueued(let record): "\(record.id) enqueued"
     case .started(let record): "\(record.id) started"
-    case .failed(let record, let reason, let date): "\(record.id) failed, \(reason), \(date)"
+    case .failed(let record, let reason, let date, _): "\(record.id) failed, \(reason), \(date)"
     case .snoozed(let record, let date): "\(record.id) snoozed until \(date)"
-    case .succeeded(let record): "\(record.id) succeeded"
-    case .abandoned(let record, let reason): "\(record.id) abandoned, \(reason)"
+    case .succeeded(let record, _): "\(record.id) succeeded"
+    case .abandoned(let record, let reason, _): "\(record.id) abandoned, \(reason)"
     case .cancelled(let id): "\(id) cancelled"
     case .released(let record): "\(record.id) released"
     default: "\(event)"

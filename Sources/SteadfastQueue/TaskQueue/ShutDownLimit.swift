@@ -1,0 +1,36 @@
+import Synchronization
+
+/// Until when the attempts of a queue that shuts down may go on, for its run to keep to.
+final class ShutDownLimit: Sendable {
+  private let deadline = Mutex<Duration?>(nil)
+  private let changed = WakeUp()
+  /// A wait is made of sleeps of a day at most: the runtime keeps a sleep that is cut short until its
+  /// end, and no clock can sleep for as long as a duration can be.
+  private static let longestSleep = Duration.seconds(86_400)
+
+  /// Of several deadlines the earliest counts.
+  func set(_ new: Duration) {
+    deadline.withLock { $0 = min($0 ?? new, new) }
+    changed.fireAll()
+  }
+
+  /// Waits until a deadline has passed, by this time; false when it was cancelled before.
+  func hasPassed(on clock: some WallClock, _ time: @Sendable () -> Duration) async -> Bool {
+    while !Task.isCancelled {
+      guard let deadline = deadline.withLock({ $0 }) else {
+        await changed.wait()
+        continue
+      }
+      let left = deadline - time()
+      if left <= .zero { return true }
+      await withTaskGroup { group in
+        // Cancelled: the loop looks at the deadline again.
+        group.addTask { try? await clock.sleep(for: min(left, Self.longestSleep)) }
+        group.addTask { await self.changed.wait() }
+        await group.next()
+        group.cancelAll()
+      }
+    }
+    return false
+  }
+}

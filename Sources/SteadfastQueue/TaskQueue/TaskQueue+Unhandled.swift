@@ -1,0 +1,43 @@
+import Synchronization
+
+/// How people learn of tasks that nobody performs.
+extension TaskQueue {
+  /// Tells observers, or once for each name the configuration's notice, of tasks without a handler.
+  ///
+  /// - Throws: what the store throws.
+  nonisolated func tellUnhandled() async throws {
+    guard hub.isObserved || configuration.unhandledNotice != nil, handlers.room.others == 0 else {
+      return
+    }
+    let unhandled = try await store.tasks(
+      matching: TaskFilter(excludedNames: Set(handlers.names), states: [.waiting]),
+      after: nil,
+      limit: 100
+    )
+    if hub.isObserved {
+      for record in unhandled { postUnhandled(record) }
+    } else if let say = configuration.unhandledNotice {
+      let found = Set(unhandled.map(\.name)).sorted()
+      for name in notice.withLock({ $0.namesToSay(of: found) }) {
+        say(
+          "the queue '\(self.name)' holds tasks that wait: \(handlers.reasonForNone(named: name))"
+        )
+      }
+    }
+  }
+
+  /// A worker has claimed, and was handed out nothing.
+  nonisolated func foundNothing() async {
+    // Observers are told of each task when it is added.
+    guard configuration.unhandledNotice != nil, !hub.isObserved else { return }
+    let attemptCount = machine.withLock { $0.attemptCount }
+    guard notice.withLock({ $0.isDue(attemptCount: attemptCount) }) else { return }
+    // A store that fails says so when it is asked for tasks.
+    try? await tellUnhandled()
+  }
+
+  nonisolated func postUnhandled(_ record: TaskRecord) {
+    hub.announce(record.id)
+    hub.post(.unhandled(record, reason: handlers.reasonForNone(named: record.name)))
+  }
+}

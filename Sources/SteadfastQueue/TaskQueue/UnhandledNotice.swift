@@ -1,0 +1,35 @@
+/// Decides when to look for tasks that nobody performs, and of which names to say so: a value.
+///
+/// A worker that was woken and finds nothing may have been woken for such a task. Looks that find
+/// nothing new get rarer, so that a queue whose tasks all have handlers hardly ever looks.
+struct UnhandledNotice: Sendable {
+  private static let longestPatience = 64
+
+  private var saidNames: Set<String> = []
+  /// The number of attempts when a worker last found nothing.
+  private var lastAttemptCount: Int?
+  private var patience = 1
+  private var skippedCount = 0
+
+  /// A worker has found nothing to do, after so many attempts of this run.
+  ///
+  /// Whether to look now.
+  mutating func isDue(attemptCount: Int) -> Bool {
+    defer { lastAttemptCount = attemptCount }
+    // It has performed something since, and has looked for more.
+    if let lastAttemptCount, lastAttemptCount != attemptCount { return false }
+    skippedCount += 1
+    guard skippedCount >= patience else { return false }
+    skippedCount = 0
+    return true
+  }
+
+  /// Tasks of these names wait for handlers.
+  ///
+  /// Returns those that have not been said.
+  mutating func namesToSay(of names: [String]) -> [String] {
+    let new = names.filter { saidNames.insert($0).inserted }
+    patience = new.isEmpty ? min(2 * patience, Self.longestPatience) : 1
+    return new
+  }
+}

@@ -1,0 +1,34 @@
+extension TaskRecord {
+  /// The task's payload, as its handler is given it.
+  ///
+  /// ```swift
+  /// for letter in try await queue.tasks(matching: .deadLetters) where letter.name == Mail.taskName {
+  ///   let mail = try letter.payload(as: Mail.self)
+  /// }
+  /// ```
+  /// A payload that an earlier version of the type has stored is read by
+  /// ``TaskPayload/decode(from:version:)``.
+  ///
+  /// - Parameter type: the payload's type; ``name`` must be its ``TaskPayload/taskName`` or one of its
+  ///   ``TaskPayload/formerTaskNames``.
+  /// - Returns: the payload.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/undecodablePayload`` if the
+  ///   task's name is not the type's, or the payload can't be decoded; with the code
+  ///   ``TaskQueueError/Code/unopenedPayload`` if it is sealed and can't be opened. None of them
+  ///   shows the payload.
+  public func payload<Payload: TaskPayload>(as type: Payload.Type = Payload.self) throws -> Payload
+  {
+    guard name == Payload.taskName || Payload.formerTaskNames.contains(name) else {
+      throw TaskQueueError(
+        .undecodablePayload,
+        "the task \(id) is named '\(name)', and \(String(reflecting: type)) has the name "
+          + "'\(Payload.taskName)': ask for the payload with the type that the task was enqueued with"
+      )
+    }
+    do {
+      return try decodedPayload(as: type)
+    } catch let error as UndecodablePayload {
+      throw TaskQueueError(.undecodablePayload, "\(error) (the task \(id))")
+    }
+  }
+}

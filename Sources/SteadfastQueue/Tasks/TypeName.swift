@@ -1,0 +1,70 @@
+/// How the name of a type is told from where the type happens to be.
+enum TypeName {
+  /// A type's full name without what may be another in the next build.
+  ///
+  /// That are the modules, and the parts that stand for a file or a function:
+  /// `App.(unknown context at $1a2b).Box<Swift.Int>` is `Box<Int>`.
+  static func withoutModules(_ name: String) -> String {
+    var result = ""
+    var rest = name[...]
+    var isPathBegun = false
+    while let first = rest.first {
+      if let place = takePlace(from: &rest) {
+        result += place
+        isPathBegun = isPathBegun || !place.isEmpty
+      } else if isPart(ofIdentifier: first) {
+        let identifier = takeIdentifier(from: &rest)
+        if !isPathBegun, rest.first == "." {
+          // The module.
+          rest.removeFirst()
+        } else {
+          result += identifier
+        }
+        isPathBegun = true
+      } else {
+        rest.removeFirst()
+        result.append(first)
+        isPathBegun = first == "."
+      }
+    }
+    return result
+  }
+
+  /// Takes what stands in parentheses for a file, a function or an extension; the identifier in it,
+  /// if there is one, is what is left.
+  private static func takePlace(from name: inout Substring) -> Substring? {
+    guard name.first == "(", let end = name.firstIndex(of: ")") else { return nil }
+    let inside = name[name.index(after: name.startIndex)..<end]
+    let words = inside.split(separator: " ")
+    let identifier: Substring
+    if inside.hasPrefix("unknown context at ") || inside.hasPrefix("extension in ") {
+      identifier = ""
+    } else if words.count == 3, words[1] == "in", words[2].hasPrefix("_") || words[2].hasPrefix("$")
+    {
+      identifier = words[0]
+    } else {
+      return nil
+    }
+    name = name[name.index(after: end)...]
+    // The dot behind a place that is left out, and the colon behind an extension.
+    if identifier.isEmpty, name.first == "." || name.first == ":" { name.removeFirst() }
+    return identifier
+  }
+
+  private static func takeIdentifier(from name: inout Substring) -> Substring {
+    var end = name.startIndex
+    if name.first == "`" {
+      end = name.dropFirst().firstIndex(of: "`") ?? name.startIndex
+      end = name.index(after: end)
+    } else {
+      end = name.firstIndex { !isPart(ofIdentifier: $0) } ?? name.endIndex
+    }
+    defer { name = name[end...] }
+    return name[..<end]
+  }
+
+  private static func isPart(ofIdentifier character: Character) -> Bool {
+    character.isLetter || character.isNumber || character == "_" || character == "`"
+      || !character.isASCII
+  }
+}

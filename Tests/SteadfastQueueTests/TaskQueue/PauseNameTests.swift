@@ -1,0 +1,123 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+private struct Mail: TaskPayload { var text: String }
+
+/// Tasks of one name are held up, and those of others go on.
+@Suite(.virtualTime) struct PauseNameTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    workers: Int = 1,
+    _ store: some Persistence = InMemoryStore()
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, _ in
+      log.add("begins \(note.text)")
+      try await clock.sleep(for: .seconds(10))
+      log.add(note.text)
+    }
+    await queue.register(Mail.self) { [log] mail, _ in log.add(mail.text) }
+    return queue
+  }
+
+  @Test func `tasks of a paused name wait, and others are performed`() async throws {
+    let queue = await queue()
+    await queue.pause(name: "Note")
+    try await queue.enqueue(Note("note"))
+    try await queue.enqueue(Mail(text: "mail"))
+    let attempts = try await queue.runAvailable()
+    #expect(attempts == 1)
+    #expect(log.entries == ["mail"])
+    #expect(queue.pausedNames == ["Note"])
+    await queue.resume(name: "Note")
+    #expect(queue.pausedNames.isEmpty)
+    let more = try await queue.runAvailable()
+    #expect(more == 1)
+    #expect(log.entries == ["mail", "begins note", "note"])
+  }
+
+  @Test func `an attempt under way goes on, and no other of the name begins`() async throws {
+    let queue = await queue(workers: 2)
+    try await queue.enqueue(contentsOf: ["a", "b", "c", "d"].map(Note.init))
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try await clock.sleep(for: .seconds(1))
+      await queue.pause(name: "Note")
+      try await queue.enqueue(Mail(text: "mail"))
+      try await clock.sleep(for: .seconds(60))
+      #expect(Set(log.entries) == ["begins a", "begins b", "a", "b", "mail"])
+      await queue.resume(name: "Note")
+      try await clock.sleep(for: .seconds(60))
+      #expect(Set(log.entries).isSuperset(of: ["c", "d"]))
+      #expect(log.entries.count == 9)
+      await queue.shutDown()
+      try await group.waitForAll()
+    }
+  }
+
+  @Test func `a fallback does not perform tasks of a paused name`() async throws {
+    let queue = await queue()
+    await queue.registerFallback { [log] _, context in log.add(context.name) }
+    await queue.pause(name: "Unknown")
+    try await queue.enqueue(name: "Unknown")
+    try await queue.enqueue(name: "Other")
+    try await queue.runAvailable()
+    #expect(log.entries == ["Other"])
+    await queue.resume(name: "Unknown")
+    try await queue.runAvailable()
+    #expect(log.entries == ["Other", "Unknown"])
+  }
+
+  @Test func `a name stays paused when a handler is registered for it, and its limit holds after`()
+    async throws
+  {
+    let queue = await queue(workers: 4)
+    await queue.pause(name: "Note")
+    await queue.register(Note.self, maxConcurrentTasks: 1) { [log, clock] note, _ in
+      try await clock.sleep(for: .seconds(1))
+      log.add(note.text)
+    }
+    try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Note.init))
+    let none = try await queue.runAvailable()
+    #expect(none == 0)
+    await queue.resume(name: "Note")
+    let start = clock.now
+    try await queue.runAvailable()
+    #expect(start.duration(to: clock.now) == .seconds(3))
+  }
+
+  @Test
+  func `what is on its way when its name is paused does not begin once the pause has returned`()
+    async throws
+  {
+    // A claim takes a second, and hands out more than begins at once.
+    let store = FaultInjectingStore()
+    store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
+    let queue = await queue(workers: 3, store)
+    try await queue.enqueue(contentsOf: (0..<9).map { Note("\($0)") })
+    try await withRunning(queue) {
+      for step in 0..<12 {
+        try await clock.sleep(for: .milliseconds(300 + 170 * step))
+        await queue.pause(name: "Note")
+        let begun = log.entries.count { $0.hasPrefix("begins") }
+        try await clock.sleep(for: .seconds(30))
+        #expect(log.entries.count { $0.hasPrefix("begins") } == begun)
+        await queue.resume(name: "Note")
+      }
+      try await clock.sleep(for: .seconds(200))
+    }
+    #expect(log.entries.count == 18)
+    #expect(try await queue.count == 0)
+  }
+}

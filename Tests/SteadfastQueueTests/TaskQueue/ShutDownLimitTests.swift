@@ -1,0 +1,86 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What a signal handler does: it begins to shut the queue down, and waits for nothing.
+@Suite(.virtualTime) struct ShutDownLimitTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// Runs a queue whose one attempt takes 10 s, shuts it down after 1 s, and says when its run ended.
+  private func run(
+    shuttingDown: @escaping @Sendable (TaskQueue) -> Void
+  ) async throws -> (end: Duration, left: Int) {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { [log, clock] note, _ in
+      try await clock.sleep(for: .seconds(10))
+      log.add(note.text)
+    }
+    try await queue.enqueue(Note("slow"), maxRetries: 0)
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try await clock.sleep(for: .seconds(1))
+      shuttingDown(queue)
+      try await group.waitForAll()
+    }
+    return (clock.now.offset, try await queue.count)
+  }
+
+  @Test func `attempts may end within the limit`() async throws {
+    let (end, left) = try await run { $0.beginShutDown(within: .seconds(20)) }
+    #expect(end == .seconds(10))
+    #expect(left == 0)
+    #expect(log.entries == ["slow"])
+  }
+
+  @Test(arguments: [Duration.seconds(3), .zero, .seconds(-1)])
+  func `attempts are cut short when the limit has passed, and put back unharmed`(
+    _ limit: Duration
+  ) async throws {
+    let (end, left) = try await run { $0.beginShutDown(within: limit) }
+    #expect(end == .seconds(1) + max(.zero, limit))
+    #expect(left == 1)
+    #expect(log.entries.isEmpty)
+  }
+
+  @Test func `a limit as long as can be is none`() async throws {
+    let (end, _) = try await run { $0.beginShutDown(within: .seconds(Int64.max)) }
+    #expect(end == .seconds(10))
+  }
+
+  @Test func `of two limits the one that ends first counts`() async throws {
+    let (shortened, _) = try await run { queue in
+      queue.beginShutDown(within: .seconds(4))
+      queue.beginShutDown(within: .seconds(2))
+    }
+    #expect(shortened == .seconds(3))
+  }
+
+  @Test func `who shuts down again may not wait any more`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(60)) }
+    try await queue.enqueue(Note("slow"))
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try await clock.sleep(for: .seconds(1))
+      queue.beginShutDown(within: .seconds(30))
+      try await clock.sleep(for: .seconds(5))
+      queue.beginShutDown(within: .zero)
+      try await group.waitForAll()
+    }
+    #expect(clock.now.offset == .seconds(6))
+    #expect(try await queue.count == 1)
+  }
+
+  @Test func `a limit that was given while nothing ran is kept to by nothing`() async throws {
+    let queue = TaskQueue(clock: clock)
+    queue.beginShutDown(within: .seconds(5))
+    await queue.shutDown()
+    await #expect(throws: TaskQueueError.self) { try await queue.run() }
+    #expect(clock.now.offset == .zero)
+  }
+}
