@@ -36,6 +36,12 @@ let package = Package(
       path: "Tests/EndToEnd/Worker",
       swiftSettings: settings
     ),
+    .executableTarget(
+      name: "Stress",
+      dependencies: ["SteadfastQueue", "SteadfastTesting"],
+      path: "Tests/Stress",
+      swiftSettings: settings
+    ),
     .target(name: "TestSupport", path: "Tests/Support", swiftSettings: settings),
     .testTarget(
       name: "SteadfastRetryTests",

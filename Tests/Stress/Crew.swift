@@ -1,0 +1,65 @@
+import SteadfastQueue
+import SteadfastRetry
+
+/// The handlers of a queue under load.
+struct Crew: Sendable {
+  let ledger: Ledger
+  let clock: any WallClock
+  let dice: Dice
+  /// Whether every task that can succeed does.
+  var isCalm = false
+
+  func register(with queue: TaskQueue) async {
+    await queue.register(Chore.self, maxConcurrentTasks: dice.pick([nil, nil, 3])) {
+      [weak queue] chore, context in
+      ledger.begins(chore.number, context.id)
+      try await perform(chore, context, queue)
+      ledger.returns(chore.number)
+    }
+  }
+
+  private func perform(_ chore: Chore, _ context: TaskContext, _ queue: TaskQueue?) async throws {
+    if isCalm {
+      if chore.kind == .failsAlways || chore.kind == .isSlow { throw Failure() }
+      return
+    }
+    switch chore.kind {
+    case .easy, .expires: break
+    case .failsOnce: if context.retryCount == 0 { throw Failure() }
+    case .failsAlways: throw Failure()
+    case .asksForDate: if context.retryCount < 2 { throw Busy() }
+    case .abandonsItself: throw TaskAbandoned("by itself")
+    case .snoozes:
+      if dice.happens(2, in: 3) { throw TaskSnoozed(for: .microseconds(dice.number(0...500))) }
+    case .isSlow:
+      try await clock.sleep(for: .seconds(3600))
+      throw Failure()
+    case .ignoresCancellation:
+      for _ in 0..<dice.number(1...20) { try? await clock.sleep(for: .microseconds(20)) }
+    case .sleeps: try await clock.sleep(for: .microseconds(dice.number(0...2000)))
+    case .hasChild: try await addChild(context)
+    case .pausesQueue:
+      await queue?.pause()
+      await queue?.resume()
+    case .cancelsItself:
+      ledger.cancels(chore.number)
+      try await queue?.cancel(context.id)
+      try Task.checkCancellation()
+    case .reportsProgress:
+      for step in 0...4 { context.report(progress: Double(step) / 4) }
+    }
+  }
+
+  private func addChild(_ context: TaskContext) async throws {
+    let number = ledger.submit()
+    let child = try await context.enqueue(Chore(number: number, kind: .easy))
+    ledger.note(child.id, of: number)
+  }
+}
+
+private struct Failure: Error {}
+
+/// An error that says when to try again.
+private struct Busy: RetryAwareError {
+  var retryDecision: RetryDecision { .retry(after: .microseconds(300)) }
+}

@@ -1,0 +1,23 @@
+import SteadfastRetry
+import Synchronization
+
+/// Random numbers of a seed, for many who draw at the same time.
+final class Dice: Sendable {
+  private let generator: Mutex<SplitMix64>
+
+  init(seed: UInt64) { generator = Mutex(SplitMix64(seed: seed)) }
+
+  func next() -> UInt64 { generator.withLock { $0.next() } }
+
+  func number(_ range: ClosedRange<Int>) -> Int {
+    generator.withLock { Int.random(in: range, using: &$0) }
+  }
+
+  func happens(_ count: Int, in total: Int) -> Bool { number(1...total) <= count }
+
+  /// One of these, of which there is at least one.
+  func pick<Choice>(_ choices: [Choice]) -> Choice { choices[number(0...choices.count - 1)] }
+
+  /// Other dice, so that what one task draws does not depend on how fast another one is.
+  func split() -> Dice { Dice(seed: next()) }
+}

@@ -1,0 +1,160 @@
+import SteadfastQueue
+import Synchronization
+
+/// What is known of each task of a round, written by all who take part in it.
+final class Ledger: Sendable {
+  /// What happened to one task.
+  struct Entry {
+    var id: TaskID?
+    var attempts = 0
+    var returns = 0
+    /// Somebody asked for it to be taken out.
+    var mayBeCancelled = false
+    var mayBeRemoved = false
+    var succeeded = 0
+    var cancelled = 0
+    var abandoned = 0
+    var restarted = 0
+    /// What those who waited were told.
+    var outcomes: [TaskOutcome] = []
+  }
+
+  fileprivate struct State {
+    var entries: [Entry] = []
+    var numbers: [TaskID: Int] = [:]
+    var violations: [String] = []
+    var controls = 0
+  }
+
+  private let state = Mutex(State())
+
+  /// A task is about to be added.
+  func submit() -> Int {
+    state.withLock { state in
+      state.entries.append(Entry())
+      return state.entries.count - 1
+    }
+  }
+
+  /// A task is known by this identity.
+  func note(_ id: TaskID, of number: Int) {
+    state.withLock { state in
+      state.entries[number].id = id
+      state.numbers[id] = number
+    }
+  }
+
+  /// An attempt begins.
+  func begins(_ number: Int, _ id: TaskID) {
+    note(id, of: number)
+    state.withLock { state in
+      state.entries[number].attempts += 1
+      if state.entries[number].returns > 0 {
+        state.violations.append("task \(number) is performed though its handler has returned")
+      }
+    }
+  }
+
+  /// A handler is about to return, and its task will have succeeded.
+  func returns(_ number: Int) { state.withLock { $0.entries[number].returns += 1 } }
+
+  /// Somebody asks that a task is taken out.
+  func cancels(_ number: Int) { state.withLock { $0.entries[number].mayBeCancelled = true } }
+  /// Somebody asks that a task is removed.
+  func removes(_ number: Int) { state.withLock { $0.entries[number].mayBeRemoved = true } }
+  /// Somebody asks that any task is taken out.
+  func cancelsAny() {
+    state.withLock { state in
+      for index in state.entries.indices { state.entries[index].mayBeCancelled = true }
+    }
+  }
+
+  /// A control was called.
+  func countControl() { state.withLock { $0.controls += 1 } }
+
+  /// A task that was added, drawn by a number.
+  func task(_ random: UInt64) -> (number: Int, id: TaskID)? {
+    state.withLock { state in
+      guard !state.entries.isEmpty else { return nil }
+      let number = Int(random % UInt64(state.entries.count))
+      return state.entries[number].id.map { (number, $0) }
+    }
+  }
+
+  func violate(_ text: String) { state.withLock { $0.violations.append(text) } }
+
+  /// Somebody who waited was told.
+  func told(_ outcome: TaskOutcome, of number: Int) {
+    state.withLock { $0.entries[number].outcomes.append(outcome) }
+  }
+
+  /// Something happened that an observer is told.
+  func observe(_ event: TaskEvent) {
+    state.withLock { state in
+      switch event {
+      case .succeeded(let record, _): state.change(record.id) { $0.succeeded += 1 }
+      case .abandoned(let record, _, _): state.change(record.id) { $0.abandoned += 1 }
+      case .cancelled(let id): state.change(id) { $0.cancelled += 1 }
+      case .restarted(let id): state.change(id) { $0.restarted += 1 }
+      case .missed(let count): state.violations.append("an observer missed \(count) events")
+      case .unhandled(let record, let reason):
+        state.violations.append("\(record.id) is not performed: \(reason)")
+      default: break
+      }
+    }
+  }
+
+  /// What was done, once nothing is left but these dead letters.
+  ///
+  /// - Throws: a ``Violation`` that lists what does not fit.
+  func check(deadLetters: Set<TaskID>, queues: Int) throws -> Tally {
+    try state.withLock { state in
+      for (number, entry) in state.entries.enumerated() {
+        let isDead = entry.id.map(deadLetters.contains) ?? false
+        if let problem = entry.problem(isDead: isDead) {
+          state.violations.append("task \(number): \(problem): \(entry)")
+        }
+      }
+      guard state.violations.isEmpty else {
+        throw Violation(state.violations.prefix(20).joined(separator: "\n"))
+      }
+      return Tally(
+        tasks: state.entries.count,
+        attempts: state.entries.reduce(0) { $0 + $1.attempts },
+        controls: state.controls,
+        queues: queues
+      )
+    }
+  }
+}
+
+extension Ledger.State {
+  fileprivate mutating func change(_ id: TaskID, _ change: (inout Ledger.Entry) -> Void) {
+    guard let number = numbers[id] else { return }
+    change(&entries[number])
+  }
+}
+
+extension Ledger.Entry {
+  /// What does not fit together, if anything.
+  fileprivate func problem(isDead: Bool) -> String? {
+    if id == nil { return "it was added and is known to nobody" }
+    if returns > 1 { return "its handler has returned more than once" }
+    if succeeded != returns { return "its handler's return and its success differ" }
+    if succeeded + cancelled > 1 { return "it has ended more than once" }
+    if cancelled > 0, !mayBeCancelled { return "it was cancelled though nobody asked for that" }
+    if succeeded + cancelled == 0, !isDead, !mayBeRemoved { return "it is lost" }
+    if isDead, succeeded + cancelled > 0 { return "it is a dead letter and has ended" }
+    if isDead, abandoned == 0 { return "it is a dead letter, and nobody was told" }
+    for outcome in outcomes {
+      switch outcome {
+      case .succeeded where succeeded == 0: return "somebody was told that it has succeeded"
+      case .abandoned where abandoned == 0: return "somebody was told that it was abandoned"
+      case .cancelled where cancelled == 0 && !mayBeRemoved:
+        return "somebody was told that it was cancelled"
+      default: break
+      }
+    }
+    return nil
+  }
+}

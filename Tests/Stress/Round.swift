@@ -1,0 +1,261 @@
+import SteadfastQueue
+import SteadfastRetry
+import SteadfastTesting
+
+/// A store, and the queues that use it one after another.
+///
+/// All but the last have random handlers, runs and controls. The last one is calm: it performs what is
+/// left, so that every task has an end that can be checked.
+struct Round: Sendable {
+  private let dice: Dice
+  private let clock: any WallClock
+  private let makeStore: @Sendable () -> any Persistence
+  private let ledger = Ledger()
+
+  init(seed: UInt64, clock: any WallClock, makeStore: @escaping @Sendable () -> any Persistence) {
+    dice = Dice(seed: seed)
+    self.clock = clock
+    self.makeStore = makeStore
+  }
+
+  func run() async throws -> Tally {
+    let queueCount = dice.number(1...3)
+    for _ in 0..<queueCount {
+      try await withQueue { queue in try await rage(queue) }
+    }
+    let deadLetters = try await withQueue { queue in try await calmDown(queue) }
+    return try ledger.check(deadLetters: deadLetters, queues: queueCount + 1)
+  }
+
+  /// Makes a queue on the store, and checks that it is freed after the body.
+  private func withQueue<Result: Sendable>(
+    _ body: (TaskQueue) async throws -> Result
+  ) async throws -> Result {
+    let store = makeStore()
+    weak var freed: TaskQueue?
+    let result: Result
+    do {
+      let queue = TaskQueue(
+        name: "stress",
+        persistence: store,
+        configuration: configuration(),
+        clock: clock
+      )
+      freed = queue
+      result = try await body(queue)
+    }
+    if freed != nil { throw Violation("a queue that has ended is not freed") }
+    // A store in memory is the next queue's too.
+    if !(store is InMemoryStore) { try await store.close() }
+    return result
+  }
+
+  private func configuration() -> TaskQueueConfiguration {
+    TaskQueueConfiguration(
+      maxConcurrentTasks: dice.pick([1, 2, 4, 16]),
+      backoff: .constant(.milliseconds(1)).jittered(.full),
+      maxInterruptions: .alwaysRetry,
+      abandonedRetention: .forever,
+      eventBufferSize: 1_000_000,
+      randomness: .seeded(dice.next())
+    )
+  }
+
+  // MARK: The queues with random load
+
+  private func rage(_ queue: TaskQueue) async throws {
+    await Crew(ledger: ledger, clock: clock, dice: dice.split()).register(with: queue)
+    let events = queue.events
+    let (waits, continuation) = AsyncStream.makeStream(of: Wait.self)
+    try await withThrowingTaskGroup { group in
+      group.addTask { for await event in events { ledger.observe(event) } }
+      group.addTask { try await runAgainAndAgain(queue, dice.split()) }
+      group.addTask { try await wait(for: waits, dice.split()) }
+      try await withThrowingTaskGroup { load in
+        for _ in 0..<dice.number(1...4) {
+          load.addTask { try await produce(on: queue, dice.split(), continuation) }
+        }
+        for _ in 0..<dice.number(0...2) {
+          load.addTask { try await control(queue, dice.split()) }
+        }
+        try await load.waitForAll()
+      }
+      // Those who still wait are told by the end of the queue.
+      continuation.finish()
+      await queue.resume()
+      await shutDown(queue)
+      try await group.waitForAll()
+    }
+  }
+
+  /// Runs the queue until it is shut down, in passes and in runs that are cancelled.
+  private func runAgainAndAgain(_ queue: TaskQueue, _ dice: Dice) async throws {
+    while true {
+      do {
+        switch dice.number(0...3) {
+        case 0: try await queue.runAvailable()
+        case 1:
+          try await queue.run()
+          return
+        default:
+          await withTaskGroup { group in
+            group.addTask { try? await queue.run() }
+            group.addTask { try? await pause(dice, upTo: .milliseconds(5)) }
+            await group.next()
+            group.cancelAll()
+          }
+        }
+        try await pause(dice, upTo: .microseconds(200))
+      } catch let error as TaskQueueError where error.code == .shutDown {
+        return
+      }
+    }
+  }
+
+  private func shutDown(_ queue: TaskQueue) async {
+    switch dice.number(0...3) {
+    case 0: await queue.shutDown(within: .zero)
+    case 1: await queue.shutDown(within: .milliseconds(1))
+    case 2: queue.beginShutDown()
+    default: await queue.shutDown()
+    }
+  }
+
+  /// Adds tasks, and has others wait for the end of some.
+  private func produce(
+    on queue: TaskQueue,
+    _ dice: Dice,
+    _ waits: AsyncStream<Wait>.Continuation
+  ) async throws {
+    for _ in 0..<dice.number(1...40) {
+      let number = ledger.submit()
+      let chore = Chore(number: number, kind: dice.pick(Chore.Kind.allCases))
+      let task = try await queue.enqueue(chore, options: chore.options(dice, clock))
+      ledger.note(task.id, of: number)
+      if dice.happens(1, in: 3) { waits.yield(Wait(task: task, number: number)) }
+      if dice.happens(1, in: 4) { try await pause(dice, upTo: .microseconds(100)) }
+    }
+  }
+
+  /// Waits for the end of tasks, and for some of them only for a while.
+  private func wait(for waits: AsyncStream<Wait>, _ dice: Dice) async throws {
+    try await withThrowingDiscardingTaskGroup { group in
+      for await wait in waits {
+        let (isWatched, givesUp) = (dice.happens(1, in: 3), dice.happens(1, in: 4))
+        if isWatched { group.addTask { for await _ in wait.task.progress {} } }
+        group.addTask {
+          guard givesUp else { return try await self.wait(wait) }
+          try await withThrowingTaskGroup { race in
+            race.addTask { try await self.wait(wait) }
+            race.addTask { try? await pause(dice, upTo: .milliseconds(1)) }
+            try await race.next()
+            race.cancelAll()
+          }
+        }
+      }
+    }
+  }
+
+  private func wait(_ wait: Wait) async throws {
+    do {
+      ledger.told(try await wait.task.outcome(), of: wait.number)
+    } catch is CancellationError {
+    } catch let error as TaskQueueError
+      where error.code == .shutDown || error.code == .unknownTask
+    {
+    }
+  }
+
+  /// Calls every control of tasks and of the queue.
+  private func control(_ queue: TaskQueue, _ dice: Dice) async throws {
+    for _ in 0..<dice.number(1...30) {
+      try await pause(dice, upTo: .microseconds(300))
+      ledger.countControl()
+      guard let (number, id) = ledger.task(dice.next()) else { continue }
+      switch dice.number(0...13) {
+      case 0:
+        ledger.cancels(number)
+        try await queue.cancel(id)
+      case 1: try await queue.pause(id)
+      case 2: try await queue.resume(id)
+      case 3: try await queue.restart(id)
+      case 4: try await queue.reschedule(id)
+      case 5:
+        ledger.removes(number)
+        ledger.cancels(number)
+        try await queue.remove(id)
+      case 6: try await queue.restart(matching: .deadLetters)
+      case 7: try await queue.reschedule(matching: TaskFilter(names: [Chore.taskName]))
+      case 8:
+        await queue.pause()
+        try await pause(dice, upTo: .milliseconds(2))
+        await queue.resume()
+      case 9:
+        guard dice.happens(1, in: 10) else { continue }
+        ledger.cancelsAny()
+        try await queue.cancel(matching: TaskFilter(tags: ["red"]))
+      case 10: _ = try await queue.tasks(limit: 20)
+      case 11: _ = try await queue.statistics
+      case 12:
+        await queue.pause(name: Chore.taskName)
+        try await pause(dice, upTo: .milliseconds(2))
+        await queue.resume(name: Chore.taskName)
+      default: _ = try await queue.count
+      }
+    }
+  }
+
+  private func pause(_ dice: Dice, upTo limit: Duration) async throws {
+    try await clock.sleep(for: limit * Double(dice.number(0...100)) / 100)
+  }
+
+  // MARK: The last queue
+
+  /// Performs all that is left, and returns the dead letters.
+  private func calmDown(_ queue: TaskQueue) async throws -> Set<TaskID> {
+    await Crew(ledger: ledger, clock: clock, dice: dice.split(), isCalm: true).register(with: queue)
+    let events = queue.events
+    return try await withThrowingTaskGroup { group in
+      group.addTask { for await event in events { ledger.observe(event) } }
+      for record in try await queue.tasks(matching: TaskFilter(states: [.paused]), limit: .max) {
+        try await queue.resume(record.id)
+      }
+      var passes = 0
+      while try await queue.count > 0 {
+        try await queue.reschedule(matching: .unfinished)
+        try await queue.runAvailable()
+        passes += 1
+        guard passes < 100 else {
+          throw Violation("tasks are left: \(try await queue.tasks(limit: 5))")
+        }
+      }
+      let dead = try await queue.tasks(matching: .deadLetters, limit: .max)
+      await queue.shutDown()
+      try await group.waitForAll()
+      return Set(dead.map(\.id))
+    }
+  }
+}
+
+/// A task whose end is waited for.
+private struct Wait: Sendable {
+  let task: EnqueuedTask
+  let number: Int
+}
+
+extension Chore {
+  fileprivate func options(_ dice: Dice, _ clock: any WallClock) -> TaskOptions {
+    var options = TaskOptions(
+      maxRetries: kind == .failsAlways ? 2 : .alwaysRetry,
+      priority: dice.pick([.low, .normal, .high]),
+      tags: dice.happens(1, in: 3) ? ["red"] : []
+    )
+    if dice.happens(1, in: 5) { options.delay = .microseconds(dice.number(0...2000)) }
+    if kind == .isSlow {
+      options.timeLimit = .milliseconds(1)
+      options.maxRetries = 1
+    }
+    if kind == .expires { options.expiryDate = clock.date + 0.004 }
+    return options
+  }
+}

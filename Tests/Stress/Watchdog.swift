@@ -1,0 +1,57 @@
+import Dispatch
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// Ends the program when a round makes no progress: a hang is a finding, and names its seed.
+final class Watchdog: Sendable {
+  private struct State {
+    var round = ""
+    var begin = ContinuousClock.now
+  }
+
+  private static let limit: Duration = .seconds(120)
+  private let state = Mutex(State())
+
+  /// A thread of its own looks, since a hang may hold all of Swift's.
+  static func watching(_ body: (Watchdog) async throws -> Void) async throws {
+    let watchdog = Watchdog()
+    let timer = DispatchSource.makeTimerSource(queue: DispatchQueue(label: "watchdog"))
+    timer.schedule(deadline: .now() + 5, repeating: 5)
+    timer.setEventHandler { [weak watchdog] in watchdog?.look() }
+    timer.activate()
+    defer { timer.cancel() }
+    try await body(watchdog)
+  }
+
+  func begin(_ round: String) { state.withLock { $0 = State(round: round) } }
+
+  private func look() {
+    let (round, begin) = state.withLock { ($0.round, $0.begin) }
+    guard begin.duration(to: .now) > Self.limit else { return }
+    print("\(round): no end after \(Self.limit)")
+    exit(2)
+  }
+}
+
+/// The memory of the process that is in use; 0 where that can't be read.
+func residentBytes() -> Int {
+  #if os(Linux)
+  guard let file = unsafe fopen("/proc/self/statm", "r") else { return 0 }
+  defer { unsafe fclose(file) }
+  var text = [CChar](repeating: 0, count: 128)
+  guard unsafe fgets(&text, 128, file) != nil else { return 0 }
+  let fields = text.prefix { $0 != 0 }.split(separator: CChar(UInt8(ascii: " ")))
+  guard fields.count > 1 else { return 0 }
+  let pages = String(decoding: fields[1].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+  return (Int(pages) ?? 0) * 4096
+  #else
+  return 0
+  #endif
+}
