@@ -1,3 +1,8 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 import SteadfastQueue
 import SteadfastRetry
 import SteadfastTesting
@@ -255,7 +260,7 @@ extension Chore {
       options.timeLimit = .milliseconds(1)
       options.maxRetries = 1
     }
-    if kind == .expires { options.expiryDate = clock.date + 0.004 }
+    if kind == .expires { options.expiryDate = clock.date.advanced(by: 0.004) }
     return options
   }
 }

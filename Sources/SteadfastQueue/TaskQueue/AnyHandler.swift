@@ -45,7 +45,7 @@ final class AnyHandler: Sendable {
 
     init(_ type: Any.Type) {
       identifier = ObjectIdentifier(type)
-      name = String(reflecting: type)
+      name = TypeName.readable(type)
     }
   }
 

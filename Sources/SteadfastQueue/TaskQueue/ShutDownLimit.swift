@@ -4,9 +4,6 @@ import Synchronization
 final class ShutDownLimit: Sendable {
   private let deadline = Mutex<Duration?>(nil)
   private let changed = WakeUp()
-  /// A wait is made of sleeps of a day at most: the runtime keeps a sleep that is cut short until its
-  /// end, and no clock can sleep for as long as a duration can be.
-  private static let longestSleep = Duration.seconds(86_400)
 
   /// Of several deadlines the earliest counts.
   func set(_ new: Duration) {
@@ -25,7 +22,7 @@ final class ShutDownLimit: Sendable {
       if left <= .zero { return true }
       await withTaskGroup { group in
         // Cancelled: the loop looks at the deadline again.
-        group.addTask { try? await clock.sleep(for: min(left, Self.longestSleep)) }
+        group.addTask { try? await clock.wait(for: left) }
         group.addTask { await self.changed.wait() }
         await group.next()
         group.cancelAll()

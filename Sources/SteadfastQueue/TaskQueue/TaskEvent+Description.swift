@@ -15,6 +15,7 @@ extension TaskEvent: CustomStringConvertible {
     case .resumed(let id): "resumed: \(id)"
     case .restarted(let id): "restarted: \(id)"
     case .rescheduled(let id, let date): "rescheduled to \(date): \(id)"
+    case .updated(let id): "updated: \(id)"
     case .released(let task): "released: \(task)"
     case .unhandled(let task, let reason): "unhandled: \(task): \(reason)"
     case .missed(let count): "missed: \(count) events"

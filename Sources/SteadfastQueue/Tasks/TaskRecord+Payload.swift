@@ -21,7 +21,7 @@ extension TaskRecord {
     guard name == Payload.taskName || Payload.formerTaskNames.contains(name) else {
       throw TaskQueueError(
         .undecodablePayload,
-        "the task \(id) is named '\(name)', and \(String(reflecting: type)) has the name "
+        "the task \(id) is named '\(name)', and \(TypeName.readable(type)) has the name "
           + "'\(Payload.taskName)': ask for the payload with the type that the task was enqueued with"
       )
     }

@@ -1,10 +1,18 @@
 /// How the name of a type is told from where the type happens to be.
 enum TypeName {
+  /// A type's name for people, with its module: `App.Box<Swift.Int>` of the full name
+  /// `App.(unknown context at $1a2b).Box<Swift.Int>`.
+  static func readable(_ type: Any.Type) -> String {
+    shortened(String(reflecting: type), keepsModules: true)
+  }
+
   /// A type's full name without what may be another in the next build.
   ///
-  /// That are the modules, and the parts that stand for a file or a function:
+  /// That is the modules, and the parts that stand for a file or a function:
   /// `App.(unknown context at $1a2b).Box<Swift.Int>` is `Box<Int>`.
-  static func withoutModules(_ name: String) -> String {
+  static func withoutModules(_ name: String) -> String { shortened(name, keepsModules: false) }
+
+  private static func shortened(_ name: String, keepsModules: Bool) -> String {
     var result = ""
     var rest = name[...]
     var isPathBegun = false
@@ -14,7 +22,7 @@ enum TypeName {
         isPathBegun = isPathBegun || !place.isEmpty
       } else if isPart(ofIdentifier: first) {
         let identifier = takeIdentifier(from: &rest)
-        if !isPathBegun, rest.first == "." {
+        if !keepsModules, !isPathBegun, rest.first == "." {
           // The module.
           rest.removeFirst()
         } else {

@@ -97,7 +97,7 @@ import Testing
     try await queue.enqueue(PrimaryJob())
     try await queue.enqueue(AbilityJob.Arguments(text: "a"))
     #expect(try await queue.runAvailable() == 2)
-    #expect(PrimaryJob.log.entries == ["PrimaryJob"])
+    #expect(PrimaryJob.log.entries == ["IDelayedJobTests.PrimaryJob"])
     #expect(log.entries == ["perform a", "before delete a: succeeded"])
   }
 
@@ -110,7 +110,7 @@ import Testing
         let queue = queue(store)
         await queue.register(handler: AbilityJob(log: log))
         let record = try #require(try await queue.tasks().first)
-        #expect(record.priority == 5 && record.name == "Arguments")
+        #expect(record.priority == 5 && record.name == "AbilityJob.Arguments")
         try await queue.runAvailable()
       }
       #expect(log.entries.first == "perform Arg1")
@@ -222,7 +222,7 @@ import Testing
       log.entries == [
         "perform bad", "perform bad", "should restart bad",
         "perform bad", "perform bad", "should restart bad",
-        "before delete bad: abandoned(reason: \"performed in vain\")",
+        "before delete bad: abandoned: performed in vain",
       ]
     )
     #expect(seconds == 24 * 3)

@@ -49,7 +49,7 @@ import Testing
     case .progressed(_, let fraction): "progress \(fraction)"
     case .failed(_, let reason, _, _): "failed: \(reason)"
     case .succeeded: "finished"
-    case .abandoned(_, let reason): "gave up: \(reason)"
+    case .abandoned(_, let reason, _): "gave up: \(reason)"
     case .cancelled: "cancelled"
     case .paused: "paused"
     case .resumed: "resumed"
@@ -78,7 +78,7 @@ import Testing
       options: TaskOptions(tags: ["films"])
     )
     let record = try #require(try await queue.tasks(matching: TaskFilter(tags: ["films"])).first)
-    #expect(record.name == "Download")
+    #expect(record.name == "YXQueueTests.Download")
     #expect(record.createdDate == queue.clock.date)
     #expect(try record.payload(as: Download.self).url == "https://example.com/a.mp4")
     #expect(try await queue.count(matching: TaskFilter(tags: ["books"])) == 0)

@@ -66,7 +66,7 @@ import Foundation
       log.add(queue.events)
     }
     var kinds: [String] = []
-    for await event in log.entries[0] { kinds.append("\("\(event)".prefix { $0 != "(" })") }
+    for await event in log.entries[0] { kinds.append("\("\(event)".prefix { $0 != ":" })") }
     let last =
       switch end {
       case .withoutRun: ["enqueued"]

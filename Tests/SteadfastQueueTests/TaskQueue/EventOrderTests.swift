@@ -185,7 +185,7 @@ import Testing
 
 extension TaskEvent {
   /// The name of its kind.
-  fileprivate var kind: String { String("\(self)".prefix { $0 != "(" }) }
+  fileprivate var kind: String { String("\(self)".prefix { !": ,".contains($0) }) }
 
   fileprivate var id: TaskID? {
     switch self {

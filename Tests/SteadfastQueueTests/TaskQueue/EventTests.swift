@@ -1,3 +1,8 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
 import SteadfastTesting
 import TestSupport
 import Testing
@@ -77,7 +82,7 @@ extension TaskEvent {
     try await queue.enqueue(
       Note("b"),
       maxRetries: 0,
-      options: TaskOptions(expiryDate: clock.date + 5)
+      options: TaskOptions(expiryDate: clock.date.advanced(by: 5))
     )
     clock.advance(by: .seconds(5))
     try await queue.runAvailable()

@@ -72,7 +72,7 @@ private struct Asked: TaskHandler {
     #expect(
       log.entries == [
         "0.0 seconds: attempt 1", "proposed 10.0 s", "3.0 seconds: attempt 2",
-        "exhausted: refused", "leaves: abandoned(reason: \"refused\")",
+        "exhausted: refused", "leaves: abandoned: refused",
       ]
     )
   }
@@ -94,14 +94,14 @@ private struct Asked: TaskHandler {
       log.entries == [
         "0.0 seconds: attempt 1", "proposed 10.0 s", "10.0 seconds: attempt 2",
         "exhausted: refused", "proposed 10.0 s", "20.0 seconds: attempt 1", "proposed 10.0 s",
-        "30.0 seconds: attempt 2", "exhausted: refused", "leaves: abandoned(reason: \"refused\")",
+        "30.0 seconds: attempt 2", "exhausted: refused", "leaves: abandoned: refused",
       ]
     )
   }
 
   @Test func `it is not asked whether to restart what was abandoned on purpose`() async throws {
     try await perform(Asked(log: log, clock: clock, error: TaskAbandoned("no"), restarts: 9))
-    #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned(reason: \"no\")"])
+    #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned: no"])
   }
 
   @Test func `a date that it chooses behind the expiry abandons the task at once`() async throws {

@@ -87,7 +87,8 @@ import Testing
     #expect(
       notices.entries == [
         notice("Send")
-          + "; if it is a former name of Mail.Send, give that type's formerTaskNames \"Send\""
+          + "; if it is a former name of UnhandledNoticeTests.Mail.Send, give that type's "
+          + "formerTaskNames \"Send\""
       ]
     )
   }

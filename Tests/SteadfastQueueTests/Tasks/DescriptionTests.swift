@@ -73,7 +73,7 @@ import Testing
     )
     #expect(texts[7].hasPrefix("1 abandoned; 2 attempts: 0 succeeded, 1 failed, 1 abandoned"))
     #expect(
-      texts.dropFirst(8).map { $0.prefix { $0 != " " && $0 != ":" } } == [
+      texts.dropFirst(8).map { $0.prefix { !": ,".contains($0) } } == [
         "enqueued", "started", "failed", "rescheduled", "started", "abandoned",
       ]
     )

@@ -40,13 +40,22 @@ private enum Mail {
     #expect(TypeName.withoutModules(name) == kept)
   }
 
+  @Test func `an error names a type with its module, and without addresses`() {
+    struct Local: TaskPayload {}
+    #expect(TypeName.readable(Local.self) == "SteadfastQueueTests.TypeNameTests.Local")
+    #expect(
+      TypeName.readable(Mail.Box<[Int]>.self)
+        == "SteadfastQueueTests.Mail.Box<Swift.Array<Swift.Int>>"
+    )
+  }
+
   @Test func `a task is named after its type and the types around it`() {
     struct Local: TaskPayload {}
     #expect(Note.taskName == "Note")
     #expect(Mail.Send.taskName == "Mail.Send")
     #expect(Hidden.taskName == "Hidden")
     #expect(Hidden.Deep.taskName == "Hidden.Deep")
-    #expect(Local.taskName == "Local")
+    #expect(Local.taskName == "TypeNameTests.Local")
     #expect(Mail.Box<Int>.taskName == "Mail.Box<Int>")
     #expect(Mail.Box<[Note]>.Lid.taskName == "Mail.Box<Array<Note>>.Lid")
   }

@@ -21,7 +21,7 @@ import Testing
     ] {
       #expect(trace.contains { $0.contains(end) }, "\(end)")
     }
-    for outcome in ["succeeded", "cancelled", "abandoned(reason: \"refused\")"] {
+    for outcome in ["succeeded", "cancelled", "abandoned: refused"] {
       #expect(trace.contains { $0.hasSuffix("outcome \(outcome)") }, "\(outcome)")
     }
   }

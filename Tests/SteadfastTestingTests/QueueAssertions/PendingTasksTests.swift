@@ -17,7 +17,10 @@ import Testing
   }
 
   @Test func `a task under a former name of the type is seen`() async throws {
-    struct Note: TaskPayload { var text: String }
+    struct Note: TaskPayload {
+      static let taskName = "Note"
+      var text: String
+    }
     let queue = TaskQueue(clock: clock)
     try await queue.enqueue(Note(text: "old"))
     #expect(try await queue.pendingTasks(of: Letter.self).map(\.payload) == [Letter("old")])
