@@ -68,8 +68,9 @@ extension TaskTable {
       at(.finished),
       "ended"
     )
+    let slotsByLane = Dictionary(grouping: slots.all) { entries[$0].lane }
     for (name, lane) in laneIndices {
-      let inLane = slots.all.filter { entries[$0].lane == lane }
+      let inLane = slotsByLane[lane] ?? []
       if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
         broken.append("lane \(name) is counted")
       }

@@ -1,6 +1,7 @@
 import Foundation
 import SteadfastRetry
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -40,7 +41,7 @@ import Testing
     return room
   }
 
-  @Test(arguments: 0..<30 as Range<UInt64>)
+  @Test(arguments: 0..<UInt64(Soak.runs(short: 8)))
   mutating func `tasks of many names are handed out in one order, whoever is asked for`(
     seed: UInt64
   ) {
@@ -78,7 +79,7 @@ import Testing
           now: .seconds(now)
         )
       ).map(\.lease)
-      #expect(table.brokenInvariants() == [])
+      if number.isMultiple(of: 40) { #expect(table.brokenInvariants() == []) }
     }
     _ = claim(ClaimRequest(limit: .max - 1, names: [:], otherNames: .max, now: .seconds(1e6)))
     #expect(table.ranking.isEmpty)

@@ -1,6 +1,7 @@
 import Foundation
 import SteadfastRetry
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -202,7 +203,7 @@ private struct Comparison {
 }
 
 @Suite struct TaskTableModelTests {
-  @Test(arguments: 0..<20 as Range<UInt64>)
+  @Test(arguments: 0..<UInt64(Soak.runs(short: 8)))
   func `a table does what its reference does, and a restart finds the same`(seed: UInt64) throws {
     var comparison = try Comparison(seed: seed)
     for _ in 0..<10 {

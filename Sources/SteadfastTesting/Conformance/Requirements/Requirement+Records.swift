@@ -94,7 +94,10 @@ extension PersistenceConformance.Requirement {
   }
 
   static func large(_ number: Int) -> TaskRecord {
-    let bytes = (0..<1 << 20).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+    // Of blocks that fit no power of two, so that a store that mixes up its pages is found out.
+    let block = (0..<4099).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
+    var bytes: [UInt8] = []
+    while bytes.count < 1 << 20 { bytes += block }
     return TaskRecord(
       id: .numbered(number),
       name: "A",
