@@ -5,7 +5,8 @@ import Testing
 
 @Suite struct ThreadIdentityTests {
   @Test func `a task that goes on on another thread finds another`() async {
-    let executor = ThreadForEachJob()
+    let threads = Log<ThreadIdentity>()
+    let executor = ThreadForEachJob { threads.add(.current) }
     let found = await Task(executorPreference: executor) {
       var found = [ThreadIdentity.current]
       for _ in 0..<3 {
@@ -14,7 +15,7 @@ import Testing
       }
       return found
     }.value
-    #expect(found == executor.threads.entries)
+    #expect(found == threads.entries)
     #expect(found.indices.allSatisfy { !found[..<$0].contains(found[$0]) })
   }
 

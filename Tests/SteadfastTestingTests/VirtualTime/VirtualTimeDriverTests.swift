@@ -1,13 +1,14 @@
 import Dispatch
 import SteadfastQueue
 import SteadfastTesting
+import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(1))) struct VirtualTimeDriverTests {
+@Suite(.timeLimit(.minutes(5))) struct VirtualTimeDriverTests {
   @Test func `a caller that is cancelled does not wait for a task that spins`() async throws {
     let begun = Gate()
     let stop = Trace()
-    let caller = Task {
+    let caller = Task(executorPreference: ThreadForEachJob()) {
       try await withVirtualTime { time in
         _ = Task(executorPreference: time.executor) {
           while stop.entries.isEmpty {
@@ -75,7 +76,7 @@ import Testing
   @Test func `real work that begins on the main actor at the last moment is waited for`()
     async throws
   {
-    for _ in 0..<200 {
+    for _ in 0..<50 {
       try await withVirtualTime { time in
         let work = Task { @MainActor in
           await time.withRealWork {
