@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -126,7 +127,8 @@ private func numbers(_ contents: JournalContents) -> [Int] {
   @Test func `every flipped bit is found: refused, or cut off with the last batch`() throws {
     let (bytes, ends) = try threeBatches()
     for offset in bytes.indices {
-      for bit in 0..<8 {
+      // Each bit has its turn; neighbours in the long form.
+      for bit in Soak.runs(short: 0) > 0 ? Array(0..<8) : [offset % 8] {
         var flipped = bytes
         flipped[offset] ^= 1 << UInt8(bit)
         do {

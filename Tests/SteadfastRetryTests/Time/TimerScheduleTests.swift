@@ -1,4 +1,5 @@
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @testable import SteadfastRetry
@@ -94,7 +95,7 @@ import Testing
     #expect(timer.schedule.sleepCount <= 64)
   }
 
-  @Test(arguments: 0..<50 as Range<UInt64>)
+  @Test(arguments: 0..<UInt64(Soak.runs(short: 20)))
   func `each is told at its moment and in order, whatever comes and goes`(seed: UInt64) throws {
     var random = Randomness.seeded(seed).makeGenerator()
     var schedule = TimerSchedule<Int>()
