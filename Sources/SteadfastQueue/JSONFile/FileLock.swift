@@ -175,8 +175,10 @@ final class FileLock: Sendable {
       return descriptor
     }
     guard file >= 0 else { return }
-    FileStorage.unlockAndClose(file, forkCount)
+    FileStorage.unlock(file, forkCount)
+    // While the descriptor is open, no other file has the identity of one that has lost its name.
     if forkCount == ForkCount.current { Self.unregister(identity) }
+    FileStorage.close(file)
   }
 
   // MARK: This process

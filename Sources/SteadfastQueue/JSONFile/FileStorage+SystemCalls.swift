@@ -98,12 +98,17 @@ extension FileStorage {
     }
   }
 
-  /// Gives a lock up that was taken at this count of forks, and the descriptor.
+  /// Gives a lock up that was taken at this count of forks.
   ///
   /// A child that was forked off meanwhile, if only to begin another program, shares the lock: it
   /// would hold it on if this process only closed its descriptor, and must not end it by itself.
-  static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
+  static func unlock(_ file: Int32, _ forkCount: Int) {
     if forkCount == ForkCount.current { _ = flock(file, LOCK_UN) }
+  }
+
+  /// Gives a lock up that was taken at this count of forks, and the descriptor.
+  static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
+    unlock(file, forkCount)
     close(file)
   }
 

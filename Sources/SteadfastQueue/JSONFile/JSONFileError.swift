@@ -11,10 +11,13 @@ public struct JSONFileError: Error, CustomStringConvertible {
   /// The kind of an error.
   ///
   /// More kinds may be added.
-  public struct Code: Hashable, Sendable {
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
     private let name: String
 
     private init(_ name: String) { self.name = name }
+
+    /// The code's name, as in `inUse`.
+    public var description: String { name }
 
     /// Another queue, in this process or another one, has the file open.
     public static let inUse = Code("inUse")

@@ -41,6 +41,7 @@ extension TaskQueue {
       }
       let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
       claimEnd.resumeAll(with: .success(()))
+      idleWatch.step()
       switch step {
       case .perform, .obey, .claim: return step
       case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
@@ -53,6 +54,7 @@ extension TaskQueue {
       fail(error, to: "hand out tasks")
       machine.withLock { $0.claimFailed() }
       claimEnd.resumeAll(with: .success(()))
+      idleWatch.step()
     }
     return nextStep(of: worker)
   }

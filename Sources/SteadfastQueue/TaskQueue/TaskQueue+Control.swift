@@ -15,6 +15,7 @@ extension TaskQueue {
       return machine.takeHeldBack()
     }
     await putBack(unbegun)
+    idleWatch.step()
     while !Task.isCancelled, machine.withLock({ $0.letsThrough }) {
       // Cancelled: the loop ends.
       try? await stepWhilePaused.wait {
@@ -110,6 +111,7 @@ extension TaskQueue {
     handlers.close()
     outcomes.failWaiters(Self.shutDownError)
     hub.end()
+    idleWatch.step()
   }
 
   /// Has all those look who wait for something that the end of a run leaves undone.

@@ -54,6 +54,7 @@ extension TaskQueue {
     }
     stepWhilePaused.resumeAll(with: .success(()))
     runEnd.resumeAll(with: .success(()))
+    idleWatch.step()
     if hasEnded { end() }
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
@@ -195,7 +196,10 @@ extension TaskQueue {
       if isCancelled { machine.cancel() }
       return (goesOn ? machine.next(for: worker) : .wait, machine.isPaused)
     }
-    if isPaused { stepWhilePaused.resumeAll(with: .success(())) }
+    if isPaused {
+      stepWhilePaused.resumeAll(with: .success(()))
+      idleWatch.step()
+    }
     return step
   }
 

@@ -40,6 +40,7 @@ extension TaskQueue {
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
       if wakesWorkers { wake.fireAll() }
       await obey(requests)
+      idleWatch.step()
     }
   }
 
@@ -92,6 +93,7 @@ extension TaskQueue {
     )
     let requests = machine.withLock { $0.wereReturned(tasks) }
     await obey(requests)
+    idleWatch.step()
   }
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {

@@ -89,6 +89,7 @@ public actor TaskQueue {
   nonisolated let stepWhilePaused = Waiters<Void>()
   /// How long attempts may go on once the queue shuts down.
   nonisolated let shutDownLimit = ShutDownLimit()
+  nonisolated let idleWatch = IdleWatch()
   /// Those who wait for the run to end.
   nonisolated let runEnd = Waiters<Void>()
 

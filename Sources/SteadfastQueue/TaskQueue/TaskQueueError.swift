@@ -9,10 +9,13 @@ public struct TaskQueueError: Error, CustomStringConvertible {
   /// The kind of an error.
   ///
   /// More kinds may be added.
-  public struct Code: Hashable, Sendable {
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
     private let name: String
 
     private init(_ name: String) { self.name = name }
+
+    /// The code's name, as in `waitsForItself`.
+    public var description: String { name }
 
     /// An argument makes no sense, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")

@@ -22,6 +22,8 @@ extension WorkMachine {
   /// Whether a worker waited for that, and what was asked of the tasks meanwhile.
   mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
     let (settlements, wakesWorkers) = outbox.settled()
+    // A retry may be due at once. Whoever ends a pass is told of that with the settlement.
+    if mode == .untilStopped { forgetEmptyClaim() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     let asked = settlements.map(\.record.id).compactMap { id in
       requests.removeValue(forKey: id).map { (id, $0) }

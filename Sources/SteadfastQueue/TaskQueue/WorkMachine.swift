@@ -44,7 +44,10 @@ struct WorkMachine: Sendable {
   var outbox: Outbox
   var limitedNames = LimitedNames()
   private(set) var isClaiming = false
-  private var claimCount = 0
+  /// How many claims have been made, with the one in flight.
+  private(set) var claimCount = 0
+  /// The number of the last claim, if it found nothing and nothing has been heard of since.
+  private(set) var emptyClaim: Int?
   /// Something may have become available too late for the claim in flight.
   private var hasNewsForClaim = false
   private var storeHasMore = false
@@ -230,6 +233,7 @@ struct WorkMachine: Sendable {
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
     limitedNames.enter(claim.tasks)
+    emptyClaim = storeHasMore || !ready.isEmpty ? nil : claimCount
     if case .pass = mode, ready.isEmpty, !storeHasMore {
       isExhausted = true
       return true
@@ -270,8 +274,12 @@ struct WorkMachine: Sendable {
   /// Something may have become available.
   mutating func workArrived() {
     isExhausted = false
+    emptyClaim = nil
     hasNewsForClaim = isClaiming
   }
+
+  /// What the last claim has found may not hold any more.
+  mutating func forgetEmptyClaim() { emptyClaim = nil }
 
   /// An attempt has ended, and what ended it is kept already.
   ///

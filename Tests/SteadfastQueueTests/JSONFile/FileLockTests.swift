@@ -32,6 +32,22 @@ import Musl
     }
   }
 
+  /// A new file is often given the number of one that has just gone.
+  @Test func `locks of files that come and go beside each other are no obstacle to each other`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let failures = Log<String>()
+      DispatchQueue.concurrentPerform(iterations: 4) { number in
+        let path = folder.appending(path: "queue-\(number).jsonl").path
+        for _ in 0..<2_000 {
+          do { try FileLock.acquire(for: path).discard() } catch { failures.add("\(error)") }
+        }
+      }
+      #expect(failures.entries == [])
+    }
+  }
+
   @Test func `a lock whose holder can't be written is good`() async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl.lock").path

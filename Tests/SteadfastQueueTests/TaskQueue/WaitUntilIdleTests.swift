@@ -1,0 +1,156 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite(.virtualTime) struct WaitUntilIdleTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// Two stores: one that keeps each end at once, and one whose answers are waited for.
+  private func queue(appliesAtOnce: Bool = true) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, context in
+      try await clock.sleep(for: .seconds(10))
+      if note.text == "fails", context.retryCount < 3 { throw Refusal() }
+      if note.text == "parent" { try await context.enqueue(Note("child")) }
+      log.add("\(note.text) \(Int(clock.now.offset / .seconds(1)))")
+    }
+    return queue
+  }
+
+  @Test(arguments: [true, false])
+  func `what is available is done first, with retries that are due at once and what handlers add`(
+    appliesAtOnce: Bool
+  ) async throws {
+    let queue = await queue(appliesAtOnce: appliesAtOnce)
+    let left = try await withRunning(queue) {
+      try await queue.enqueue(Note("fails"), usesBackoff: false)
+      try await queue.enqueue(Note("parent"))
+      try await queue.enqueue(Note("later"), delay: .seconds(3_600))
+      try await queue.waitUntilIdle()
+      return try await queue.count
+    }
+    #expect(log.entries == ["parent 10", "child 20", "fails 40"])
+    #expect(left == 1)
+    #expect(clock.now.offset == .seconds(40))
+  }
+
+  @Test(arguments: [true, false])
+  func `a queue with nothing to do is idle at once`(appliesAtOnce: Bool) async throws {
+    let queue = await queue(appliesAtOnce: appliesAtOnce)
+    try await queue.enqueue(name: "nobody's")
+    try await queue.enqueue(Note("paused"))
+    await queue.pause(name: Note.taskName)
+    try await withRunning(queue) {
+      for _ in 0..<3 { try await queue.waitUntilIdle() }
+    }
+    #expect(clock.now.offset == .zero)
+  }
+
+  @Test(arguments: [true, false])
+  func `a paused queue is idle when its attempts have ended`(appliesAtOnce: Bool) async throws {
+    let queue = await queue(appliesAtOnce: appliesAtOnce)
+    try await queue.enqueue(contentsOf: (1...5).map { Note("\($0)") })
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      await queue.pause()
+      try await queue.waitUntilIdle()
+      #expect(log.entries == ["1 10", "2 10"])
+      try await queue.waitUntilIdle()
+      await queue.resume()
+      try await queue.waitUntilIdle()
+      #expect(log.entries.count == 5)
+    }
+  }
+
+  @Test func `one that does not run is waited for`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Note("a"))
+    async let idle: Void = queue.waitUntilIdle()
+    try await clock.sleep(for: .seconds(60))
+    #expect(try await queue.runAvailable() == 1)
+    try await idle
+    #expect(clock.now.offset == .seconds(70))
+  }
+
+  @Test func `who waits before a pass of which nothing is left is told`() async throws {
+    let queue = await queue(appliesAtOnce: false)
+    async let idle: Void = queue.waitUntilIdle()
+    try await clock.sleep(for: .seconds(1))
+    #expect(try await queue.runAvailable() == 0)
+    try await idle
+    #expect(clock.now.offset == .seconds(1))
+  }
+
+  @Test func `a shutdown and a cancellation end the waiting`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Note("a"))
+    let waiting = Task { try await queue.waitUntilIdle() }
+    try await clock.sleep(for: .seconds(1))
+    waiting.cancel()
+    await #expect(throws: CancellationError.self) { try await waiting.value }
+    let other = Task { try await queue.waitUntilIdle() }
+    try await clock.sleep(for: .seconds(1))
+    await queue.shutDown()
+    let error = await #expect(throws: TaskQueueError.self) { try await other.value }
+    #expect(error?.code == .shutDown)
+    let late = await #expect(throws: TaskQueueError.self) { try await queue.waitUntilIdle() }
+    #expect(late?.code == .shutDown)
+  }
+
+  @Test func `a handler that waits for it would wait for itself`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { [log] _, _ in
+      do {
+        try await queue.waitUntilIdle()
+      } catch let error as TaskQueueError {
+        log.add("\(error.code)")
+      }
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(log.entries == ["waitsForItself"])
+  }
+
+  /// Nothing that was added before a call is left when the call returns.
+  @Test(arguments: [true, false])
+  func `many who add and wait each find their own tasks done`(appliesAtOnce: Bool) async throws {
+    let queue = TaskQueue(
+      persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 3),
+      clock: clock
+    )
+    let done = Log<String>()
+    await queue.register(Note.self) { [clock] note, context in
+      if context.retryCount == 0, note.text.hasSuffix("3") { throw Refusal() }
+      try await clock.sleep(for: .milliseconds(note.text.count))
+      done.add(note.text)
+    }
+    try await withRunning(queue) {
+      try await withThrowingTaskGroup { group in
+        for producer in 0..<20 {
+          group.addTask {
+            for round in 0..<20 {
+              let text = "\(producer) \(round)"
+              try await queue.enqueue(Note(text), usesBackoff: false)
+              try await queue.waitUntilIdle()
+              #expect(done.entries.contains(text))
+              try await self.clock.sleep(for: .milliseconds(producer % 3))
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+    }
+    #expect(done.count == 400)
+  }
+}
