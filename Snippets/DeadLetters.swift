@@ -41,7 +41,8 @@ try await queue.runAvailable()
 
 // snippet.list
 for letter in try await queue.tasks(matching: .deadLetters) {
-  print("\(letter.name) \(letter.uniqueKey ?? ""): \(letter.lastError ?? "")")
+  let upload = try letter.payload(as: Upload.self)
+  print("\(upload.photo): \(letter.lastError ?? "")")
 }
 // snippet.end
 

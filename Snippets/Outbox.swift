@@ -397,11 +397,12 @@ final class Monitor: Sendable {
   }
   // snippet.end
 
-  /// Lets what is under way end; asked again, ends the process at once, which harms nothing.
+  /// Lets what is under way end, for half a minute at most; asked again, ends the process at once,
+  /// which harms nothing.
   func stop(_ signal: Int32) {
     guard tally.withLock({ exchange(&$0.signal, with: signal) }) == nil else { _exit(128 + signal) }
     say("\nStopping when what is under way has ended; ask again to stop at once\n")
-    queue.beginShutDown()
+    queue.beginShutDown(within: .seconds(30))
   }
 
   /// Shows the progress until it is cancelled.

@@ -8,8 +8,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Puts queues under random load, and checks that no task is lost, performed too often, or waited for
-/// in vain:
+/// Puts queues under random load, and checks what has become of every task.
+///
+/// None may be lost, performed too often, or waited for in vain.
 ///
 ///     swift run -c release Stress [memory | file | virtual]… [tasks=1000000] [seed=1]
 ///

@@ -16,6 +16,7 @@ public final class ThreadForEachJob: TaskExecutor {
     self.onStart = onStart
   }
 
+  /// Begins a thread for the job.
   public func enqueue(_ job: consuming ExecutorJob) {
     let job = UnownedJob(job)
     let end = DispatchSemaphore(value: 0)

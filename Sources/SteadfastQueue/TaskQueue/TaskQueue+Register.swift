@@ -96,7 +96,8 @@ extension TaskQueue {
     wake.fire()
   }
 
-  private static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
+  /// The names by which tasks of a type are found.
+  static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
     [type.taskName] + type.formerTaskNames
   }
 }

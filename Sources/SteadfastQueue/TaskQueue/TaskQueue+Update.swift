@@ -54,7 +54,7 @@ extension TaskQueue {
       expiryDate: expiryDate,
       tags: tags
     )
-    let names = [Payload.taskName] + Payload.formerTaskNames
+    let names = Self.names(of: Payload.self)
     return try await self.update(id, update) { (record) throws(TaskQueueError) in
       guard !names.contains(record.name) else { return }
       throw TaskQueueError(

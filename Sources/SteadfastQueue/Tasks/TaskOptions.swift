@@ -70,7 +70,7 @@ public struct TaskOptions: Sendable, Equatable {
   /// The date from which no attempt begins any more; by default there is none.
   ///
   /// A task that is not done by then is abandoned when its turn comes, or when its next retry would
-  /// come too late.
+  /// come too late. One whose name has no handler gets no turn: it stays until there is one.
   public var expiryDate: Date? {
     get { uncommon.value.expiryDate }
     set { uncommon.value.expiryDate = newValue }
