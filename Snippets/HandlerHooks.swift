@@ -48,8 +48,9 @@ struct Uploader: TaskHandler {
     error is Busy
   }
 
-  /// Removes the copy that was kept for the upload, whatever became of it.
+  /// Removes the copy that was kept for the upload; one that was given up may be restarted.
   func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
+    guard outcome == .succeeded else { return }
     print("\(upload.photo) \(outcome), its copy is removed")
   }
 }

@@ -143,7 +143,9 @@ extension Submission {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
       switch change.change {
-      case .insert, .update: return change.isKept
+      case .insert: return change.isKept
+      case .update(_, let update):
+        return change.isKept && (update.payload != nil || update.tags != nil)
       case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume,
         .restart, .reschedule, .remove, .extend, .prune, .rebase:
         return false

@@ -81,7 +81,9 @@ public import Foundation
 /// ## In an app group
 ///
 /// iOS ends an app that holds a file lock in a shared container when it is suspended: call
-/// ``close()`` before.
+/// ``TaskQueue/shutDown(within:)`` and ``close()`` before, and make both anew afterwards. A store that is
+/// closed while an attempt is under way has interrupted it
+/// (``TaskQueueConfiguration/maxInterruptions``).
 public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// The file.
   public let url: URL

@@ -203,7 +203,7 @@ struct AttemptJudge: Sendable {
     case (.cancel, _): .cancel(target, at: now, keeps: keepsCancelled)
     case (.pause, _): .pause(target)
     case (.restart, _): .restart(target, availableDate: now)
-    case (.reschedule(let date), _): .reschedule(target, availableDate: date ?? now)
+    case (.reschedule(let date), _): .reschedule(target, availableDate: max(date ?? now, now))
     case (.remove, _) where hasEnded: .remove(target.id)
     case (.remove, _): .cancel(target, at: now, keeps: false)
     case (.release, .claimed(let lease)): .release(lease)

@@ -102,9 +102,11 @@ final class HandlerTable: Sendable {
     hasRefused.store(true, ordering: .releasing)
   }
 
+  /// Whether a handler was not taken.
+  var hasRefusal: Bool { hasRefused.load(ordering: .acquiring) }
+
   /// - Throws: why a handler was not taken, if one was not.
   func checkNoneWasRefused() throws(TaskQueueError) {
-    guard hasRefused.load(ordering: .acquiring) else { return }
     if let error = state.withLock({ $0.refusal }) { throw error }
   }
 
@@ -123,8 +125,14 @@ final class HandlerTable: Sendable {
   /// Lets go all handlers, and takes no more.
   func close() {
     let handlers = state.withLock { state in
-      defer { state = State(version: state.version + 1, isClosed: true) }
-      return state
+      let handlers = (state.handlers, state.fallback)
+      state.handlers = [:]
+      state.fallback = nil
+      state.limits = [:]
+      state.room = [:]
+      state.version += 1
+      state.isClosed = true
+      return handlers
     }
     withExtendedLifetime(handlers) {}
   }

@@ -10,6 +10,9 @@ struct Outbox: Sendable {
 
   init(capacity: Int) { self.capacity = capacity }
 
+  /// Whether nothing is still to be kept.
+  var isEmpty: Bool { settling.isEmpty && waiting.isEmpty }
+
   /// All that is still to be kept, what was taken first.
   var all: [Settlement] { settling + waiting }
 

@@ -1,5 +1,6 @@
 extension TaskEvent: CustomStringConvertible {
-  /// What happened, and to which task; never with its payload.
+  /// What happened, to which task, and why it failed; never its payload, unless the text of a
+  /// handler's error shows it.
   public var description: String {
     switch self {
     case .enqueued(let task): "enqueued: \(task)"

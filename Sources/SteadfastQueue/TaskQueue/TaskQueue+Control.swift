@@ -40,7 +40,7 @@ extension TaskQueue {
   /// Lets no further attempt begin, for good, and waits until those under way have ended.
   ///
   /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue on
-  /// the same store. Who waits for the outcome of a task that has not ended gets an error, observers
+  /// the same store. Once that one runs, enqueue with it: it does not hear of what others add. Who waits for the outcome of a task that has not ended gets an error, observers
   /// are told nothing more, and the handlers are let go, with all that they hold. If the waiting is
   /// cancelled, it ends at once and the shutting down goes on.
   ///
@@ -139,7 +139,8 @@ extension TaskQueue {
     }
     await shutDown(within: .zero)
     try await runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
-    try await open()
+    // Though a handler was refused.
+    try await store.open()
     try await store.destroy()
     outcomes.failWaiters(TaskQueueError(.destroyed, "the queue was destroyed, with its tasks"))
   }

@@ -1,5 +1,11 @@
 import Synchronization
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 extension TaskQueue {
   /// Waits until there is nothing to do: no attempt is under way, how the last ones ended is stored,
   /// and no task is available that the queue may perform.
@@ -12,13 +18,15 @@ extension TaskQueue {
   /// What was added before the call is performed first. Tasks that wait for a later date, a retry for
   /// example, are not waited for; nor are those that are paused, whose name is, or that have no
   /// handler. A queue that is paused is idle when its attempts have ended. One that does not run does
-  /// nothing, and is waited for until it has run and found nothing more to do. By the time it
-  /// returns, a task may have been added again, or another become available.
+  /// nothing, and is waited for until it has run and found nothing more to do; so is one whose
+  /// ``runAvailable()`` began before the call, and performs nothing that was added since. By the time
+  /// the call returns, a task may have been added again, or another become available.
   ///
   /// - Throws: `CancellationError` when the waiting is cancelled: the queue goes on. A
   ///   ``TaskQueueError`` with the code ``TaskQueueError/Code/shutDown`` if the queue was shut down,
-  ///   with the code ``TaskQueueError/Code/waitsForItself`` if one of its handlers calls it. What
-  ///   keeps the store from being opened.
+  ///   with the code ``TaskQueueError/Code/storeFailed`` if the run has ended because its store
+  ///   failed, with the code ``TaskQueueError/Code/waitsForItself`` if one of its handlers calls it.
+  ///   What keeps the store from being opened.
   public nonisolated func waitUntilIdle() async throws {
     try await open()
     if let task = callingTask {
@@ -28,35 +36,45 @@ extension TaskQueue {
           + "the handler has ended"
       )
     }
+    let date = now
+    // What a claim in flight has looked at may be older than the call.
+    let claim = machine.withLock { $0.claimCount }
     try await RealWork.waiting({ _ in self.whyNotIdle }) {
-      // What a claim in flight has looked at may be older than the call.
-      let claimCount = machine.withLock { $0.claimCount }
-      while try await !isIdle(afterClaim: claimCount) {}
+      while try await !isIdle(afterClaim: claim, at: date) {}
     }
   }
 
-  /// Waits for the next step that may make the queue idle.
+  /// Waits for a step that may have made the queue idle, or for all that is under way to end.
   ///
-  /// Whether it is.
-  private nonisolated func isIdle(afterClaim seen: Int) async throws -> Bool {
+  /// Whether it is idle.
+  private nonisolated func isIdle(afterClaim claim: Int, at date: Date) async throws -> Bool {
     try await idleWatch.wait {
-      machine.withLock { $0.idleness(afterClaim: seen) } == .busy ? nil : .success(())
-    }
-    let (idleness, claimCount) = machine.withLock { machine in
-      (machine.idleness(afterClaim: seen), machine.claimCount)
-    }
-    if idleness == .unknown {
-      wake.fire()
-      try await idleWatch.wait {
-        machine.withLock { machine in
-          if machine.hasEnded { return .failure(Self.shutDownError) }
-          let hasChanged =
-            machine.claimCount > claimCount || machine.idleness(afterClaim: seen) != .unknown
-          return hasChanged ? .success(()) : nil
-        }
+      switch machine.withLock({ $0.idleness(afterClaim: claim, at: date) }) {
+      case .busy: nil
+      case .unknown, .idle, .ended, .failed: .success(())
       }
     }
-    return idleness == .idle
+    let (idleness, claimCount) = machine.withLock { machine in
+      (machine.idleness(afterClaim: claim, at: date), machine.claimCount)
+    }
+    switch idleness {
+    case .busy: return false
+    case .idle: return true
+    case .ended: throw Self.shutDownError
+    case .failed(let error): throw error
+    case .unknown: break
+    }
+    // A worker looks now; where nothing runs, one of the next run.
+    wake.fire()
+    try await idleWatch.wait {
+      machine.withLock { machine in
+        guard machine.claimCount == claimCount,
+          case .unknown = machine.idleness(afterClaim: claim, at: date)
+        else { return .success(()) }
+        return nil
+      }
+    }
+    return false
   }
 
   private nonisolated var whyNotIdle: String {

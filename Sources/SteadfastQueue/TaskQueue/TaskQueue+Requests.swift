@@ -13,6 +13,10 @@ extension TaskQueue {
   /// Whether the task was there, and in a state for that.
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
+    return try await askOpened(directive, of: id)
+  }
+
+  private nonisolated func askOpened(_ directive: Directive, of id: TaskID) async throws -> Bool {
     var claimsInVain = 0
     // A task is in doubt in a store for as long as another change to it is being stored.
     for _ in 0..<Self.mostRefusals {
@@ -77,11 +81,12 @@ extension TaskQueue {
   nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
     for (id, directive) in requests {
       do {
-        _ = try await ask(directive, of: id)
+        _ = try await askOpened(directive, of: id)
       } catch {
         fail(error, to: "do what was asked of a task")
       }
     }
+    if !requests.isEmpty { machine.withLock { $0.obeyed(requests.count) } }
   }
 
   /// Has the store keep changes of tasks that nobody has claimed, and tells of those that it did.
@@ -122,7 +127,10 @@ extension TaskQueue {
 
   /// Waits for the claim in flight, if there is one.
   nonisolated func waitForClaim() async {
-    await claimEnd.waitUncancelled { machine.withLock { $0.isClaiming } ? nil : () }
+    guard let claim = machine.withLock({ $0.claimInFlight }) else { return }
+    while machine.withLock({ $0.claimInFlight == claim }) {
+      await claimEnd.waitUncancelled { machine.withLock { $0.claimInFlight == claim } ? nil : () }
+    }
   }
 
   nonisolated func record(of id: TaskID) async throws -> TaskRecord? {

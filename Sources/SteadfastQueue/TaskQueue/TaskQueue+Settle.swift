@@ -153,7 +153,8 @@ extension TaskQueue {
     let error = TaskQueueError(
       .storeFailed,
       "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
-        + "\(error). Nothing acknowledged is lost; run it again when the fault is gone, with a new store if this one says so",
+        + "\(error). Nothing acknowledged is lost; run the queue again when the fault is gone, or make a "
+        + "new one with a new store if this one says so",
       underlying: error
     )
     machine.withLock { $0.fail(error) }

@@ -45,9 +45,9 @@ extension TaskQueue {
   /// Sets a task aside until it is resumed or restarted.
   ///
   /// One that is being performed has its Swift task cancelled, and is set aside if the handler then
-  /// throws; that counts as no retry.
+  /// throws; that counts as no retry. ``TaskEvent/paused(_:)`` tells that it has.
   ///
-  /// - Returns: whether the task was there and had not ended.
+  /// - Returns: whether the task was there, had not ended, and was neither paused nor to be cancelled.
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func pause(_ id: TaskID) async throws -> Bool { try await ask(.pause, of: id) }
@@ -93,7 +93,7 @@ extension TaskQueue {
   /// its delay.
   ///
   /// Its retries and its last error stay as they are, and it goes behind the available tasks of its
-  /// priority. A task that is paused or put aside stays so, with the new date. One that is being
+  /// priority. A date that has passed is taken for now. A task that is paused or put aside stays so, with the new date. One that is being
   /// performed is left alone; so is one that is to be tried now and is available. One that has expired
   /// by the date is abandoned then.
   ///

@@ -6,11 +6,11 @@ extension TaskQueue {
   ///
   /// - Throws: what the store throws.
   nonisolated func tellUnhandled() async throws {
-    guard hub.isObserved || configuration.unhandledNotice != nil, handlers.room.others == 0 else {
-      return
-    }
+    guard hub.isObserved || givesNotices, handlers.room.others == 0 else { return }
+    // Names that were said would fill the page and hide others.
+    let said = hub.isObserved ? [] : notice.withLock { $0.saidNames }
     let unhandled = try await store.tasks(
-      matching: TaskFilter(excludedNames: Set(handlers.names), states: [.waiting]),
+      matching: TaskFilter(excludedNames: said.union(handlers.names), states: [.waiting]),
       after: nil,
       limit: 100
     )
@@ -26,12 +26,29 @@ extension TaskQueue {
     }
   }
 
+  /// A run begins.
+  ///
+  /// - Throws: what the store throws, where somebody observes the queue.
+  nonisolated func tellUnhandledAtBeginning() async throws {
+    if hub.isObserved { return try await tellUnhandled() }
+    // Later a worker looks that finds nothing to do. A notice must not stop a run.
+    guard givesNotices, notice.withLock({ $0.isFirstRun(now: now) }) else { return }
+    try? await tellUnhandled()
+  }
+
+  /// Whether to say what nobody performs.
+  ///
+  /// Of a shared store another process may perform it.
+  private nonisolated var givesNotices: Bool {
+    configuration.unhandledNotice != nil && store.sharing == nil
+  }
+
   /// A worker has claimed, and was handed out nothing.
   nonisolated func foundNothing() async {
     // Observers are told of each task when it is added.
-    guard configuration.unhandledNotice != nil, !hub.isObserved else { return }
+    guard givesNotices, !hub.isObserved else { return }
     let attemptCount = machine.withLock { $0.attemptCount }
-    guard notice.withLock({ $0.isDue(attemptCount: attemptCount) }) else { return }
+    guard notice.withLock({ $0.isDue(attemptCount: attemptCount, now: now) }) else { return }
     // A store that fails says so when it is asked for tasks.
     try? await tellUnhandled()
   }

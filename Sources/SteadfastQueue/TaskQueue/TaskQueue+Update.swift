@@ -104,6 +104,9 @@ extension TaskQueue {
     check: (TaskRecord) throws(TaskQueueError) -> Void
   ) async throws -> Bool {
     try given.checkForm()
+    if given.tags?.contains("") == true {
+      throw TaskQueueError(.invalidArgument, "a tag is empty; give it a name or leave it out")
+    }
     var update = given
     if RealWork.encodesPayloads { update.payload = try given.payload?.withoutValue() }
     update.expiryDate = given.expiryDate?.storable
@@ -129,8 +132,8 @@ extension TaskQueue {
   private static func running(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .isRunning,
-      "the task \(id) is being performed; change it when it waits again, or pause it and change it "
-        + "then"
+      "the task \(id) is being performed; change it when it waits again, or pause it, and change it "
+        + "when its handler has ended"
     )
   }
 }

@@ -141,7 +141,8 @@ public actor TaskQueue {
   ///   could not be registered; what keeps the store from being opened.
   public nonisolated func open() async throws {
     try validity.get()
-    try handlers.checkNoneWasRefused()
+    // Handlers that are performed go on, and so do their calls.
+    if handlers.hasRefusal, callingTask == nil { try handlers.checkNoneWasRefused() }
     try await store.open()
   }
 

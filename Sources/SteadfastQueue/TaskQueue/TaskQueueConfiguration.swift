@@ -13,6 +13,8 @@ public struct TaskQueueConfiguration: Sendable {
   public var backoff: Backoff
   /// Whether every task retries at once, whatever was chosen for it; by default `false`.
   ///
+  /// Only a delay that a handler's error sets by itself is still kept to.
+  ///
   /// Tasks that are added meanwhile keep to that under a later configuration too.
   public var prohibitsBackoff: Bool
   /// What is chosen for a new task where neither the call nor the payload's type says otherwise.
@@ -20,8 +22,9 @@ public struct TaskQueueConfiguration: Sendable {
   /// How often a task may interrupt its process (by crashing it, or being performed when it is
   /// killed) and still be tried again.
   ///
-  /// By default 5 times in a row; then it is abandoned, so that it can't crash the process for
-  /// ever.
+  /// By default 5 times; then it is abandoned, so that it can't crash the process for ever. An attempt
+  /// that fails sets the number back to zero; one that is put back unharmed, by a shutdown for example,
+  /// leaves it. A store that is closed during an attempt interrupts it, too.
   public var maxInterruptions: RetryLimit
   /// How long succeeded tasks are kept.
   ///

@@ -160,12 +160,15 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
-  /// Takes what was claimed of a name, but not begun.
+  /// Takes what was claimed of a name, but not begun; as ``takeUnbegun()``.
   mutating func takeUnbegun(named name: String) -> [ClaimedTask] {
     guard ready.contains(where: { $0.record.name == name }) else { return [] }
     let taken = ready.filter { $0.record.name == name }
     ready.removeAll { $0.record.name == name }
-    for _ in taken { limitedNames.leave(name) }
+    for task in taken {
+      limitedNames.leave(name)
+      returning.insert(task.lease)
+    }
     return taken.reversed()
   }
 

@@ -1,20 +1,43 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Whether a queue has anything to do.
 extension WorkMachine {
-  enum Idleness: Sendable, Equatable {
+  /// A look at the store that has found nothing to perform.
+  struct Look: Sendable {
+    /// The number of the claim.
+    let claim: Int
+    /// In a pass, the date up to which it has looked.
+    let horizon: Date?
+  }
+
+  enum Idleness: Sendable {
     /// Something is performed, claimed or being stored.
     case busy
     /// Nothing is under way; whether something is available, a claim must tell.
     case unknown
     /// Nothing is under way, and nothing may begin.
     case idle
+    /// Nothing is performed any more.
+    case ended
+    /// The run has ended, because its store has failed.
+    case failed(TaskQueueError)
   }
 
-  /// How idle the queue is, for somebody who trusts no claim up to this number.
-  func idleness(afterClaim seen: Int) -> Idleness {
-    guard performing == 0, !isClaiming, ready.isEmpty, returning.isEmpty, outbox.all.isEmpty else {
-      return .busy
-    }
+  /// How idle the queue is, for somebody who trusts only claims after this one, and no pass whose
+  /// horizon is before this date.
+  func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
+    if hasEnded { return .ended }
+    if mode == nil, let failure { return .failed(failure) }
+    guard performing == 0, !isClaiming, ready.isEmpty, returning.isEmpty, obeying == 0,
+      outbox.isEmpty
+    else { return .busy }
     if isPaused, mode != nil { return .idle }
-    return emptyClaim.map { $0 > seen } ?? false ? .idle : .unknown
+    guard let look = emptyLook, look.claim > claim, look.horizon.map({ $0 >= date }) ?? true
+    else { return .unknown }
+    return .idle
   }
 }

@@ -22,12 +22,13 @@ extension WorkMachine {
   /// Whether a worker waited for that, and what was asked of the tasks meanwhile.
   mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
     let (settlements, wakesWorkers) = outbox.settled()
-    // A retry may be due at once. Whoever ends a pass is told of that with the settlement.
-    if mode == .untilStopped { forgetEmptyClaim() }
+    // A retry may be due at once; in a pass, which it is not for, the settlement tells.
+    if mode == .untilStopped { forgetLook() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     let asked = settlements.map(\.record.id).compactMap { id in
       requests.removeValue(forKey: id).map { (id, $0) }
     }
+    obeys(asked.count)
     return (wakesWorkers, asked)
   }
 
@@ -54,10 +55,13 @@ extension WorkMachine {
   /// Returns what was asked of the former meanwhile.
   mutating func wereReturned(_ tasks: [ClaimedTask]) -> [(TaskID, Directive)] {
     for task in tasks { returning.remove(task.lease) }
+    forgetLook()
     guard !requests.isEmpty else { return [] }
-    return tasks.map(\.record.id).compactMap { id in
+    let asked = tasks.map(\.record.id).compactMap { id in
       isUnsettled(id) ? nil : requests.removeValue(forKey: id).map { (id, $0) }
     }
+    obeys(asked.count)
+    return asked
   }
 
   /// Whether a task is being put back.

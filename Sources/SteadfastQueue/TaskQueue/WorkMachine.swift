@@ -46,8 +46,12 @@ struct WorkMachine: Sendable {
   private(set) var isClaiming = false
   /// How many claims have been made, with the one in flight.
   private(set) var claimCount = 0
-  /// The number of the last claim, if it found nothing and nothing has been heard of since.
-  private(set) var emptyClaim: Int?
+  /// The last look at the store, if it found nothing and nothing has been heard of since.
+  private(set) var emptyLook: Look?
+  /// Something may have become available that the claim in flight has not seen.
+  private var isClaimStale = false
+  /// How much of what was asked of tasks is being done, now that their ends are kept.
+  private(set) var obeying = 0
   /// Something may have become available too late for the claim in flight.
   private var hasNewsForClaim = false
   private var storeHasMore = false
@@ -103,6 +107,11 @@ struct WorkMachine: Sendable {
 
   /// The run has ended, and all its workers with it.
   mutating func end() {
+    // A pass that ends because of a pause leaves nothing that it could do.
+    if isPaused {
+      claimCount += 1
+      emptyLook = Look(claim: claimCount, horizon: nil)
+    }
     mode = nil
     // Nothing is leased any more but what waits to be kept, and what a pause is putting back.
     requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
@@ -209,6 +218,7 @@ struct WorkMachine: Sendable {
       return .stop
     }
     isClaiming = true
+    isClaimStale = false
     claimCount += 1
     defer { toUnpark = ParkedNames() }
     return .claim(limit: idle, unparking: toUnpark)
@@ -233,7 +243,8 @@ struct WorkMachine: Sendable {
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
     limitedNames.enter(claim.tasks)
-    emptyClaim = storeHasMore || !ready.isEmpty ? nil : claimCount
+    let foundSomething = storeHasMore || !ready.isEmpty || isClaimStale
+    emptyLook = foundSomething ? nil : Look(claim: claimCount, horizon: horizon)
     if case .pass = mode, ready.isEmpty, !storeHasMore {
       isExhausted = true
       return true
@@ -246,6 +257,9 @@ struct WorkMachine: Sendable {
     isClaiming = false
     hasNewsForClaim = false
   }
+
+  /// The number of the claim in flight.
+  var claimInFlight: Int? { isClaiming ? claimCount : nil }
 
   /// How many claims have been made; `nil` while one is in flight.
   ///
@@ -274,12 +288,24 @@ struct WorkMachine: Sendable {
   /// Something may have become available.
   mutating func workArrived() {
     isExhausted = false
-    emptyClaim = nil
+    emptyLook = nil
     hasNewsForClaim = isClaiming
   }
 
-  /// What the last claim has found may not hold any more.
-  mutating func forgetEmptyClaim() { emptyClaim = nil }
+  /// What the last claim has found, or the one in flight will, may not hold any more.
+  mutating func forgetLook() {
+    emptyLook = nil
+    isClaimStale = isClaiming
+  }
+
+  /// What was asked of some tasks is to be done now; ``obeyed(_:)`` follows.
+  mutating func obeys(_ count: Int) { obeying += count }
+
+  /// What was asked of some tasks has been done.
+  mutating func obeyed(_ count: Int) {
+    obeying -= count
+    forgetLook()
+  }
 
   /// An attempt has ended, and what ended it is kept already.
   ///
@@ -295,7 +321,10 @@ struct WorkMachine: Sendable {
     // Its name may have room again.
     workArrived()
     // A store that failed has its task in the outbox.
-    guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
-    return requests.removeValue(forKey: attempt.id)
+    guard !requests.isEmpty, !outbox.isWaiting(attempt.id),
+      let directive = requests.removeValue(forKey: attempt.id)
+    else { return nil }
+    obeys(1)
+    return directive
   }
 }

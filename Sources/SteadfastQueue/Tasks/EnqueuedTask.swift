@@ -69,6 +69,10 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Waits until the task has ended, and says how; at once if it has.
   ///
+  /// It waits for as long as the queue does not run. A handler that waits for another task of its queue
+  /// keeps its worker: with one worker (``TaskQueueConfiguration/maxConcurrentTasks``) that task never
+  /// begins.
+  ///
   /// - Throws: `CancellationError` when the waiting is cancelled: the task goes on. A
   ///   ``TaskQueueError`` if the queue was shut down before the task ended, if the task was there
   ///   before, has ended, and was not kept, or if its own handler asks, or what that

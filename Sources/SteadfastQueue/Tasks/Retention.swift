@@ -2,8 +2,8 @@
 ///
 /// A kept task can be looked up, tells its outcome to late askers, and is still known to
 /// ``UniquePolicy``. Where both a count and an age are given, a task leaves when either says so.
-/// Tasks leave when the queue begins to run and every few hundred ended tasks, so a few more than
-/// the count may be there at a given moment.
+/// Tasks leave when the queue begins to run and every few hundred ended tasks that are kept, so a few
+/// more than the count may be there at a given moment, and older ones than the age.
 public struct Retention: Sendable, Hashable {
   /// The number of tasks kept, the latest; `nil` for any number.
   public var maxCount: Int?

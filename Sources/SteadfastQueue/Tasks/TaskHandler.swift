@@ -10,6 +10,8 @@ public import Foundation
 /// struct Uploader: TaskHandler {
 ///   func perform(_ upload: Upload, in context: TaskContext) async throws { try await send(upload) }
 ///   func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
+///     // One that was given up may be restarted.
+///     guard outcome == .succeeded else { return }
 ///     try? FileManager.default.removeItem(at: upload.copy)
 ///   }
 /// }
@@ -43,15 +45,18 @@ public protocol TaskHandler<Payload>: Sendable {
 
   /// Whether a task whose retries are used up begins anew, with none counted; by default not.
   ///
-  /// It then waits for the backoff of a first retry, and ``retryDate(of:after:proposed:in:)`` is
-  /// asked.
+  /// It then waits for the backoff of a first retry, if it uses backoff, and
+  /// ``retryDate(of:after:proposed:in:)`` is asked.
   func shouldRestart(
     _ payload: Payload,
     after error: any Error,
     in context: TaskContext
   ) async -> Bool
 
-  /// Told that a task is about to leave, on success too; by default it does nothing.
+  /// Told that a task ends, on success too; by default it does nothing.
+  ///
+  /// A task that has ended may be kept, and restarted: then delete only what a restart does not need.
+  /// Nothing is called when a kept task leaves at last.
   ///
   /// After a cancellation it is called in a Swift task that is cancelled.
   ///

@@ -2,8 +2,8 @@
 public enum TaskOutcome: Sendable, Hashable {
   /// Its handler returned, and that is stored.
   case succeeded
-  /// It was given up: its retries are used up, its handler abandoned it, or it interrupted the
-  /// process too often. The reason is the text of the last error.
+  /// It was given up: its retries are used up, its handler abandoned it, it has expired, or it
+  /// interrupted the process too often. The reason is the text of the last error.
   case abandoned(reason: String)
   /// It was taken out before it ended; a newer task with its unique key has replaced it.
   case cancelled

@@ -29,6 +29,15 @@ extension TaskRecord {
       return try decodedPayload(as: type)
     } catch let error as UndecodablePayload {
       throw TaskQueueError(.undecodablePayload, "\(error) (the task \(id))")
+    } catch let error as TaskQueueError {
+      throw error
+    } catch {
+      // It may show the payload.
+      throw TaskQueueError(
+        .undecodablePayload,
+        "the payload of the task \(id) ('\(name)') can't be encoded: it throws a "
+          + "\(TypeName.readable(Swift.type(of: error)))"
+      )
     }
   }
 }

@@ -204,6 +204,44 @@ import Testing
     #expect(storage.calls.last == .close)
   }
 
+  @Test func `who has written beside a flush that fails is told, too`() async throws {
+    let (core, storage) = (core, storage)
+    try await executor.runToEnd {
+      try await core.open()
+      await insert(1)
+      storage.fail(.synchronize, EIO)
+    }
+    duringFlushes { await insertBesideClaim(3) }
+    try await executor.runToEnd { await insert(2) }
+    #expect(log.entries.first == "1 stored")
+    #expect(log.entries.count == 5)
+    #expect(
+      Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown", "claimed nothing"]
+    )
+  }
+
+  @Test func `changes of one task that can't be written are taken back, the last one first`()
+    async throws
+  {
+    let (core, storage, log) = (core, storage, log)
+    try await executor.runToEnd { try await core.open() }
+    duringFlushes {
+      storage.fail(.append, ENOSPC)
+      async let insertion: Void = insert(2)
+      async let cancellation = core.apply(
+        [.cancel(.unclaimed(.numbered(2)), at: .seconds(1), keeps: true)],
+        .durable
+      )
+      await insertion
+      do { log.add("cancelled \(try await cancellation)") } catch { log.add("2 not cancelled") }
+    }
+    try await executor.runToEnd { await insert(1) }
+    #expect(log.entries.count == 4)
+    #expect(Set(log.entries) == ["flushed", "1 stored", "2 refused", "2 not cancelled"])
+    #expect(core.read { $0.taskCount } == 1)
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
   @Test func `a write that fails while a flush is under way takes back only itself`() async throws {
     let (core, storage) = (core, storage)
     try await executor.runToEnd {

@@ -120,4 +120,41 @@ private struct Mail: TaskPayload { var text: String }
     #expect(log.entries.count == 18)
     #expect(try await queue.count == 0)
   }
+
+  /// Tasks that were claimed and not begun are put back, which takes a while.
+  @Test(arguments: [false, true])
+  func `what is asked of a task that is being put back is done`(resumes: Bool) async throws {
+    let store = FaultInjectingStore()
+    store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
+    store.inject(.delay(.seconds(5), on: clock), times: nil) { $0.changes.contains("release") }
+    let queue = await queue(workers: 3, store)
+    try await withRunning(queue) {
+      let tasks = try await queue.enqueue(contentsOf: ["a", "b", "c"].map(Note.init))
+      try await clock.sleep(for: .milliseconds(500))
+      async let pause: Void = queue.pause(name: "Note")
+      try await clock.sleep(for: .seconds(2))
+      for task in tasks { #expect(try await queue.cancel(task.id)) }
+      if resumes { await queue.resume(name: "Note") }
+      await pause
+      for task in tasks { #expect(try await task.outcome() == .cancelled) }
+      try await queue.waitUntilIdle()
+    }
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `a pause of a name that is cancelled waits for no claim`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(workers: 1, store)
+    store.inject(.hang) { $0.kind == .claim }
+    try await withRunning(queue) {
+      try await store.waitForHeldCalls()
+      await withTaskGroup { group in
+        group.addTask { await queue.pause(name: "Note") }
+        try? await clock.sleep(for: .seconds(1))
+        group.cancelAll()
+      }
+      #expect(queue.pausedNames == ["Note"])
+      store.letGo()
+    }
+  }
 }

@@ -144,6 +144,32 @@ private enum Named {
     }
   }
 
+  @Test func `a run does what was asked of its tasks, and its handlers enqueue`() async throws {
+    let store = FaultInjectingStore()
+    store.inject(.delay(.seconds(5), on: clock)) { $0.changes.contains("retry") }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Named.First.self) { [clock] _, context in
+      try await clock.sleep(for: .seconds(1))
+      try await context.enqueue(name: "follow-up")
+      throw Refusal()
+    }
+    try await withRunning(queue) {
+      let task = try await queue.enqueue(Named.First())
+      try await clock.sleep(for: .seconds(2))
+      async let isCancelled = queue.cancel(task.id)
+      await queue.register(Named.Second.self) { _, _ in }
+      #expect(try await isCancelled)
+      try await clock.sleep(for: .seconds(60))
+      #expect(
+        try await store.tasks(matching: .unfinished, after: nil, limit: 9).map(\.name) == [
+          "follow-up"
+        ]
+      )
+    }
+    await #expect(throws: TaskQueueError.self) { try await queue.count }
+    try await queue.destroy()
+  }
+
   @Test func `a run goes on with the handlers that it has`() async throws {
     let queue = queue()
     await queue.register(Named.First.self) { [log] _, context in

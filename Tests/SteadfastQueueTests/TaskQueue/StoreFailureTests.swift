@@ -12,9 +12,10 @@ import Testing
     appliesAtOnce: Bool
   ) async throws {
     let store = FaultInjectingStore(appliesAtOnce: appliesAtOnce)
+    // A look for tasks without a handler may fail, and stops nothing.
     let queue = TaskQueue(
       persistence: store,
-      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2, unhandledNotice: nil),
       clock: VirtualClock()
     )
     let log = Log<String>()

@@ -96,28 +96,28 @@ import Testing
   @Test func `looks that find nothing new get rarer`() {
     var notice = UnhandledNotice()
     var looks: [Int] = []
-    for step in 0..<300 where notice.isDue(attemptCount: 0) {
+    for step in 0..<300 where notice.isDue(attemptCount: 0, now: .seconds(0)) {
       looks.append(step)
       let names = notice.namesToSay(of: [])
       #expect(names.isEmpty)
     }
     #expect(looks == [0, 2, 6, 14, 30, 62, 126, 190, 254])
-    for _ in 0..<64 { _ = notice.isDue(attemptCount: 0) }
+    for _ in 0..<64 { _ = notice.isDue(attemptCount: 0, now: .seconds(0)) }
     let names = [notice.namesToSay(of: ["a", "b"]), notice.namesToSay(of: ["b", "c"])]
     #expect(names == [["a", "b"], ["c"]])
-    let isDue = notice.isDue(attemptCount: 0)
+    let isDue = notice.isDue(attemptCount: 0, now: .seconds(0))
     #expect(isDue)
   }
 
   @Test func `a worker that has performed something is no reason to look`() {
     var notice = UnhandledNotice()
-    let isDueAtFirst = notice.isDue(attemptCount: 0)
+    let isDueAtFirst = notice.isDue(attemptCount: 0, now: .seconds(0))
     #expect(isDueAtFirst)
     for count in 1..<100 {
-      let isDue = notice.isDue(attemptCount: count)
+      let isDue = notice.isDue(attemptCount: count, now: .seconds(0))
       #expect(!isDue)
     }
-    let isDue = notice.isDue(attemptCount: 99)
+    let isDue = notice.isDue(attemptCount: 99, now: .seconds(0))
     #expect(isDue)
   }
 }

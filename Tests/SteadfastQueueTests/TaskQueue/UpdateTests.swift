@@ -31,6 +31,13 @@ import Foundation
     return queue
   }
 
+  @Test func `an empty tag is refused`() async throws {
+    let queue = await queue()
+    let task = try await queue.enqueue(Note("a"), options: TaskOptions(tags: ["kept"]))
+    #expect(await code { try await queue.update(task.id, tags: ["", "b"]) } == .invalidArgument)
+    #expect(try await queue.tasks().map(\.tags) == [["kept"]])
+  }
+
   private func code(_ body: () async throws -> Void) async -> TaskQueueError.Code? {
     do {
       try await body()

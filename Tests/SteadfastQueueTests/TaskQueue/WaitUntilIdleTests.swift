@@ -121,6 +121,73 @@ import Testing
     #expect(log.entries == ["waitsForItself"])
   }
 
+  @Test func `a store that fails ends the waiting, and so does a shutdown after that`() async throws
+  {
+    let store = FaultInjectingStore()
+    store.inject(.error(Refusal("the disk is full")), times: nil) {
+      $0.changes.contains("succeed")
+    }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(1)) }
+    try await queue.enqueue(Note("a"))
+    async let run: Void = queue.run()
+    for _ in 0..<2 {
+      let error = await #expect(throws: TaskQueueError.self) { try await queue.waitUntilIdle() }
+      #expect(error?.code == .storeFailed)
+    }
+    do {
+      try await run
+      Issue.record("the run did not fail")
+    } catch is TaskQueueError {}
+    await queue.shutDown()
+    let error = await #expect(throws: TaskQueueError.self) { try await queue.waitUntilIdle() }
+    #expect(error?.code == .shutDown)
+  }
+
+  /// The claim has looked before the retry was stored, and its answer comes after that.
+  @Test func `a claim that looked too early does not count`() async throws {
+    let store = FaultInjectingStore()
+    for kind in [FaultInjectingStore.Call.Kind.claim, .tasks] {
+      store.inject(.delay(.seconds(5), on: clock), .afterEffect, times: nil) { $0.kind == kind }
+    }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { [log, clock] note, context in
+      try await clock.sleep(for: .seconds(1))
+      if context.retryCount < 3 { throw Refusal() }
+      log.add(note.text)
+    }
+    try await withRunning(queue) {
+      try await queue.enqueue(Note("a"), usesBackoff: false)
+      try await queue.waitUntilIdle()
+      #expect(log.entries == ["a"])
+    }
+  }
+
+  @Test func `a pass that began before a task was added does not count`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Note("a"))
+    async let pass = queue.runAvailable()
+    try await clock.sleep(for: .seconds(5))
+    try await queue.enqueue(Note("b"))
+    async let idle: Void = queue.waitUntilIdle()
+    #expect(try await pass == 1)
+    try await clock.sleep(for: .seconds(20))
+    #expect(try await queue.runAvailable() == 1)
+    try await idle
+    #expect(clock.now.offset == .seconds(40))
+  }
+
+  @Test func `a pass that a pause ends leaves an idle queue`() async throws {
+    let queue = await queue(appliesAtOnce: false)
+    try await queue.enqueue(contentsOf: (1...5).map { Note("\($0)") })
+    async let pass = queue.runAvailable()
+    try await clock.sleep(for: .seconds(1))
+    await queue.pause()
+    try await queue.waitUntilIdle()
+    #expect(try await pass == 2)
+    #expect(clock.now.offset == .seconds(10))
+  }
+
   /// Nothing that was added before a call is left when the call returns.
   @Test(arguments: [true, false])
   func `many who add and wait each find their own tasks done`(appliesAtOnce: Bool) async throws {
