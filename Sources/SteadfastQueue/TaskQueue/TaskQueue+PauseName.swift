@@ -6,9 +6,10 @@ extension TaskQueue {
   ///
   /// When it returns, none is claimed until ``resume(name:)``, unless its Swift task is cancelled:
   /// then the name is paused all the same, and the waiting ends at once. What a worker has in hand by
-  /// then may still begin. The name need not have a handler. This
-  /// queue alone pauses it, and remembers that in memory: not after a restart of the process, and not
-  /// for other queues on the same store.
+  /// then may still begin. The name need not have a handler.
+  ///
+  /// This queue alone pauses it, and remembers that in memory: not after a restart of the process, and
+  /// not for other queues on the same store.
   ///
   /// - Parameter name: what the tasks were enqueued under; a payload type's
   ///   ``TaskPayload/taskName``, for example. Former names are names of their own.
