@@ -6,6 +6,8 @@ final class Ledger: Sendable {
   /// What happened to one task.
   struct Entry {
     var id: TaskID?
+    /// It had expired before it could be added.
+    var isRefused = false
     var attempts = 0
     var returns = 0
     /// Somebody asked for it to be taken out.
@@ -24,6 +26,8 @@ final class Ledger: Sendable {
     var numbers: [TaskID: Int] = [:]
     var violations: [String] = []
     var controls = 0
+    /// How many calls are under way that take out any task.
+    var cancellations = 0
   }
 
   private let state = Mutex(State())
@@ -31,18 +35,16 @@ final class Ledger: Sendable {
   /// A task is about to be added.
   func submit() -> Int {
     state.withLock { state in
-      state.entries.append(Entry())
+      state.entries.append(Entry(mayBeCancelled: state.cancellations > 0))
       return state.entries.count - 1
     }
   }
 
+  /// A task had expired before it could be added.
+  func refused(_ number: Int) { state.withLock { $0.entries[number].isRefused = true } }
+
   /// A task is known by this identity.
-  func note(_ id: TaskID, of number: Int) {
-    state.withLock { state in
-      state.entries[number].id = id
-      state.numbers[id] = number
-    }
-  }
+  func note(_ id: TaskID, of number: Int) { state.withLock { $0.note(id, of: number) } }
 
   /// An attempt begins.
   func begins(_ number: Int, _ id: TaskID) {
@@ -62,11 +64,14 @@ final class Ledger: Sendable {
   func cancels(_ number: Int) { state.withLock { $0.entries[number].mayBeCancelled = true } }
   /// Somebody asks that a task is removed.
   func removes(_ number: Int) { state.withLock { $0.entries[number].mayBeRemoved = true } }
-  /// Somebody asks that any task is taken out.
-  func cancelsAny() {
+  /// Somebody asks that any task is taken out; those too that are added during the call.
+  func cancelsAny(_ call: () async throws -> Void) async throws {
     state.withLock { state in
+      state.cancellations += 1
       for index in state.entries.indices { state.entries[index].mayBeCancelled = true }
     }
+    defer { state.withLock { $0.cancellations -= 1 } }
+    try await call()
   }
 
   /// A control was called.
@@ -92,6 +97,11 @@ final class Ledger: Sendable {
   func observe(_ event: TaskEvent) {
     state.withLock { state in
       switch event {
+      case .enqueued(let record):
+        // Others may end a task before those who have added it know its identity.
+        if let chore = try? record.payload(as: Chore.self) {
+          state.note(record.id, of: chore.number)
+        }
       case .succeeded(let record, _): state.change(record.id) { $0.succeeded += 1 }
       case .abandoned(let record, _, _): state.change(record.id) { $0.abandoned += 1 }
       case .cancelled(let id): state.change(id) { $0.cancelled += 1 }
@@ -129,6 +139,11 @@ final class Ledger: Sendable {
 }
 
 extension Ledger.State {
+  fileprivate mutating func note(_ id: TaskID, of number: Int) {
+    entries[number].id = id
+    numbers[id] = number
+  }
+
   fileprivate mutating func change(_ id: TaskID, _ change: (inout Ledger.Entry) -> Void) {
     guard let number = numbers[id] else { return }
     change(&entries[number])
@@ -138,6 +153,7 @@ extension Ledger.State {
 extension Ledger.Entry {
   /// What does not fit together, if anything.
   fileprivate func problem(isDead: Bool) -> String? {
+    if isRefused { return id == nil ? nil : "it was refused, and is there" }
     if id == nil { return "it was added and is known to nobody" }
     if returns > 1 { return "its handler has returned more than once" }
     if succeeded != returns { return "its handler's return and its success differ" }

@@ -135,7 +135,15 @@ struct Round: Sendable {
     for _ in 0..<dice.number(1...40) {
       let number = ledger.submit()
       let chore = Chore(number: number, kind: dice.pick(Chore.Kind.allCases))
-      let task = try await queue.enqueue(chore, options: chore.options(dice, clock))
+      let task: EnqueuedTask
+      do {
+        task = try await queue.enqueue(chore, options: chore.options(dice, clock))
+      } catch let error as TaskQueueError
+        where error.code == .invalidArgument && chore.kind == .expires
+      {
+        ledger.refused(number)
+        continue
+      }
       ledger.note(task.id, of: number)
       if dice.happens(1, in: 3) { waits.yield(Wait(task: task, number: number)) }
       if dice.happens(1, in: 4) { try await pause(dice, upTo: .microseconds(100)) }
@@ -197,8 +205,9 @@ struct Round: Sendable {
         await queue.resume()
       case 9:
         guard dice.happens(1, in: 10) else { continue }
-        ledger.cancelsAny()
-        try await queue.cancel(matching: TaskFilter(tags: ["red"]))
+        try await ledger.cancelsAny {
+          _ = try await queue.cancel(matching: TaskFilter(tags: ["red"]))
+        }
       case 10: _ = try await queue.tasks(limit: 20)
       case 11: _ = try await queue.statistics
       case 12:
