@@ -32,7 +32,11 @@ struct Crew: Sendable {
     case .snoozes:
       if dice.happens(2, in: 3) { throw TaskSnoozed(for: .microseconds(dice.number(0...500))) }
     case .isSlow:
-      try await clock.sleep(for: .seconds(3600))
+      // For ever; the runtime would keep a sleep of an hour that is cut short.
+      let (stream, continuation) = AsyncStream.makeStream(of: Never.self)
+      for await _ in stream {}
+      continuation.finish()
+      try Task.checkCancellation()
       throw Failure()
     case .ignoresCancellation:
       for _ in 0..<dice.number(1...20) { try? await clock.sleep(for: .microseconds(20)) }
