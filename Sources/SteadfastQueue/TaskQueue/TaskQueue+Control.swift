@@ -45,7 +45,7 @@ extension TaskQueue {
   /// cancelled, it ends at once and the shutting down goes on.
   ///
   /// Without a limit, a call from a handler of the queue, or from what that has started, returns at
-  /// once, as ``beginShutDown()`` does: it would wait for itself.
+  /// once, as ``beginShutDown(within:)`` does: it would wait for itself.
   ///
   /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
   ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for. If the waiting is
