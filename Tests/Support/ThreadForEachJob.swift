@@ -6,7 +6,7 @@ public import Synchronization
 /// A job that blocks its thread, or never leaves it, must run here: the threads of the concurrent
 /// executor are as few as the cores, and all other tests need them.
 public final class ThreadForEachJob: TaskExecutor {
-  /// Whether whoever adds a job waits until it is done.
+  /// Whether the thread that adds a job waits until it is done.
   public let isAwaited: Atomic<Bool>
   private let onStart: @Sendable () -> Void
 

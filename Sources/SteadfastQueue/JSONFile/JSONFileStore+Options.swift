@@ -11,9 +11,9 @@ extension JSONFileStore {
     /// How many bytes the file may have, so that a task may be added; `nil`, the default, for any
     /// number.
     ///
-    /// A call that would add tasks beyond it, or give one another payload or other tags, is refused with ``JSONFileError/Code/fileFull``, and
-    /// stores nothing. Before that the file is compacted if this makes room and at least a quarter of
-    /// it is dead; the call waits for it.
+    /// A call that would add tasks beyond it, or give one another payload or other tags, is refused with
+    /// ``JSONFileError/Code/fileFull``, and stores nothing. Before that the file is compacted if this
+    /// makes room and at least a quarter of it is dead; the call waits for it.
     ///
     /// What becomes of tasks that are there is always written, so that a full queue can drain. It may
     /// let the file grow to twice the limit or so, and further by the texts of errors that are kept; a

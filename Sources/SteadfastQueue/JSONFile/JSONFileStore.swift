@@ -81,8 +81,8 @@ public import Foundation
 /// ## In an app group
 ///
 /// iOS ends an app that holds a file lock in a shared container when it is suspended: call
-/// ``TaskQueue/shutDown(within:)`` and ``close()`` before, and make both anew afterwards. A store that is
-/// closed while an attempt is under way has interrupted it
+/// ``TaskQueue/shutDown(within:)`` and ``close()`` before, and make a new queue and a new store
+/// afterwards. A store that is closed while an attempt is under way has interrupted it
 /// (``TaskQueueConfiguration/maxInterruptions``).
 public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// The file.

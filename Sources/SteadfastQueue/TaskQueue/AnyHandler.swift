@@ -122,11 +122,7 @@ extension TaskRecord {
     do {
       return try Payload.decode(from: json, version: version)
     } catch {
-      throw UndecodablePayload(
-        name: name,
-        type: TypeName.withoutModules(String(reflecting: type)),
-        error
-      )
+      throw UndecodablePayload(name: name, type: TypeNames.shared.name(of: type), error)
     }
   }
 

@@ -70,7 +70,7 @@ final class HandlerTable: Sendable {
     withExtendedLifetime(replaced) {}
   }
 
-  /// Why nobody performs the tasks of a name.
+  /// The text that says why no handler performs the tasks of a name.
   func reasonForNone(named name: String) -> String {
     let reason = "no handler is registered for the name '\(name)'"
     guard let type = names.sorted().first(where: { $0.hasSuffix(".\(name)") }) else {
@@ -102,12 +102,9 @@ final class HandlerTable: Sendable {
     hasRefused.store(true, ordering: .releasing)
   }
 
-  /// Whether a handler was not taken.
-  var hasRefusal: Bool { hasRefused.load(ordering: .acquiring) }
-
-  /// - Throws: why a handler was not taken, if one was not.
-  func checkNoneWasRefused() throws(TaskQueueError) {
-    if let error = state.withLock({ $0.refusal }) { throw error }
+  /// Why a handler was not taken, if one was not.
+  var refusal: TaskQueueError? {
+    hasRefused.load(ordering: .acquiring) ? state.withLock { $0.refusal } : nil
   }
 
   func registerFallback(_ handler: AnyHandler) {

@@ -2,7 +2,7 @@ import Synchronization
 
 /// Those who wait for the queue to be idle, told of each step that may make it so.
 ///
-/// Where nobody waits, telling costs one look at an atomic number.
+/// While there is none, a step costs one look at an atomic number.
 final class IdleWatch: Sendable {
   private let waiters = Waiters<Void>()
   private let waiterCount = Atomic(0)

@@ -40,8 +40,7 @@ extension TaskQueue {
         if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
       }
       let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
-      claimEnd.resumeAll(with: .success(()))
-      idleWatch.step()
+      tellClaimEnd()
       switch step {
       case .perform, .obey, .claim: return step
       case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
@@ -53,10 +52,14 @@ extension TaskQueue {
     } catch {
       fail(error, to: "hand out tasks")
       machine.withLock { $0.claimFailed() }
-      claimEnd.resumeAll(with: .success(()))
-      idleWatch.step()
+      tellClaimEnd()
     }
     return nextStep(of: worker)
+  }
+
+  private nonisolated func tellClaimEnd() {
+    claimEnd.resumeAll(with: .success(()))
+    idleWatch.step()
   }
 
   /// Keeps retries from waiting for a date that the system's clock has left behind.

@@ -40,9 +40,10 @@ extension TaskQueue {
   /// Lets no further attempt begin, for good, and waits until those under way have ended.
   ///
   /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue on
-  /// the same store. Once that one runs, enqueue with it: it does not hear of what others add. Who waits for the outcome of a task that has not ended gets an error, observers
-  /// are told nothing more, and the handlers are let go, with all that they hold. If the waiting is
-  /// cancelled, it ends at once and the shutting down goes on.
+  /// the same store. Once the new queue runs, enqueue with it: it does not notice what another queue
+  /// adds. A call that waits for the outcome of a task that has not ended throws, observers are told
+  /// nothing more, and the handlers are let go, with all that they hold. If the waiting is cancelled,
+  /// it ends at once and the shutdown goes on.
   ///
   /// Without a limit, a call from a handler of the queue, or from what that has started, returns at
   /// once, as ``beginShutDown(within:)`` does: it would wait for itself.
@@ -76,7 +77,7 @@ extension TaskQueue {
     }
   }
 
-  /// Cuts attempts short when the limit of a shutting down that nobody waits for has passed.
+  /// Cuts attempts short when the limit of ``beginShutDown(within:)`` has passed.
   nonisolated func keepToShutDownLimit() async {
     if await shutDownLimit.hasPassed(on: clock, stopwatch) { cutShort() }
   }
@@ -87,8 +88,8 @@ extension TaskQueue {
     for interrupt in interrupts { interrupt.fire() }
   }
 
-  /// Begins what ``shutDown(within:)`` does, without waiting: for whoever can't wait, such as the
-  /// event handler of a signal source, a service group, or a deinitializer.
+  /// Begins what ``shutDown(within:)`` does, without waiting: for code that can't wait, such as
+  /// the event handler of a signal source, a service group, or a deinitializer.
   ///
   /// It takes locks, and so can't be called in the handler of the C function `signal` itself.
   ///

@@ -77,7 +77,8 @@ extension TaskQueue {
     }
   }
 
-  /// Does what was asked of tasks while the ends of their attempts were being kept.
+  /// Does what was asked of tasks while the ends of their attempts were being kept, or nothing; then the
+  /// queue may be idle.
   nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
     for (id, directive) in requests {
       do {
@@ -87,6 +88,7 @@ extension TaskQueue {
       }
     }
     if !requests.isEmpty { machine.withLock { $0.obeyed(requests.count) } }
+    idleWatch.step()
   }
 
   /// Has the store keep changes of tasks that nobody has claimed, and tells of those that it did.

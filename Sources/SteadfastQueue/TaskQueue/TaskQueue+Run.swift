@@ -16,16 +16,16 @@ extension TaskQueue {
   /// - Throws: `CancellationError`; what keeps the store from being opened; a ``TaskQueueError``
   ///   if the queue runs already, or another one on its store, it was shut down, or its store has
   ///   failed. After a failure of the store, nothing acknowledged is lost: run this queue again, which
-  ///   knows how the last attempts ended, or close the store and make both anew. Those who wait for
-  ///   outcomes are not told of it, and wait on; so look at what the run throws, as a task group does.
+  ///   knows how the last attempts ended, or close the store and make a new queue and a new store. Calls
+  ///   that wait for outcomes go on waiting, so look at what the run throws, as a task group does.
   public nonisolated func run() async throws { try await run(.untilStopped) }
 
   /// Performs what is available now, and returns when it is done.
   ///
   /// A task that fails is not tried again in the same pass, even if its retry is due at once. What is
   /// enqueued during the pass, by its handlers too, is available only from a later date than that of
-  /// the call, and left for the next pass; on a clock that stands still meanwhile, as in a test, it is
-  /// performed too. ``waitUntilIdle()`` beside ``run()`` waits for all of it.
+  /// the call, and left for the next pass. On a clock that stands still during the pass, as in a test,
+  /// it is performed too. ``waitUntilIdle()`` beside ``run()`` waits for all of it.
   ///
   /// - Returns: the number of attempts; 0 if the queue is paused.
   /// - Throws: as ``run()``.

@@ -40,7 +40,6 @@ extension TaskQueue {
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
       if wakesWorkers { wake.fireAll() }
       await obey(requests)
-      idleWatch.step()
     }
   }
 
@@ -93,7 +92,6 @@ extension TaskQueue {
     )
     let requests = machine.withLock { $0.wereReturned(tasks) }
     await obey(requests)
-    idleWatch.step()
   }
 
   private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {

@@ -93,9 +93,11 @@ extension TaskQueue {
   /// its delay.
   ///
   /// Its retries and its last error stay as they are, and it goes behind the available tasks of its
-  /// priority. A date that has passed is taken for now. A task that is paused or put aside stays so, with the new date. One that is being
-  /// performed is left alone; so is one that is to be tried now and is available. One that has expired
-  /// by the date is abandoned then.
+  /// priority. A date that has passed is taken for now.
+  ///
+  /// A task that is paused or put aside stays so, with the new date. One that is being performed is
+  /// left alone; so is one that is to be tried now and is available. One that has expired by the date
+  /// is abandoned then.
   ///
   /// - Returns: whether the task was there, had not ended, and was not being performed.
   /// - Throws: a ``TaskQueueError`` for a date that is none; what the store throws.

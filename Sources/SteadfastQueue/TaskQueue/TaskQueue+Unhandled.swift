@@ -1,6 +1,6 @@
 import Synchronization
 
-/// How people learn of tasks that nobody performs.
+/// How people learn of tasks without a handler.
 extension TaskQueue {
   /// Tells observers, or once for each name the configuration's notice, of tasks without a handler.
   ///
@@ -28,7 +28,7 @@ extension TaskQueue {
 
   /// A run begins.
   ///
-  /// - Throws: what the store throws, where somebody observes the queue.
+  /// - Throws: what the store throws, if the queue's events are observed.
   nonisolated func tellUnhandledAtBeginning() async throws {
     if hub.isObserved { return try await tellUnhandled() }
     // Later a worker looks that finds nothing to do. A notice must not stop a run.
@@ -36,7 +36,7 @@ extension TaskQueue {
     try? await tellUnhandled()
   }
 
-  /// Whether to say what nobody performs.
+  /// Whether to give notice of tasks without a handler.
   ///
   /// Of a shared store another process may perform it.
   private nonisolated var givesNotices: Bool {

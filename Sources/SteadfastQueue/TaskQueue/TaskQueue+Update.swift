@@ -104,9 +104,7 @@ extension TaskQueue {
     check: (TaskRecord) throws(TaskQueueError) -> Void
   ) async throws -> Bool {
     try given.checkForm()
-    if given.tags?.contains("") == true {
-      throw TaskQueueError(.invalidArgument, "a tag is empty; give it a name or leave it out")
-    }
+    if let tags = given.tags { try TaskOptions.check(tags, "tags") }
     var update = given
     if RealWork.encodesPayloads { update.payload = try given.payload?.withoutValue() }
     update.expiryDate = given.expiryDate?.storable

@@ -50,8 +50,8 @@ public struct TaskQueueConfiguration: Sendable {
   /// Is told that tasks of a name wait while the queue runs, and no handler is registered for it.
   ///
   /// By default it writes a line on standard error; `nil` says nothing. It is called once for each
-  /// name, with a text for people, unless somebody observes ``TaskQueue/events``: who does is told by
-  /// ``TaskEvent/unhandled(_:reason:)``.
+  /// name, with a text for people, unless ``TaskQueue/events`` are observed: then
+  /// ``TaskEvent/unhandled(_:reason:)`` tells, for each task.
   public var unhandledNotice: (@Sendable (String) -> Void)?
   /// Where jitter and identifiers come from.
   ///

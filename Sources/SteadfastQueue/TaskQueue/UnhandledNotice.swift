@@ -4,7 +4,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Decides when to look for tasks that nobody performs, and of which names to say so: a value.
+/// Decides when to look for tasks without a handler, and which names to say: a value.
 ///
 /// A worker that was woken and finds nothing may have been woken for such a task. Looks that find
 /// nothing new get rarer, so that a queue whose tasks all have handlers hardly ever looks.

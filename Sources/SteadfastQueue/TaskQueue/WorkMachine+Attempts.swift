@@ -160,18 +160,6 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
-  /// Takes what was claimed of a name, but not begun; as ``takeUnbegun()``.
-  mutating func takeUnbegun(named name: String) -> [ClaimedTask] {
-    guard ready.contains(where: { $0.record.name == name }) else { return [] }
-    let taken = ready.filter { $0.record.name == name }
-    ready.removeAll { $0.record.name == name }
-    for task in taken {
-      limitedNames.leave(name)
-      returning.insert(task.lease)
-    }
-    return taken.reversed()
-  }
-
   /// Somebody else has claimed a task.
   ///
   /// Returns the worker whose attempt is to be cut short for it. The change that ends the attempt

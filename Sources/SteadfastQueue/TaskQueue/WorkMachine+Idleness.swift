@@ -27,8 +27,8 @@ extension WorkMachine {
     case failed(TaskQueueError)
   }
 
-  /// How idle the queue is, for somebody who trusts only claims after this one, and no pass whose
-  /// horizon is before this date.
+  /// How idle the queue is, by claims after this one alone, and by no pass whose horizon is before this
+  /// date.
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return .ended }
     if mode == nil, let failure { return .failed(failure) }

@@ -37,17 +37,18 @@ extension WorkMachine {
 
   // MARK: Putting back
 
-  /// Takes what was claimed but not begun.
+  /// Takes what was claimed but not begun: all of it, or the tasks of one name.
   ///
   /// ``wereReturned(_:)`` must follow when it has been put back; until then the tasks are held, so
   /// that what is asked of them is not lost.
-  mutating func takeUnbegun() -> [ClaimedTask] {
-    defer { ready = [] }
-    for task in ready {
+  mutating func takeUnbegun(named name: String? = nil) -> [ClaimedTask] {
+    let taken = ready.filter { name == nil || $0.record.name == name }
+    ready.removeAll { name == nil || $0.record.name == name }
+    for task in taken {
       limitedNames.leave(task.record.name)
       returning.insert(task.lease)
     }
-    return ready.reversed()
+    return taken.reversed()
   }
 
   /// What was not begun has been put back, or waits in the outbox because the store has failed.

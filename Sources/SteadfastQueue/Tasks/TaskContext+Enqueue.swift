@@ -9,7 +9,8 @@ extension TaskContext {
   /// Adds a task to the queue that performs this one.
   ///
   /// When it returns, the task is stored, whatever then becomes of the attempt. The next attempt adds
-  /// it again; a unique key made of ``id`` keeps it from that until the added task has ended, and for as long as it is kept after that.
+  /// it again; a unique key made of ``id`` keeps it from that until the added task has
+  /// ended, and for as long as it is kept after that.
   ///
   /// ```swift
   /// await queue.register(Download.self) { download, context in

@@ -130,8 +130,13 @@ extension TaskOptions {
   }
 
   private func checkTags(path: String) throws(TaskQueueError) {
-    guard !uncommon.isEmpty, tags.contains("") else { return }
-    throw TaskQueueError(.invalidArgument, "one of \(path)tags is empty; leave it out")
+    if !uncommon.isEmpty { try Self.check(tags, "\(path)tags") }
+  }
+
+  /// - Throws: a ``TaskQueueError`` if one of the tags is empty.
+  static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
+    guard tags.contains("") else { return }
+    throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
   }
 
   private func checkDelay(path: String) throws(TaskQueueError) {

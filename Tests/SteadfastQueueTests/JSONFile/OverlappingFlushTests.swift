@@ -189,15 +189,20 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `of a flush that fails, nobody who waits knows the outcome`() async throws {
+  /// Stores the first task, and the second by a flush that fails, beside which this is called.
+  private func failFlush(beside call: @escaping @Sendable () async throws -> Void) async throws {
     let (core, storage) = (core, storage)
     try await executor.runToEnd {
       try await core.open()
       await insert(1)
       storage.fail(.synchronize, EIO)
     }
-    duringFlushes { await insert(3) }
+    duringFlushes(call)
     try await executor.runToEnd { await insert(2) }
+  }
+
+  @Test func `of a flush that fails, nobody who waits knows the outcome`() async throws {
+    try await failFlush { await insert(3) }
     #expect(log.entries.first == "1 stored")
     #expect(Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown"])
     #expect(core.read { $0.taskCount } == 1)
@@ -205,14 +210,7 @@ import Testing
   }
 
   @Test func `who has written beside a flush that fails is told, too`() async throws {
-    let (core, storage) = (core, storage)
-    try await executor.runToEnd {
-      try await core.open()
-      await insert(1)
-      storage.fail(.synchronize, EIO)
-    }
-    duringFlushes { await insertBesideClaim(3) }
-    try await executor.runToEnd { await insert(2) }
+    try await failFlush { await insertBesideClaim(3) }
     #expect(log.entries.first == "1 stored")
     #expect(log.entries.count == 5)
     #expect(

@@ -58,7 +58,7 @@ private enum Named {
     }
   }
 
-  @Test func `a task under a name that nobody has stays until a type claims it`() async throws {
+  @Test func `a task under a name without a handler stays until a type claims it`() async throws {
     struct Send: TaskPayload {
       var to: String
       static var formerTaskNames: [String] { ["Fax.Send"] }

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What people are told of tasks that nobody performs.
+/// What people are told of tasks without a handler.
 @Suite(.virtualTime) struct UnhandledNoticeTests {
   private let clock: VirtualClock
   private let notices = Log<String>()

@@ -94,15 +94,21 @@ import Testing
   @Test func `a shutdown and a cancellation end the waiting`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
-    let waiting = Task { try await queue.waitUntilIdle() }
-    try await clock.sleep(for: .seconds(1))
-    waiting.cancel()
-    await #expect(throws: CancellationError.self) { try await waiting.value }
-    let other = Task { try await queue.waitUntilIdle() }
-    try await clock.sleep(for: .seconds(1))
-    await queue.shutDown()
-    let error = await #expect(throws: TaskQueueError.self) { try await other.value }
-    #expect(error?.code == .shutDown)
+    try await withThrowingTaskGroup { group in
+      group.addTask {
+        await #expect(throws: CancellationError.self) { try await queue.waitUntilIdle() }
+      }
+      try await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+    }
+    try await withThrowingTaskGroup { group in
+      group.addTask {
+        let error = await #expect(throws: TaskQueueError.self) { try await queue.waitUntilIdle() }
+        #expect(error?.code == .shutDown)
+      }
+      try await clock.sleep(for: .seconds(1))
+      await queue.shutDown()
+    }
     let late = await #expect(throws: TaskQueueError.self) { try await queue.waitUntilIdle() }
     #expect(late?.code == .shutDown)
   }
