@@ -7,7 +7,7 @@ package struct KnownWait: Sendable {
 extension RealWork {
   /// Performs `operation`, which waits, and lets whoever keeps the clock know for what.
   ///
-  /// Where no virtual time is installed it costs one look at a task-local value.
+  /// Where no virtual time is installed it costs one look at an atomic value.
   nonisolated(nonsending)
     static func waiting<Success>(
       _ describe: @escaping @Sendable (any WallClock) async -> String,

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// Work that takes real time and not the clock's: a write to disk, a request over the network.
 ///
 /// A store wraps each call that waits for a device in ``performInTurn(_:)``, other code its input
@@ -10,14 +12,22 @@ public enum RealWork {
     var isInTurn = false
   }
 
-  @TaskLocal private static var observation: Observation?
+  @TaskLocal private static var localObservation: Observation?
+  /// Whether this process has ever installed virtual time: a program that has not looks at this
+  /// alone, which costs a tenth of what a task-local value does.
+  private static let isUsed = Atomic(false)
+
+  // A task that has an observation was made after the first one was installed, and sees that it was.
+  private static var observation: Observation? {
+    isUsed.load(ordering: .relaxed) ? localObservation : nil
+  }
 
   static var observer: (any RealWorkObserver)? { observation?.observer }
 
   /// Performs `operation` in the caller's isolation and holds the virtual time still meanwhile.
   ///
   /// Works that are in flight together end in the order that the world outside decides. Where no
-  /// virtual time is installed it costs one look at a task-local value. The operation must not sleep
+  /// virtual time is installed it costs one look at an atomic value. The operation must not sleep
   /// on the virtual clock, which it holds: that sleep could not end. Cancellation is the operation's
   /// affair; what it returns or throws is passed on.
   nonisolated(nonsending)
@@ -50,7 +60,7 @@ public enum RealWork {
     guard var observation, !observation.isInTurn else { return try await perform(operation) }
     observation.isInTurn = true
     await observation.observer.beginTurn()
-    let ending = await $observation.withValue(observation) { await result(of: operation) }
+    let ending = await $localObservation.withValue(observation) { await result(of: operation) }
     await observation.observer.endTurn()
     return try ending.get()
   }
@@ -79,6 +89,9 @@ public enum RealWork {
       _ body: nonisolated(nonsending) () async throws -> Success
     ) async rethrows -> Success
   {
-    try await $observation.withValue(Observation(observer: observer)) { try await body() }
+    isUsed.store(true, ordering: .relaxed)
+    return try await $localObservation.withValue(Observation(observer: observer)) {
+      try await body()
+    }
   }
 }

@@ -65,15 +65,21 @@ extension TaskRecord {
     }
     try TaskChange.check(createdDate, "createdDate")
     try TaskChange.check(availableDate, "availableDate")
-    try TaskChange.check(expiryDate, "expiryDate")
+    try TaskChange.check(finishedDate, "finishedDate")
+    try TaskChange.check(maxRetries, "maxRetries")
+    if hasTroubles { try checkTroubles() }
+    if hasExtras {
+      try TaskChange.check(expiryDate, "expiryDate")
+      try TaskChange.check(timeLimit: timeLimit, "timeLimit")
+    }
+  }
+
+  private func checkTroubles() throws(TaskQueueError) {
     try TaskChange.check(failedDate, "failedDate")
     for failure in earlierFailures {
       try TaskChange.check(failure.date, "the date of an earlier failure")
     }
-    try TaskChange.check(finishedDate, "finishedDate")
     try TaskChange.check(retryCount, "retryCount")
     try TaskChange.check(interruptionCount, "interruptionCount")
-    try TaskChange.check(maxRetries, "maxRetries")
-    try TaskChange.check(timeLimit: timeLimit, "timeLimit")
   }
 }

@@ -7,12 +7,16 @@ extension TaskTable {
   mutating func lineUpAnew(_ slot: Int) {
     leaveLine(slot)
     entries[slot].position = nextNumber()
-    lineUp(slot)
+    enterLine(slot)
   }
 
   /// Lines a task up where its state and date put it, in its present position.
   mutating func lineUp(_ slot: Int) {
     leaveLine(slot)
+    enterLine(slot)
+  }
+
+  private mutating func enterLine(_ slot: Int) {
     let state = entries[slot].record.state
     switch state {
     case .waiting where entries[slot].record.availableDate <= horizon:
@@ -40,8 +44,12 @@ extension TaskTable {
 
   /// Takes a task out of its line, if it stands in one: before its state, its date or its position
   /// changes, by which it is found there.
+  @inline(__always)
   mutating func leaveLine(_ slot: Int) {
-    guard entries[slot].isInLine else { return }
+    if entries[slot].isInLine { takeOutOfLine(slot) }
+  }
+
+  private mutating func takeOutOfLine(_ slot: Int) {
     entries[slot].isInLine = false
     let (node, lane) = (node(of: slot), entries[slot].lane)
     let wasThere: Bool

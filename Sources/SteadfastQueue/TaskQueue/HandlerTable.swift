@@ -102,10 +102,10 @@ final class HandlerTable: Sendable {
     hasRefused.store(true, ordering: .releasing)
   }
 
+  /// Whether a handler was not taken.
+  var hasRefusal: Bool { hasRefused.load(ordering: .acquiring) }
   /// Why a handler was not taken, if one was not.
-  var refusal: TaskQueueError? {
-    hasRefused.load(ordering: .acquiring) ? state.withLock { $0.refusal } : nil
-  }
+  var refusal: TaskQueueError? { state.withLock { $0.refusal } }
 
   func registerFallback(_ handler: AnyHandler) {
     let replaced = state.withLock { state -> AnyHandler? in

@@ -33,16 +33,18 @@ extension TaskQueue {
     // Identities are random: that one is taken means that another process draws the same ones.
     for _ in 0..<8 {
       let now = self.now
-      let encodes = RealWork.encodesPayloads
-      let records = try drafts.map { draft in
+      var records = try drafts.map { draft in
         try options.record(
           id: ids.withLock { $0.next(at: now) },
           name: draft.name,
-          payload: encodes ? draft.payload.withoutValue() : draft.payload,
+          payload: draft.payload,
           uniqueKey: draft.uniqueKey,
           prohibitsBackoff: configuration.prohibitsBackoff,
           now: now
         )
+      }
+      if RealWork.encodesPayloads {
+        records = try records.map { $0.replacing(payload: try $0.payload.withoutValue()) }
       }
       if let tasks = try await insert(records, policy, now) {
         await giveWay(after: records)
@@ -130,13 +132,17 @@ extension TaskQueue {
     _ records: [TaskRecord],
     _ policy: UniquePolicy
   ) async throws -> [ChangeOutcome] {
-    guard policy == .replace else {
-      let results = try await keep(records.map { .insert($0, onDuplicate: policy) })
-      guard !results.contains(.stale) else {
-        throw UnusableAnswer(results: results, to: records.count)
-      }
-      return results
+    if policy == .replace { return try await replaceInTurn(with: records) }
+    let results = try await keep(records.map { .insert($0, onDuplicate: policy) })
+    guard !results.contains(.stale) else {
+      throw UnusableAnswer(results: results, to: records.count)
     }
+    return results
+  }
+
+  /// Has the store keep tasks that replace those with their keys, one call for a key at a time.
+  private nonisolated func replaceInTurn(with records: [TaskRecord]) async throws -> [ChangeOutcome]
+  {
     let keys = Set(records.compactMap(\.uniqueKey))
     guard !keys.isEmpty, !store.appliesAtOnce else { return try await replace(with: records) }
     await keyTurns.begin(keys)

@@ -142,7 +142,7 @@ public actor TaskQueue {
   public nonisolated func open() async throws {
     try validity.get()
     // Handlers that are performed go on, and so do their calls.
-    if let refusal = handlers.refusal, callingTask == nil { throw refusal }
+    if handlers.hasRefusal, callingTask == nil, let refusal = handlers.refusal { throw refusal }
     try await store.open()
   }
 

@@ -16,6 +16,11 @@ struct Rare<Value: RareValue>: Sendable {
     get { box?.value ?? Value() }
     set { box = newValue.isEmpty ? nil : Box(newValue) }
   }
+
+  /// The value, unless it is empty: to read a part of it without making an empty one for that.
+  var present: Value? {
+    @inline(__always) get { box?.value }
+  }
 }
 
 extension Rare: Equatable where Value: Equatable {

@@ -20,22 +20,8 @@ public import Foundation
 /// A date and a delay are one choice: a delay replaces an available date of a later place in this
 /// list, and a date a delay. Tags add up: a task has those of all places.
 public struct TaskOptions: Sendable, Equatable {
-  /// The date from which the task may be performed; by default now.
-  public var availableDate: Date?
-  /// How long after it was enqueued the task may be performed; by default at once.
-  ///
-  /// Give a delay or an ``availableDate``, not both. It may not be negative.
-  public var delay: Duration?
-  /// How often a failed task is tried again; by default 10 times, so 11 attempts.
-  public var maxRetries: RetryLimit?
-  /// Whether a retry waits for the queue's backoff, or is due at once; by default it waits.
-  public var usesBackoff: Bool?
-  /// The rank among the tasks that are available; by default ``TaskQueue/Priority/normal``.
-  public var priority: TaskQueue.Priority?
-  /// What to do if a task with the same unique key is there; by default ``UniquePolicy/keep``.
-  public var onDuplicate: UniquePolicy?
-  // Together behind one word, so that a task that has none of them does not carry them about.
-  private var uncommon: Rare<Uncommon>
+  // Most calls choose nothing: then it is one word, and is passed on for nothing.
+  private var choices: Rare<Choices>
 
   /// Makes options; every argument has a default: nothing is chosen.
   public init(
@@ -49,13 +35,57 @@ public struct TaskOptions: Sendable, Equatable {
     tags: Set<String> = [],
     onDuplicate: UniquePolicy? = nil
   ) {
-    self.availableDate = availableDate
-    self.delay = delay
-    self.maxRetries = maxRetries
-    self.usesBackoff = usesBackoff
-    self.priority = priority
-    self.onDuplicate = onDuplicate
-    uncommon = Rare(Uncommon(timeLimit: timeLimit, expiryDate: expiryDate, tags: tags))
+    choices = Rare(
+      Choices(
+        availableDate: availableDate,
+        delay: delay,
+        maxRetries: maxRetries,
+        usesBackoff: usesBackoff,
+        priority: priority,
+        timeLimit: timeLimit,
+        expiryDate: expiryDate,
+        tags: tags,
+        onDuplicate: onDuplicate
+      )
+    )
+  }
+
+  /// The date from which the task may be performed; by default now.
+  public var availableDate: Date? {
+    get { choices.present?.availableDate }
+    set { choices.value.availableDate = newValue }
+  }
+
+  /// How long after it was enqueued the task may be performed; by default at once.
+  ///
+  /// Give a delay or an ``availableDate``, not both. It may not be negative.
+  public var delay: Duration? {
+    get { choices.present?.delay }
+    set { choices.value.delay = newValue }
+  }
+
+  /// How often a failed task is tried again; by default 10 times, so 11 attempts.
+  public var maxRetries: RetryLimit? {
+    get { choices.present?.maxRetries }
+    set { choices.value.maxRetries = newValue }
+  }
+
+  /// Whether a retry waits for the queue's backoff, or is due at once; by default it waits.
+  public var usesBackoff: Bool? {
+    get { choices.present?.usesBackoff }
+    set { choices.value.usesBackoff = newValue }
+  }
+
+  /// The rank among the tasks that are available; by default ``TaskQueue/Priority/normal``.
+  public var priority: TaskQueue.Priority? {
+    get { choices.present?.priority }
+    set { choices.value.priority = newValue }
+  }
+
+  /// What to do if a task with the same unique key is there; by default ``UniquePolicy/keep``.
+  public var onDuplicate: UniquePolicy? {
+    get { choices.present?.onDuplicate }
+    set { choices.value.onDuplicate = newValue }
   }
 
   /// How long one attempt may take; by default any time.
@@ -63,8 +93,8 @@ public struct TaskOptions: Sendable, Equatable {
   /// When it has passed, the attempt's Swift task is cancelled, and the attempt has failed with a
   /// `TimeoutError`, whatever it returns or throws.
   public var timeLimit: Duration? {
-    get { uncommon.value.timeLimit }
-    set { uncommon.value.timeLimit = newValue }
+    get { choices.present?.timeLimit }
+    set { choices.value.timeLimit = newValue }
   }
 
   /// The date from which no attempt begins any more; by default there is none.
@@ -72,47 +102,58 @@ public struct TaskOptions: Sendable, Equatable {
   /// A task that is not done by then is abandoned when its turn comes, or when its next retry would
   /// come too late. One whose name has no handler gets no turn: it stays until there is one.
   public var expiryDate: Date? {
-    get { uncommon.value.expiryDate }
-    set { uncommon.value.expiryDate = newValue }
+    get { choices.present?.expiryDate }
+    set { choices.value.expiryDate = newValue }
   }
 
   /// Labels by which the task is found, and cancelled together with others; by default none.
   ///
   /// None may be empty.
   public var tags: Set<String> {
-    get { uncommon.value.tags }
-    set { uncommon.value.tags = newValue }
+    get { choices.present?.tags ?? [] }
+    set { choices.value.tags = newValue }
   }
 
-  /// What few tasks have.
-  private struct Uncommon: RareValue, Equatable {
+  /// What a call, a type or a queue has chosen.
+  fileprivate struct Choices: RareValue, Equatable {
+    var availableDate: Date?
+    var delay: Duration?
+    var maxRetries: RetryLimit?
+    var usesBackoff: Bool?
+    var priority: TaskQueue.Priority?
     var timeLimit: Duration?
     var expiryDate: Date?
     var tags: Set<String> = []
+    var onDuplicate: UniquePolicy?
 
-    var isEmpty: Bool { timeLimit == nil && expiryDate == nil && tags.isEmpty }
+    var isEmpty: Bool {
+      availableDate == nil && delay == nil && maxRetries == nil && usesBackoff == nil
+        && priority == nil && timeLimit == nil && expiryDate == nil && tags.isEmpty
+        && onDuplicate == nil
+    }
+
+    mutating func fill(from others: Choices) {
+      if availableDate == nil, delay == nil {
+        availableDate = others.availableDate
+        delay = others.delay
+      }
+      maxRetries = maxRetries ?? others.maxRetries
+      usesBackoff = usesBackoff ?? others.usesBackoff
+      priority = priority ?? others.priority
+      timeLimit = timeLimit ?? others.timeLimit
+      expiryDate = expiryDate ?? others.expiryDate
+      tags.formUnion(others.tags)
+      onDuplicate = onDuplicate ?? others.onDuplicate
+    }
   }
 }
 
 extension TaskOptions {
   /// Takes what is not chosen here from others.
   mutating func fill(from others: TaskOptions) {
-    if availableDate == nil, delay == nil {
-      availableDate = others.availableDate
-      delay = others.delay
-    }
-    if maxRetries == nil { maxRetries = others.maxRetries }
-    if usesBackoff == nil { usesBackoff = others.usesBackoff }
-    if priority == nil { priority = others.priority }
-    if onDuplicate == nil { onDuplicate = others.onDuplicate }
-    guard !others.uncommon.isEmpty else { return }
-    guard !uncommon.isEmpty else { return uncommon = others.uncommon }
-    var chosen = uncommon.value
-    let filling = others.uncommon.value
-    chosen.timeLimit = chosen.timeLimit ?? filling.timeLimit
-    chosen.expiryDate = chosen.expiryDate ?? filling.expiryDate
-    chosen.tags.formUnion(filling.tags)
-    uncommon.value = chosen
+    guard !others.choices.isEmpty else { return }
+    guard !choices.isEmpty else { return choices = others.choices }
+    choices.value.fill(from: others.choices.value)
   }
 
   /// Throws if the options make no sense, whatever the task.
@@ -121,35 +162,19 @@ extension TaskOptions {
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that names
   ///   the option.
   func check(path: String) throws(TaskQueueError) {
-    try checkDelay(path: path)
-    try TaskChange.check(availableDate, "\(path)availableDate")
-    if let maxRetries { try TaskChange.check(maxRetries, "\(path)maxRetries") }
-    try TaskChange.check(timeLimit: timeLimit, "\(path)timeLimit")
-    try TaskChange.check(expiryDate, "\(path)expiryDate")
-    try checkTags(path: path)
-  }
-
-  private func checkTags(path: String) throws(TaskQueueError) {
-    if !uncommon.isEmpty { try Self.check(tags, "\(path)tags") }
+    guard let choices = choices.present else { return }
+    try choices.checkDelay(path: path)
+    try TaskChange.check(choices.availableDate, "\(path)availableDate")
+    if let limit = choices.maxRetries { try TaskChange.check(limit, "\(path)maxRetries") }
+    try TaskChange.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
+    try TaskChange.check(choices.expiryDate, "\(path)expiryDate")
+    try Self.check(choices.tags, "\(path)tags")
   }
 
   /// - Throws: a ``TaskQueueError`` if one of the tags is empty.
   static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
     guard tags.contains("") else { return }
     throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
-  }
-
-  private func checkDelay(path: String) throws(TaskQueueError) {
-    guard let delay else { return }
-    guard availableDate == nil else {
-      throw TaskQueueError(
-        .invalidArgument,
-        "\(path)delay and \(path)availableDate are both given; give one of them"
-      )
-    }
-    guard delay >= .zero else {
-      throw TaskQueueError(.invalidArgument, "\(path)delay is \(delay); give zero or more")
-    }
   }
 
   /// The new task that was chosen, once nothing is left out that is chosen elsewhere.
@@ -172,9 +197,10 @@ extension TaskOptions {
         "uniqueKey is empty, and would be one key for unrelated tasks; give nil for no key"
       )
     }
-    if delay != nil { try checkDelay(path: "") }
-    let uncommon = uncommon.value
-    try checkTags(path: "")
+    if !choices.isEmpty {
+      try choices.value.checkDelay(path: "")
+      try Self.check(tags, "tags")
+    }
     let record = TaskRecord(
       id: id,
       name: name,
@@ -184,14 +210,14 @@ extension TaskOptions {
       maxRetries: maxRetries ?? 10,
       usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
       uniqueKey: uniqueKey,
-      tags: uncommon.tags,
-      timeLimit: uncommon.timeLimit,
-      expiryDate: uncommon.expiryDate?.storable,
+      tags: tags,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate?.storable,
       availableDate: availableDate?.storable ?? delay.map { (now + $0 / .seconds(1)).storable }
         ?? now
     )
     try record.checkForm()
-    if let expiryDate = uncommon.expiryDate, record.availableDate >= expiryDate {
+    if let expiryDate, record.availableDate >= expiryDate {
       throw TaskQueueError(
         .invalidArgument,
         "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
@@ -199,5 +225,20 @@ extension TaskOptions {
       )
     }
     return record
+  }
+}
+
+extension TaskOptions.Choices {
+  fileprivate func checkDelay(path: String) throws(TaskQueueError) {
+    guard let delay else { return }
+    guard availableDate == nil else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(path)delay and \(path)availableDate are both given; give one of them"
+      )
+    }
+    guard delay >= .zero else {
+      throw TaskQueueError(.invalidArgument, "\(path)delay is \(delay); give zero or more")
+    }
   }
 }

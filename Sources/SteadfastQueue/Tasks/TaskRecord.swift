@@ -89,30 +89,30 @@ public struct TaskRecord: Sendable, Identifiable {
   /// The key that no second task may bear while this one is known; `nil` if it has none.
   public var uniqueKey: String? { shared.value.uniqueKey }
   /// Labels by which tasks are found, and cancelled together.
-  public var tags: Set<String> { shared.value.extras.value.tags }
+  public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
-  public var timeLimit: Duration? { shared.value.extras.value.timeLimit }
+  public var timeLimit: Duration? { shared.value.extras.present?.timeLimit }
   /// The date from which no attempt begins any more; `nil` if none.
-  public var expiryDate: Date? { shared.value.extras.value.expiryDate }
+  public var expiryDate: Date? { shared.value.extras.present?.expiryDate }
 
   /// How many attempts have failed.
   public var retryCount: Int {
-    get { troubles.value.retryCount }
+    get { troubles.present?.retryCount ?? 0 }
     set { troubles.value.retryCount = newValue }
   }
   /// How often a process ended while it performed the task.
   public var interruptionCount: Int {
-    get { troubles.value.interruptionCount }
+    get { troubles.present?.interruptionCount ?? 0 }
     set { troubles.value.interruptionCount = newValue }
   }
   /// The text of the last error, at most 4,096 bytes of it; `nil` if none.
   public var lastError: String? {
-    get { troubles.value.lastError }
+    get { troubles.present?.lastError }
     set { troubles.value.lastError = newValue }
   }
   /// When the last attempt failed; `nil` if none has.
   public var failedDate: Date? {
-    get { troubles.value.failedDate }
+    get { troubles.present?.failedDate }
     set { troubles.value.failedDate = newValue }
   }
   /// Whether ``availableDate`` is the one to which the last attempt has put the task off: that of a
@@ -122,14 +122,14 @@ public struct TaskRecord: Sendable, Identifiable {
   /// ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``. All
   /// else leaves it as it is: the next attempt, and that the clock goes back, too.
   public var isPutOff: Bool {
-    get { troubles.value.isPutOff }
+    get { troubles.present?.isPutOff ?? false }
     set { troubles.value.isPutOff = newValue }
   }
   /// The failures before the last one, the oldest first; for stores, which keep them as they are.
   ///
   /// There are four at most: of more, the last four count. ``failures`` has the last one too.
   public var earlierFailures: [TaskFailure] {
-    get { troubles.value.earlierFailures }
+    get { troubles.present?.earlierFailures ?? [] }
     set { troubles.value.earlierFailures = Self.kept(newValue) }
   }
 
@@ -147,6 +147,11 @@ public struct TaskRecord: Sendable, Identifiable {
     noted.failedDate = failure.date
     troubles.value = noted
   }
+
+  /// Whether anything has gone wrong with the task.
+  var hasTroubles: Bool { !troubles.isEmpty }
+  /// Whether it has tags, a time limit, or a date of expiry.
+  var hasExtras: Bool { !shared.value.extras.isEmpty }
 
   /// An attempt has not failed since the task was made, or made new.
   mutating func forgetTroubles() { troubles.value = Troubles() }
