@@ -52,7 +52,8 @@ let phaseBenchmarks =
 /// One in, one out, while this many tasks stay in line.
 func pendingBenchmarks() async throws -> [Benchmark] {
   var benchmarks: [Benchmark] = []
-  for (name, count) in [("1,000 pending", 1000), ("1,000,000 pending", 1_000_000)] {
+  for (name, count) in [("1,000 pending", 1000), ("1,000,000 pending", 1_000_000)]
+  where isPicked(name) || name.hasPrefix("1,000 ") {
     let subject = Steadfast(workers: 1)
     try await subject.queue.enqueue(contentsOf: (0..<count).map { Increment(number: $0) })
     benchmarks.append(
@@ -66,6 +67,7 @@ func pendingBenchmarks() async throws -> [Benchmark] {
 
 /// From the call of `enqueue` to the first line of the handler, in a queue that has nothing to do.
 func reportLatencies() async throws {
+  guard isPicked("enqueue to handler, idle") else { return }
   report("\nenqueue to handler, idle", "  p50 µs    p99 µs")
   for workers in [1, 8] {
     try await reportLatency("\(workers) at a time", of: Steadfast(workers: workers).queue)
@@ -103,6 +105,7 @@ private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
 
 /// What a pending task takes beside its payload, which is small enough to need no memory of its own.
 func reportMemory() async throws {
+  guard isPicked("memory of pending tasks") else { return }
   report("\nmemory of pending tasks", "   bytes a task")
   for (name, count) in [("10,000 pending", 10_000), ("1,000,000 pending", 1_000_000)] {
     let queue = Steadfast(workers: 1).queue
