@@ -27,7 +27,7 @@ struct SlotIndex: Sendable {
   var partCounts: [Int] { parts.map(\.count) }
 
   /// The slot of an identity, as `isRight` tells it from those with the same half of a hash.
-  func slot(of id: TaskID, where isRight: (Int) -> Bool) -> Int? {
+  func slot(of id: some SlotKey, where isRight: (Int) -> Bool) -> Int? {
     let hash = hash(of: id)
     return parts[part(of: hash)].slot(with: hash, where: isRight)
   }
@@ -40,7 +40,7 @@ struct SlotIndex: Sendable {
   }
 
   /// Adds a slot for an identity that has none.
-  mutating func insert(_ slot: Int, for id: TaskID) {
+  mutating func insert(_ slot: Int, for id: some SlotKey) {
     if count == Self.maxCountOfOnePart { spread() }
     let hash = hash(of: id)
     parts[part(of: hash)].insert(Bucket(slot: slot, hash: hash))
@@ -48,7 +48,7 @@ struct SlotIndex: Sendable {
   }
 
   /// Removes the slot of an identity, which must be there.
-  mutating func remove(_ slot: Int, of id: TaskID) {
+  mutating func remove(_ slot: Int, of id: some SlotKey) {
     let hash = hash(of: id)
     parts[part(of: hash)].remove(Bucket(slot: slot, hash: hash))
     count -= 1
@@ -63,7 +63,7 @@ struct SlotIndex: Sendable {
     for bucket in one.taken { parts[part(of: bucket.hash)].insert(bucket) }
   }
 
-  private func hash(of id: TaskID) -> UInt32 {
+  private func hash(of id: some SlotKey) -> UInt32 {
     let product = (id.high ^ seeds.0).multipliedFullWidth(by: id.low ^ seeds.1)
     return UInt32(truncatingIfNeeded: (product.high ^ product.low) >> 32)
   }
@@ -159,4 +159,12 @@ extension SlotIndex {
       for bucket in old { place(bucket) }
     }
   }
+}
+
+/// An identity of 128 bits, which need not be spread evenly.
+protocol SlotKey {
+  /// The first 64 bits.
+  var high: UInt64 { get }
+  /// The last 64 bits.
+  var low: UInt64 { get }
 }

@@ -19,20 +19,20 @@ final class StoreUse: Sendable {
   /// The name of the queue that runs.
   private let user = Mutex<String?>(nil)
 
-  /// A queue that does not run begins to.
+  /// A queue of this name that does not run begins to, on this store.
   ///
   /// - Throws: a ``TaskQueueError`` if another one runs.
-  func begin(_ queue: TaskQueue) throws(TaskQueueError) {
+  func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
     let other = user.withLock { user -> String? in
       if let user { return user }
-      user = queue.name
+      user = name
       return nil
     }
     guard let other else { return }
     throw TaskQueueError(
       .alreadyRunning,
-      "the queue '\(other)' runs on the store (\(queue.store)), which serves one at a time: wait for "
-        + "that run to end, or give the queue '\(queue.name)' a store of its own"
+      "the queue '\(other)' runs on the store (\(store)), which serves one at a time: wait for "
+        + "that run to end, or give the queue '\(name)' a store of its own"
     )
   }
 

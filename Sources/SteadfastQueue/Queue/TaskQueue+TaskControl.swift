@@ -103,7 +103,7 @@ extension TaskQueue {
   /// - Throws: a ``TaskQueueError`` for a date that is none; what the store throws.
   @discardableResult
   public nonisolated func reschedule(_ id: TaskID, to date: Date? = nil) async throws -> Bool {
-    try TaskChange.check(date, "the date to reschedule a task to")
+    try TaskQueueError.check(date, "the date to reschedule a task to")
     return try await ask(.reschedule(to: date?.storable), of: id)
   }
 
@@ -120,7 +120,7 @@ extension TaskQueue {
     matching filter: TaskFilter,
     to date: Date? = nil
   ) async throws -> Int {
-    try TaskChange.check(date, "the date to reschedule tasks to")
+    try TaskQueueError.check(date, "the date to reschedule tasks to")
     let filter = filter.narrowed(to: TaskState.unfinished)
     return try await ask(.reschedule(to: date?.storable), of: filter)
   }

@@ -104,7 +104,7 @@ extension TaskQueue {
     check: (TaskRecord) throws(TaskQueueError) -> Void
   ) async throws -> Bool {
     try given.checkForm()
-    if let tags = given.tags { try TaskOptions.check(tags, "tags") }
+    if let tags = given.tags { try TaskQueueError.check(tags, "tags") }
     var update = given
     if RealWork.encodesPayloads { update.payload = try given.payload?.withoutValue() }
     update.expiryDate = given.expiryDate?.storable

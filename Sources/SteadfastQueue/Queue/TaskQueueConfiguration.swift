@@ -117,7 +117,7 @@ public struct TaskQueueConfiguration: Sendable {
       throw TaskQueueError(.invalidArgument, "\(name) has a maxCount of \(count); give 0 or more")
     }
     try taskDefaults.check(path: "taskDefaults.")
-    try TaskChange.check(maxInterruptions, "maxInterruptions")
+    try TaskQueueError.check(maxInterruptions, "maxInterruptions")
     for (name, age) in [
       ("succeededRetention", succeededRetention.maxAge),
       ("abandonedRetention", abandonedRetention.maxAge),

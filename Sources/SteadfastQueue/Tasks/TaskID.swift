@@ -103,3 +103,5 @@ extension TaskID: Codable {
     try container.encode(description)
   }
 }
+
+extension TaskID: SlotKey {}

@@ -164,17 +164,11 @@ extension TaskOptions {
   func check(path: String) throws(TaskQueueError) {
     guard let choices = choices.present else { return }
     try choices.checkDelay(path: path)
-    try TaskChange.check(choices.availableDate, "\(path)availableDate")
-    if let limit = choices.maxRetries { try TaskChange.check(limit, "\(path)maxRetries") }
-    try TaskChange.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
-    try TaskChange.check(choices.expiryDate, "\(path)expiryDate")
-    try Self.check(choices.tags, "\(path)tags")
-  }
-
-  /// - Throws: a ``TaskQueueError`` if one of the tags is empty.
-  static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
-    guard tags.contains("") else { return }
-    throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
+    try TaskQueueError.check(choices.availableDate, "\(path)availableDate")
+    if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
+    try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(choices.expiryDate, "\(path)expiryDate")
+    try TaskQueueError.check(choices.tags, "\(path)tags")
   }
 
   /// The new task that was chosen, once nothing is left out that is chosen elsewhere.
@@ -199,7 +193,7 @@ extension TaskOptions {
     }
     if !choices.isEmpty {
       try choices.value.checkDelay(path: "")
-      try Self.check(tags, "tags")
+      try TaskQueueError.check(tags, "tags")
     }
     let record = TaskRecord(
       id: id,

@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
 /// How a task ended.
 public enum TaskOutcome: Sendable, Hashable {
   /// Its handler returned, and that is stored.
@@ -17,5 +23,19 @@ extension TaskOutcome: CustomStringConvertible {
     case .abandoned(let reason): "abandoned: \(reason)"
     case .cancelled: "cancelled"
     }
+  }
+}
+
+/// Why an attempt failed, and when.
+public struct TaskFailure: Sendable, Hashable {
+  /// The text of the error.
+  public let reason: String
+  /// When the attempt ended.
+  public let date: Date
+
+  /// Makes a failure.
+  public init(reason: String, date: Date) {
+    self.reason = reason
+    self.date = date
   }
 }

@@ -22,3 +22,12 @@ public enum RetryDecision: Sendable, Hashable {
     return error is CancellationError ? .stop : .retry
   }
 }
+
+/// An error that knows whether trying again can help.
+///
+/// `withRetry` asks it unless the caller decides with `shouldRetry`; a task queue asks it of
+/// whatever a handler throws.
+public protocol RetryAwareError: Error {
+  /// What to do about the attempt that threw this error.
+  var retryDecision: RetryDecision { get }
+}

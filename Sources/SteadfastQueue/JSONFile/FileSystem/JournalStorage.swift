@@ -32,15 +32,6 @@ extension JournalStorage {
   /// No: nobody else has access to it.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool { false }
 
-  /// Refuses a journal that nobody would find again, or that somebody else has written.
-  func checkPlace(of journal: Journal) throws(Journal.Failure) {
-    let place: JournalPlace
-    do { place = try self.place(of: .journal) } catch { throw .refused(error) }
-    guard case .there(let size) = place else { throw .displaced }
-    guard let size, size != journal.size else { return }
-    throw .changed(size: size, expected: journal.size)
-  }
-
   /// Removes a file if it is still the one that was opened or made under its name.
   func removeOwn(_ name: JournalFileName) throws(SystemCallError) {
     if case .there = try place(of: name) { try remove(name) }

@@ -166,3 +166,14 @@ struct Journal {
   /// Gives the file up as it is.
   func abandon() { file.close() }
 }
+
+extension JournalStorage {
+  /// Refuses a journal that nobody would find again, or that somebody else has written.
+  func checkPlace(of journal: Journal) throws(Journal.Failure) {
+    let place: JournalPlace
+    do { place = try self.place(of: .journal) } catch { throw .refused(error) }
+    guard case .there(let size) = place else { throw .displaced }
+    guard let size, size != journal.size else { return }
+    throw .changed(size: size, expected: journal.size)
+  }
+}

@@ -181,3 +181,14 @@ extension WorkMachine {
 extension Settlement {
   fileprivate var isPause: Bool { if case .pause = change { true } else { false } }
 }
+
+extension WorkMachine {
+  /// Names whose parked tasks may be performed now.
+  struct ParkedNames: Sendable, Equatable {
+    var names: Set<String> = []
+    /// Those that have no handler of their own too.
+    var others = false
+
+    var isEmpty: Bool { names.isEmpty && !others }
+  }
+}

@@ -43,7 +43,7 @@ extension TaskQueue {
     let names = handlers.names
     try machine.withLock { machine in
       try machine.checkCanBegin()
-      try use?.begin(self)
+      try use?.begin(name, on: store)
       machine.begin(mode, names: names)
       isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }

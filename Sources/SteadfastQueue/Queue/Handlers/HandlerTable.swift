@@ -46,6 +46,11 @@ final class HandlerTable: Sendable {
     state.withLock { $0.handlers[name] ?? $0.fallback }
   }
 
+  /// Whether a handler performs the tasks of a name, or handlers are not asked for any more.
+  func canPerform(_ name: String) -> Bool {
+    state.withLock { $0.isClosed || $0.fallback != nil || $0.handlers[name] != nil }
+  }
+
   /// Takes a handler for some names; one for the same type of payload is replaced.
   ///
   /// - Throws: why it is not taken, for none of the names.
@@ -115,9 +120,6 @@ final class HandlerTable: Sendable {
     }
     withExtendedLifetime(replaced) {}
   }
-
-  /// Whether nothing is performed any more, by whatever name.
-  var isClosed: Bool { state.withLock { $0.isClosed } }
 
   /// Lets go all handlers, and takes no more.
   func close() {

@@ -49,9 +49,9 @@ public struct TaskUpdate: Sendable {
 
   /// Throws if it holds what no store can keep.
   func checkForm() throws(TaskQueueError) {
-    if let maxRetries { try TaskChange.check(maxRetries, "maxRetries") }
-    try TaskChange.check(timeLimit: timeLimit, "timeLimit")
-    try TaskChange.check(expiryDate, "expiryDate")
+    if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
+    try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
+    try TaskQueueError.check(expiryDate, "expiryDate")
   }
 
   /// How many bytes more a file takes for the task afterwards, about.

@@ -1,0 +1,40 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What no store can keep, and no queue can mean: each check throws an error that names the value.
+extension TaskQueueError {
+  static func check(_ date: Date?, _ name: String) throws(TaskQueueError) {
+    guard let seconds = date?.timeIntervalSince1970, !seconds.isFinite else { return }
+    throw TaskQueueError(.invalidArgument, "\(name) is \(seconds); give a finite date")
+  }
+
+  static func check(_ limit: RetryLimit, _ name: String) throws(TaskQueueError) {
+    guard case .atMost(let count) = limit, count < 0 else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) is \(count); give 0 or more, or .alwaysRetry for no limit"
+    )
+  }
+
+  static func check(timeLimit: Duration?, _ name: String) throws(TaskQueueError) {
+    // Longer than the age of the universe is more than can be written.
+    guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(1 << 60) else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) is \(timeLimit); give more than zero, or none for any time"
+    )
+  }
+
+  static func check(_ count: Int?, _ name: String) throws(TaskQueueError) {
+    guard let count, count < 0 else { return }
+    throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")
+  }
+
+  static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
+    guard tags.contains("") else { return }
+    throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
+  }
+}

@@ -1,0 +1,32 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskRecord {
+  /// As ``TaskChange/checkForm()`` for the insertion of the task.
+  func checkForm() throws(TaskQueueError) {
+    guard state != .running else {
+      throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
+    }
+    try TaskQueueError.check(createdDate, "createdDate")
+    try TaskQueueError.check(availableDate, "availableDate")
+    try TaskQueueError.check(finishedDate, "finishedDate")
+    try TaskQueueError.check(maxRetries, "maxRetries")
+    if hasTroubles { try checkTroubles() }
+    if hasExtras {
+      try TaskQueueError.check(expiryDate, "expiryDate")
+      try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
+    }
+  }
+
+  private func checkTroubles() throws(TaskQueueError) {
+    try TaskQueueError.check(failedDate, "failedDate")
+    for failure in earlierFailures {
+      try TaskQueueError.check(failure.date, "the date of an earlier failure")
+    }
+    try TaskQueueError.check(retryCount, "retryCount")
+    try TaskQueueError.check(interruptionCount, "interruptionCount")
+  }
+}
