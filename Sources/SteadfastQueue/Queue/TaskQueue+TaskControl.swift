@@ -76,7 +76,8 @@ extension TaskQueue {
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func restart(_ id: TaskID) async throws -> Bool {
-    try await ask(.restart, of: id)
+    defer { notice.withLock { $0.restarted() } }
+    return try await ask(.restart, of: id)
   }
 
   /// Restarts the tasks that a filter lets through, as ``restart(_:)`` does, and returns how many.
@@ -86,7 +87,8 @@ extension TaskQueue {
   /// - Throws: what the store throws; then some may have been restarted.
   @discardableResult
   public nonisolated func restart(matching filter: TaskFilter) async throws -> Int {
-    try await ask(.restart, of: filter)
+    defer { notice.withLock { $0.restarted() } }
+    return try await ask(.restart, of: filter)
   }
 
   /// Sets the date from which a task may be performed; without one, it is tried now, instead of after

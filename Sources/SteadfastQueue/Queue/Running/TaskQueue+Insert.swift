@@ -206,7 +206,7 @@ extension TaskQueue {
       break
     }
     hub.announce(record.id)
-    if hub.isObserved, handlers[record.name] == nil, !handlers.isClosed { postUnhandled(record) }
+    noticeAdded(record)
     becomesAvailable(at: record.availableDate, after: now)
     return nil
   }

@@ -32,7 +32,7 @@ extension TaskQueue {
   nonisolated func tellUnhandledAtBeginning() async throws {
     if hub.isObserved { return try await tellUnhandled() }
     // Later a worker looks that finds nothing to do. A notice must not stop a run.
-    guard givesNotices, notice.withLock({ $0.isFirstRun(now: now) }) else { return }
+    guard givesNotices, notice.withLock({ $0.isFirstRun() }) else { return }
     try? await tellUnhandled()
   }
 
@@ -47,13 +47,19 @@ extension TaskQueue {
   nonisolated func foundNothing() async {
     // Observers are told of each task when it is added.
     guard givesNotices, !hub.isObserved else { return }
-    let attemptCount = machine.withLock { $0.attemptCount }
-    guard notice.withLock({ $0.isDue(attemptCount: attemptCount, now: now) }) else { return }
+    guard notice.withLock({ $0.takeDue() }) else { return }
     // A store that fails says so when it is asked for tasks.
     try? await tellUnhandled()
   }
 
-  nonisolated func postUnhandled(_ record: TaskRecord) {
+  /// A task was added, and may have no handler.
+  nonisolated func noticeAdded(_ record: TaskRecord) {
+    let isObserved = hub.isObserved
+    guard isObserved || givesNotices, !handlers.canPerform(record.name) else { return }
+    if isObserved { postUnhandled(record) } else { notice.withLock { $0.added(record.name) } }
+  }
+
+  private nonisolated func postUnhandled(_ record: TaskRecord) {
     hub.announce(record.id)
     hub.post(.unhandled(record, reason: handlers.reasonForNone(named: record.name)))
   }

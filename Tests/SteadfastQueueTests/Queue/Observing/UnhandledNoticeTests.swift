@@ -11,11 +11,14 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue() -> TaskQueue {
+  private func queue(cancelledRetention: Retention = .none) -> TaskQueue {
     let notices = notices
     return TaskQueue(
       name: "mail",
-      configuration: TaskQueueConfiguration(unhandledNotice: { notices.add($0) }),
+      configuration: TaskQueueConfiguration(
+        cancelledRetention: cancelledRetention,
+        unhandledNotice: { notices.add($0) }
+      ),
       clock: clock
     )
   }
@@ -93,31 +96,49 @@ import Testing
     )
   }
 
-  @Test func `looks that find nothing new get rarer`() {
+  @Test func `a look is due once, after a task was added whose name has not been said`() {
     var notice = UnhandledNotice()
-    var looks: [Int] = []
-    for step in 0..<300 where notice.isDue(attemptCount: 0, now: .seconds(0)) {
-      looks.append(step)
-      let names = notice.namesToSay(of: [])
-      #expect(names.isEmpty)
-    }
-    #expect(looks == [0, 2, 6, 14, 30, 62, 126, 190, 254])
-    for _ in 0..<64 { _ = notice.isDue(attemptCount: 0, now: .seconds(0)) }
-    let names = [notice.namesToSay(of: ["a", "b"]), notice.namesToSay(of: ["b", "c"])]
-    #expect(names == [["a", "b"], ["c"]])
-    let isDue = notice.isDue(attemptCount: 0, now: .seconds(0))
-    #expect(isDue)
+    func look() -> Bool { notice.takeDue() }
+    #expect(!look())
+    notice.added("a")
+    #expect(look())
+    #expect(!look())
+    let said = [notice.namesToSay(of: ["a", "b"]), notice.namesToSay(of: ["b", "c"])]
+    #expect(said == [["a", "b"], ["c"]])
+    notice.added("a")
+    #expect(!look())
+    notice.added("d")
+    notice.added("a")
+    #expect(look())
+    notice.restarted()
+    #expect(look())
   }
 
-  @Test func `a worker that has performed something is no reason to look`() {
-    var notice = UnhandledNotice()
-    let isDueAtFirst = notice.isDue(attemptCount: 0, now: .seconds(0))
-    #expect(isDueAtFirst)
-    for count in 1..<100 {
-      let isDue = notice.isDue(attemptCount: count, now: .seconds(0))
-      #expect(!isDue)
+  @Test func `a name is said though a look between has found nothing new`() async throws {
+    let queue = queue()
+    try await withRunning(queue) {
+      try await queue.enqueue(name: "lost")
+      for _ in 0..<10 {
+        try await clock.sleep(for: .seconds(1))
+        try await queue.enqueue(name: "lost")
+      }
+      try await clock.sleep(for: .seconds(1))
+      try await queue.enqueue(name: "another")
+      try await clock.sleep(for: .seconds(1))
+      #expect(notices.entries == [notice("lost"), notice("another")])
     }
-    let isDue = notice.isDue(attemptCount: 99, now: .seconds(0))
-    #expect(isDue)
+  }
+
+  @Test func `a kept task without a handler is said when it is restarted`() async throws {
+    let queue = queue(cancelledRetention: .forever)
+    let task = try await queue.enqueue(name: "lost")
+    try await queue.cancel(task.id)
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(notices.entries.isEmpty)
+      try await queue.restart(task.id)
+      try await clock.sleep(for: .seconds(1))
+      #expect(notices.entries == [notice("lost")])
+    }
   }
 }
