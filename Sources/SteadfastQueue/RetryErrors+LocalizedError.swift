@@ -6,14 +6,14 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-// Here, because SteadfastRetry does without Foundation.
+// These conformances are here, because SteadfastRetry does not use Foundation.
 
 extension TimeoutError: LocalizedError {
-  /// What happened, and what to do about it: what `localizedDescription` says.
+  /// What happened, and what to do about it; the text of `localizedDescription`.
   public var errorDescription: String? { description }
 }
 
 extension NotYet: LocalizedError {
-  /// What was there instead of the awaited result: what `localizedDescription` says.
+  /// What was there instead of the awaited result; the text of `localizedDescription`.
   public var errorDescription: String? { description }
 }

@@ -5,15 +5,15 @@ import Foundation
 #endif
 
 extension Date {
-  /// The date as it reads after it was stored as seconds since 1970, which is coarser by a fraction
-  /// of a microsecond.
+  /// The date as it reads after it was stored as seconds since 1970.
   ///
-  /// What the queue keeps in memory is thereby what it finds after a restart.
+  /// A stored date is coarser by a fraction of a microsecond. With this one, the queue has in
+  /// memory what it finds after a restart.
   var storable: Date { Date(timeIntervalSince1970: timeIntervalSince1970) }
 
-  /// A date that is later when stored, by as little as is sure to be.
+  /// The nearest later date that is certain to be later when it is stored, too.
   var nextStorable: Date {
-    // Dates count from 2001 in memory: each of the two counts may be the coarser one.
+    // In memory, dates count from 2001. Either of the two counts may be the coarser one.
     let step = max(timeIntervalSince1970.ulp, timeIntervalSinceReferenceDate.ulp)
     return Date(timeIntervalSince1970: timeIntervalSince1970 + 2 * step)
   }

@@ -1,13 +1,13 @@
-/// A wait of which can be told what for, and why it may never end.
+/// A wait that can say what it waits for, and why it may never end.
 package struct KnownWait: Sendable {
-  /// Tells it, given the clock of whoever asks.
+  /// Returns the description, given the clock of the observer that asks for it.
   package let describe: @Sendable (any WallClock) async -> String
 }
 
 extension RealWork {
-  /// Performs `operation`, which waits, and lets whoever keeps the clock know for what.
+  /// Performs `operation`, which waits, and tells the observer of real work what it waits for.
   ///
-  /// Where no virtual time is installed it costs one look at an atomic value.
+  /// If no virtual time is installed, this costs one read of an atomic value.
   nonisolated(nonsending)
     static func waiting<Success>(
       _ describe: @escaping @Sendable (any WallClock) async -> String,
@@ -20,6 +20,6 @@ extension RealWork {
     return try await operation()
   }
 
-  /// Whether payloads are to be encoded and decoded, as they are over a restart.
+  /// Whether payloads must be encoded and decoded, as they are across a restart.
   static var encodesPayloads: Bool { observer?.encodesPayloads ?? false }
 }

@@ -1,35 +1,36 @@
 import Synchronization
 
-/// Work that takes real time and not the clock's: a write to disk, a request over the network.
+/// Work that takes real time, and not the clock's: a write to disk, a request over the network.
 ///
-/// A store wraps each call that waits for a device in ``performInTurn(_:)``, other code its input
-/// and output in ``perform(_:)``, so that a test in virtual time does not let hours pass while the
-/// disk is busy. In a program they do nothing else than the work.
+/// A store wraps each call that waits for a device in ``performInTurn(_:)``. Other code wraps its
+/// input and output in ``perform(_:)``. So a test in virtual time does not let hours pass while the
+/// disk is busy. In a program, both functions do nothing but the work.
 public enum RealWork {
   private struct Observation {
     let observer: any RealWorkObserver
-    /// Whether this is part of a work whose turn it is.
+    /// Whether this is part of an operation that has its turn.
     var isInTurn = false
   }
 
   @TaskLocal private static var localObservation: Observation?
-  /// Whether this process has ever installed virtual time: a program that has not looks at this
-  /// alone, which costs a tenth of what a task-local value does.
+  /// Whether this process has ever installed virtual time.
+  ///
+  /// A program that has not reads only this, which costs a tenth of a read of a task-local value.
   private static let isUsed = Atomic(false)
 
-  // A task that has an observation was made after the first one was installed, and sees that it was.
+  // A task with an observation was made after the first one was installed, and reads `true` here.
   private static var observation: Observation? {
     isUsed.load(ordering: .relaxed) ? localObservation : nil
   }
 
   static var observer: (any RealWorkObserver)? { observation?.observer }
 
-  /// Performs `operation` in the caller's isolation and holds the virtual time still meanwhile.
+  /// Performs `operation` in the caller's isolation, while the virtual time stands still.
   ///
-  /// Works that are in flight together end in the order that the world outside decides. Where no
-  /// virtual time is installed it costs one look at an atomic value. The operation must not sleep
-  /// on the virtual clock, which it holds: that sleep could not end. Cancellation is the operation's
-  /// affair; what it returns or throws is passed on.
+  /// Operations that are in flight together end in an order that the outside world decides. If no
+  /// virtual time is installed, this costs one read of an atomic value. The operation must not
+  /// sleep on the virtual clock: it holds that clock still, so the sleep could not end. The
+  /// operation handles cancellation itself. What it returns or throws is passed on.
   nonisolated(nonsending)
     public static func perform<Success: ~Copyable, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -41,17 +42,17 @@ public enum RealWork {
     return try await operation()
   }
 
-  /// Performs `operation` as ``perform(_:)`` does, and in virtual time by itself: how fast the
-  /// device is cannot change what a test sees.
+  /// Performs `operation` as ``perform(_:)`` does, but in virtual time one at a time.
   ///
-  /// In virtual time such works take turns, in the order in which they were called. Each begins when
-  /// nothing else can run, and its caller goes on when nothing else can again; none is under way
-  /// beside another. The operation must therefore wait for its device alone, and for no other task
-  /// of the test, which may be waiting for its own turn. A work inside of the operation is part of
-  /// it.
+  /// So the speed of the device can't change what a test observes. In virtual time, such operations
+  /// take turns, in the order in which they were called. Each one begins when nothing else can run,
+  /// and its caller goes on when again nothing else can run. The operation must wait only for its
+  /// device, and for no other task of the test, which may be waiting for its own turn. An operation
+  /// inside of the operation is part of it.
   ///
-  /// In a program works run beside one another, and a store may gather them. A task that is
-  /// cancelled still waits for its turn and performs the operation, whose affair cancellation is.
+  /// In a program, operations run at the same time, and a store may gather them. A task that is
+  /// cancelled still waits for its turn and performs the operation, which handles cancellation
+  /// itself.
   nonisolated(nonsending)
     public static func performInTurn<Success, Failure: Error>(
       _ operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -65,7 +66,7 @@ public enum RealWork {
     return try ending.get()
   }
 
-  // A task-local value is bound around what throws anything or nothing.
+  // A task-local value can be bound around code that throws any error or none.
   nonisolated(nonsending)
     private static func result<Success, Failure: Error>(
       of operation: nonisolated(nonsending) () async throws(Failure) -> Success
@@ -78,11 +79,12 @@ public enum RealWork {
     }
   }
 
-  /// What must run a task that is no child of the present one, so that it stays in its virtual time;
-  /// `nil` where none is installed.
+  /// The executor for a task that is no child of the current one, to keep it in its virtual time.
+  ///
+  /// It is `nil` if no virtual time is installed.
   package static var taskExecutor: (any TaskExecutor)? { observation?.observer.taskExecutor }
 
-  /// Runs `body`, in which `observer` is told of real work, by child tasks too.
+  /// Runs `body`, and notifies `observer` of the real work in it and in its child tasks.
   nonisolated(nonsending)
     package static func observed<Success>(
       by observer: any RealWorkObserver,

@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// The machine's own clock: sleeps on `ContinuousClock`, and tells the system's date.
+/// The machine's own clock: it sleeps on `ContinuousClock`, and reads the system's date.
 public typealias SystemClock = ContinuousClock
 
 extension ContinuousClock: WallClock {

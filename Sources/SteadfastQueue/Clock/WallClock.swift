@@ -8,19 +8,19 @@ public import Foundation
 
 /// A clock to sleep on that also tells the date.
 ///
-/// A queue persists dates, because they outlive the process and the machine's uptime, and sleeps
-/// on instants, because those never jump. ``SystemClock`` is what a program uses; a test uses a
-/// clock that it moves by hand.
+/// A queue stores dates, because they outlive the process and the machine's uptime. It sleeps on
+/// instants, because those never jump. A program uses ``SystemClock``. A test uses a clock that it
+/// moves by hand.
 public protocol WallClock<Duration>: Clock where Duration == Swift.Duration {
-  /// The date now, as the user's calendar and other machines know it.
+  /// The current date, as the user's calendar and other machines know it.
   ///
-  /// Unlike `now` it may jump in both directions.
+  /// Unlike `now`, it may jump in both directions.
   var date: Date { get }
 
   /// Suspends until the clock's date is this one or later.
   ///
-  /// By default it looks at the date at least once a minute, so that a system clock that was set,
-  /// or a machine that was suspended, is noticed. It returns at once if the date is there.
+  /// By default, it looks at the date at least once a minute. So it notices that the system clock
+  /// was set, or that the machine was suspended. It returns at once if the date has come.
   /// - Throws: `CancellationError` when the task is cancelled.
   nonisolated(nonsending) func sleep(untilDate date: Date) async throws
 }
@@ -32,7 +32,7 @@ extension WallClock {
     while true {
       let seconds = end.timeIntervalSince(date)
       guard seconds > 0 else { return }
-      // A nanosecond at least: less may be lost when it is added to an instant.
+      // Waits at least a nanosecond: less may be lost when it is added to an instant.
       try await wait(for: .seconds(min(max(seconds, 1e-9), 60)))
     }
   }

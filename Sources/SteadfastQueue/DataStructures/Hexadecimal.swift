@@ -1,6 +1,6 @@
-/// The digits in which identifiers and checksums are written: lower case, read in either.
+/// The digits of identifiers and checksums: written in lower case, read in either case.
 enum Hexadecimal {
-  /// The digit for the lowest four bits.
+  /// Returns the digit for the lowest four bits.
   static func digit(_ bits: UInt64) -> UInt8 {
     let value = UInt8(truncatingIfNeeded: bits & 15)
     return value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
@@ -15,14 +15,13 @@ enum Hexadecimal {
     }
   }
 
-  /// The number that eight digits stand for, of which the first is the lowest byte; `nil` if one of
-  /// them is no digit.
+  /// Returns the number for eight digits, the first in the lowest byte; `nil` if one is no digit.
   ///
-  /// All at once: what may be digits is taken for the values that they would have, and those are
-  /// written once more and compared.
+  /// It converts all digits at once: it treats each character as a digit and computes its value,
+  /// writes these values as digits again, and compares these with the characters.
   static func value(ofEight digits: UInt64) -> UInt32? {
     let each: UInt64 = 0x0101_0101_0101_0101
-    // Of the characters that are digits, the letters alone have bit 6.
+    // Among the characters that are digits, only the letters have bit 6.
     let letters = digits >> 6 & each
     var values = (digits & (each * 0x0F)) &+ letters * 9
     let isTen = (values &+ each * 6) >> 4 & each

@@ -1,27 +1,30 @@
-/// Elements in order, each of which can be taken out wherever it stands: O(1) at both ends, and
-/// O(log n) in between.
+/// Elements in order, each of which can be removed from any place.
 ///
-/// A sorted array in pieces: no step moves more elements than a piece or two have, so that none
-/// takes long however many there are. The first piece lies in the line itself, since most lines are
-/// short. Equal elements must not be in a line together.
+/// Operations take O(1) at both ends, and O(log n) in between.
+///
+/// The elements are a sorted array in pieces. No step moves more elements than one or two pieces
+/// have, so none takes long, however many elements there are. The first piece lies in the line
+/// itself, because most lines are short. Equal elements must not be in a line together.
 struct OrderedLine<Element: Comparable & Sendable>: Sendable {
-  /// What follows the first piece.
+  /// A piece behind the first one.
   private struct Piece: Sendable {
-    /// At most the first element, and more than all elements of the pieces before.
+    /// Not greater than the first element, and greater than all elements of the pieces before.
     let start: Element
     var elements: [Element]
   }
 
-  /// A piece that would get larger is split.
+  /// The largest size of a piece; a piece that would get larger is split.
   static var maxPieceSize: Int { 256 }
-  /// A piece that gets smaller is joined with a neighbour, if both together are not large.
+  /// A piece that gets smaller is joined with a neighbor, if both together are not large.
   private static var minPieceSize: Int { maxPieceSize / 4 }
 
   private var firstPiece: [Element] = []
-  /// The elements of the first piece before this one have been taken out.
+  /// The index of the first element in `firstPiece` that has not been removed.
   private var head = 0
   private var pieces: [Piece] = []
-  /// The pieces before this one have become the first piece, one after another.
+  /// The index in `pieces` of the first piece that is in use.
+  ///
+  /// The pieces before it are empty. Each of them became the first piece, or lost its last element.
   private var pieceHead = 0
   private(set) var count = 0
 
@@ -57,7 +60,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     insertIntoFirstPiece(element)
   }
 
-  /// Adds an element behind all others.
+  /// Adds an element after all others.
   private mutating func append(_ element: Element) {
     let last = pieces.count - 1
     guard pieces[last].elements.count == Self.maxPieceSize else {
@@ -69,7 +72,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
   private mutating func insertIntoFirstPiece(_ element: Element) {
     let index = firstPiece.firstIndex(notBefore: element, in: head..<firstPiece.count)
     if head > 0, index - head <= firstPiece.count - index {
-      // Those before it move into what is free at the beginning.
+      // The elements before it move into the free space at the beginning.
       for place in head..<index { firstPiece[place - 1] = firstPiece[place] }
       head -= 1
       firstPiece[index - 1] = element
@@ -88,7 +91,8 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     pieces[index].elements.insert(element, at: place)
     let count = pieces[index].elements.count
     guard count > Self.maxPieceSize else { return }
-    // At the end most elements come nearly in order: then the piece before is left nearly full.
+    // At the end of the line, most elements come nearly in order, so the split leaves the piece
+    // before nearly full.
     let middle = index == pieces.count - 1 ? count - count / 8 : count / 2
     add(Self.piece(from: pieces[index].elements[middle...]), at: index + 1)
     pieces[index].elements.removeSubrange(middle...)
@@ -117,9 +121,9 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     return element
   }
 
-  /// Takes an element out.
+  /// Removes an element.
   ///
-  /// Whether it was there.
+  /// - Returns: Whether it was there.
   @discardableResult
   mutating func remove(_ element: Element) -> Bool {
     guard pieceHead < pieces.count, pieces[pieceHead].start <= element else {
@@ -196,7 +200,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 
   // MARK: Looking
 
-  /// The first elements after this one, or of all, in order.
+  /// Returns the first `limit` elements after an element, or of the whole line, in order.
   ///
   /// O(k + log n) for k elements.
   func elements(after element: Element? = nil, limit: Int = .max) -> [Element] {
@@ -210,7 +214,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     }
     while found.count < limit, next < pieces.count {
       let elements = pieces[next].elements
-      // What is found already comes before this piece.
+      // The elements found so far come before this piece.
       let start = found.isEmpty ? element.map(elements[...].firstIndex(after:)) ?? 0 : 0
       found += elements[start...].prefix(limit - found.count)
       next += 1
@@ -218,7 +222,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
     return found
   }
 
-  /// The piece that an element is in, or would be; it is not in the first one.
+  /// Returns the piece that an element is in, or would be in; it must not be the first piece.
   private func piece(of element: Element) -> Int {
     var (low, high) = (pieceHead, pieces.count)
     while high - low > 1 {
@@ -230,7 +234,7 @@ struct OrderedLine<Element: Comparable & Sendable>: Sendable {
 }
 
 extension Array where Element: Comparable {
-  /// In a sorted array, where the first element is that does not come before this one.
+  /// In a sorted array, returns the index of the first element that does not come before this one.
   fileprivate func firstIndex(notBefore element: Element, in range: Range<Int>? = nil) -> Int {
     var (low, high) = (range?.lowerBound ?? 0, range?.upperBound ?? count)
     while low < high {
@@ -242,7 +246,7 @@ extension Array where Element: Comparable {
 }
 
 extension ArraySlice where Element: Comparable {
-  /// In a sorted array, where the first element is that comes after this one.
+  /// In a sorted array, returns the index of the first element that comes after this one.
   fileprivate func firstIndex(after element: Element) -> Int {
     var (low, high) = (startIndex, endIndex)
     while low < high {

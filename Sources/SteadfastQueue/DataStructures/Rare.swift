@@ -1,4 +1,4 @@
-/// What most tasks do without: it takes one word as long as it is empty.
+/// A value that most tasks do not have; it takes one word while it is empty.
 struct Rare<Value: RareValue>: Sendable {
   private final class Box: Sendable {
     let value: Value
@@ -17,7 +17,9 @@ struct Rare<Value: RareValue>: Sendable {
     set { box = newValue.isEmpty ? nil : Box(newValue) }
   }
 
-  /// The value, unless it is empty: to read a part of it without making an empty one for that.
+  /// The value; `nil` if it is empty.
+  ///
+  /// Reading a part of the value through this property makes no empty value.
   var present: Value? {
     @inline(__always) get { box?.value }
   }
@@ -29,10 +31,10 @@ extension Rare: Equatable where Value: Equatable {
   }
 }
 
-/// What ``Rare`` keeps.
+/// A value that ``Rare`` can hold.
 protocol RareValue: Sendable {
-  /// Makes an empty one.
+  /// Makes an empty value.
   init()
-  /// Whether it is as an empty one.
+  /// Whether the value is the same as an empty one.
   var isEmpty: Bool { get }
 }

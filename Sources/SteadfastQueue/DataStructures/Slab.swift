@@ -1,22 +1,26 @@
-/// Elements at stable indices, in pages: growing moves nothing, freed slots are used again.
+/// Elements at stable indices, in pages: growing moves no element, and freed slots are used again.
 ///
-/// A copy shares its pages: a change while one is kept copies a page and, the first time, the list
-/// of pages. A free slot holds a filler instead of an optional's `nil`: to look at one property of
-/// an optional element copies all of it.
+/// A copy shares its pages. A change to a slab while a copy exists copies one page and, the first
+/// time, the list of pages. A free slot holds a filler instead of an optional's `nil`, because
+/// reading one property of an optional element copies the whole element.
 struct Slab<Element: Sendable>: Sendable {
-  /// How many elements a page has room for: a few words of `used`.
+  /// How many elements a page has room for; it takes a few words of `used`.
   static var pageSize: Int { 256 }
   private static var wordsPerPage: Int { pageSize / UInt64.bitWidth }
 
   private var pages: [[Element]] = []
-  /// Which slots are in use, a bit for each.
+  /// Which slots are in use, one bit for each slot.
   private var used: [UInt64] = []
-  /// The words of `used` that have a free slot; the last is filled first.
+  /// The indices of the words of `used` that have a free slot; the last one is filled first.
   private var roomyWords: [Int] = []
-  /// The page that was emptied last: it keeps its memory, so that one in, one out costs none.
+  /// The page that was emptied last.
+  ///
+  /// It keeps its memory, so that adding and removing one element in turn allocates nothing.
   private var idlePage: Int?
   private let filler: Element
-  /// What pages without elements share, so that they take no memory; made with the first of them.
+  /// The page that all pages without elements share, so that they take no memory.
+  ///
+  /// It is made with the first of them.
   private var blankPage: [Element] = []
 
   init(filler: Element) { self.filler = filler }
@@ -41,7 +45,7 @@ struct Slab<Element: Sendable>: Sendable {
     if used[word] == 0 { giveBackMemory(of: slot / Self.pageSize) }
   }
 
-  /// Removes all elements of a page at once, and gives its memory back.
+  /// Removes all elements of a page at once, and frees its memory.
   mutating func removePage(_ page: Int) {
     for word in Self.words(of: page) {
       if used[word] == .max { roomyWords.append(word) }
@@ -50,7 +54,7 @@ struct Slab<Element: Sendable>: Sendable {
     pages[page] = blankPage
   }
 
-  /// The first slot in use, from this one on; `nil` if there is none.
+  /// Returns the first slot in use, from this one on; `nil` if there is none.
   ///
   /// O(n/64) for n free slots between.
   func firstUsedSlot(from slot: Int) -> Int? {
@@ -64,7 +68,7 @@ struct Slab<Element: Sendable>: Sendable {
     return nil
   }
 
-  /// Slots are below this number.
+  /// The end of the slots: all are below this number.
   var endSlot: Int { pages.count * Self.pageSize }
 
   /// The element of a slot, or the filler if it is free.
@@ -90,7 +94,7 @@ struct Slab<Element: Sendable>: Sendable {
     pages.append(blankPage)
   }
 
-  /// Gives the memory of the page back that was emptied before this one, if this one is empty.
+  /// If this page is empty, frees the memory of the page that was emptied before it.
   private mutating func giveBackMemory(of page: Int) {
     guard isEmpty(page) else { return }
     if let idlePage, idlePage != page, isEmpty(idlePage) { pages[idlePage] = blankPage }

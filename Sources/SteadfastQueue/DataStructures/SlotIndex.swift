@@ -1,17 +1,19 @@
-/// Finds the slots of a ``Slab`` by the identities of the tasks in them.
+/// Finds the slots of a ``Slab`` by the IDs of the tasks in them.
 ///
-/// A hash table with open addressing and linear probing that holds no identities: a bucket is half of
-/// the identity's hash and the slot, eight bytes. Whoever has the elements tells whether a slot is
-/// that of an identity. The hash is the two halves of the product of the identity's own halves, each
-/// mixed with a number that is drawn anew for each process: which identities a file would have to
-/// hold to make it slow, its writer can't know.
+/// It is a hash table with open addressing and linear probing, and holds no IDs. A bucket has eight
+/// bytes: half of the ID's hash, and the slot. The owner of the elements tells whether a slot
+/// belongs to an ID.
 ///
-/// A table that grows moves all that it has, in the middle of somebody's call. So a large one is many
-/// small ones, among which the identities are spread, and each grows by itself.
+/// The hash combines the two halves of a product by XOR. The factors are the ID's own halves, each
+/// mixed with a random number that is new in each process. So the writer of a file can't know which
+/// IDs would make the table slow.
+///
+/// A table that grows moves all its buckets, during the call that makes it grow. So a large index
+/// is many small tables: the IDs are spread among them, and each grows by itself.
 struct SlotIndex: Sendable {
-  /// What the upper eight bits of a hash choose from.
+  /// The number of parts of a large index; the upper eight bits of a hash choose the part.
   private static let manyParts = 256
-  /// More are not moved at once while there is one part.
+  /// The largest number of slots in a single part; so no more are moved at once.
   private static let maxCountOfOnePart = 12 << 10
 
   private static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
@@ -20,26 +22,28 @@ struct SlotIndex: Sendable {
   private var parts = [Part()]
   private(set) var count = 0
 
-  /// All slots, in no order.
+  /// All slots, in no particular order.
   var all: some Sequence<Int> { parts.lazy.flatMap(\.slots) }
 
-  /// How many are in each part.
+  /// The number of slots in each part.
   var partCounts: [Int] { parts.map(\.count) }
 
-  /// The slot of an identity, as `isRight` tells it from those with the same half of a hash.
+  /// Returns the slot of an ID.
+  ///
+  /// `isRight` tells it from the slots of other IDs with the same half of a hash.
   func slot(of id: some SlotKey, where isRight: (Int) -> Bool) -> Int? {
     let hash = hash(of: id)
     return parts[part(of: hash)].slot(with: hash, where: isRight)
   }
 
-  /// Makes room for so many identities, those included that are there.
+  /// Makes room for `count` IDs, including those that are there.
   mutating func reserveCapacity(_ count: Int) {
     if count > Self.maxCountOfOnePart { spread() }
-    // The parts are not filled evenly, but nearly so.
+    // The parts are filled nearly evenly.
     for part in parts.indices { parts[part].reserveCapacity(count / parts.count) }
   }
 
-  /// Adds a slot for an identity that has none.
+  /// Adds a slot for an ID that has none.
   mutating func insert(_ slot: Int, for id: some SlotKey) {
     if count == Self.maxCountOfOnePart { spread() }
     let hash = hash(of: id)
@@ -47,7 +51,7 @@ struct SlotIndex: Sendable {
     count += 1
   }
 
-  /// Removes the slot of an identity, which must be there.
+  /// Removes the slot of an ID, which must be there.
   mutating func remove(_ slot: Int, of id: some SlotKey) {
     let hash = hash(of: id)
     parts[part(of: hash)].remove(Bucket(slot: slot, hash: hash))
@@ -71,7 +75,9 @@ struct SlotIndex: Sendable {
 
 extension SlotIndex {
   private struct Bucket {
-    /// The slot's number plus one below, half of the hash above; 0 if it is free.
+    /// The slot's number plus one in the lower half, and half of the ID's hash in the upper half.
+    ///
+    /// It is 0 if the bucket is free.
     let bits: UInt64
 
     static let free = Bucket(bits: 0)
@@ -88,7 +94,9 @@ extension SlotIndex {
   private struct Part {
     private static let minBucketCount = 16
 
-    /// As many as a power of two, at most three quarters of them taken; none before the first.
+    /// The buckets: none before the first insertion, then a power of two.
+    ///
+    /// At most three quarters of them are taken.
     private var buckets: [Bucket] = []
     private(set) var count = 0
 
@@ -129,7 +137,7 @@ extension SlotIndex {
         precondition(!buckets[hole].isFree, "slot \(bucket.slot) was not found by its identity")
         hole = (hole + 1) & mask
       }
-      // Those behind close up, as far as each is not before the bucket that its hash asks for.
+      // The buckets behind close up, but none moves in front of the bucket that its hash asks for.
       var position = (hole + 1) & mask
       while !buckets[position].isFree {
         let distance = (position - home(of: buckets[position].hash)) & mask
@@ -161,7 +169,7 @@ extension SlotIndex {
   }
 }
 
-/// An identity of 128 bits, which need not be spread evenly.
+/// An ID of 128 bits, whose values need not be spread evenly.
 protocol SlotKey {
   /// The first 64 bits.
   var high: UInt64 { get }

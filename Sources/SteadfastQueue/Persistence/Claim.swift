@@ -6,13 +6,13 @@ public import Foundation
 
 /// What a queue asks a store to hand out.
 public struct ClaimRequest: Sendable {
-  /// How many tasks at most.
+  /// The largest number of tasks to hand out.
   public var limit: Int
-  /// The names to hand out, each with the number of tasks of it at most.
+  /// The names to hand out, each with the largest number of its tasks.
   public var names: [String: Int]
-  /// How many tasks at most of each name that is not among ``names``; 0 for none.
+  /// The largest number of tasks for each name that is not among ``names``; 0 for none.
   public var otherNames: Int
-  /// The date now: tasks whose available date is later are left.
+  /// The date now; tasks with a later available date are not handed out.
   public var now: Date
   /// When the claim ends if it is not extended; `nil` in a store that one queue uses.
   public var leaseEnd: Date?
@@ -37,8 +37,9 @@ public struct ClaimRequest: Sendable {
 public struct Claim: Sendable {
   /// The tasks, each with its lease, in the order in which to perform them.
   public var tasks: [ClaimedTask]
-  /// When asking again is worth it: a date that is not after the request's `now` if more tasks
-  /// were available than the limit let through, `nil` if nothing waits.
+  /// The date from which another claim can find tasks; `nil` if nothing waits.
+  ///
+  /// If more tasks were available than the limit allowed, it is not after the request's `now`.
   public var nextDate: Date?
 
   /// Makes a claim.
@@ -48,11 +49,11 @@ public struct Claim: Sendable {
   }
 }
 
-/// A task that was handed out, and the proof of it.
+/// A task that was handed out, with the proof of its claim.
 public struct ClaimedTask: Sendable {
   /// The task, in the state `running`.
   public var record: TaskRecord
-  /// What to name in the change that ends the attempt.
+  /// The lease to name in the change that ends the attempt.
   public var lease: Lease
 
   /// Makes a claimed task.
@@ -62,14 +63,14 @@ public struct ClaimedTask: Sendable {
   }
 }
 
-/// Proof of a claim: a store changes a claimed task for nobody else.
+/// Proof of a claim; a store changes a claimed task only for the holder of its lease.
 public struct Lease: Sendable, Hashable {
   /// The task that was claimed.
   public let id: TaskID
-  /// What tells this claim of the task from earlier and later ones.
+  /// The number that distinguishes this claim of the task from earlier and later ones.
   public let token: UInt64
 
-  /// Makes a lease; a store does.
+  /// Makes a lease; stores call it.
   public init(id: TaskID, token: UInt64) {
     self.id = id
     self.token = token

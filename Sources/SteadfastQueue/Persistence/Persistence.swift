@@ -1,92 +1,95 @@
-/// Where a queue's tasks rest: memory, a file, a database, or a store of your own.
+/// The place that holds a queue's tasks: memory, a file, a database, or a store of your own.
 ///
-/// A store keeps tasks and hands them out in order; it does not schedule. Backoff, handlers and
-/// limits are the queue's, and `now` is passed in. A store holds the tasks of one queue, which may run
-/// in several processes at the same time if the store says so (``sharing``).
+/// A store holds tasks and hands them out in order. It does not schedule: backoff, handlers and
+/// limits are the queue's, and `now` is passed in. A store holds the tasks of one queue, which may
+/// run in several processes at the same time if the store says so (``sharing``).
 ///
 /// ## What a store promises
 ///
-/// 1. **A batch is atomic.** Either all changes of one ``apply(_:durability:)`` are kept that have an
-///    effect or, if it throws, none is. Changes apply in order; a batch holds at most one change for
-///    each task.
-/// 2. **Acknowledged is kept.** With ``Durability/durable``, a call that has returned survives a
-///    power cut; with ``Durability/relaxed``, the end of the process.
-/// 3. **One holder.** A claimed task is leased: no other claim returns it until it is released,
-///    retried, its lease has run out, or its store is opened anew. A change that names a lease which
-///    is not the task's present one is skipped and answered with ``ChangeOutcome/stale``, so that a
-///    late finisher overwrites nothing.
-/// 4. **An interrupted task is counted.** That an attempt has begun is kept with
-///    ``Durability/relaxed``. A task that is found leased when its store is opened, or whose lease
-///    has run out, is available again, with its ``TaskRecord/interruptionCount`` raised by one.
-/// 5. **Nothing is dropped.** Tasks of names that nobody claims stay as they are.
-/// 6. **A call runs to its end.** Once made, it completes even though the Swift task that made it
-///    is cancelled: finishing happens inside cancelled tasks.
+/// 1. **A batch is atomic.** A call of ``apply(_:durability:)`` stores all changes of the batch
+///    that have an effect or, if it throws, none. Changes apply in order. A batch holds at most one
+///    change for each task.
+/// 2. **An acknowledged change is stored.** With ``Durability/durable``, a call that has returned
+///    survives a power cut; with ``Durability/relaxed``, the end of the process.
+/// 3. **A claim is exclusive.** A claimed task is leased. No other claim returns it until it is
+///    released or retried, its lease runs out, or its store is opened again. A change that names a
+///    lease other than the task's present one is skipped, and its outcome is
+///    ``ChangeOutcome/stale``. So a worker that finishes late overwrites nothing.
+/// 4. **An interruption is counted.** The beginning of an attempt is stored with
+///    ``Durability/relaxed``. A task that is leased when its store is opened, or whose lease has
+///    run out, is available again, and its ``TaskRecord/interruptionCount`` is raised by one.
+/// 5. **Nothing is dropped.** Tasks of names that no queue claims stay as they are.
+/// 6. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+///    cancelled: attempts finish inside cancelled tasks.
 ///
 /// Calls come from many tasks at the same time, run in the caller's isolation, and may return
-/// without suspending. A store that waits for a device gathers concurrent calls into one write.
-/// <doc:WritingAStore> goes through the requirements, with the SQL that would meet each.
-/// It wraps each wait in ``RealWork/performInTurn(_:)``, so that tests in virtual time are the same
-/// each time, however fast the device is.
+/// without suspending. A store that waits for a device gathers concurrent calls into one write. It
+/// wraps each wait in ``RealWork/performInTurn(_:)``, so that tests in virtual time have the same
+/// result each time, however fast the device is. <doc:WritingAStore> goes through the requirements,
+/// with the SQL that would meet each.
 public protocol Persistence: Sendable {
-  /// Whether ``apply(_:durability:)`` waits for nothing, so that the queue gains nothing by
-  /// gathering changes into larger batches.
+  /// Whether ``apply(_:durability:)`` waits for nothing.
   ///
-  /// By default `false`.
+  /// If `true`, the queue gains nothing by gathering changes into larger batches. The default is
+  /// `false`.
   var appliesAtOnce: Bool { get }
 
-  /// How several queues share the store; `nil`, the default, if one at a time uses it.
+  /// How several queues share the store; `nil`, the default, if one queue at a time uses it.
   var sharing: StoreSharing? { get }
 
-  /// Makes the store ready, if it is not; a queue calls it before anything else.
+  /// Makes the store ready, if it is not. A queue calls it before any other method.
   ///
-  /// By default it does nothing.
-  /// - Throws: what keeps the store from being opened. The next call tries again.
+  /// The default implementation does nothing.
+  /// - Throws: The error that prevents the store from opening. The next call tries again.
   nonisolated(nonsending) func open() async throws
 
-  /// Keeps a batch of changes, all or none, and returns an outcome for each.
+  /// Stores a batch of changes, all or none, and returns an outcome for each.
   ///
-  /// - Throws: what keeps them from being stored; ``TaskChange/checkForm()``'s error for a change
-  ///   that makes no sense.
+  /// - Throws: The error that prevents the store from storing them; the error of
+  ///   ``TaskChange/checkForm()`` for a change that makes no sense.
   nonisolated(nonsending) func apply(
     _ batch: [TaskChange],
     durability: Durability
   ) async throws -> [ChangeOutcome]
 
-  /// Leases the first available tasks: higher priority first, then the earlier available date,
-  /// then the order in which they were kept.
+  /// Leases the first available tasks.
+  ///
+  /// Tasks with a higher priority come first, then those with an earlier available date, then those
+  /// that were stored earlier.
   nonisolated(nonsending) func claim(_ request: ClaimRequest) async throws -> Claim
 
   /// Looks tasks up.
   ///
-  /// A page need not show one moment: a store may look in slices and let others change tasks between
-  /// them. Each task is then shown as it was at some moment of the call. A task that meets the filter
-  /// from the beginning of the call to its end is found, and no task is found twice; one that comes,
-  /// goes or changes meanwhile may be missing. Over several pages the same holds from the first call
-  /// to the last. Whoever changes what he has found names it in a change, which the store checks.
+  /// A page need not show one moment. A store may look tasks up in slices, and let other calls
+  /// change tasks between them. Each task is then shown as it was at some moment of the call. A
+  /// task that matches the filter from the beginning of the call to its end is found. No task is
+  /// found twice. A task that is added, removed or changed during the call may be missing. Over
+  /// several pages, the same holds from the first call to the last. To change a task that was
+  /// found, name it in a change: the store checks it then.
   ///
   /// - Parameters:
-  ///   - filter: which tasks.
-  ///   - id: where to go on: only tasks with greater identities are returned.
-  ///   - limit: how many at most.
-  /// - Returns: the tasks that the filter lets through, in the order of their identities.
-  /// - Throws: what keeps the store from being read.
+  ///   - filter: Which tasks to return.
+  ///   - id: Where to continue: only tasks with greater IDs are returned.
+  ///   - limit: The largest number of tasks to return.
+  /// - Returns: The tasks that match the filter, in the order of their IDs.
+  /// - Throws: The error that prevents the store from being read.
   nonisolated(nonsending) func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord]
 
-  /// How many tasks a filter lets through.
+  /// Returns the number of tasks that match a filter.
   ///
-  /// As for a page, those that change meanwhile may be counted or not.
+  /// As for a page, tasks that change during the call may be counted or not.
   nonisolated(nonsending) func count(matching filter: TaskFilter) async throws -> Int
 
-  /// Ends the use of the store in good order and gives up what it holds.
+  /// Ends the use of the store in good order, and gives up the resources that it holds.
   ///
-  /// Later calls throw. By default it does nothing.
+  /// Later calls throw. The default implementation does nothing.
   nonisolated(nonsending) func close() async throws
 
-  /// Removes all tasks, claimed ones too, and what the store keeps them in, for good.
+  /// Removes all tasks for good, claimed ones too, and the place where the store holds them.
   ///
   /// Later calls throw.
   nonisolated(nonsending) func destroy() async throws

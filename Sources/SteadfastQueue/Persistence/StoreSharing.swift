@@ -2,14 +2,14 @@
 public struct StoreSharing: Sendable {
   /// How long a claim lasts unless it is extended.
   ///
-  /// A queue extends the claims of its tasks three times as often, until their handlers have ended,
-  /// in a cancelled run too, and how they ended is stored. When a process has gone, its tasks are
-  /// available again after this time.
+  /// A queue extends the claims of its tasks three times as often. It goes on, in a cancelled run
+  /// too, until their handlers have ended and the results are stored. When a process is gone, its
+  /// tasks are available again after this time.
   public var leaseDuration: Duration
-  /// How often a queue that waits looks for tasks that others have added.
+  /// How often a waiting queue looks for tasks that other queues have added.
   public var pollInterval: Duration
 
-  /// Makes the numbers; by default a minute, and five seconds.
+  /// Makes the settings; by default a minute, and five seconds.
   public init(leaseDuration: Duration = .seconds(60), pollInterval: Duration = .seconds(5)) {
     self.leaseDuration = leaseDuration
     self.pollInterval = pollInterval

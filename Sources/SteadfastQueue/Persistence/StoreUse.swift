@@ -1,27 +1,27 @@
 import Synchronization
 
-/// A store of this package that one queue at a time may run on.
+/// A store of this package on which one queue at a time may run.
 protocol UnsharedStore: Persistence {
-  /// Who runs on it; `nil` if the store that it rests on does not say.
+  /// The queue that runs on it; `nil` if the underlying store does not say.
   var use: StoreUse? { get }
 }
 
 extension Persistence {
-  /// Who runs on the store, if it says so.
+  /// The queue that runs on the store, if the store says so.
   var useIfKnown: StoreUse? { (self as? any UnsharedStore)?.use }
 }
 
 /// Which queue runs on a store.
 ///
-/// Two that did would perform each other's tasks, and whoever waits for an outcome with the one would
-/// never hear of what the other has done.
+/// Two queues that ran on one store would perform each other's tasks. A caller that waits for an
+/// outcome with one queue would never hear of what the other did.
 final class StoreUse: Sendable {
   /// The name of the queue that runs.
   private let user = Mutex<String?>(nil)
 
-  /// A queue of this name that does not run begins to, on this store.
+  /// Notes that a queue of this name, which does not run yet, begins to run on the store.
   ///
-  /// - Throws: a ``TaskQueueError`` if another one runs.
+  /// - Throws: A ``TaskQueueError`` if another queue runs.
   func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
     let other = user.withLock { user -> String? in
       if let user { return user }
@@ -36,6 +36,6 @@ final class StoreUse: Sendable {
     )
   }
 
-  /// The queue that has begun does not run any more.
+  /// Notes that the queue that runs has ended its run.
   func end() { user.withLock { $0 = nil } }
 }

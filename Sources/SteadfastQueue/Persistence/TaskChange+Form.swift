@@ -5,10 +5,11 @@ import Foundation
 #endif
 
 extension TaskChange {
-  /// Throws if the change holds what no store can keep; for stores, before they keep it.
+  /// Throws if the change has a value that no store can hold.
   ///
-  /// Dates must be finite, counts must not be negative, and a new task must not be running.
-  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  /// Stores call it before they store a change. Dates must be finite, counts must not be negative,
+  /// and a new task must not be running.
+  /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public func checkForm() throws(TaskQueueError) {
     switch self {
     case .insert(let record, _): try record.checkForm()

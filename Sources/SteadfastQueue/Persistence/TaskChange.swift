@@ -4,64 +4,83 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// One step in the life of a task, as a queue decides it and a store keeps it.
+/// One step in the life of a task, which a queue decides and a store stores.
 ///
-/// More kinds may be added; a store refuses those that it does not know by throwing.
+/// A task that goes *behind its equals* comes after the waiting tasks with the same priority and
+/// the same available date.
+///
+/// More kinds may be added. A store refuses a kind that it does not know by throwing.
 @nonexhaustive
 public enum TaskChange: Sendable {
   /// A new task.
   ///
-  /// If a task that the store knows bears the same unique key, the policy decides. With
-  /// ``UniquePolicy/keep`` the outcome is ``ChangeOutcome/duplicate(of:)`` and nothing changes. With
-  /// ``UniquePolicy/replace`` a twin that is not running is removed, which the outcome tells unless
-  /// the twin had ended, and one that is running loses the key and goes on. With
-  /// ``UniquePolicy/reject`` the outcome is a duplicate too, and nothing of the whole batch is kept, as
-  /// if its identity were taken; so it is with a twin to be replaced that is just being changed.
+  /// If a task that the store knows has the same unique key, the policy decides about the new task
+  /// and this twin:
+  ///
+  /// - ``UniquePolicy/keep``: The outcome is ``ChangeOutcome/duplicate(of:)``, and nothing changes.
+  /// - ``UniquePolicy/replace``: A twin that is not running is removed. The outcome tells that,
+  ///   unless the twin had ended. A twin that is running loses the key and goes on. If another
+  ///   change to the twin is being made, the insertion is refused as with ``UniquePolicy/reject``.
+  /// - ``UniquePolicy/reject``: The outcome is ``ChangeOutcome/duplicate(of:)`` too, and no change
+  ///   of the whole batch is stored, as when the task's ID is taken.
   case insert(TaskRecord, onDuplicate: UniquePolicy)
-  /// A claimed task is done. It is kept if asked for, else removed.
+  /// A claimed task has succeeded.
+  ///
+  /// If `keeps` is `true`, the task is retained, else it is removed.
   case succeed(Lease, at: Date, keeps: Bool)
-  /// A claimed task waits again, behind its equals, put off to this date and with this number of
-  /// failed attempts. A failure is the attempt's and is noted (``TaskRecord/note(_:)``); without one, the
-  /// failures stay as they were.
+  /// A claimed task waits again, behind its equals, for a later attempt.
+  ///
+  /// The task is postponed to this date, with this number of failed attempts. A failure is that of
+  /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
+  /// were.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
-  /// A claimed task is given up, for the failure's reason, which is noted. It is kept if asked for,
-  /// else removed.
+  /// A claimed task is abandoned, for the reason of the failure, which is noted.
+  ///
+  /// If `keeps` is `true`, the task is retained, else it is removed.
   case abandon(Lease, failure: TaskFailure, keeps: Bool)
-  /// A claimed task is put back as if it had never been claimed, to its place in line.
+  /// A claimed task is released: it returns to its place in line as if it had never been claimed.
   case release(Lease)
-  /// A claimed task is put aside until `unpark`: its payload could not be decoded. The failure is
-  /// noted.
+  /// A claimed task is parked until `unpark`, because its payload could not be decoded.
+  ///
+  /// The failure is noted.
   case park(Lease, failure: TaskFailure)
   /// All parked tasks of this name wait again.
   case unpark(name: String)
-  /// A task that has not ended is taken out. It is kept if asked for, else removed.
+  /// A task that has not ended is cancelled.
+  ///
+  /// If `keeps` is `true`, the task is retained, else it is removed.
   case cancel(TaskTarget, at: Date, keeps: Bool)
-  /// A task that has not ended is set aside until it is resumed or restarted.
+  /// A task that has not ended is paused until it is resumed or restarted.
   case pause(TaskTarget)
   /// A paused task waits again, behind its equals, with the date and the retries that it had.
   case resume(TaskID)
-  /// A task waits again as if it were new, from this date on, whatever state it was in, one that it
-  /// ended in too (``TaskRecord/makeNew(availableDate:)``).
+  /// A task waits again as if it were new, from this date on.
+  ///
+  /// The task may be in any state, and may have ended (``TaskRecord/makeNew(availableDate:)``).
   case restart(TaskTarget, availableDate: Date)
-  /// A task that has not ended may be performed from this date on, which was chosen, and goes behind
-  /// its equals; its retries stay. One that waits, is parked or is paused stays so; a claimed one waits again.
+  /// A task that has not ended gets another available date, which was chosen.
+  ///
+  /// The task goes behind its equals, and its retries stay. A task that waits, is parked or is
+  /// paused stays so. A claimed task waits again.
   case reschedule(TaskTarget, availableDate: Date)
-  /// What was chosen for a task that waits, is parked or is paused is changed
-  /// (``TaskRecord/apply(_:)``). If its priority becomes another one, it goes behind its equals; else it
-  /// keeps its place in line.
+  /// The choices for a task that waits, is parked or is paused change (``TaskRecord/apply(_:)``).
+  ///
+  /// If its priority changes, the task goes behind its equals; else it keeps its place in line.
   indirect case update(TaskID, TaskUpdate)
-  /// A task that has ended and was kept is removed, and leaves no trace.
+  /// A retained task is removed, and leaves no trace.
   case remove(TaskID)
   /// A claim lasts until this date; only for stores that several queues share.
   case extend(Lease, until: Date)
-  /// Kept tasks that ended in this state leave: those that ended before the date, and all but the
-  /// latest of them.
+  /// Retained tasks that ended in this state are removed.
+  ///
+  /// A task is removed if it ended before the date, or if it is not one of the latest
+  /// `keepingLatest`. A limit that is `nil` removes none.
   case prune(TaskState, endedBefore: Date?, keepingLatest: Int?)
   /// The clock went back to this date.
   ///
-  /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``), and those that wait and were
-  /// moved by it go behind their equals, in the same order. What is available is decided by the
-  /// request of the next claim.
+  /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``). Those that wait and were
+  /// moved by it go behind their equals, in the same order. The request of the next claim decides
+  /// what is available.
   case rebase(Date)
 }
 
@@ -81,11 +100,11 @@ extension TaskChange {
   }
 }
 
-/// The task that a change concerns, and by what right it is changed.
+/// The task that a change concerns, and whether it is claimed.
 public enum TaskTarget: Sendable, Hashable {
-  /// A task that the one who changes it has claimed.
+  /// A task that the caller has claimed; the lease is the proof.
   case claimed(Lease)
-  /// A task that nobody has claimed; the change is stale if somebody has.
+  /// A task that is not claimed. If it is claimed, the change is stale.
   case unclaimed(TaskID)
 
   /// The task.
@@ -97,29 +116,33 @@ public enum TaskTarget: Sendable, Hashable {
   }
 }
 
-/// What became of a change.
+/// The result of a change.
 ///
 /// More kinds may be added.
 @nonexhaustive
 public enum ChangeOutcome: Sendable, Hashable {
-  /// It is kept.
+  /// The change is stored.
   case done
-  /// An insertion is kept, and this task with the same unique key, which had not ended, was removed
-  /// for it.
+  /// An insertion is stored, and this task was removed for it.
+  ///
+  /// The task had the same unique key, and had not ended.
   case replaced(TaskID)
-  /// An insertion was skipped: this task bears the unique key.
+  /// An insertion was skipped: this task has the unique key.
   case duplicate(of: TaskID)
-  /// An insertion was skipped: another task has the same identity.
+  /// An insertion was skipped: another task has the same ID.
   case identityTaken
-  /// It was skipped: the lease is not the task's present one, the task is gone, or it is not in a
-  /// state to which the change applies.
+  /// The change was skipped, because it does not apply to the task any more.
+  ///
+  /// The lease is not the task's present one, the task is gone, or it is not in a state to which
+  /// the change applies.
   case stale
-  /// It was skipped because another insertion of the batch could not be kept, and then none of the
-  /// batch is.
+  /// The change was skipped, because the batch was refused.
+  ///
+  /// Another insertion of the batch could not be stored, and then no change of the batch is stored.
   case batchRefused
 }
 
-/// What a change must survive before a store says that it is kept.
+/// What a change must survive once a store has acknowledged it.
 public enum Durability: Sendable, Hashable {
   /// A power cut.
   case durable

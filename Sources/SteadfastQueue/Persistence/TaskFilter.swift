@@ -4,29 +4,32 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Which tasks to look up.
+/// The criteria for the tasks to look up.
 ///
-/// Every criterion that is given must hold.
+/// A task must meet every criterion that is given.
 public struct TaskFilter: Sendable, Hashable {
-  /// Only these identities.
+  /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
-  /// Only these names.
+  /// Only tasks with these names.
   public var names: Set<String>?
-  /// All but these names.
+  /// Only tasks with other names than these.
   public var excludedNames: Set<String>
-  /// Only these states.
+  /// Only tasks in these states.
   public var states: Set<TaskState>?
-  /// Only these unique keys; a task bears its key still when one that has replaced it while it was
-  /// performed bears it too.
+  /// Only tasks with these unique keys.
+  ///
+  /// A task that was replaced while it was performed still has its key, as the task that replaced
+  /// it does.
   public var uniqueKeys: Set<String>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
-  /// Only tasks that their last attempt has put off (``TaskRecord/isPutOff``), or only others.
+  /// Only tasks that their last attempt has postponed (``TaskRecord/isPutOff``), or only others.
   public var isPutOff: Bool?
-  /// Only tasks whose ``TaskRecord/availableDate`` is in the range, which its upper bound is not.
+  /// Only tasks whose ``TaskRecord/availableDate`` is in this range, which excludes its upper
+  /// bound.
   public var availableDates: Range<Date>?
 
-  /// Makes a filter; without criteria it lets every task through.
+  /// Makes a filter; without criteria, every task matches.
   public init(
     ids: Set<TaskID>? = nil,
     names: Set<String>? = nil,
@@ -49,20 +52,21 @@ public struct TaskFilter: Sendable, Hashable {
 
   /// Tasks that have not ended.
   public static let unfinished = TaskFilter(states: TaskState.unfinished)
-  /// Tasks that were given up and kept.
+  /// Tasks that were abandoned and are retained.
   public static let deadLetters = TaskFilter(states: [.abandoned])
-  /// Tasks that wait for a retry, or for the end of a snooze; not those that wait for a date that was
-  /// chosen.
+  /// Tasks that wait for a retry, or for the end of a snooze.
+  ///
+  /// Tasks that wait for a date that was chosen are not among them.
   public static let retrying = TaskFilter(states: [.waiting], isPutOff: true)
 
-  /// The filter that lets only those through that are in one of these states too.
+  /// Returns the filter that matches only those of its tasks that are in one of these states too.
   func narrowed(to states: Set<TaskState>) -> TaskFilter {
     var filter = self
     filter.states = self.states?.intersection(states) ?? states
     return filter
   }
 
-  /// Whether a task is let through.
+  /// Returns whether a task matches the filter.
   public func matches(_ task: TaskRecord) -> Bool {
     (ids?.contains(task.id) ?? true)
       && (names?.contains(task.name) ?? true)

@@ -6,9 +6,9 @@ import Glibc
 import Musl
 #endif
 
-/// Where a program tells those who run it what concerns nobody's call.
+/// Messages to the people who run a program, about matters that concern no caller.
 enum StandardError {
-  /// Writes a line; where that fails, nobody is told.
+  /// Writes a line; if that fails, the message is lost.
   static func write(_ message: String) {
     let text = Array("Steadfast: \(message)\n".utf8)
     _ = unsafe text.withUnsafeBytes { unsafe systemWrite(STDERR_FILENO, $0.baseAddress, $0.count) }

@@ -16,10 +16,10 @@ package struct SystemCallError: Error, Equatable, CustomStringConvertible {
     self.number = number
   }
 
-  /// The last failure on this thread.
+  /// The error of the last system call that failed on this thread.
   static func last(_ call: String) -> SystemCallError { SystemCallError(call, errno) }
 
-  /// A write returned without an error and without having written.
+  /// The error of a write that returned without an error, but wrote nothing.
   static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
 
   package var description: String {

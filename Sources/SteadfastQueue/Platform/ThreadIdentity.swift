@@ -10,10 +10,11 @@ import Musl
 import Android
 #endif
 
-/// Which thread this is; no two of a process ever have the same.
+/// The identity of a thread; no two threads of a process ever have the same.
 ///
-/// Asked of the system anew each time. The C libraries declare `pthread_self` constant, so that an
-/// optimizer may keep its answer beyond a suspension, after which another thread goes on.
+/// ``current`` asks the system again each time. The C libraries declare `pthread_self` constant, so
+/// an optimizer may keep its answer across a suspension, after which the code may run on another
+/// thread.
 package struct ThreadIdentity: Sendable, Equatable {
   private static let count = Atomic<UInt>(0)
 

@@ -6,11 +6,14 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A task that was enqueued: its identity, and a way to learn how it ends.
+/// An enqueued task: its ID, its progress, and a way to wait for its outcome.
 public struct EnqueuedTask: Sendable, Identifiable {
   private let cell: OutcomeCell
   private let queue: TaskQueue
-  /// Whether the task was added by this call; `false` if it was there, with the same unique key.
+  /// Whether the call that returned this value added the task.
+  ///
+  /// It is `false` if a task with the same unique key was there already, and if the task was looked
+  /// up with ``TaskQueue/task(_:)``.
   public let isNew: Bool
 
   init(cell: OutcomeCell, isNew: Bool, queue: TaskQueue) {
@@ -19,23 +22,24 @@ public struct EnqueuedTask: Sendable, Identifiable {
     self.queue = queue
   }
 
-  /// The task's identity.
+  /// The task's ID.
   public var id: TaskID { cell.id }
 
-  /// How far the task is, as its handler reports it.
+  /// The task's progress, as its handler reports it.
   public var progress: TaskProgress { TaskProgress(self) }
 
-  /// Takes the task out, or cancels its attempt if it is being performed.
+  /// Cancels the task, or its attempt if it is being performed.
   ///
-  /// - Returns: whether the task was there and had not ended.
+  /// - Returns: whether the task existed and had not ended.
   /// - Throws: what the store throws.
   @discardableResult
   public func cancel() async throws -> Bool { try await queue.cancel(id) }
 
-  /// Sets the date from which the task may be performed, as ``TaskQueue/reschedule(_:to:)`` does; by
-  /// default now.
+  /// Sets the date from which the task may be performed; by default now.
   ///
-  /// - Returns: whether the task was there, had not ended, and was not being performed.
+  /// It does what ``TaskQueue/reschedule(_:to:)`` does.
+  ///
+  /// - Returns: whether the task existed, had not ended, and was not being performed.
   /// - Throws: as ``TaskQueue/reschedule(_:to:)``.
   @discardableResult
   public func reschedule(to date: Date? = nil) async throws -> Bool {
@@ -44,12 +48,12 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Waits until the task has succeeded, and returns what its handler returned.
   ///
-  /// Only who has held the task since before it succeeded is told: the value is not stored, and not
-  /// known to another process.
-  /// - Parameter type: what the handler returns.
-  /// - Returns: what it has returned.
+  /// The value is not stored, and other processes don't know it. Only a caller that has held an
+  /// `EnqueuedTask` of the task since before it succeeded gets the value.
+  /// - Parameter type: the type of what the handler returns.
+  /// - Returns: what the handler returned.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/noValue`` if the task was
-  ///   abandoned or cancelled, or the value is not known or of another type; what ``outcome()``
+  ///   abandoned or cancelled, or if the value is not known or has another type; what ``outcome()``
   ///   throws.
   public func value<Value: Sendable>(as type: Value.Type = Value.self) async throws -> Value {
     switch try await outcome() {
@@ -67,20 +71,21 @@ public struct EnqueuedTask: Sendable, Identifiable {
     }
   }
 
-  /// Waits until the task has ended, and says how; at once if it has.
+  /// Waits until the task has ended, and returns its outcome.
   ///
-  /// It waits for as long as the queue does not run. A handler that waits for another task of its queue
-  /// keeps its worker: with one worker (``TaskQueueConfiguration/maxConcurrentTasks``) that task never
+  /// If the task has ended already, the call returns at once. While the queue does not run, the
+  /// call goes on waiting. A handler that waits for another task of its queue keeps its worker
+  /// busy: with one worker (``TaskQueueConfiguration/maxConcurrentTasks``), the other task never
   /// begins.
   ///
-  /// - Throws: `CancellationError` when the waiting is cancelled: the task goes on. A
-  ///   ``TaskQueueError`` if the queue was shut down before the task ended, if the task was there
-  ///   before, has ended, and was not kept, or if its own handler asks, or what that
-  ///   has started: it would wait for itself.
-  ///   What the store throws.
+  /// - Throws: `CancellationError` when the waiting is cancelled; the task goes on. A
+  ///   ``TaskQueueError`` in three cases: the queue was shut down before the task ended; the task
+  ///   has ended and was not retained, and was there before or was performed by another process;
+  ///   the caller is the task's own handler, or something that the handler started, and would wait
+  ///   for itself. What the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = cell.outcome { return outcome }
-    // Whoever shares the store may have performed it.
+    // Another process that shares the store may have performed it.
     let mayHaveEnded = !isNew || queue.hasEnded || queue.store.sharing != nil
     if mayHaveEnded, let outcome = try await storedOutcome() { return outcome }
     if queue.callingTask == id { throw waitsForItself }
@@ -97,24 +102,25 @@ public struct EnqueuedTask: Sendable, Identifiable {
     )
   }
 
-  /// Waits for progress after what was told this number of times; `nil` when none will come.
+  /// Waits for a report of progress after this many reports; `nil` when none will come.
   func progress(after number: Int) async -> OutcomeCell.Progress? {
-    // A task that was there before may have ended before anybody here could be told.
+    // A task that was there before may have ended before anything in this process was notified.
     if number == 0, !isNew, cell.outcome == nil, await isOverInStore(), cell.outcome == nil {
       return nil
     }
     return await cell.progress(after: number) { queue.hasEnded }
   }
 
-  /// Whether the store says that the task has ended, or says nothing any more.
+  /// Returns whether the task has ended in the store; `true` if the store can't tell.
   private func isOverInStore() async -> Bool {
     do { return try await storedOutcome() != nil } catch { return true }
   }
 
-  /// What the store knows; `nil` if the task has not ended.
+  /// Returns the outcome in the store; `nil` if the task has not ended.
   private func storedOutcome() async throws -> TaskOutcome? {
     guard let record = try await queue.record(of: id) else {
-      // It may have ended, and gone, since the cell was last asked; or be about to be told.
+      // It may have ended and gone since the cell was read, or its end is stored and not yet
+      // reported.
       if let outcome = cell.outcome { return outcome }
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       if let outcome = cell.outcome { return outcome }
@@ -125,7 +131,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
 }
 
 extension EnqueuedTask: CustomStringConvertible {
-  /// The identity and the queue, as in `task 0199… in the queue 'uploads'`.
+  /// The ID and the queue, as in `task 0199… in the queue 'uploads'`.
   public var description: String {
     "task \(id) in the queue '\(queue.name)'\(isNew ? "" : ", which was there")"
   }

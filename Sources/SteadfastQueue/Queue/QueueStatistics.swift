@@ -8,7 +8,8 @@ public import Foundation
 
 /// What a queue holds, and what it has done since it was made.
 ///
-/// The numbers of what was done are this object's own: they begin at zero with each process.
+/// The counts of what was done belong to one ``TaskQueue``. They are not stored: they begin at zero
+/// with each process.
 public struct QueueStatistics: Sendable {
   /// How many tasks the store holds, by state; a state without tasks is not listed.
   public var counts: [TaskState: Int] = [:]
@@ -20,24 +21,24 @@ public struct QueueStatistics: Sendable {
   public var succeeded = 0
   /// How many attempts have failed and are followed by another.
   public var failed = 0
-  /// How many tasks were given up.
+  /// How many tasks were abandoned.
   public var abandoned = 0
-  /// How many attempts were put off by their handlers.
+  /// How many attempts ended in a snooze.
   public var snoozed = 0
-  /// How long tasks have waited after they were available until an attempt began.
+  /// How long tasks waited from when they were available until an attempt began.
   public var waitTime = Times()
-  /// How long handlers have taken.
+  /// How long handlers ran.
   public var runTime = Times()
-  /// How many tasks have succeeded in a second, on average since the queue was made.
+  /// How many tasks have succeeded per second, on average since the queue was made.
   public var throughput = 0.0
 
-  /// Durations, summed up.
+  /// A summary of durations: how many, their sum, and the longest.
   public struct Times: Sendable, Hashable {
-    /// How many there were.
+    /// The number of durations.
     public private(set) var count = 0
     /// Their sum.
     public private(set) var total = Duration.zero
-    /// The longest.
+    /// The longest duration.
     public private(set) var longest = Duration.zero
 
     /// Their mean; zero if there was none.
@@ -50,7 +51,7 @@ public struct QueueStatistics: Sendable {
     }
   }
 
-  /// What is counted while the queue works.
+  /// The counts that the queue updates while it works.
   struct Tally: Sendable {
     private(set) var statistics: QueueStatistics
 

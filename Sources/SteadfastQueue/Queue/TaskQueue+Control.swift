@@ -2,13 +2,15 @@ import SteadfastRetry
 import Synchronization
 
 extension TaskQueue {
-  /// Lets no further attempt begin; those under way go on.
+  /// Pauses the queue: no further attempt begins, and those under way go on.
   ///
-  /// When it returns, none begins until ``resume()``, unless its Swift task is cancelled: then the
-  /// queue is paused all the same, and the waiting ends at once. Tasks are still enqueued, and
-  /// ``run()`` goes on without performing any. A queue that is paused and resumed all the time gets
-  /// on nevertheless: what a pause has kept from being begun, the next one lets begin, and returns
-  /// when it has.
+  /// When the call returns, no attempt begins until ``resume()``. If the calling Swift task is
+  /// cancelled, the queue is paused all the same, but the waiting ends at once. Tasks are still
+  /// enqueued, and ``run()`` goes on without performing any.
+  ///
+  /// A queue that is paused and resumed again and again still makes progress. If a pause releases
+  /// claimed tasks before they begin, the next pause lets the claimed tasks begin, and returns when
+  /// they have.
   public func pause() async {
     let unbegun = machine.withLock { machine in
       machine.setPaused(true)
@@ -39,18 +41,19 @@ extension TaskQueue {
 
   /// Lets no further attempt begin, for good, and waits until those under way have ended.
   ///
-  /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue on
-  /// the same store. Once the new queue runs, enqueue with it: it does not notice what another queue
-  /// adds. A call that waits for the outcome of a task that has not ended throws, observers are told
-  /// nothing more, and the handlers are let go, with all that they hold. If the waiting is cancelled,
-  /// it ends at once and the shutdown goes on.
+  /// ``run()`` then returns. Tasks can still be enqueued and looked up; they wait for a new queue
+  /// on the same store. Once the new queue runs, enqueue with it: it does not notice what another
+  /// queue adds. A call that waits for the outcome of a task that has not ended throws. Observers
+  /// get no more events. The queue drops its handlers, with everything that they hold. If the
+  /// waiting is cancelled, it ends at once and the shutdown goes on.
   ///
-  /// Without a limit, a call from a handler of the queue, or from what that has started, returns at
-  /// once, as ``beginShutDown(within:)`` does: it would wait for itself.
+  /// Without a limit, a call from a handler of the queue, or from something that the handler
+  /// started, returns at once, as ``beginShutDown(within:)`` does: it would wait for itself.
   ///
-  /// - Parameter limit: how long attempts may go on; by default until they end. Then they are
-  ///   cancelled, put back unharmed as when ``run()`` is cancelled, and waited for. If the waiting is
-  ///   cancelled, they are cancelled at once; so they are with a limit of zero or less.
+  /// - Parameter limit: how long attempts may go on; by default until they end. When the limit has
+  ///   passed, the attempts are cancelled, their tasks are released unharmed as when ``run()`` is
+  ///   cancelled, and the call waits for their handlers. If the waiting is cancelled, or the limit
+  ///   is zero or less, the attempts are cancelled at once.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown()
     guard let limit, machine.withLock({ $0.mode != nil }) else {
@@ -60,7 +63,8 @@ extension TaskQueue {
     await withTaskGroup { group in
       group.addTask { await self.waitForRunToEnd() }
       group.addTask {
-        // Cancelled while the run goes on: nobody is left to see to the limit.
+        // If this is cancelled while the run goes on, nothing else keeps to the limit: cut short
+        // now.
         if limit > .zero { try? await self.clock.wait(for: limit) }
         if self.machine.withLock({ $0.mode != nil }) { self.cutShort() }
         await self.waitForRunToEnd()
@@ -88,15 +92,16 @@ extension TaskQueue {
     for interrupt in interrupts { interrupt.fire() }
   }
 
-  /// Begins what ``shutDown(within:)`` does, without waiting: for code that can't wait, such as
-  /// the event handler of a signal source, a service group, or a deinitializer.
+  /// Begins what ``shutDown(within:)`` does, without waiting.
   ///
-  /// It takes locks, and so can't be called in the handler of the C function `signal` itself.
+  /// It is for code that can't wait, such as the event handler of a signal source, a service group,
+  /// or a deinitializer. It takes locks, so don't call it in the handler of the C function `signal`
+  /// itself.
   ///
   /// - Parameter limit: how long attempts may go on, as for ``shutDown(within:)``; by default until
-  ///   they end. Of several calls the one whose limit ends first counts.
+  ///   they end. Of several calls, the one whose limit ends first counts.
   public nonisolated func beginShutDown(within limit: Duration? = nil) {
-    // No limit that is longer makes a difference.
+    // A longer limit makes no difference.
     if let limit { shutDownLimit.set(stopwatch() + min(max(limit, .zero), .seconds(1 << 32))) }
     let hasEnded = machine.withLock { machine in
       machine.shutDown()
@@ -106,25 +111,27 @@ extension TaskQueue {
     if hasEnded { end() }
   }
 
-  /// Nothing is performed any more: tells those who wait, and lets go what is of no use.
+  /// Ends the queue: fails waiting callers, ends the events, and drops the handlers.
+  ///
+  /// It is called when nothing is performed any more.
   nonisolated func end() {
-    // A handler may hold its queue, which would never be freed.
+    // A handler may hold its queue, which would then never be freed.
     handlers.close()
     outcomes.failWaiters(Self.shutDownError)
     hub.end()
     idleWatch.step()
   }
 
-  /// Has all those look who wait for something that the end of a run leaves undone.
+  /// Wakes the workers and the callers of ``pause()``: what they wait for may not come any more.
   nonisolated func lookForStop() {
     wake.fireAll()
     stepWhilePaused.resumeAll(with: .success(()))
   }
 
-  /// Removes all tasks and what the store keeps them in, a file for example, for good.
+  /// Removes all tasks for good, and what the store keeps them in, a file for example.
   ///
-  /// Attempts under way are cancelled and waited for, and the queue is shut down. Every later call
-  /// throws, and who waits for a task's outcome gets an error.
+  /// It cancels the attempts under way, waits for them, and shuts the queue down. Every later call
+  /// throws, and callers that wait for a task's outcome get an error.
   ///
   /// - Throws: `CancellationError` when it is cancelled while it waits for the attempts: then the
   ///   queue is shut down, and its tasks stay. A ``TaskQueueError`` with the code
@@ -140,7 +147,7 @@ extension TaskQueue {
     }
     await shutDown(within: .zero)
     try await runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
-    // Though a handler was refused.
+    // The queue's own `open()` would throw if a handler was refused.
     try await store.open()
     try await store.destroy()
     outcomes.failWaiters(TaskQueueError(.destroyed, "the queue was destroyed, with its tasks"))

@@ -7,30 +7,31 @@ public import Foundation
 extension TaskQueue {
   /// Adds a task.
   ///
-  /// When it returns, the task is stored. A handler that adds to its own queue calls its context's
-  /// (``TaskContext``), and needs to hold no queue.
+  /// The task is stored when the call returns. A handler that adds a task to its own queue calls
+  /// the method of its ``TaskContext``, so it needs no reference to the queue.
   ///
-  /// What is left out is taken from the options, then from the payload's type
+  /// An argument that is left out is taken from `options`, then from the payload's type
   /// (``TaskPayload/options-swift.type.property``), then from the queue's
   /// ``TaskQueueConfiguration/taskDefaults``; see ``TaskOptions``.
   ///
   /// - Parameters:
   ///   - payload: what the handler is given.
   ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - delay: how long from now the task may be performed, in place of a date.
-  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11 attempts.
-  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default it
-  ///     waits.
-  ///   - priority: its rank among the tasks that are available; by default ``Priority/normal``.
-  ///   - uniqueKey: a key that only one task may bear; by default the payload's own
-  ///     (``TaskPayload/uniqueKey``). It is borne until the task has ended, and by a kept task for as
-  ///     long as it is kept.
-  ///   - policy: what to do if a task bears the key already; by default ``UniquePolicy/keep``.
-  ///   - options: everything else: a time limit, a date of expiry, tags.
+  ///   - delay: how long from now until the task may be performed, in place of a date.
+  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11
+  ///     attempts.
+  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
+  ///     it waits.
+  ///   - priority: its rank among the available tasks; by default ``Priority/normal``.
+  ///   - uniqueKey: a key that at most one task may hold; by default the payload's own
+  ///     (``TaskPayload/uniqueKey``). The task holds it until it has ended. A retained task holds
+  ///     it for as long as it is retained.
+  ///   - policy: what to do if a task holds the key already; by default ``UniquePolicy/keep``.
+  ///   - options: everything else: a time limit, an expiry date, tags.
   /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
   /// - Throws: a ``TaskQueueError`` if an argument makes no sense or a duplicate is rejected; what
-  ///   the payload's encoding throws; what the store throws: then the task was not
-  ///   added, unless the error says that the outcome is unknown.
+  ///   the payload's encoding throws; what the store throws. After an error the task was not added,
+  ///   unless the error says that the outcome is unknown.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -63,14 +64,13 @@ extension TaskQueue {
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
   ///
-  /// As ``enqueue(_:availableDate:delay:maxRetries:usesBackoff:priority:uniqueKey:onDuplicate:options:)``
-  /// for each of them.
+  /// Each task is added as by the call for a single payload.
   ///
   /// - Parameters:
-  ///   - payloads: what the handlers are given, a task each.
-  ///   - options: what is chosen for all of them.
-  ///   - uniqueKey: the key of each task, that only one task may bear; where it returns `nil`, and by
-  ///     default, the payload's own (``TaskPayload/uniqueKey``).
+  ///   - payloads: what the handlers are given, one payload for each task.
+  ///   - options: the options of all of the tasks.
+  ///   - uniqueKey: returns the key of a task, which at most one task may hold. If it returns
+  ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as for a single task. After an error that says that the outcome is unknown, all of
   ///   the tasks have been added, or none.
@@ -91,16 +91,15 @@ extension TaskQueue {
 
   /// Adds a task that has a name and any JSON, and no payload type.
   ///
-  /// As ``enqueue(_:availableDate:delay:maxRetries:usesBackoff:priority:uniqueKey:onDuplicate:options:)``
-  /// otherwise. Its handler is registered with ``register(name:maxConcurrentTasks:perform:)``, or
-  /// ``registerFallback(perform:)``; one that is registered for a payload type of this name will do
-  /// too.
+  /// Otherwise it does what the call with a payload type does. Register its handler with
+  /// ``register(name:maxConcurrentTasks:perform:)`` or ``registerFallback(perform:)``. A handler
+  /// that is registered for a payload type of this name performs the task, too.
   ///
   /// - Parameters:
   ///   - name: the name under which its handler is found.
   ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key that only one task may bear; by default none.
-  ///   - options: what is chosen for the task.
+  ///   - uniqueKey: a key that at most one task may hold; by default none.
+  ///   - options: the options of the task.
   /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
   /// - Throws: as for a task with a payload type.
   @discardableResult

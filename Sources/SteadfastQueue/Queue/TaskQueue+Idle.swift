@@ -7,26 +7,32 @@ import Foundation
 #endif
 
 extension TaskQueue {
-  /// Waits until there is nothing to do: no attempt is under way, how the last ones ended is stored,
-  /// and no task is available that the queue may perform.
+  /// Waits until the queue is idle.
+  ///
+  /// A queue is idle when no attempt is under way, the ends of the last attempts are stored, and no
+  /// task is available that the queue may perform.
   ///
   /// ```swift
   /// async let run: Void = queue.run()
   /// try await queue.enqueue(contentsOf: uploads)
   /// try await queue.waitUntilIdle()
   /// ```
-  /// What was added before the call is performed first. Tasks that wait for a later date, a retry for
-  /// example, are not waited for; nor are those that are paused, whose name is, or that have no
-  /// handler. A queue that is paused is idle when its attempts have ended. One that does not run does
-  /// nothing, and is waited for until it has run and found nothing more to do; so is one whose
-  /// ``runAvailable()`` began before the call, and performs nothing that was added since. By the time
-  /// the call returns, a task may have been added again, or another become available.
+  /// Tasks that were added before the call are performed first. The call does not wait for:
+  /// - tasks with a later date, such as a retry;
+  /// - paused tasks, and tasks whose name is paused;
+  /// - tasks without a handler.
   ///
-  /// - Throws: `CancellationError` when the waiting is cancelled: the queue goes on. A
-  ///   ``TaskQueueError`` with the code ``TaskQueueError/Code/shutDown`` if the queue was shut down,
-  ///   with the code ``TaskQueueError/Code/storeFailed`` if the run has ended because its store
-  ///   failed, with the code ``TaskQueueError/Code/waitsForItself`` if one of its handlers calls it.
-  ///   What keeps the store from being opened.
+  /// A paused queue is idle when its attempts have ended. A queue that does not run does nothing:
+  /// the call waits until the queue has run and found nothing more to do. The same holds for a
+  /// pass (``runAvailable()``) that began before the call, because it performs nothing that was
+  /// added since. By the time the call returns, a task may have been added again, or another may
+  /// have become available.
+  ///
+  /// - Throws: `CancellationError` when the waiting is cancelled; the queue goes on. A
+  ///   ``TaskQueueError`` if the queue was shut down (``TaskQueueError/Code/shutDown``), the run
+  ///   has ended because its store failed (``TaskQueueError/Code/storeFailed``), or one of the
+  ///   queue's handlers calls it (``TaskQueueError/Code/waitsForItself``). What keeps the store
+  ///   from being opened.
   public nonisolated func waitUntilIdle() async throws {
     try await open()
     if let task = callingTask {
@@ -37,16 +43,16 @@ extension TaskQueue {
       )
     }
     let date = now
-    // What a claim in flight has looked at may be older than the call.
+    // A claim in flight may have looked at the store before the call.
     let claim = machine.withLock { $0.claimCount }
     try await RealWork.waiting({ _ in self.whyNotIdle }) {
       while try await !isIdle(afterClaim: claim, at: date) {}
     }
   }
 
-  /// Waits for a step that may have made the queue idle, or for all that is under way to end.
+  /// Waits for a step that may have made the queue idle, or until nothing is under way.
   ///
-  /// Whether it is idle.
+  /// - Returns: Whether the queue is idle. If not, the caller calls again.
   private nonisolated func isIdle(afterClaim claim: Int, at date: Date) async throws -> Bool {
     try await idleWatch.wait {
       switch machine.withLock({ $0.idleness(afterClaim: claim, at: date) }) {
@@ -64,7 +70,7 @@ extension TaskQueue {
     case .failed(let error): throw error
     case .unknown: break
     }
-    // A worker looks now; where nothing runs, one of the next run.
+    // A worker claims now; if the queue does not run, a worker of the next run does.
     wake.fire()
     try await idleWatch.wait {
       machine.withLock { machine in

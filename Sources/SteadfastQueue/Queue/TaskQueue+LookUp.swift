@@ -1,12 +1,12 @@
 extension TaskQueue {
-  /// How many tasks have not ended: those that wait, are performed, or are put aside.
+  /// The number of tasks that have not ended: waiting, running, parked or paused.
   ///
   /// - Throws: what the store throws.
   public nonisolated var count: Int {
     get async throws { try await count(matching: .unfinished) }
   }
 
-  /// How many tasks a filter lets through; kept ones that have ended are among them.
+  /// Returns the number of tasks that match a filter, retained ones included.
   ///
   /// - Throws: what the store throws.
   public nonisolated func count(matching filter: TaskFilter) async throws -> Int {
@@ -14,27 +14,27 @@ extension TaskQueue {
     return try await store.count(matching: filter)
   }
 
-  /// Whether a task is there that has not ended.
+  /// Returns whether a task exists and has not ended.
   ///
   /// - Throws: what the store throws.
   public nonisolated func contains(_ id: TaskID) async throws -> Bool {
     try await count(matching: TaskFilter(ids: [id], states: TaskFilter.unfinished.states)) > 0
   }
 
-  /// Whether a task of this name is there that has not ended.
+  /// Returns whether a task of this name exists and has not ended.
   ///
   /// - Throws: what the store throws.
   public nonisolated func contains(name: String) async throws -> Bool {
     try await count(matching: TaskFilter(names: [name], states: TaskFilter.unfinished.states)) > 0
   }
 
-  /// Looks tasks up; by default those that have not ended.
+  /// Returns the tasks that match a filter; by default those that have not ended.
   ///
   /// - Parameters:
-  ///   - filter: which tasks.
-  ///   - id: the last task of the page before; `nil` for the first page.
-  ///   - limit: how many at most; a negative number means none.
-  /// - Returns: the tasks that the filter lets through, in the order of enqueueing.
+  ///   - filter: which tasks to return.
+  ///   - id: the last task of the previous page; `nil` for the first page.
+  ///   - limit: the most tasks to return; a negative number means none.
+  /// - Returns: the tasks that match the filter, in the order of enqueueing.
   /// - Throws: what the store throws.
   public nonisolated func tasks(
     matching filter: TaskFilter = .unfinished,
@@ -45,10 +45,11 @@ extension TaskQueue {
     return try await store.tasks(matching: filter, after: id, limit: max(0, limit))
   }
 
-  /// A task that was enqueued before, in an earlier process perhaps: to learn how it ends, or to
-  /// cancel it.
+  /// Returns a task that was enqueued before, perhaps in an earlier process.
   ///
-  /// - Returns: the task; `nil` if it is not there any more.
+  /// Use it to wait for the task's outcome, or to cancel the task.
+  ///
+  /// - Returns: the task; `nil` if it does not exist any more.
   /// - Throws: what the store throws.
   public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
     try await open()

@@ -1,16 +1,18 @@
 import Synchronization
 
-/// How something is asked of many tasks.
+/// Requests for all tasks that match a filter.
 extension TaskQueue {
-  /// How many tasks are listed and changed at a time: few enough that others who want the store
-  /// don't notice.
+  /// How many tasks are listed and changed at a time.
+  ///
+  /// They are few enough that other users of the store notice no delay.
   private static var pageSize: Int { 500 }
 
-  /// Asks something of all tasks that a filter lets through and that are there now, and returns how
-  /// many it was done to.
+  /// Asks something of all tasks that match a filter and exist now.
+  ///
+  /// - Returns: The number of tasks that it was done to.
   nonisolated func ask(_ directive: Directive, of filter: TaskFilter) async throws -> Int {
     try await open()
-    // Where the tasks are listed by name, none can come behind them.
+    // A filter with IDs or unique keys lists few tasks: new ones can't make the loop go on.
     let isClosed = filter.ids != nil || filter.uniqueKeys != nil
     let end = isClosed ? TaskID.last : try await lastID()
     var count = 0
@@ -24,7 +26,7 @@ extension TaskQueue {
     }
   }
 
-  /// Asks something of a page of tasks, and returns how many it was done to.
+  /// Asks something of a page of tasks, and returns the number of tasks that it was done to.
   private nonisolated func ask(
     _ directive: Directive,
     of page: some Sequence<TaskRecord>,
@@ -37,7 +39,7 @@ extension TaskQueue {
     for (record, isDone) in zip(records, areDone) {
       if isDone {
         count += 1
-        // It may have changed since it was listed, and be none of those that were meant.
+        // It may have changed since it was listed, and may not match any more.
       } else if let record = try await self.record(of: record.id), filter.matches(record),
         try await ask(directive, of: record.id)
       {
@@ -47,15 +49,15 @@ extension TaskQueue {
     return count
   }
 
-  /// An identity that is not less than that of any task in the store, and less than those of most
-  /// tasks that are enqueued from now on.
+  /// Returns an ID that is not less than that of any task in the store.
   ///
-  /// Mostly one look at the store; where a clock was ahead, or is in another process, some dozens.
+  /// It is less than the IDs of most tasks that are enqueued from now on. Usually that takes one
+  /// look at the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
   private nonisolated func lastID() async throws -> TaskID {
     let now = now
     let own = ids.withLock { $0.latest(before: now) }
     guard var last = try await id(after: own) else { return own }
-    // Farther and farther steps lead beyond all tasks; then the last of them is searched for.
+    // Growing steps lead beyond all tasks. Then a binary search finds the last task.
     var end = UInt64.max
     var step: UInt64 = 1 << 16
     while end == .max, last.high < .max - step {
@@ -77,13 +79,13 @@ extension TaskQueue {
     return TaskID(high: end, low: .max)
   }
 
-  /// The identity of the first task after another.
+  /// Returns the ID of the first task after another.
   private nonisolated func id(after id: TaskID) async throws -> TaskID? {
     try await store.tasks(matching: TaskFilter(), after: id, limit: 1).first?.id
   }
 }
 
 extension TaskID {
-  /// No identity is greater.
+  /// The greatest possible ID.
   fileprivate static var last: TaskID { TaskID(high: .max, low: .max) }
 }

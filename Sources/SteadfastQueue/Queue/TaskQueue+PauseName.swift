@@ -1,18 +1,18 @@
 import Synchronization
 
 extension TaskQueue {
-  /// Lets no further attempt of the tasks of a name begin; those under way go on, and so do the
-  /// tasks of other names.
+  /// Pauses a name: no further attempt of its tasks begins.
   ///
-  /// When it returns, none is claimed until ``resume(name:)``, unless its Swift task is cancelled:
-  /// then the name is paused all the same, and the waiting ends at once. What a worker has in hand by
-  /// then may still begin. The name need not have a handler.
+  /// Attempts under way go on, and so do the tasks of other names. When the call returns, no task
+  /// of the name is claimed until ``resume(name:)``. If the calling Swift task is cancelled, the
+  /// name is paused all the same, but the waiting ends at once. A task that a worker has already
+  /// taken may still begin. The name need not have a handler.
   ///
-  /// This queue alone pauses it, and remembers that in memory: not after a restart of the process, and
-  /// not for other queues on the same store.
+  /// Only this queue pauses the name, and it does so in memory. The pause does not outlast the
+  /// process, and other queues on the same store don't know of it.
   ///
-  /// - Parameter name: what the tasks were enqueued under; a payload type's
-  ///   ``TaskPayload/taskName``, for example. Former names are names of their own.
+  /// - Parameter name: the name that the tasks were enqueued under, for example a payload type's
+  ///   ``TaskPayload/taskName``. A former name is paused separately.
   public func pause(name: String) async {
     handlers.pause(name)
     await putBack(machine.withLock { $0.takeUnbegun(named: name) })
@@ -21,7 +21,7 @@ extension TaskQueue {
     await putBack(machine.withLock { $0.takeUnbegun(named: name) })
   }
 
-  /// Returns when this claim is no more in flight, or when cancelled.
+  /// Returns when this claim is not in flight any more, or when cancelled.
   private nonisolated func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, machine.withLock({ $0.claimInFlight == claim }) {
       // Cancelled: the loop ends.

@@ -1,32 +1,34 @@
 import Synchronization
 
 extension TaskQueue {
-  /// Names the closure that performs the tasks of a type, in place of any before for that type.
+  /// Registers the closure that performs the tasks of a payload type.
   ///
-  /// It may be registered before or after tasks of the type exist; until then they stay. The
-  /// closure returns when the work is done, and throws when it failed:
-  /// - An error is a failure, `CancellationError` too unless the attempt was cancelled: the task is
-  ///   tried again after its backoff, and abandoned when its retries are used up.
-  /// - A `RetryAwareError` whose `retryDecision` is `.stop` abandons the task, as
-  ///   ``TaskAbandoned`` does; `.retry(after:)` sets the delay.
-  /// - ``TaskSnoozed`` puts the task off without counting.
+  /// It replaces a closure that was registered for that type before. You can register it before or
+  /// after tasks of the type exist; until then the tasks stay in the store. The closure returns
+  /// when the work is done, and throws when it failed:
+  /// - An error is a failure, and so is `CancellationError` unless the attempt was cancelled: the
+  ///   task is tried again after its backoff, and abandoned when its retries are used up.
+  /// - A `RetryAwareError` whose `retryDecision` is `.stop` abandons the task, as ``TaskAbandoned``
+  ///   does; `.retry(after:)` sets the delay.
+  /// - ``TaskSnoozed`` snoozes the task without counting a retry.
   ///
-  /// It is called on the concurrent executor unless it is isolated to an actor, such as the main
-  /// actor, and for several tasks at a time if the configuration allows. When the run is cancelled
-  /// its task is cancelled; whatever it then throws, the task is put back unharmed. What it returns
-  /// is for those who hold the task (``EnqueuedTask/value(as:)``), and is not stored.
+  /// The closure is called on the concurrent executor unless it is isolated to an actor, such as
+  /// the main actor. It is called for several tasks at a time if the configuration allows. When the
+  /// run is cancelled, the closure's Swift task is cancelled. Whatever the closure then throws, its
+  /// task is released unharmed. What the closure returns goes to callers that hold the task
+  /// (``EnqueuedTask/value(as:)``), and is not stored.
   ///
-  /// One name stands for one type of payload, so that no task is given to a handler of another.
-  /// Registering a second type for a name that is held is a mistake, as are an empty name and a limit
-  /// below 1: the handler is not registered, and from then on each call of the queue that can throw
-  /// throws a ``TaskQueueError`` that says why, with both types (``TaskQueueError/Code/nameTaken``).
-  /// A run that is under way goes on.
+  /// One name stands for one payload type, so that a handler gets no task of another type. It is a
+  /// mistake to register a second type for a name, to use an empty name, or to give a limit below
+  /// 1. The handler is then not registered. From then on, each call of the queue that can throw
+  /// throws a ``TaskQueueError`` that says why, with both types
+  /// (``TaskQueueError/Code/nameTaken``). A run that is under way goes on.
   ///
   /// - Parameters:
-  ///   - type: what the tasks carry; it says by which names they are found.
+  ///   - type: the payload type; it says by which names its tasks are found.
   ///   - limit: how many tasks of each of these names this queue performs at a time, at least 1; by
-  ///     default as many as it performs at all.
-  ///   - perform: what does the work.
+  ///     default as many as it performs in all.
+  ///   - perform: the closure that does the work.
   public func register<Payload: TaskPayload, Output: Sendable>(
     _ type: Payload.Type,
     maxConcurrentTasks limit: Int? = nil,
@@ -35,10 +37,10 @@ extension TaskQueue {
     register(AnyHandler(type, perform), Self.names(of: type), limit)
   }
 
-  /// Names a type whose values perform themselves.
+  /// Registers a payload type whose values perform themselves.
   ///
   /// - Parameters:
-  ///   - type: what the tasks carry.
+  ///   - type: the payload type.
   ///   - limit: how many tasks of each of its names are performed at a time.
   public func register<Payload: PerformableTask>(
     _ type: Payload.Type,
@@ -49,10 +51,10 @@ extension TaskQueue {
     }
   }
 
-  /// Names the handler, with its hooks, that performs the tasks of a type.
+  /// Registers a handler with hooks, which performs the tasks of a type.
   ///
   /// - Parameters:
-  ///   - handler: what does the work, and is asked when a task fails or leaves.
+  ///   - handler: does the work, and is asked when a task fails or ends.
   ///   - limit: how many tasks of each of the names are performed at a time.
   public func register<Handler: TaskHandler>(
     handler: Handler,
@@ -61,12 +63,12 @@ extension TaskQueue {
     register(AnyHandler(handler), Self.names(of: Handler.Payload.self), limit)
   }
 
-  /// Names the closure that performs the tasks of a name, whatever JSON they carry.
+  /// Registers the closure that performs the tasks of a name, whatever JSON they carry.
   ///
   /// - Parameters:
-  ///   - name: what the tasks were enqueued under.
+  ///   - name: the name that the tasks were enqueued under.
   ///   - limit: how many of them are performed at a time.
-  ///   - perform: what does the work.
+  ///   - perform: the closure that does the work.
   public func register<Output: Sendable>(
     name: String,
     maxConcurrentTasks limit: Int? = nil,
@@ -75,9 +77,10 @@ extension TaskQueue {
     register(AnyHandler(untyped: perform), [name], limit)
   }
 
-  /// Names the closure that performs every task for whose name nothing else is registered.
+  /// Registers the closure that performs every task whose name has no other handler.
   ///
-  /// ``TaskContext/name`` says which it is. Without it, such tasks stay.
+  /// ``TaskContext/name`` is the name of the task. Without a fallback, such tasks stay in the
+  /// store.
   public func registerFallback<Output: Sendable>(
     perform: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) async {
@@ -96,7 +99,7 @@ extension TaskQueue {
     wake.fire()
   }
 
-  /// The names by which tasks of a type are found.
+  /// The names by which tasks of a type are found: the current one and the former ones.
   static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
     [type.taskName] + type.formerTaskNames
   }

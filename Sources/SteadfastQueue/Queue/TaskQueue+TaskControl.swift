@@ -6,35 +6,37 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Control of single tasks, and of all that a filter lets through.
+/// Control of single tasks, and of all tasks that match a filter.
 extension TaskQueue {
-  /// Takes a task out.
+  /// Cancels a task.
   ///
-  /// One that waits is taken out when this returns. One that is being performed has its Swift task
-  /// cancelled, which this does not wait for: if the handler then throws, the task is taken out; if
-  /// it returns all the same, the task has succeeded. Its outcome is ``TaskOutcome/cancelled``. A
-  /// task that another process performs on a shared store is left alone.
+  /// A task that waits is cancelled when the call returns. If the task is being performed, the call
+  /// cancels the handler's Swift task and does not wait for the handler. If the handler then
+  /// throws, the task is cancelled; if it returns all the same, the task has succeeded. The outcome
+  /// of a cancelled task is ``TaskOutcome/cancelled``. A task that another process performs on a
+  /// shared store is left alone.
   ///
-  /// - Returns: whether the task was there and had not ended.
+  /// - Returns: whether the task existed and had not ended.
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func cancel(_ id: TaskID) async throws -> Bool {
     try await ask(.cancel, of: id)
   }
 
-  /// Takes out the tasks that a filter lets through, as ``cancel(_:)`` does, and returns how many.
+  /// Cancels the tasks that match a filter, as ``cancel(_:)`` does, and returns how many.
   ///
-  /// It is done a few hundred tasks at a time, beside everything else. Tasks that are enqueued after the
-  /// call has begun are left alone, but for a few at most.
+  /// The call changes a few hundred tasks at a time, while the queue goes on with its other work.
+  /// Tasks that are enqueued after the call has begun are left alone, except for a few at most.
   ///
-  /// - Throws: what the store throws; then some may have been taken out.
+  /// - Throws: what the store throws; some tasks may have been cancelled by then.
   @discardableResult
   public nonisolated func cancel(matching filter: TaskFilter) async throws -> Int {
     try await ask(.cancel, of: filter.narrowed(to: TaskState.unfinished))
   }
 
-  /// Takes out all tasks that have not ended, and returns how many; tasks that are enqueued after the
-  /// call has begun stay, as for ``cancel(matching:)``.
+  /// Cancels all tasks that have not ended, and returns how many.
+  ///
+  /// Tasks that are enqueued after the call has begun stay, as for ``cancel(matching:)``.
   ///
   /// - Throws: as ``cancel(matching:)``.
   @discardableResult
@@ -42,17 +44,19 @@ extension TaskQueue {
     try await cancel(matching: .unfinished)
   }
 
-  /// Sets a task aside until it is resumed or restarted.
+  /// Pauses a task until it is resumed or restarted.
   ///
-  /// One that is being performed has its Swift task cancelled, and is set aside if the handler then
-  /// throws; that counts as no retry. ``TaskEvent/paused(_:)`` tells that it has.
+  /// If the task is being performed, the call cancels the handler's Swift task, and the task is
+  /// paused if the handler then throws. That counts as no retry. The event ``TaskEvent/paused(_:)``
+  /// is posted when the task is paused.
   ///
-  /// - Returns: whether the task was there, had not ended, and was neither paused nor to be cancelled.
+  /// - Returns: whether the task existed, had not ended, and was neither paused nor about to be
+  ///   cancelled.
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func pause(_ id: TaskID) async throws -> Bool { try await ask(.pause, of: id) }
 
-  /// Lets a paused task wait again, with the date and the retries that it had.
+  /// Resumes a paused task: it waits again, with the date and the retries that it had.
   ///
   /// - Returns: whether the task was paused.
   /// - Throws: what the store throws.
@@ -66,13 +70,13 @@ extension TaskQueue {
     }
   }
 
-  /// Lets a task wait again as if it were new, available now, whatever state it is in.
+  /// Makes a task wait again as if it were new, available now, whatever state it is in.
   ///
-  /// This is how a dead letter is tried once more, and how a paused task begins anew. A date of
-  /// expiry that has passed is dropped, one that is ahead stays. One that is being performed has its
-  /// Swift task cancelled, and begins anew if the handler then throws.
+  /// Use it to try a dead letter once more, or to start a paused task over. An expiry date that has
+  /// passed is dropped; a later one stays. If the task is being performed, the call cancels the
+  /// handler's Swift task, and the task starts over if the handler then throws.
   ///
-  /// - Returns: whether the task was there.
+  /// - Returns: whether the task existed.
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func restart(_ id: TaskID) async throws -> Bool {
@@ -80,43 +84,42 @@ extension TaskQueue {
     return try await ask(.restart, of: id)
   }
 
-  /// Restarts the tasks that a filter lets through, as ``restart(_:)`` does, and returns how many.
+  /// Restarts the tasks that match a filter, as ``restart(_:)`` does, and returns how many.
   ///
-  /// `restart(matching: .deadLetters)` tries all that were given up once more.
+  /// `restart(matching: .deadLetters)` tries all dead letters once more.
   ///
-  /// - Throws: what the store throws; then some may have been restarted.
+  /// - Throws: what the store throws; some tasks may have been restarted by then.
   @discardableResult
   public nonisolated func restart(matching filter: TaskFilter) async throws -> Int {
     defer { notice.withLock { $0.restarted() } }
     return try await ask(.restart, of: filter)
   }
 
-  /// Sets the date from which a task may be performed; without one, it is tried now, instead of after
-  /// its delay.
+  /// Sets the date from which a task may be performed; by default now, instead of after its delay.
   ///
-  /// Its retries and its last error stay as they are, and it goes behind the available tasks of its
-  /// priority. A date that has passed is taken for now.
+  /// The task's retries and its last error stay as they are, and it goes behind the available tasks
+  /// of its priority. A date that has passed counts as now.
   ///
-  /// A task that is paused or put aside stays so, with the new date. One that is being performed is
-  /// left alone; so is one that is to be tried now and is available. One that has expired by the date
-  /// is abandoned then.
+  /// A paused or parked task stays so, with the new date. A task that is being performed is left
+  /// alone. Without a date, a task that is available already is left alone, too. A task that has
+  /// expired by the new date is abandoned on that date.
   ///
-  /// - Returns: whether the task was there, had not ended, and was not being performed.
-  /// - Throws: a ``TaskQueueError`` for a date that is none; what the store throws.
+  /// - Returns: whether the task existed, had not ended, and was not being performed.
+  /// - Throws: a ``TaskQueueError`` for a date that is not finite; what the store throws.
   @discardableResult
   public nonisolated func reschedule(_ id: TaskID, to date: Date? = nil) async throws -> Bool {
     try TaskQueueError.check(date, "the date to reschedule a task to")
     return try await ask(.reschedule(to: date?.storable), of: id)
   }
 
-  /// Reschedules the tasks that a filter lets through, as ``reschedule(_:to:)`` does, and returns how
-  /// many got another date.
+  /// Reschedules the tasks that match a filter, and returns how many got another date.
   ///
-  /// When the network is back, `reschedule(matching: .retrying)` tries those that wait for a retry, or
-  /// for the end of a snooze, at once. Their number of retries stays. Those whose date was chosen are
-  /// left alone: a filter without ``TaskFilter/isPutOff`` would have them performed now, too.
+  /// It does for each of them what ``reschedule(_:to:)`` does. When the network is back,
+  /// `reschedule(matching: .retrying)` makes the tasks available at once that wait for a retry, or
+  /// for the end of a snooze. Their number of retries stays. Tasks whose date was chosen are left
+  /// alone: a filter without ``TaskFilter/isPutOff`` would make them available now, too.
   ///
-  /// - Throws: as ``reschedule(_:to:)``; then some may have been rescheduled.
+  /// - Throws: as ``reschedule(_:to:)``; some tasks may have been rescheduled by then.
   @discardableResult
   public nonisolated func reschedule(
     matching filter: TaskFilter,
@@ -127,21 +130,21 @@ extension TaskQueue {
     return try await ask(.reschedule(to: date?.storable), of: filter)
   }
 
-  /// Removes a task, one that has ended and is kept too, without a trace.
+  /// Removes a task without a trace, even a retained one.
   ///
-  /// One that is being performed has its Swift task cancelled, and is removed if the handler then
-  /// throws.
+  /// If the task is being performed, the call cancels the handler's Swift task, and the task is
+  /// removed if the handler then throws.
   ///
-  /// - Returns: whether the task was there.
+  /// - Returns: whether the task existed.
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func remove(_ id: TaskID) async throws -> Bool {
     try await ask(.remove, of: id)
   }
 
-  /// Removes the tasks that a filter lets through, as ``remove(_:)`` does, and returns how many.
+  /// Removes the tasks that match a filter, as ``remove(_:)`` does, and returns how many.
   ///
-  /// - Throws: what the store throws; then some may have been removed.
+  /// - Throws: what the store throws; some tasks may have been removed by then.
   @discardableResult
   public nonisolated func remove(matching filter: TaskFilter) async throws -> Int {
     try await ask(.remove, of: filter)

@@ -4,36 +4,36 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Changes of tasks that have been enqueued.
+/// Changes of enqueued tasks.
 extension TaskQueue {
-  /// Gives a task that is not being performed another payload, and else what is given.
+  /// Replaces the payload of a task that is not being performed, and changes what else is given.
   ///
   /// ```swift
   /// try await queue.update(task.id, with: PostComment(text: "corrected"), priority: .high)
   /// ```
   ///
-  /// It concerns a task that waits for its first attempt or for a retry, is paused, or is put aside.
-  /// What is not given stays as it is, and so do its date, its retries, its failures and its unique key.
-  /// One that was put aside because its payload can't be decoded is tried with the new one when it is
-  /// restarted, or when the queue next runs.
+  /// The task may wait for its first attempt or for a retry, be paused, or be parked. What is not
+  /// given stays as it is. So do the task's date, its retries, its failures and its unique key. A
+  /// task that is parked because its payload can't be decoded is tried with the new payload when it
+  /// is restarted, or when the queue next runs.
   ///
-  /// A task that gets another priority goes behind those that have it already; else it keeps its place.
-  /// For another date, see ``reschedule(_:to:)``.
+  /// A task that gets another priority goes behind the tasks that have it already. With the same
+  /// priority, it keeps its place. For another date, see ``reschedule(_:to:)``.
   ///
   /// - Parameters:
   ///   - id: the task.
-  ///   - payload: what it is to carry; of the type that it was enqueued with, or of one that has the
-  ///     task's name among its former names.
-  ///   - priority: its rank among the tasks that are available.
-  ///   - maxRetries: how often it may be retried, with the retries that it has had already.
+  ///   - payload: the new payload; of the type that the task was enqueued with, or of a type that
+  ///     has the task's name among its former names.
+  ///   - priority: its rank among the available tasks.
+  ///   - maxRetries: how often it may be retried; the retries that it has had already count.
   ///   - usesBackoff: whether a retry waits for the queue's backoff.
   ///   - timeLimit: how long one attempt may take.
   ///   - expiryDate: the date from which no attempt begins any more.
-  ///   - tags: its labels, in place of those that it has; an empty set takes them away.
-  /// - Returns: whether the task was there and had not ended.
-  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is being
-  ///   performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type and for what
-  ///   makes no sense; what the store throws. Then nothing is changed.
+  ///   - tags: its labels, in place of those that it has; an empty set removes them.
+  /// - Returns: whether the task existed and had not ended.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is
+  ///   being performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type or
+  ///   an argument that makes no sense; what the store throws. After an error, nothing is changed.
   @discardableResult
   public nonisolated func update<Payload: TaskPayload>(
     _ id: TaskID,
@@ -69,13 +69,13 @@ extension TaskQueue {
   ///
   /// - Parameters:
   ///   - id: the task.
-  ///   - priority: its rank among the tasks that are available.
-  ///   - maxRetries: how often it may be retried, with the retries that it has had already.
+  ///   - priority: its rank among the available tasks.
+  ///   - maxRetries: how often it may be retried; the retries that it has had already count.
   ///   - usesBackoff: whether a retry waits for the queue's backoff.
   ///   - timeLimit: how long one attempt may take.
   ///   - expiryDate: the date from which no attempt begins any more.
-  ///   - tags: its labels, in place of those that it has; an empty set takes them away.
-  /// - Returns: whether the task was there and had not ended.
+  ///   - tags: its labels, in place of those that it has; an empty set removes them.
+  /// - Returns: whether the task existed and had not ended.
   /// - Throws: as ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
   @discardableResult
   public nonisolated func update(
@@ -116,7 +116,7 @@ extension TaskQueue {
       try update.check(against: record)
       if record.state == .running {
         guard !hasWaited else { throw Self.running(id) }
-        // Its attempt may have ended, and what becomes of it be on its way into the store.
+        // Its attempt may have ended, and its end may be on its way into the store.
         hasWaited = true
         await changes.waitUntilEndIsTold(of: id)
       } else if try await store([.update(id, update)], for: [record])[0] {

@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A queue that performs tasks until they succeed or are given up, and forgets none.
+/// A queue that performs tasks until they succeed or are abandoned, and loses none.
 ///
 /// ```swift
 /// struct PostComment: TaskPayload { var text: String }
@@ -20,51 +20,52 @@ import Foundation
 /// try await queue.run()
 /// ```
 ///
-/// A task is performed by the handler registered for its name. A handler that returns has
-/// succeeded; one that throws has failed, and the task is tried again after a delay, up to its
-/// number of retries. What is enqueued is stored before `enqueue` returns.
+/// The handler that is registered for a task's name performs the task. If the handler returns, the
+/// task has succeeded. If it throws, the attempt has failed, and the task is tried again after a
+/// delay, up to its number of retries. A task is stored before `enqueue` returns.
 ///
 /// ## At least once
 ///
-/// A task is gone only when its success is stored. If the process ends between the work and that
-/// record, the task is performed again; ``TaskContext/id`` is the key by which the other side can
-/// recognise the repetition. With ``TaskQueueConfiguration/maxConcurrentTasks`` of 1 and a store
-/// that waits for a device, the next task may begin while the success of the last is being stored.
+/// A task is done only when its success is stored. If the process ends after the work and before
+/// the success is stored, the task is performed again; ``TaskContext/id`` is the key by which the
+/// other side can recognise the repetition. With ``TaskQueueConfiguration/maxConcurrentTasks`` of 1
+/// and a store that waits for a device, the next task may begin while the success of the previous
+/// one is being stored.
 ///
 /// ## Order
 ///
-/// Among the tasks that are available, a higher priority goes first, then the earlier available
-/// date, then the order of enqueueing. A failed task gives way: its retry goes behind the available
-/// tasks of its priority.
+/// Among the available tasks, a higher priority goes first, then the earlier available date, then
+/// the order of enqueueing. A failed task gives way: its retry goes behind the available tasks of
+/// its priority.
 ///
 /// ## Life
 ///
 /// The queue does nothing until ``run()`` or ``runAvailable()`` is called, and performs tasks as
-/// children of that call: cancelling it cancels them. Dropping the last reference to the queue and
-/// to the tasks it has returned frees the store, if nobody else holds it.
+/// children of that call: cancelling it cancels them. When the last reference to the queue, and to
+/// the tasks that it has returned, is dropped, the store is freed unless something else holds it.
 public actor TaskQueue {
-  /// The queue's name, for people.
+  /// The queue's name, shown in descriptions and error messages.
   public nonisolated let name: String
   /// How the queue performs its tasks.
   public nonisolated let configuration: TaskQueueConfiguration
 
-  /// Whether the configuration makes sense.
+  /// The error if the name or the configuration is invalid.
   private nonisolated let validity: Result<Void, TaskQueueError>
 
-  // The actor is the shell for what happens seldom. Whatever happens for each task takes the short
-  // way, not isolated to it: a lock around the machine, and the store.
+  // The actor isolates only what happens seldom. What happens for each task is not isolated to it,
+  // which is faster: it takes a lock around the machine, and calls the store.
   nonisolated let store: any Persistence
   nonisolated let clock: any WallClock
   nonisolated let machine: Mutex<WorkMachine>
   nonisolated let judge: AttemptJudge
-  /// Where the jitter of each verdict comes from.
+  /// The generator of the jitter of each verdict.
   nonisolated let jitter: Mutex<SplitMix64>
   nonisolated let statisticsBoard: Mutex<QueueStatistics.Tally>
   nonisolated let ids: Mutex<TaskIDGenerator>
   nonisolated let pruning: Mutex<PruningSchedule>
   nonisolated let dates = Mutex(DateWatch())
   nonisolated let handlers = HandlerTable()
-  /// Which tasks without a handler people were told of.
+  /// The names without a handler that were reported by a notice.
   nonisolated let notice = Mutex(UnhandledNotice())
   nonisolated let outcomes = OutcomeBoard()
   nonisolated let hub: EventHub
@@ -72,25 +73,25 @@ public actor TaskQueue {
   nonisolated let keyTurns = KeyTurns()
   /// Wakes idle workers.
   nonisolated let wake = WakeUp()
-  /// Whether the present run, or the last one, performs what is available and then ends.
+  /// Whether the current run, or the last one, is a pass, which ends when nothing is available.
   nonisolated let isPassing = Atomic(false)
-  /// Wakes those who cut attempts short, one for each worker.
+  /// Wakes the Swift tasks that cut attempts short, one for each worker.
   nonisolated let interrupts: [WakeUp]
-  /// The time that has passed on the clock.
+  /// The time on the clock since the queue was made.
   nonisolated let stopwatch: @Sendable () -> Duration
-  /// Wakes the finisher.
+  /// Wakes the finisher, which stores the ends of attempts.
   nonisolated let settle = WakeUp()
   nonisolated let alarm = Alarm()
-  /// Those who wait until an attempt is cut short that they have asked to be.
+  /// Callers that have interrupted an attempt, and wait until it is cut short.
   nonisolated let interruption = Waiters<Void>()
-  /// Those who wait for the claim in flight.
+  /// Callers that wait for the claim in flight.
   nonisolated let claimEnd = Waiters<Void>()
-  /// Those who pause the queue, and wait for the last attempts to begin.
+  /// Callers that pause the queue, and wait for the last attempts to begin.
   nonisolated let stepWhilePaused = Waiters<Void>()
   /// How long attempts may go on once the queue shuts down.
   nonisolated let shutDownLimit = ShutDownLimit()
   nonisolated let idleWatch = IdleWatch()
-  /// Those who wait for the run to end.
+  /// Callers that wait for the run to end.
   nonisolated let runEnd = Waiters<Void>()
 
   /// Makes a queue.
@@ -98,11 +99,12 @@ public actor TaskQueue {
   /// Nothing is opened or performed yet.
   ///
   /// - Parameters:
-  ///   - name: what to call it; not empty.
-  ///   - persistence: where its tasks rest; by default in memory. A store serves one queue, unless it
-  ///     can be shared.
-  ///   - configuration: how it performs them.
-  ///   - clock: what it sleeps on and reads dates from. A test gives one that it moves by hand.
+  ///   - name: the queue's name; not empty.
+  ///   - persistence: the store of its tasks; by default in memory. A store serves one queue,
+  ///     unless it can be shared.
+  ///   - configuration: how it performs tasks.
+  ///   - clock: the clock that it sleeps on and reads dates from. A test gives one that it moves by
+  ///     hand.
   public init(
     name: String = "default",
     persistence: some Persistence = InMemoryStore(),
@@ -134,21 +136,21 @@ public actor TaskQueue {
 
   /// Opens the store, if it is not open.
   ///
-  /// Any other call does so by itself; this one is there to meet the errors at a time of your
+  /// Every other call opens the store itself. Use this one to get the errors at a time of your
   /// choosing.
   ///
   /// - Throws: a ``TaskQueueError`` if the name or the configuration makes no sense, or a handler
   ///   could not be registered; what keeps the store from being opened.
   public nonisolated func open() async throws {
     try validity.get()
-    // Handlers that are performed go on, and so do their calls.
+    // Handlers that are under way go on, and so do the calls that they make.
     if handlers.hasRefusal, callingTask == nil, let refusal = handlers.refusal { throw refusal }
     try await store.open()
   }
 
-  /// What happens from now on, until the queue has been shut down and its run has ended.
+  /// The events from now on, until the queue has been shut down and its run has ended.
   ///
-  /// Each access begins a sequence of its own.
+  /// Each access begins a new sequence.
   public nonisolated var events: TaskEvents { hub.subscribe() }
 
   nonisolated var now: Date { clock.date.storable }

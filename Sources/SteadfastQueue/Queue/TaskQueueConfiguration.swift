@@ -4,8 +4,8 @@ public import SteadfastRetry
 public struct TaskQueueConfiguration: Sendable {
   /// How many tasks are performed at the same time; from 1 to 10,000.
   ///
-  /// By default 1: in order, one at a time. Each takes about 9 KB while the queue runs, whether it
-  /// performs a task or is idle.
+  /// By default 1: in order, one at a time. For each of them the queue takes about 9 KB while it
+  /// runs, whether it performs a task or is idle.
   public var maxConcurrentTasks: Int
   /// The delay before a retry, for tasks that use backoff.
   ///
@@ -13,24 +13,25 @@ public struct TaskQueueConfiguration: Sendable {
   public var backoff: Backoff
   /// Whether every task retries at once, whatever was chosen for it; by default `false`.
   ///
-  /// Only a delay that a handler's error sets by itself is still kept to.
+  /// Only a delay that a handler's error sets still applies.
   ///
-  /// Tasks that are added meanwhile keep to that under a later configuration too.
+  /// Tasks that are added under this setting retry at once under a later configuration, too.
   public var prohibitsBackoff: Bool
-  /// What is chosen for a new task where neither the call nor the payload's type says otherwise.
+  /// The options of a new task where neither the call nor the payload's type says otherwise.
   public var taskDefaults: TaskOptions
-  /// How often a task may interrupt its process (by crashing it, or being performed when it is
-  /// killed) and still be tried again.
+  /// How often a task may be interrupted and still be tried again.
   ///
-  /// By default 5 times; then it is abandoned, so that it can't crash the process for ever. An attempt
-  /// that fails sets the number back to zero; one that is put back unharmed, by a shutdown for example,
-  /// leaves it. A store that is closed during an attempt interrupts it, too.
+  /// An attempt is interrupted when it crashes its process, or is under way when the process is
+  /// killed. A store that is closed during an attempt interrupts it, too. By default 5 times; then
+  /// the task is abandoned, so that it can't crash the process forever. An attempt that fails sets
+  /// the number back to zero. An attempt that is released unharmed, by a shutdown for example,
+  /// leaves the number as it is.
   public var maxInterruptions: RetryLimit
-  /// How long succeeded tasks are kept.
+  /// How long succeeded tasks are retained.
   ///
   /// By default not at all.
   public var succeededRetention: Retention
-  /// How long abandoned tasks are kept.
+  /// How long abandoned tasks are retained.
   ///
   /// By default the last 1,000, up to 30 days.
   public var abandonedRetention: Retention
@@ -38,22 +39,22 @@ public struct TaskQueueConfiguration: Sendable {
   ///
   /// By default 1,024.
   public var eventBufferSize: Int
-  /// How long cancelled tasks are kept.
+  /// How long cancelled tasks are retained.
   ///
   /// By default not at all.
   public var cancelledRetention: Retention
-  /// The text that is kept of an error, and told to observers and as a task's outcome.
+  /// The text of an error, which the task stores, and which events and the task's outcome contain.
   ///
-  /// By default its `description`; where that may name what must not be stored, give another. It is
-  /// shortened to 4,096 bytes.
+  /// By default it is the error's `description`. If that may contain what must not be stored, give
+  /// another closure. The text is shortened to 4,096 bytes.
   public var errorText: @Sendable (any Error) -> String
-  /// Is told that tasks of a name wait while the queue runs, and no handler is registered for it.
+  /// Called when tasks wait while the queue runs, and no handler is registered for their name.
   ///
-  /// By default it writes a line on standard error; `nil` says nothing. It is called once for each
-  /// name, with a text for people, unless ``TaskQueue/events`` are observed: then
-  /// ``TaskEvent/unhandled(_:reason:)`` tells, for each task.
+  /// By default it writes a line to standard error; with `nil` there is no notice. It is called
+  /// once for each name, with a text for people. While ``TaskQueue/events`` are observed, it is not
+  /// called: then the event ``TaskEvent/unhandled(_:reason:)`` is posted for each task.
   public var unhandledNotice: (@Sendable (String) -> Void)?
-  /// Where jitter and identifiers come from.
+  /// The source of jitter and IDs.
   ///
   /// By default the system; a seed makes them repeatable.
   public var randomness: Randomness
@@ -91,16 +92,16 @@ public struct TaskQueueConfiguration: Sendable {
   public static let defaultBackoff = Backoff.exponential(from: .seconds(10), multiplier: 2)
     .jittered(.proportional(0.1)).capped(at: .seconds(6 * 3600))
 
-  /// Writes a line on the process's standard error, after the name of this package.
+  /// Writes a line to the process's standard error, after the name of this package.
   public static let writeToStandardError: @Sendable (String) -> Void = StandardError.write
 
-  /// More have no use, and would take memory for nothing.
+  /// The most workers: more have no use, and take memory for nothing.
   private static let mostWorkers = 10_000
 
-  /// How many workers there are, even if the number makes no sense.
+  /// The number of workers, within its limits even if the setting makes no sense.
   var workerCount: Int { min(max(1, maxConcurrentTasks), Self.mostWorkers) }
 
-  /// What is wrong with the numbers, if anything.
+  /// Throws if one of the numbers makes no sense.
   func validate() throws(TaskQueueError) {
     guard maxConcurrentTasks == workerCount else {
       throw TaskQueueError(

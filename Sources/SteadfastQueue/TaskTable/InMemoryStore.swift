@@ -1,9 +1,9 @@
 import Synchronization
 
-/// A store that lives as long as the process: for queues whose tasks need not outlast it, and for
-/// tests.
+/// A store in memory, which lasts as long as the process.
 ///
-/// Every call returns at once, without suspending.
+/// It is for queues whose tasks need not outlast the process, and for tests. Every call returns at
+/// once, without suspending.
 public final class InMemoryStore: Persistence, UnsharedStore {
   private struct State {
     var table = TaskTable()
@@ -19,9 +19,9 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   /// `true`: there is nothing to wait for.
   public var appliesAtOnce: Bool { true }
 
-  /// Keeps a batch of changes and returns an outcome for each.
+  /// Applies a batch of changes and returns an outcome for each.
   ///
-  /// - Throws: a ``TaskQueueError`` if a change makes no sense, or the store was destroyed.
+  /// - Throws: A ``TaskQueueError`` if a change makes no sense, or if the store was destroyed.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -32,14 +32,14 @@ public final class InMemoryStore: Persistence, UnsharedStore {
 
   /// Leases the first available tasks.
   ///
-  /// - Throws: a ``TaskQueueError`` if the store was destroyed.
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
     try withTable { $0.claim(request) }
   }
 
-  /// The tasks that a filter lets through.
+  /// Returns the tasks that match a filter.
   ///
-  /// - Throws: a ``TaskQueueError`` if the store was destroyed.
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -50,9 +50,9 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     return lookUp.records
   }
 
-  /// How many tasks a filter lets through.
+  /// Returns the number of tasks that match a filter.
   ///
-  /// - Throws: a ``TaskQueueError`` if the store was destroyed.
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
   public func count(matching filter: TaskFilter) async throws -> Int {
     if let count = try withTable({ $0.knownCount(matching: filter) }) { return count }
     var lookUp = TaskLookUp(counting: filter)
@@ -60,7 +60,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     return lookUp.count
   }
 
-  /// Forgets all tasks; later calls throw.
+  /// Removes all tasks; later calls throw.
   public func destroy() async throws {
     state.withLock { $0 = State(isDestroyed: true) }
   }
@@ -78,6 +78,6 @@ public final class InMemoryStore: Persistence, UnsharedStore {
 }
 
 extension Persistence where Self == InMemoryStore {
-  /// A store that lives as long as the process.
+  /// A store in memory, which lasts as long as the process.
   public static var inMemory: InMemoryStore { InMemoryStore() }
 }

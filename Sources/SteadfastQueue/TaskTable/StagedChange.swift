@@ -1,15 +1,15 @@
-/// A change that was checked and holds what it needs until it is committed or rolled back.
+/// A change that was checked, and holds what it needs until it is committed or rolled back.
 struct StagedChange: Sendable {
   let change: TaskChange
   let outcome: ChangeOutcome
   /// The task that the change concerns; `nil` if it concerns none or several.
   let slot: Int?
-  /// The task that an insertion takes the unique key from.
+  /// The task whose unique key an insertion takes.
   var twin: TaskTable.Node?
-  /// Whether that task is removed, one that had ended without a word.
+  /// Whether the commit removes that task; if it had ended, the outcome does not name it.
   var removesTwin = false
 
-  /// Whether the change is to be kept, and then committed.
+  /// Whether the change is to be written, and then committed.
   var isKept: Bool {
     switch outcome {
     case .done, .replaced: true
@@ -17,7 +17,7 @@ struct StagedChange: Sendable {
     }
   }
 
-  /// Whether nothing of the batch is kept either.
+  /// Whether, because of this change, no change of the batch is written either.
   var refusesBatch: Bool {
     switch (outcome, change) {
     case (.identityTaken, _), (.duplicate, .insert(_, onDuplicate: .reject)),

@@ -1,6 +1,7 @@
-/// How many tasks there are in each state.
+/// The number of tasks in each state.
 ///
-/// An array: every task changes these counts several times, and hashing a state costs more.
+/// The counts are in an array: every task changes them several times, and hashing a state costs
+/// more.
 struct StateCounts: Sendable {
   private var counts = Array(repeating: 0, count: TaskState.allCases.count)
 

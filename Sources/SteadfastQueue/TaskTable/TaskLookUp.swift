@@ -1,7 +1,7 @@
-/// A look-up in slices: whoever guards a table with a lock lets go of it between them.
+/// A look-up in slices: a caller that guards the table with a lock gives it up between them.
 ///
-/// Each slice looks at no more tasks than `sliceSize`. What a task looks like is that of the slice
-/// which met it.
+/// Each slice looks at no more tasks than `sliceSize`. A task looks as it did in the slice that met
+/// it.
 struct TaskLookUp: Sendable {
   static let sliceSize = 512
 
@@ -9,32 +9,34 @@ struct TaskLookUp: Sendable {
   enum Source: Sendable {
     /// All tasks after this one.
     case table(after: TaskID?)
-    /// Those that bear these keys, of which the ones before the number have been asked for; their
-    /// identities gather, and are the next source.
+    /// All tasks with these keys.
+    ///
+    /// The keys before `next` have been looked up. The IDs of their tasks gather in `found`, and
+    /// are the next source.
     case keys([String], next: Int, found: Set<TaskID>)
-    /// These, in order; the ones before the number have been looked at.
+    /// These tasks, in order. The ones before `next` have been looked at.
     case ids([TaskID], next: Int)
   }
 
   let filter: TaskFilter
   let limit: Int
-  /// Only tasks after this one are looked for.
+  /// The look-up finds only tasks after this one.
   private let first: TaskID?
   private let keepsRecords: Bool
   var source: Source
-  /// The tasks that were found, in the order of their identities.
+  /// The tasks that were found, in the order of their IDs.
   private(set) var records: [TaskRecord] = []
-  /// How many they are.
+  /// How many tasks were found.
   private(set) var count = 0
   var hasBegun = false
   var isOver: Bool
 
-  /// A page of tasks.
+  /// Makes a look-up of a page of tasks.
   init(_ filter: TaskFilter, after id: TaskID?, limit: Int) {
     self.init(filter, after: id, limit: limit, keepsRecords: true)
   }
 
-  /// How many there are.
+  /// Makes a look-up that counts tasks.
   init(counting filter: TaskFilter) {
     self.init(filter, after: nil, limit: .max, keepsRecords: false)
   }
@@ -58,12 +60,14 @@ struct TaskLookUp: Sendable {
     (first.map { first in ids.filter { $0 > first } } ?? ids).sorted()
   }
 
-  /// Looks at these tasks from now on, and at no others.
+  /// Restricts the rest of the look-up to these tasks.
   mutating func goOn(with ids: Set<TaskID>) {
     source = .ids(Self.inOrder(ids, after: first), next: 0)
   }
 
-  /// A task was met that is not being added.
+  /// Adds a task of a slice to the result, if it matches the filter.
+  ///
+  /// The task is not one whose insertion is still staged.
   mutating func meet(_ record: TaskRecord) {
     guard !isOver, filter.matches(record) else { return }
     count += 1

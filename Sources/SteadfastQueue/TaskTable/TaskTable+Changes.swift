@@ -17,7 +17,7 @@ extension TaskTable {
     }
   }
 
-  /// Stages changes in order, all that have an effect or, if one of them refuses the batch, none.
+  /// Stages changes in order: all that have an effect or, if one of them refuses the batch, none.
   mutating func stage(_ batch: [TaskChange]) -> [StagedChange] {
     var staged: [StagedChange] = []
     staged.reserveCapacity(batch.count)
@@ -62,7 +62,7 @@ extension TaskTable {
     return StagedChange(change: change, outcome: .done, slot: slot)
   }
 
-  /// Keeps a task for a change that is staged: no claim meets it.
+  /// Reserves a task for a staged change: no claim finds it.
   private mutating func reserve(_ slot: Int) {
     entries[slot].isReserved = true
     if entries[slot].record.state == .waiting { leaveLine(slot) }
@@ -89,10 +89,11 @@ extension TaskTable {
     return slot
   }
 
-  /// Whether it is not known yet what becomes of a task: a change holds it, or it has ended and may
-  /// leave when a pruning is committed.
+  /// Returns whether it is not known yet what becomes of a task.
   ///
-  /// What rests on such a task would be decided otherwise when the file is read again.
+  /// That is so while a staged change holds it, or if it has ended and a staged pruning may remove
+  /// it. A decision that rests on such a task could come out differently when the file is read
+  /// again.
   private func isInDoubt(_ slot: Int) -> Bool {
     let place = entries[slot].place
     return entries[slot].isReserved || place == .staged || (place == .finished && stagedPrunes > 0)
@@ -111,7 +112,7 @@ extension TaskTable {
     var removesTwin = false
     if let key = record.uniqueKey, let slot = keyHolders[key] {
       let entry = entries[slot]
-      // Whoever wanted a twin replaced that is in doubt may ask once more, for the whole batch.
+      // A caller that wants to replace a twin in doubt can try again, with the whole batch.
       guard policy == .replace, !isInDoubt(slot) else {
         return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
       }
@@ -134,13 +135,13 @@ extension TaskTable {
     )
   }
 
-  /// Takes note of how many bytes a file takes for the task that an insertion adds.
+  /// Notes how many bytes a file takes for the task that an insertion adds.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
     guard case .insert = staged.change, let slot = staged.slot else { return }
     addBytes(count, to: slot)
   }
 
-  /// Takes back what staging reserved.
+  /// Undoes what staging reserved.
   ///
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
@@ -215,7 +216,7 @@ extension TaskTable {
       lineUpAnew(slot)
     case .update(_, let update): self.update(slot, update)
     case .remove: remove(slot)
-    // One queue uses this table: its claims have no end.
+    // One queue uses this table, so its claims have no end.
     case .extend: break
     case .unpark, .prune, .rebase:
       preconditionFailure("a change of several tasks was staged for one")
@@ -252,7 +253,7 @@ extension TaskTable {
       leaveLine(first.slot)
       setState(.waiting, of: first.slot)
       if entries[first.slot].isReserved {
-        // If the change that holds it is rolled back, it is lined up then.
+        // If the change that holds it is rolled back, the task is lined up then.
         setPlace(.waiting, of: first.slot)
       } else {
         lineUpAnew(first.slot)
@@ -260,7 +261,9 @@ extension TaskTable {
     }
   }
 
-  /// O(k log n) for the k tasks that leave.
+  /// Removes the retained tasks that are too old or too many.
+  ///
+  /// O(k log n) for the k tasks that are removed.
   private mutating func prune(
     _ state: TaskState,
     endedBefore date: Date?,
@@ -268,7 +271,7 @@ extension TaskTable {
   ) {
     stagedPrunes -= 1
     let latest = count ?? .max
-    // While it was staged, no other change could hold a task that has ended: all may leave.
+    // No other change could hold an ended task while the pruning was staged, so all may be removed.
     while let first = ended[state]?.first {
       let endDate = entries[first.slot].record.finishedDate ?? .distantPast
       guard stateCounts[state] > latest || date.map({ endDate < $0 }) ?? false else { return }
@@ -278,7 +281,7 @@ extension TaskTable {
 }
 
 extension TaskTable.Place {
-  /// Whether a task here is neither being kept nor being performed.
+  /// Whether a task here is neither being inserted nor being performed.
   fileprivate var isAtRest: Bool {
     switch self {
     case .waiting, .ready, .parked, .paused, .finished: true

@@ -7,9 +7,10 @@ import Foundation
 extension TaskTable {
   /// Leases the first tasks.
   ///
-  /// O(log n) a task, however many names the request lists. Names that have ready tasks and no room
-  /// cost one look each where they come before others; if there are more of them than the request
-  /// lists, its names cost one look each instead.
+  /// O(log n) for each task, however many names the request lists. Each name that has ready tasks
+  /// and no room costs one more look if it comes before others. If the request lists fewer than
+  /// half as many names as have ready tasks, and allows no others, each of its names costs one look
+  /// instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
     claimCount += 1
@@ -20,7 +21,7 @@ extension TaskTable {
     return Claim(tasks: tasks, nextDate: leavesMore ? request.now : waiting.first?.date)
   }
 
-  /// Takes a claim back: each task returns to its place in line.
+  /// Undoes a claim: each task returns to its place in line.
   mutating func unclaim(_ claim: Claim) {
     for task in claim.tasks.reversed() {
       commit(stage(.release(task.lease)))
@@ -36,9 +37,9 @@ extension TaskTable {
     return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
   }
 
-  /// Takes tasks of the lanes as they are ranked.
+  /// Takes tasks of the lanes in the order of the ranking.
   ///
-  /// Whether the limit has left any.
+  /// - Returns: Whether the limit has left any tasks that could be taken.
   private mutating func takeByRank(
     for request: ClaimRequest,
     into tasks: inout [ClaimedTask]
@@ -57,7 +58,7 @@ extension TaskTable {
     return false
   }
 
-  /// As `takeByRank`, for a request that lists few of the names that have ready tasks.
+  /// Does what `takeByRank` does, for a request that lists few of the names with ready tasks.
   private mutating func takeByName(
     for request: ClaimRequest,
     into tasks: inout [ClaimedTask]
@@ -77,7 +78,7 @@ extension TaskTable {
     return false
   }
 
-  /// Whether this claim may take a task of the lane; its name is looked up once.
+  /// Returns whether this claim may take a task of the lane; looks its name up once.
   private mutating func hasRoom(_ lane: Int, for request: ClaimRequest) -> Bool {
     if lanes[lane].room.claim != claimCount {
       let room = request.names[lanes[lane].name] ?? request.otherNames
@@ -96,13 +97,13 @@ extension TaskTable {
     return lease(first.node.slot)
   }
 
-  /// Makes ready what has become available.
+  /// Makes the tasks ready that have become available.
   private mutating func promote(until now: Date) {
     if presumesHorizon {
       presumesHorizon = false
       if now < horizon { withdraw(to: now) }
     }
-    // A date that has gone back is taken over once no task is ready by a later one.
+    // If the clock went back, the horizon follows once no task is ready.
     horizon = readyCount > 0 ? max(horizon, now) : now
     while let first = waiting.first, first.date <= horizon {
       waiting.popFirst()

@@ -5,9 +5,10 @@ import Foundation
 #endif
 
 extension TaskTable {
-  /// A task at its slot.
+  /// A task and its place in the table.
   ///
-  /// 64 bytes: what is smaller than a word lies side by side, hence the order.
+  /// It takes 64 bytes. The order of the properties puts those that are smaller than a word side by
+  /// side.
   struct Entry: Sendable {
     var record: TaskRecord
     /// Whether a staged change holds the task.
@@ -19,7 +20,9 @@ extension TaskTable {
     /// Whether the task stands in the line of its place.
     var isInLine = false
     private var narrowByteCount: Int32 = 0
-    /// Rises when the task goes to the end of a line; 0 until it stands in one.
+    /// The position in line; it rises when the task goes to the end of a line.
+    ///
+    /// It is 0 until the task stands in a line.
     var position: UInt64 = 0
 
     init(record: TaskRecord, place: Place, lane: Int) {
@@ -31,14 +34,14 @@ extension TaskTable {
     /// The lane of the task's name.
     var lane: Int { Int(narrowLane) }
 
-    /// How many bytes a file takes for the task, about; 0 where there is none.
+    /// About how many bytes a file takes for the task; 0 where there is no file.
     var byteCount: Int {
       get { Int(narrowByteCount) }
-      // A line has 16 MiB at most; only where there is no file may a text be longer.
+      // A line of a file has at most 16 MiB. Only where there is no file may a text be longer.
       set { narrowByteCount = Int32(clamping: newValue) }
     }
 
-    /// What a free slot holds.
+    /// The content of a free slot.
     static let none = Entry(
       record: TaskRecord(
         id: TaskID(high: 0, low: 0),

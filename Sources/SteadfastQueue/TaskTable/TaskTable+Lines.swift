@@ -1,7 +1,7 @@
-/// The lines: in each stands what is at rest in a certain way, once and in order.
+/// The lines: each holds the tasks that are at rest in one way, once and in order.
 ///
-/// What a staged change holds leaves the line of those that wait or are ready, so that a claim meets
-/// nothing that it may not take; it stays in the line of those that are parked or have ended.
+/// A task that a staged change holds leaves the line of waiting or ready tasks, so that a claim
+/// finds only tasks that it may take. It stays in the line of parked or ended tasks.
 extension TaskTable {
   /// Moves a task to the end of the line where its state and date put it.
   mutating func lineUpAnew(_ slot: Int) {
@@ -10,7 +10,7 @@ extension TaskTable {
     enterLine(slot)
   }
 
-  /// Lines a task up where its state and date put it, in its present position.
+  /// Puts a task in the line where its state and date put it, at its present position.
   mutating func lineUp(_ slot: Int) {
     leaveLine(slot)
     enterLine(slot)
@@ -42,8 +42,10 @@ extension TaskTable {
     entries[slot].isInLine = true
   }
 
-  /// Takes a task out of its line, if it stands in one: before its state, its date or its position
-  /// changes, by which it is found there.
+  /// Takes a task out of its line, if it stands in one.
+  ///
+  /// Call this before the task's state, date or position changes, because the line finds it by
+  /// them.
   @inline(__always)
   mutating func leaveLine(_ slot: Int) {
     if entries[slot].isInLine { takeOutOfLine(slot) }
@@ -70,7 +72,7 @@ extension TaskTable {
     precondition(wasThere, "a task was changed before it left its line")
   }
 
-  /// Puts a lane where its first ready task belongs in the ranking.
+  /// Moves a lane in the ranking to where its first ready task belongs.
   mutating func rank(_ lane: Int) {
     let first = lanes[lane].ready.first
     guard lanes[lane].rank != first else { return }

@@ -8,17 +8,17 @@ extension TaskTable {
     slots.slot(of: id) { entries[$0].record.id == id }
   }
 
-  /// In the order of identities, in one go.
+  /// Returns a page of tasks in the order of their IDs, in one go.
   ///
-  /// O(k + log n) for the k tasks that are looked at: those of the page, and those between that the
-  /// filter holds back.
+  /// O(k + log n) for the k tasks that are looked at: those of the page, and those between that do
+  /// not match the filter.
   func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) -> [TaskRecord] {
     var lookUp = TaskLookUp(filter, after: id, limit: limit)
     while !lookUp.isOver { advance(&lookUp) }
     return lookUp.records
   }
 
-  /// How many tasks a filter lets through, in one go.
+  /// Returns the number of tasks that match a filter, in one go.
   func count(matching filter: TaskFilter) -> Int {
     if let count = knownCount(matching: filter) { return count }
     var lookUp = TaskLookUp(counting: filter)
@@ -26,7 +26,7 @@ extension TaskTable {
     return lookUp.count
   }
 
-  /// How many tasks a filter lets through that asks for states and nothing else.
+  /// Returns the count for a filter that has states and no other criterion; else `nil`.
   ///
   /// O(1).
   func knownCount(matching filter: TaskFilter) -> Int? {
@@ -38,7 +38,7 @@ extension TaskTable {
     states.reduce(0) { $0 + stateCounts[$1] }
   }
 
-  /// Does one slice of a look-up.
+  /// Performs one slice of a look-up.
   func advance(_ lookUp: inout TaskLookUp) {
     if !lookUp.hasBegun {
       lookUp.hasBegun = true
@@ -72,7 +72,7 @@ extension TaskTable {
     }
   }
 
-  /// Whether no task is in the states, or none has the names, that are looked for.
+  /// Returns whether no task is in the filter's states, or none has the names that it lets through.
   private func isInVain(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states) == 0 { return true }
     if let names = filter.names, names.count <= TaskLookUp.sliceSize {
@@ -82,8 +82,9 @@ extension TaskTable {
     return laneIndices.keys.allSatisfy(filter.excludedNames.contains)
   }
 
-  /// All tasks in the states that are looked for, if those are states that tasks end in, and there
-  /// are few: a handful of dead letters is found among a million tasks at once.
+  /// Returns all tasks in the filter's states, if they have all ended and are few.
+  ///
+  /// So a handful of dead letters is found among a million tasks at once.
   private func fewEnded(in filter: TaskFilter) -> Set<TaskID>? {
     guard let states = filter.states, states.allSatisfy(\.isFinished),
       count(of: states) <= TaskLookUp.sliceSize

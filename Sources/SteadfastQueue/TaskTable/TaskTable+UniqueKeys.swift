@@ -1,5 +1,7 @@
-/// Who bears which unique key: at most one task holds it, and those that it was taken from while they
-/// were performed bear it without holding it.
+/// The tasks that have each unique key.
+///
+/// At most one task holds a key. Other tasks have it without holding it: it was taken from them
+/// while they were performed.
 extension TaskTable {
   func slots(bearing keys: some Sequence<String>) -> [Int] {
     keys.flatMap { key in
@@ -7,21 +9,21 @@ extension TaskTable {
     }
   }
 
-  /// A later task takes the key of this one.
+  /// Notes that a later task takes the key of this task.
   mutating func loseKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if keyHolders[key] == slot { keyHolders[key] = nil }
     keyLosers[key, default: []].insert(slot)
   }
 
-  /// The task that was to take the key of this one is not kept.
+  /// Gives this task its key again, because the task that was to take it is not stored.
   mutating func regainKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     keyHolders[key] = slot
     forgetLoser(slot, of: key)
   }
 
-  /// A task goes.
+  /// Removes a task that leaves the table from the tasks of its key.
   mutating func leaveKey(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey else { return }
     if keyHolders[key] == slot { keyHolders[key] = nil } else { forgetLoser(slot, of: key) }

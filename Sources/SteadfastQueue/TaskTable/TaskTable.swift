@@ -4,64 +4,72 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// All tasks of one store: by identity, ready by rank, waiting by date, and by unique key.
+/// All tasks of one store: by ID, ready by rank, waiting by date, and by unique key.
 ///
-/// A value without clock, lock or I/O, the one index behind every embedded store. A change is
-/// staged (checked, and what it needs reserved), then committed once it is kept, or rolled back if
-/// it could not be. A task that a staged change has reserved is not claimed, and a second change
-/// to it is stale. A store in memory does both steps at once.
+/// The table is a value without clock, lock or I/O, and the one index behind every embedded store.
+/// A change is staged: it is checked, and what it needs is reserved. Once it is written, it is
+/// committed. If it could not be written, it is rolled back. No claim takes a task that a staged
+/// change has reserved, and a second change to it is stale. A store in memory does both steps at
+/// once.
 struct TaskTable: Sendable {
   /// The tasks of one name that are ready or parked.
   struct Lane: Sendable {
     var name: String
     var ready = OrderedLine<ReadyNode>()
     var parked = OrderedLine<Node>()
-    /// How many tasks have the name, whatever their state; without any, the lane is free.
+    /// How many tasks have the name, in any state; a lane without tasks is free.
     var taskCount = 0
-    /// Where the lane stands in the ranking: its first ready task; `nil` if it stands nowhere.
+    /// The lane's place in the ranking: its first ready task; `nil` if it is not in the ranking.
     var rank: ReadyNode?
-    /// How many tasks the claim of this number may take.
+    /// How many more tasks of the lane the claim with this number may take.
     var room = (claim: UInt64(0), count: 0)
   }
 
   var entries = Slab(filler: Entry.none)
   var slots = SlotIndex()
-  /// The identities of all tasks.
+  /// The IDs of all tasks.
   private(set) var ids = OrderedLine<TaskID>()
   var lanes: [Lane] = []
   var laneIndices: [String: Int] = [:]
   private var freeLanes: [Int] = []
   /// The lane of the task that was inserted last.
   private var lastLane = 0
-  /// The lanes with ready tasks, by the first of them: what a claim takes comes from the first lane
-  /// that has room, however many names there are.
+  /// The lanes with ready tasks, ordered by their first ready tasks.
+  ///
+  /// A claim takes tasks from the first lane that has room, however many names there are.
   var ranking = OrderedLine<RankedLane>()
-  /// How many claims there were.
+  /// The number of claims so far.
   var claimCount: UInt64 = 0
   var waiting = OrderedLine<DateNode>()
   private(set) var readyCount = 0
-  /// While a file is read, the slots of tasks that have begun: of those that are leased, and of
-  /// others that were, some more than once.
+  /// The slots of the tasks that have begun; used while a file is read.
+  ///
+  /// They are those of all leased tasks, and of some that were leased before. A slot may occur more
+  /// than once.
   var begun: [Int] = []
   var keyHolders: [String: Int] = [:]
-  /// The tasks whose unique key a later one has taken, or is about to take.
+  /// The tasks whose unique key a later task has taken, or is about to take.
   var keyLosers: [String: Set<Int>] = [:]
-  /// Tasks that have ended and are kept, in the order in which they ended.
+  /// The retained tasks, in the order in which they ended.
   var ended: [TaskState: OrderedLine<Node>] = [:]
-  /// How many prunings are staged and not committed.
+  /// How many prunings are staged and not yet committed.
   var stagedPrunes = 0
-  /// How many bytes a file takes for all tasks, about.
+  /// About how many bytes a file takes for all tasks.
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
-  /// The latest date of a claim since something was last ready: what was available then is ready.
+  /// The date by which tasks are ready: those available by this date are in the lines of ready
+  /// tasks.
+  ///
+  /// While tasks are ready, it is the latest date of a claim. When none is ready, the next claim
+  /// sets it to its own date.
   var horizon = Date.distantPast
-  /// Whether the horizon is that of a process before this one: its clock may have been ahead.
+  /// Whether the horizon comes from an earlier process, whose clock may have been ahead.
   var presumesHorizon = false
-  /// No task was made, and none failed, later than this.
+  /// No task was created, and none failed, after this date.
   private(set) var latestDate = Date.distantPast
 
-  /// A number that was never given before, for positions and lease tokens.
+  /// Returns a number that was never returned before, for positions and lease tokens.
   mutating func nextNumber() -> UInt64 {
     lastNumber += 1
     return lastNumber
@@ -71,12 +79,12 @@ struct TaskTable: Sendable {
 // MARK: - Moves
 
 extension TaskTable {
-  /// Makes room for so many tasks in all.
+  /// Makes room for `count` tasks in all.
   mutating func reserveCapacity(_ count: Int) { slots.reserveCapacity(count) }
 
-  /// Adds a task whose identity is free, and which is in no line yet.
+  /// Adds a task whose ID is free, and which is in no line yet.
   ///
-  /// Returns its slot.
+  /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
     let lane = enterLane(of: record.name)
@@ -86,9 +94,9 @@ extension TaskTable {
     return slot
   }
 
-  /// The lane of a name, which has one task more from now on.
+  /// Returns the lane of a name, and counts one more task in it.
   private mutating func enterLane(of name: String) -> Int {
-    // Mostly it is the name of the task before.
+    // Most tasks have the same name as the one before.
     let isLast = lastLane < lanes.count && lanes[lastLane].taskCount > 0
     let isAgain = isLast && lanes[lastLane].name == name
     let lane = isAgain ? lastLane : laneIndices[name] ?? newLane(of: name)
@@ -112,20 +120,20 @@ extension TaskTable {
     freeLanes.append(lane)
   }
 
-  /// Begins to count a task whose insertion is committed, and lines it up.
+  /// Counts a task whose insertion is committed, and lines it up.
   mutating func admit(_ slot: Int) {
     stateCounts[entries[slot].record.state] += 1
     lineUpAnew(slot)
   }
 
-  /// As `admit(_:)`, in the position that the task had in another table.
+  /// Does what `admit(_:)` does, in the position that the task had in another table.
   mutating func readmit(_ slot: Int) {
     stateCounts[entries[slot].record.state] += 1
     lastNumber = max(lastNumber, entries[slot].position)
     lineUp(slot)
   }
 
-  /// An attempt at a task has failed.
+  /// Notes that an attempt at a task has failed.
   mutating func note(_ failure: TaskFailure, on slot: Int) {
     let byteCount = entries[slot].record.failureByteCount
     entries[slot].record.note(failure)
@@ -151,7 +159,7 @@ extension TaskTable {
     lineUpAnew(slot)
   }
 
-  /// A file takes so many bytes more for a task.
+  /// Notes that a file takes `count` more bytes for a task.
   mutating func addBytes(_ count: Int, to slot: Int) {
     byteCount -= entries[slot].byteCount
     entries[slot].byteCount += count

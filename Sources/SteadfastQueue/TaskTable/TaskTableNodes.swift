@@ -5,9 +5,9 @@ import Foundation
 #endif
 
 extension TaskTable {
-  /// A task in a line, by its position.
+  /// A task in a line, ordered by its position.
   ///
-  /// Two tasks may have one position where somebody has written a file by hand.
+  /// Two tasks can have the same position in a file that was edited by hand.
   struct Node: Comparable, Sendable {
     let slot: Int
     let position: UInt64
@@ -17,7 +17,7 @@ extension TaskTable {
     }
   }
 
-  /// A ready task in its lane: higher priority first, then the earlier date, then its position.
+  /// A ready task in its lane: first by higher priority, then by earlier date, then by position.
   struct ReadyNode: Comparable, Sendable {
     let priority: Int
     let date: Date
@@ -30,7 +30,7 @@ extension TaskTable {
     }
   }
 
-  /// A lane by its first ready task.
+  /// A lane, ordered by its first ready task.
   struct RankedLane: Comparable, Sendable {
     let first: ReadyNode
     let lane: Int

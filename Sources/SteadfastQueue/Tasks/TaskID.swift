@@ -1,27 +1,28 @@
-/// The identity of a task: 128 bits that sort by the time of enqueueing.
+/// The ID of a task: 128 bits that sort by the time of enqueueing.
 ///
-/// The bits are those of a version 7 UUID (RFC 9562), so that a database may keep them in a `uuid`
-/// column; ``description`` is the UUID's text. Inside a handler the identifier is the idempotency
-/// key to hand to whoever must not do the work twice.
+/// The bits are those of a version 7 UUID (RFC 9562), so that a database can store them in a `uuid`
+/// column. ``description`` is the UUID's text. Inside a handler, the ID is the idempotency key.
+/// Give it to the service that must not do the work twice.
 public struct TaskID: Hashable, Comparable, Sendable {
   /// The more significant half: milliseconds since 1970, the version, and a counter.
   public let high: UInt64
   /// The less significant half: the variant and random bits.
   public let low: UInt64
 
-  /// Makes an identifier of two halves that a store has kept.
+  /// Makes an ID from two stored halves.
   public init(high: UInt64, low: UInt64) {
     self.high = high
     self.low = low
   }
 
-  /// Whether the left task was enqueued before the right one, to the millisecond.
+  /// Returns whether the left task was enqueued before the right one, to the millisecond.
   public static func < (left: TaskID, right: TaskID) -> Bool {
     (left.high, left.low) < (right.high, right.low)
   }
 
-  /// Feeds both halves to the hasher: identifiers that were not made here may share one of them, as
-  /// all version 1 UUIDs of a machine do.
+  /// Feeds both halves to the hasher.
+  ///
+  /// IDs that were not made here may share one half, as all version 1 UUIDs of a machine do.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(high)
     hasher.combine(low)
@@ -42,7 +43,7 @@ extension TaskID: LosslessStringConvertible {
     self.init(text: Array(description.utf8)[...])
   }
 
-  /// The number of bytes in the text of an identifier.
+  /// The number of bytes in the text of an ID.
   static var textLength: Int { 36 }
 
   init?(text: ArraySlice<UInt8>) {

@@ -4,26 +4,27 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Everything that can be chosen for a new task, beside its payload and its unique key.
+/// Everything that can be chosen for a new task, except its payload and its unique key.
 ///
 /// ```swift
 /// try await queue.enqueue(contentsOf: photos, options: TaskOptions(priority: .high))
 /// ```
 ///
-/// What is left out is taken from elsewhere. In this order, the first that says something counts:
+/// An option that is left out is taken from elsewhere. The first place in this list that gives it
+/// counts:
 /// 1. a labelled argument of the call, as in `enqueue(photo, priority: .high)`;
 /// 2. the call's `options`;
 /// 3. the payload type's ``TaskPayload/options-swift.type.property``;
 /// 4. the queue's ``TaskQueueConfiguration/taskDefaults``;
-/// 5. what each property here says.
+/// 5. the default of the property, as given below.
 ///
-/// A date and a delay are one choice: a delay replaces an available date of a later place in this
-/// list, and a date a delay. Tags add up: a task has those of all places.
+/// A date and a delay are one choice. A delay replaces an available date from a later place in this
+/// list, and a date replaces a delay. Tags add up: a task has the tags of all places.
 public struct TaskOptions: Sendable, Equatable {
-  // Most calls choose nothing: then it is one word, and is passed on for nothing.
+  // Most calls choose nothing. Then this is one word, and passing it on costs nothing.
   private var choices: Rare<Choices>
 
-  /// Makes options; every argument has a default: nothing is chosen.
+  /// Makes options; every argument has a default, which chooses nothing.
   public init(
     availableDate: Date? = nil,
     delay: Duration? = nil,
@@ -56,9 +57,9 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.availableDate = newValue }
   }
 
-  /// How long after it was enqueued the task may be performed; by default at once.
+  /// The time from enqueueing until the task may be performed; by default none.
   ///
-  /// Give a delay or an ``availableDate``, not both. It may not be negative.
+  /// Give a delay or an ``availableDate``, not both. A delay must not be negative.
   public var delay: Duration? {
     get { choices.present?.delay }
     set { choices.value.delay = newValue }
@@ -82,7 +83,7 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.priority = newValue }
   }
 
-  /// What to do if a task with the same unique key is there; by default ``UniquePolicy/keep``.
+  /// What to do if another task holds the same unique key; by default ``UniquePolicy/keep``.
   public var onDuplicate: UniquePolicy? {
     get { choices.present?.onDuplicate }
     set { choices.value.onDuplicate = newValue }
@@ -90,31 +91,32 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// How long one attempt may take; by default any time.
   ///
-  /// When it has passed, the attempt's Swift task is cancelled, and the attempt has failed with a
-  /// `TimeoutError`, whatever it returns or throws.
+  /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
+  /// with a `TimeoutError`, whatever it returns or throws.
   public var timeLimit: Duration? {
     get { choices.present?.timeLimit }
     set { choices.value.timeLimit = newValue }
   }
 
-  /// The date from which no attempt begins any more; by default there is none.
+  /// The date from which no attempt begins; by default there is none.
   ///
-  /// A task that is not done by then is abandoned when its turn comes, or when its next retry would
-  /// come too late. One whose name has no handler gets no turn: it stays until there is one.
+  /// A task that has not ended by then is abandoned when its turn comes, or when its next retry
+  /// would come too late. A task whose name has no handler gets no turn: it stays until there is
+  /// one.
   public var expiryDate: Date? {
     get { choices.present?.expiryDate }
     set { choices.value.expiryDate = newValue }
   }
 
-  /// Labels by which the task is found, and cancelled together with others; by default none.
+  /// Labels by which tasks are found, and cancelled together; by default none.
   ///
-  /// None may be empty.
+  /// A label must not be empty.
   public var tags: Set<String> {
     get { choices.present?.tags ?? [] }
     set { choices.value.tags = newValue }
   }
 
-  /// What a call, a type or a queue has chosen.
+  /// The options that a call, a type or a queue has chosen.
   fileprivate struct Choices: RareValue, Equatable {
     var availableDate: Date?
     var delay: Duration?
@@ -149,18 +151,18 @@ public struct TaskOptions: Sendable, Equatable {
 }
 
 extension TaskOptions {
-  /// Takes what is not chosen here from others.
+  /// Takes each option that is not chosen here from `others`.
   mutating func fill(from others: TaskOptions) {
     guard !others.choices.isEmpty else { return }
     guard !choices.isEmpty else { return choices = others.choices }
     choices.value.fill(from: others.choices.value)
   }
 
-  /// Throws if the options make no sense, whatever the task.
+  /// Throws if the options make no sense for any task.
   ///
-  /// - Parameter path: what to write before the name of an option.
-  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that names
-  ///   the option.
+  /// - Parameter path: the text to write before the name of an option.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
+  ///   names the option.
   func check(path: String) throws(TaskQueueError) {
     guard let choices = choices.present else { return }
     try choices.checkDelay(path: path)
@@ -171,7 +173,7 @@ extension TaskOptions {
     try TaskQueueError.check(choices.tags, "\(path)tags")
   }
 
-  /// The new task that was chosen, once nothing is left out that is chosen elsewhere.
+  /// Makes the new task, once all options that are chosen elsewhere are filled in.
   ///
   /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
   func record(

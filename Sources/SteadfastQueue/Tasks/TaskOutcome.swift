@@ -6,12 +6,14 @@ public import Foundation
 
 /// How a task ended.
 public enum TaskOutcome: Sendable, Hashable {
-  /// Its handler returned, and that is stored.
+  /// Its handler returned, and its success is stored.
   case succeeded
-  /// It was given up: its retries are used up, its handler abandoned it, it has expired, or it
-  /// interrupted the process too often. The reason is the text of the last error.
+  /// It was abandoned; the reason is the text of the last error.
+  ///
+  /// Its retries are used up, its handler abandoned it, it has expired, or it interrupted the
+  /// process too often.
   case abandoned(reason: String)
-  /// It was taken out before it ended; a newer task with its unique key has replaced it.
+  /// It was cancelled before it ended, or a newer task with its unique key has replaced it.
   case cancelled
 }
 

@@ -1,12 +1,12 @@
 extension TaskQueue {
-  /// The rank of a task among those that are ready: a higher one goes first, always.
+  /// The rank of a task among the available tasks: a higher one always goes first.
   ///
   /// Priority is strict: a task of low priority waits for as long as tasks of higher priority are
-  /// ready. Any integer is a priority.
+  /// available. Any integer is a priority.
   public struct Priority: RawRepresentable, Hashable, Comparable, Sendable,
     ExpressibleByIntegerLiteral
   {
-    /// The rank; the higher goes first.
+    /// The rank; a higher one goes first.
     public let rawValue: Int
 
     /// Makes a priority of any rank.
@@ -22,7 +22,7 @@ extension TaskQueue {
     /// Before everything else: rank 10.
     public static let high = Priority(rawValue: 10)
 
-    /// Whether the left one goes after the right one.
+    /// Returns whether the left priority goes after the right one.
     public static func < (left: Priority, right: Priority) -> Bool {
       left.rawValue < right.rawValue
     }

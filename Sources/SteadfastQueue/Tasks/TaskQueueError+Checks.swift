@@ -4,7 +4,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What no store can keep, and no queue can mean: each check throws an error that names the value.
+/// Checks for values that no store can keep, and that make no sense to a queue.
+///
+/// Each check throws an error that names the value.
 extension TaskQueueError {
   static func check(_ date: Date?, _ name: String) throws(TaskQueueError) {
     guard let seconds = date?.timeIntervalSince1970, !seconds.isFinite else { return }
@@ -20,7 +22,7 @@ extension TaskQueueError {
   }
 
   static func check(timeLimit: Duration?, _ name: String) throws(TaskQueueError) {
-    // Longer than the age of the universe is more than can be written.
+    // A time limit longer than the age of the universe is more than can be written.
     guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(1 << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,

@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a queue could not do, why, and what to do about it.
+/// An error that says what a queue could not do, why, and what to do about it.
 public struct TaskQueueError: Error, CustomStringConvertible {
   /// The kind of an error.
   ///
@@ -19,38 +19,41 @@ public struct TaskQueueError: Error, CustomStringConvertible {
 
     /// An argument makes no sense, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")
-    /// A name was registered for the payloads of two types.
+    /// The same name was registered for the payloads of two types.
     public static let nameTaken = Code("nameTaken")
-    /// A task with the same unique key is there, and the policy is ``UniquePolicy/reject``.
+    /// Another task holds the same unique key, and the policy is ``UniquePolicy/reject``.
     public static let duplicate = Code("duplicate")
-    /// `run()` or `runAvailable()` was called while the queue runs, or another one on its store.
+    /// `run()` or `runAvailable()` was called while this queue, or another one on its store, runs.
     public static let alreadyRunning = Code("alreadyRunning")
-    /// The queue was shut down: it performs nothing any more.
+    /// The queue was shut down, and performs no more tasks.
     public static let shutDown = Code("shutDown")
     /// The queue's store failed; ``TaskQueueError/underlying`` says how.
     public static let storeFailed = Code("storeFailed")
     /// The queue was destroyed, with its tasks.
     public static let destroyed = Code("destroyed")
-    /// A handler has called what would wait for the end of its own attempt.
+    /// A handler called a function that would wait for the end of its own attempt.
     public static let waitsForItself = Code("waitsForItself")
-    /// The task did not succeed, or nobody knows the value that it succeeded with.
+    /// The task did not succeed, or the value that it succeeded with is not known.
     public static let noValue = Code("noValue")
-    /// The store knows no task with this identity.
+    /// The store has no task with this ID.
     public static let unknownTask = Code("unknownTask")
-    /// The task is being performed, and so can't be changed.
+    /// The task is being performed, so it can't be changed.
     public static let isRunning = Code("isRunning")
-    /// A task's payload is not one of the type that was asked for, or can't be decoded as it.
+    /// A task's payload is not of the requested type, or can't be decoded as it.
     public static let undecodablePayload = Code("undecodablePayload")
-    /// A task's payload is sealed and could not be opened, or is not sealed and should be;
-    /// ``TaskQueueError/underlying`` is what the ``PayloadSeal`` has thrown.
+    /// A task's payload is sealed and could not be opened, or is not sealed and should be.
+    ///
+    /// ``TaskQueueError/underlying`` is the error that the ``PayloadSeal`` threw.
     public static let unopenedPayload = Code("unopenedPayload")
   }
 
   /// The kind of the error.
   public let code: Code
-  /// What is wrong and what to do, for a person to read.
+  /// What is wrong and what to do about it, for a person to read.
   public let message: String
-  /// The store's error, where the code is ``Code/storeFailed``; the seal's, where it is
+  /// The error of the store or of the seal, if there is one.
+  ///
+  /// It is the store's if the code is ``Code/storeFailed``, and the seal's if it is
   /// ``Code/unopenedPayload``.
   public let underlying: (any Error)?
 

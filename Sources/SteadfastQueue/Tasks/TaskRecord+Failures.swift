@@ -1,34 +1,35 @@
 extension TaskRecord {
-  /// How many failures are kept beside the last one.
+  /// The number of failures that are kept in addition to the last one.
   private static var maxEarlierFailures: Int { 4 }
 
-  /// The last five failures of the task, the oldest first; empty if none has failed.
+  /// The last five failures of the task, the oldest first; empty if it has none.
   ///
-  /// The text of the last one is ``lastError``, and its date is ``failedDate``. The texts before it are
-  /// cut to 500 Unicode scalars. That a payload could not be decoded, and that a task was given up
-  /// because it had expired, count as failures. A restart forgets them.
+  /// The text of the last failure is ``lastError``, and its date is ``failedDate``. The texts of
+  /// the earlier ones are cut to 500 Unicode scalars. It also counts as a failure that a payload
+  /// could not be decoded, or that a task was abandoned because it had expired. A restart forgets
+  /// all failures.
   public var failures: [TaskFailure] {
     guard let lastError, let failedDate else { return earlierFailures }
     return earlierFailures + [TaskFailure(reason: lastError, date: failedDate)]
   }
 
-  /// Those of the failures before the last one that are kept.
+  /// Returns the failures before the last one that are kept.
   static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
     failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures
   }
 
-  /// How many bytes a file takes for the failures, about.
+  /// Roughly how many bytes the failures take in a file.
   var failureByteCount: Int {
-    // Beside each text there are its date, and what parts one from another.
+    // Each text comes with its date and with separators.
     earlierFailures.reduce(lastError?.utf8.count ?? 0) { $0 + $1.reason.utf8.count + 24 }
   }
 }
 
 extension TaskFailure {
-  /// In Unicode scalars: what databases count as characters.
+  /// The limit of a text in Unicode scalars, which databases count as characters.
   private static var longestEarlierReason: Int { 500 }
 
-  /// The failure as it is kept when it is not the last one any more.
+  /// Returns the failure as it is kept when it is no longer the last one.
   func shortened() -> TaskFailure {
     let limit = Self.longestEarlierReason
     guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
@@ -37,7 +38,7 @@ extension TaskFailure {
 }
 
 extension TaskRecord: CustomStringConvertible {
-  /// The name, the identity and the state, as in `PostComment 0199… (waiting, retry 2)`.
+  /// The name, the ID and the state, as in `PostComment 0199… (waiting, retry 2)`.
   ///
   /// It never shows the payload, keys, tags or errors.
   public var description: String {

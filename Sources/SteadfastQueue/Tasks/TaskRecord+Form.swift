@@ -5,7 +5,7 @@ import Foundation
 #endif
 
 extension TaskRecord {
-  /// As ``TaskChange/checkForm()`` for the insertion of the task.
+  /// Throws if no store can keep this as a new task, as ``TaskChange/checkForm()`` does.
   func checkForm() throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")

@@ -5,12 +5,12 @@ public import Foundation
 #endif
 
 extension TaskRecord {
-  /// Makes the task wait as it did when it was enqueued, but for its available date; for stores, on
-  /// ``TaskChange/restart(_:availableDate:)``.
+  /// Makes the task wait as it did when it was enqueued, but from another date on.
   ///
-  /// It has no retries, interruptions, failures and date of its end any more, and is not put off. Its lease, if it has
-  /// one, and its place behind its equals are the store's to change.
-  /// A date of expiry that has come by then is dropped: the task would be given up again at once.
+  /// Stores call this on ``TaskChange/restart(_:availableDate:)``. This clears the task's retries,
+  /// interruptions, failures, end date and ``isPutOff``. It also drops an expiry date that has come
+  /// by `availableDate`: otherwise the task would be abandoned again at once. The store itself
+  /// changes the task's lease, if it has one, and moves the task behind its equals in line.
   public mutating func makeNew(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate
@@ -21,18 +21,18 @@ extension TaskRecord {
 }
 
 extension TaskRecord {
-  /// Moves what the queue dated by a clock that has gone back since; for stores, on
-  /// TaskChange/rebase(_:).
+  /// Moves the dates that the queue took from a clock that has gone back since.
   ///
-  /// A failure that is later than `now` is taken to have happened now, and the retry comes after the
-  /// delay that it had. A task that was to be performed at once, and has not failed, is available
-  /// now. A date that was chosen for a task is kept.
-  /// - Returns: whether anything was moved.
+  /// Stores call this on `TaskChange.rebase(_:)`. A failure that is later than `now` is taken to
+  /// have happened now, and the retry comes after the delay that it had. A task that has not
+  /// failed, and was to be performed at once, is available now. A date that was chosen for a task
+  /// stays.
+  /// - Returns: Whether any date was moved.
   public mutating func rebase(to now: Date) -> Bool {
     if let failedDate {
       guard failedDate > now else { return false }
       let moved = (now + availableDate.timeIntervalSince(failedDate)).storable
-      // A delay that no date can follow can't be stored either.
+      // If no finite date is that far ahead, it can't be stored either, and the date stays.
       if moved.timeIntervalSince1970.isFinite { availableDate = moved }
       self.failedDate = now
       return true
@@ -55,13 +55,13 @@ extension TaskRecord {
   }
 }
 
-// A count may have been read from a file that anybody wrote: it stays where it is at the end of its
-// range, instead of ending the process.
+// A count may come from a file that anyone wrote. At the end of its range it stays as it is, so
+// that it does not end the process.
 extension TaskRecord {
-  /// How many attempts have failed when the present one has.
+  /// The number of failed attempts, once the current one has failed.
   var nextRetryCount: Int { Self.next(retryCount) }
 
-  /// Notes that a process ended while it performed the task.
+  /// Counts that a process ended while it performed the task.
   mutating func countInterruption() { interruptionCount = Self.next(interruptionCount) }
 
   private static func next(_ count: Int) -> Int { count < .max ? count + 1 : count }

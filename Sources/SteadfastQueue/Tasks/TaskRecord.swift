@@ -6,11 +6,12 @@ public import Foundation
 
 /// A task as a store keeps it, and as look-ups and events show it.
 ///
-/// It is made to be small: a queue may hold a million of them.
+/// A record is small, because a queue may hold a million of them.
 public struct TaskRecord: Sendable, Identifiable {
   private var shared: SharedDefinition
   private var troubles: Rare<Troubles>
-  // A flag behind an optional lies in what that leaves free: hence the order, here and below.
+  // A flag after an optional uses space that the optional leaves free. So the order matters, here
+  // and below.
 
   /// The date from which the task may be performed; after a failure, the date of the retry.
   public var availableDate: Date
@@ -19,9 +20,9 @@ public struct TaskRecord: Sendable, Identifiable {
   /// Where the task is in its life.
   public var state: TaskState
 
-  /// Makes a record; a store does, of what it has kept.
+  /// Makes a record, as a store does from what it has stored.
   ///
-  /// Without a word about it, a task is put off if it has retries.
+  /// If `isPutOff` is `nil`, it is true for a task that has retries.
   public init(
     id: TaskID,
     name: String,
@@ -78,7 +79,7 @@ public struct TaskRecord: Sendable, Identifiable {
   public var name: String { shared.value.name }
   /// What the task carries.
   public var payload: StoredPayload { shared.value.payload }
-  /// Its rank among the tasks that are ready.
+  /// Its rank among the available tasks.
   public var priority: TaskQueue.Priority { shared.value.priority }
   /// When it was enqueued.
   public var createdDate: Date { shared.value.createdDate }
@@ -86,13 +87,13 @@ public struct TaskRecord: Sendable, Identifiable {
   public var maxRetries: RetryLimit { shared.value.maxRetries }
   /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
   public var usesBackoff: Bool { shared.value.usesBackoff }
-  /// The key that no second task may bear while this one is known; `nil` if it has none.
+  /// The key that no other task may hold while the store knows this one; `nil` if it has none.
   public var uniqueKey: String? { shared.value.uniqueKey }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
   public var timeLimit: Duration? { shared.value.extras.present?.timeLimit }
-  /// The date from which no attempt begins any more; `nil` if none.
+  /// The date from which no attempt begins; `nil` if none.
   public var expiryDate: Date? { shared.value.extras.present?.expiryDate }
 
   /// How many attempts have failed.
@@ -105,7 +106,7 @@ public struct TaskRecord: Sendable, Identifiable {
     get { troubles.present?.interruptionCount ?? 0 }
     set { troubles.value.interruptionCount = newValue }
   }
-  /// The text of the last error, at most 4,096 bytes of it; `nil` if none.
+  /// The text of the last error, cut to 4,096 bytes; `nil` if none.
   public var lastError: String? {
     get { troubles.present?.lastError }
     set { troubles.value.lastError = newValue }
@@ -115,29 +116,32 @@ public struct TaskRecord: Sendable, Identifiable {
     get { troubles.present?.failedDate }
     set { troubles.value.failedDate = newValue }
   }
-  /// Whether ``availableDate`` is the one to which the last attempt has put the task off: that of a
-  /// retry or the end of a snooze, and not one that was chosen.
+  /// Whether ``availableDate`` was set by the last attempt, and was not chosen.
   ///
-  /// A store sets it on ``TaskChange/retry(_:availableDate:retryCount:failure:)``, and clears it on
-  /// ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``. All
-  /// else leaves it as it is: the next attempt, and that the clock goes back, too.
+  /// The date is then that of a retry, or the end of a snooze.
+  ///
+  /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:)``. It clears it
+  /// on ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``.
+  /// Nothing else changes it: neither the next attempt, nor a clock that goes back.
   public var isPutOff: Bool {
     get { troubles.present?.isPutOff ?? false }
     set { troubles.value.isPutOff = newValue }
   }
-  /// The failures before the last one, the oldest first; for stores, which keep them as they are.
+  /// The failures before the last one, the oldest first; stores keep them as they are.
   ///
-  /// There are four at most: of more, the last four count. ``failures`` has the last one too.
+  /// There are at most four: of more, the last four count. ``failures`` includes the last one, too.
   public var earlierFailures: [TaskFailure] {
     get { troubles.present?.earlierFailures ?? [] }
     set { troubles.value.earlierFailures = Self.kept(newValue) }
   }
 
-  /// An attempt has failed; for stores, on ``TaskChange/retry(_:availableDate:retryCount:failure:)``
-  /// with a failure, ``TaskChange/abandon(_:failure:keeps:)`` and ``TaskChange/park(_:failure:)``.
+  /// Notes that an attempt has failed.
   ///
-  /// The failure becomes the last one. The one that was the last so far becomes the last of
-  /// ``earlierFailures``, and of its text the first 500 Unicode scalars are kept.
+  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:)`` with a failure,
+  /// ``TaskChange/abandon(_:failure:keeps:)`` and ``TaskChange/park(_:failure:)``.
+  ///
+  /// The failure becomes the last one. The one that was last becomes the last of
+  /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.
   public mutating func note(_ failure: TaskFailure) {
     var noted = troubles.value
     if let last = noted.lastFailure {
@@ -150,16 +154,18 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// Whether anything has gone wrong with the task.
   var hasTroubles: Bool { !troubles.isEmpty }
-  /// Whether it has tags, a time limit, or a date of expiry.
+  /// Whether it has tags, a time limit, or an expiry date.
   var hasExtras: Bool { !shared.value.extras.isEmpty }
 
-  /// An attempt has not failed since the task was made, or made new.
+  /// Clears what has gone wrong with the task, as if it were new.
   mutating func forgetTroubles() { troubles.value = Troubles() }
 
-  /// Whether no attempt begins at this date any more.
+  /// Returns whether the task has expired by this date, so that no attempt begins.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 
-  /// Changes what an update names; for stores, on ``TaskChange/update(_:_:)``.
+  /// Changes what an update names.
+  ///
+  /// Stores call this on ``TaskChange/update(_:_:)``.
   public mutating func apply(_ update: TaskUpdate) {
     var definition = shared.value
     if let payload = update.payload { definition.payload = payload }
@@ -182,7 +188,7 @@ public struct TaskRecord: Sendable, Identifiable {
 }
 
 extension TaskRecord {
-  /// The same task with its payload in another form.
+  /// Returns the same task with its payload in another form.
   func replacing(payload: StoredPayload) -> TaskRecord {
     var definition = shared.value
     definition.payload = payload
@@ -191,12 +197,15 @@ extension TaskRecord {
     return record
   }
 
-  /// What seldom changes about a task: a restart may drop its date of expiry, and it may be updated.
+  /// The part of a task that seldom changes.
+  ///
+  /// A restart may drop its expiry date, and an update may change it.
   private struct Definition: Sendable {
     let id: TaskID
     let name: String
     var payload: StoredPayload
-    // The flag of a limit would take a word behind it; here it lies in what the payload leaves free.
+    // After a limit, the flag would take another word. Here it uses space that the payload leaves
+    // free.
     private var isRetriedAlways: Bool
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
@@ -247,7 +256,7 @@ extension TaskRecord {
     init(_ value: Definition) { self.value = value }
   }
 
-  /// What is chosen for few tasks.
+  /// The options that are chosen for few tasks.
   private struct Extras: RareValue {
     var tags: Set<String> = []
     var timeLimit: Duration?

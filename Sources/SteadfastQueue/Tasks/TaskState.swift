@@ -3,20 +3,21 @@
 /// More states may be added.
 @nonexhaustive
 public enum TaskState: String, Sendable, Hashable, CaseIterable {
-  /// To be performed: from its available date on, when a worker is free.
+  /// The task waits to be performed: from its available date on, when a worker is free.
   case waiting
-  /// Being performed: a queue has claimed it.
+  /// The task is being performed: a queue has claimed it.
   case running
-  /// Put aside because its payload could not be decoded; tried again when the queue next runs or
-  /// a handler is registered under its name.
+  /// The task is parked because its payload could not be decoded.
+  ///
+  /// It is tried again when the queue next runs, or when a handler is registered under its name.
   case parked
-  /// Set aside by ``TaskQueue/pause(_:)`` until it is resumed or restarted.
+  /// The task was paused by ``TaskQueue/pause(_:)``, until it is resumed or restarted.
   case paused
-  /// Done, and kept by the queue's retention policy.
+  /// The task has succeeded, and is retained by the queue's retention policy.
   case succeeded
-  /// Given up and kept, with the reason: a dead letter.
+  /// The task was abandoned, and is retained with the reason: a dead letter.
   case abandoned
-  /// Taken out and kept.
+  /// The task was cancelled, and is retained.
   case cancelled
 
   /// Whether the task has ended and will not be performed again.

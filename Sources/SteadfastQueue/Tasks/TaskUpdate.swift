@@ -4,11 +4,11 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What is to be different about a task that waits: all that is not `nil`.
+/// The changes to a task that waits: all properties that are not `nil`.
 public struct TaskUpdate: Sendable {
-  /// What the task is to carry.
+  /// The new payload of the task.
   public var payload: StoredPayload?
-  /// Its rank among the tasks that are ready.
+  /// Its rank among the available tasks.
   public var priority: TaskQueue.Priority?
   /// How often it may be retried.
   public var maxRetries: RetryLimit?
@@ -16,12 +16,12 @@ public struct TaskUpdate: Sendable {
   public var usesBackoff: Bool?
   /// How long one attempt may take.
   public var timeLimit: Duration?
-  /// The date from which no attempt begins any more.
+  /// The date from which no attempt begins.
   public var expiryDate: Date?
   /// The labels by which it is found, in place of those that it has.
   public var tags: Set<String>?
 
-  /// Makes an update that changes nothing but what is given.
+  /// Makes an update that changes only what is given.
   public init(
     payload: StoredPayload? = nil,
     priority: TaskQueue.Priority? = nil,
@@ -40,21 +40,21 @@ public struct TaskUpdate: Sendable {
     self.tags = tags
   }
 
-  /// The same update with its payload in another form.
+  /// Returns the same update with its payload in another form.
   func replacing(payload: StoredPayload) -> TaskUpdate {
     var update = self
     update.payload = payload
     return update
   }
 
-  /// Throws if it holds what no store can keep.
+  /// Throws if the update holds a value that no store can keep.
   func checkForm() throws(TaskQueueError) {
     if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
     try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
     try TaskQueueError.check(expiryDate, "expiryDate")
   }
 
-  /// How many bytes more a file takes for the task afterwards, about.
+  /// Returns roughly how many more bytes the task takes in a file afterwards.
   func growth(of record: TaskRecord) -> Int {
     func size(_ payload: StoredPayload) -> Int { (try? payload.bytes().count) ?? 0 }
     func size(_ tags: Set<String>) -> Int { tags.reduce(0) { $0 + $1.utf8.count + 3 } }

@@ -1,9 +1,9 @@
 extension Backoff {
-  /// The delay to wait after the failed `attempt`, before the next one.
+  /// Returns the delay between the failed `attempt` and the next one.
   ///
-  /// Its number, counted from 1, sets the interval; the delay that was waited before it matters to
-  /// ``Jitter/decorrelated`` alone. Pure but for the generator, from which one number is drawn if
-  /// there is anything to spread.
+  /// The attempt's number, counted from 1, determines the interval. Only ``Jitter/decorrelated``
+  /// uses the delay before the attempt. The only side effect is on the generator: one number is
+  /// drawn from it if the delay has a range to be spread over.
   public func delay(
     after attempt: RetryAttempt,
     using generator: inout some RandomNumberGenerator
@@ -18,16 +18,16 @@ extension Backoff {
     )
     let span = min(upper, longest) - lower
     guard span > 0 else { return Duration(wholeNanoseconds: lower) }
-    // 53 bits of fraction, as many as a Double holds, serve a span of any size.
+    // A fraction of 53 bits, as many as a Double holds, is enough for a span of any size.
     let fraction = Double(generator.next() >> 11) * 0x1p-53
     let drawn = Int128(wholePart: (Double(approximating: span) + 1) * fraction)
     return Duration(wholeNanoseconds: lower + min(drawn, span))
   }
 
-  /// The first `count` delays, as a failing call would wait them, for a table or a plot.
+  /// Returns the first `count` delays of a call that keeps failing, for a table or a plot.
   ///
-  /// With jitter it is one series of many; `randomness` may be seeded to get the same one again.
-  /// A custom shape is told an elapsed time that is the sum of the delays before.
+  /// With jitter, each call returns another series; seed `randomness` to get the same one again.
+  /// A custom shape gets the sum of the delays before as its elapsed time.
   public func delays(first count: Int, randomness: Randomness = .system) -> [Duration] {
     var generator = randomness.makeGenerator()
     var attempt = RetryAttempt(number: 1)

@@ -1,5 +1,5 @@
 extension Backoff: CustomStringConvertible {
-  /// As in `exponential from 0.5 seconds × 1.5, ± 50.0 %, at most 60.0 seconds`.
+  /// A text such as `exponential from 0.5 seconds × 1.5, ± 50.0 %, at most 60.0 seconds`.
   public var description: String {
     let parts = [shape.description, jitter?.description, cap.map { "at most \($0)" }]
     return parts.compactMap(\.self).joined(separator: ", ")
@@ -20,7 +20,7 @@ extension BackoffShape: CustomStringConvertible {
 }
 
 extension Jitter: CustomStringConvertible {
-  /// As in `full jitter` or `± 50.0 %`.
+  /// A text such as `full jitter` or `± 50.0 %`.
   public var description: String {
     switch self {
     case .full: "full jitter"

@@ -1,4 +1,4 @@
-/// How the interval before a retry grows with the number of attempts, without jitter and cap.
+/// How the interval before a retry grows with the number of attempts, without jitter or cap.
 enum BackoffShape: Sendable {
   case constant(Duration)
   case linear(from: Duration, by: Duration)
@@ -6,7 +6,7 @@ enum BackoffShape: Sendable {
   case fibonacci(from: Duration)
   case custom(@Sendable (RetryAttempt) -> Duration)
 
-  /// The interval after the failed `attempt`: never negative, at most what a `Duration` can hold.
+  /// The interval after the failed `attempt`: never negative, at most the longest `Duration`.
   func interval(after attempt: RetryAttempt) -> Duration {
     let interval: Duration =
       switch self {
@@ -21,11 +21,11 @@ enum BackoffShape: Sendable {
     return max(interval, .zero)
   }
 
-  /// An exponential shape whose every interval is a number.
+  /// Makes an exponential shape whose intervals are all numbers.
   ///
   /// A multiplier that is not a number counts as 1, a negative one as 0. One that is above 1 by
-  /// less than 2⁻⁴⁰ counts as 1 too: the roundings of a power could outweigh its growth (some 2⁻⁴⁶
-  /// at most), and a later interval be shorter than an earlier one.
+  /// less than 2⁻⁴⁰ counts as 1, too. With it, the rounding errors of a power (some 2⁻⁴⁶ at most)
+  /// could outweigh its growth, and a later interval could be shorter than an earlier one.
   static func exponential(from first: Duration, by multiplier: Double) -> BackoffShape {
     let isOne = multiplier.isNaN || (multiplier > 1 && multiplier < 1 + 0x1p-40)
     return .exponential(from: first, multiplier: isOne ? 1 : max(multiplier, 0))
@@ -37,7 +37,7 @@ enum BackoffShape: Sendable {
 
   /// The product of `first` and `multiplier` to the `exponent`, to the nearest nanosecond.
   ///
-  /// By squaring, in O(log exponent).
+  /// It is computed by squaring, in O(log exponent).
   private static func power(
     of multiplier: Double,
     exponent: Int,
@@ -53,14 +53,14 @@ enum BackoffShape: Sendable {
       rest /= 2
     }
     let nanoseconds = (product / 1e9).rounded()
-    // Everything that is not below the limit saturates, infinity too.
+    // Everything that is not below the limit saturates, including infinity.
     guard nanoseconds < Self.longestNanoseconds else { return .longest }
     return Duration(wholeNanoseconds: Int128(wholePart: nanoseconds))
   }
 
   /// The product of `first` and the Fibonacci number at `index`, of 1, 1, 2, 3, 5 and so on.
   private static func fibonacci(_ index: Int, times first: Duration) -> Duration {
-    // Zero would not grow until it saturates, and so would be added up `index` times.
+    // Zero never grows, so it would not saturate and the loop would run `index` times.
     guard first > .zero else { return .zero }
     var (term, next) = (first, first)
     for _ in 1..<index {

@@ -14,14 +14,14 @@ extension Duration {
     self.init(attoseconds: overflow ? nearest : product)
   }
 
-  /// The product, or the nearest duration to it that there is.
+  /// The product, or the nearest duration that a `Duration` can hold.
   func multiplied(by factor: Int128) -> Duration {
     let (product, overflow) = attoseconds.multipliedReportingOverflow(by: factor)
     guard overflow else { return Duration(attoseconds: product) }
     return Duration(attoseconds: (self < .zero) == (factor < 0) ? .max : .min)
   }
 
-  /// The sum, or the nearest duration to it that there is.
+  /// The sum, or the nearest duration that a `Duration` can hold.
   func adding(_ other: Duration) -> Duration {
     let (sum, overflow) = attoseconds.addingReportingOverflow(other.attoseconds)
     guard overflow else { return Duration(attoseconds: sum) }

@@ -1,27 +1,28 @@
 /// How the delays of many callers are spread, so that they do not come back all at once.
 ///
-/// Each kind draws evenly between two bounds. Where the upper one is above the backoff's cap, the
-/// delay is drawn between the lower bound and the cap: no delay exceeds the cap, and those at the
-/// cap spread as well. "Full", "equal" and "decorrelated" are the terms of Marc Brooker,
+/// Each kind draws evenly between two bounds. If the upper bound is above the backoff's cap, the
+/// delay is drawn between the lower bound and the cap: no delay exceeds the cap, and delays at
+/// the cap are spread, too. "Full", "equal" and "decorrelated" are the terms of Marc Brooker,
 /// "Exponential Backoff and Jitter" (AWS Architecture Blog, 2015).
 public enum Jitter: Sendable, Hashable {
-  /// Between nothing and the interval.
+  /// Between zero and the interval.
   case full
   /// Between half of the interval and all of it.
   case equal
   /// Between interval × (1 − factor) and interval × (1 + factor).
   ///
-  /// A factor below 0, or none at all, counts as 0; one above 1 as 1.
+  /// A factor that is below 0 or not a number counts as 0, and one above 1 as 1.
   case proportional(Double)
   /// Between the shape's first interval and three times the previous delay.
   ///
-  /// The shape gives only its first interval; the delays grow out of each other, on average by
-  /// half each time.
+  /// Only the shape's first interval is used. Each delay grows from the one before, on average by
+  /// half.
   case decorrelated
 
-  /// The bounds, in nanoseconds, between which the delay is drawn.
+  /// Returns the bounds, in nanoseconds, between which the delay is drawn.
   ///
-  /// Given are the interval, the shape's first interval and the delay before, none negative.
+  /// The arguments are the interval, the shape's first interval and the delay before. None of them
+  /// is negative.
   func bounds(
     of interval: Int128,
     first: @autoclosure () -> Int128,

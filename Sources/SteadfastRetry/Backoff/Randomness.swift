@@ -1,11 +1,11 @@
-/// Where random numbers come from: the system, or a seed that makes them the same each time.
+/// Where random numbers come from: the system, or a seed for the same numbers each time.
 public enum Randomness: Sendable, Hashable {
   /// Different numbers each time.
   case system
   /// The same numbers for the same seed, for tests and reproductions.
   case seeded(UInt64)
 
-  /// A cheap generator, statistically good and not for cryptography.
+  /// Makes a cheap generator that is statistically good, but not for cryptography.
   package func makeGenerator() -> SplitMix64 {
     switch self {
     case .system:
@@ -33,7 +33,7 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
   }
 }
 
-/// A generator that is made when the first number is drawn: backoff without jitter draws none.
+/// A generator that is made when the first number is drawn; backoff without jitter draws none.
 struct LazyGenerator: RandomNumberGenerator {
   private let randomness: Randomness
   private var generator: SplitMix64?

@@ -1,16 +1,16 @@
-/// One attempt at an operation: which it is, and the waiting before it.
+/// One attempt at an operation: its number, the delay before it and the time so far.
 public struct RetryAttempt: Sendable, Hashable {
-  /// Its number, counted from 1.
+  /// The attempt's number, counted from 1.
   public let number: Int
-  /// How long was waited before it; zero for the first.
+  /// The delay before the attempt; zero for the first one.
   public let delay: Duration
   /// How long ago the series began.
   ///
   /// It counts from the beginning of the first attempt if the policy limits the time, else from
-  /// the first failure: a success at the first attempt then reads no clock.
+  /// the first failure. Without a time limit, a success at the first attempt reads no clock.
   public let elapsed: Duration
 
-  /// Describes an attempt; a number below 1 counts as 1, a negative time as none.
+  /// Makes an attempt; a number below 1 counts as 1, and a negative time as zero.
   public init(number: Int, delay: Duration = .zero, elapsed: Duration = .zero) {
     self.number = max(number, 1)
     self.delay = max(delay, .zero)
@@ -19,7 +19,7 @@ public struct RetryAttempt: Sendable, Hashable {
 
   @usableFromInline static let first = RetryAttempt(number: 1)
 
-  /// The same attempt, as it stands at another time.
+  /// The same attempt with another elapsed time.
   func after(_ elapsed: Duration) -> RetryAttempt {
     RetryAttempt(number: number, delay: delay, elapsed: elapsed)
   }

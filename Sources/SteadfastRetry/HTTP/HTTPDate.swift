@@ -1,12 +1,11 @@
-/// A date as HTTP writes it, in any of the three forms that a recipient has to accept
-/// (RFC 9110, 5.6.7).
+/// A date in any of the three HTTP formats that a recipient must accept (RFC 9110, 5.6.7).
 struct HTTPDate: Comparable {
   /// Seconds since 1 January 1970, UTC.
   let secondsSince1970: Int64
 
-  /// Nil unless the text is a date.
+  /// Parses a date; nil if the text is not a date.
   ///
-  /// The day of the week is not checked against it, nor which separator stands where.
+  /// It checks neither that the day of the week matches nor which separators are used.
   init?(_ text: String) {
     let words = text.split { " ,-:\t".contains($0) }
     guard let first = words.first, first.count >= 3, first.allSatisfy(\.isLetter) else {
@@ -45,7 +44,7 @@ struct HTTPDate: Comparable {
     left.secondsSince1970 < right.secondsSince1970
   }
 
-  // HTTP began in 1991: two digits from 91 on are of the last century.
+  // HTTP began in 1991: two-digit years from 91 on belong to the last century.
   private static func year(_ text: Substring) -> Int? {
     guard let year = number(text) else { return nil }
     switch text.count {
@@ -71,12 +70,12 @@ struct HTTPDate: Comparable {
     }
   }
 
-  /// Counts the days of whole years, then of whole months, of the Gregorian calendar.
+  /// Returns the days since 1970 in the Gregorian calendar: of whole years, then of whole months.
   private static func daysSince1970(year: Int, month: Int, day: Int) -> Int {
     let past = year - 1
     let leapDays = past / 4 - past / 100 + past / 400
     let months = (1..<month).reduce(0) { $0 + days(inMonth: $1, of: year) }
-    // 719,162 days lie between 1 January of the year 1 and of 1970.
+    // There are 719,162 days from 1 January of the year 1 to 1 January 1970.
     return past * 365 + leapDays + months + day - 1 - 719_162
   }
 }

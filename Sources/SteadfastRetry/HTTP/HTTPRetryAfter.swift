@@ -1,12 +1,12 @@
-/// The field `Retry-After` of an HTTP response (RFC 9110, 10.2.3).
+/// The `Retry-After` field of an HTTP response (RFC 9110, 10.2.3).
 struct HTTPRetryAfter: Equatable {
-  /// How long to wait at least; zero if that is not known.
+  /// The shortest time to wait; zero if it is not known.
   let delay: Duration
 
-  /// Nil if the value is neither a number of seconds nor a date.
+  /// Parses the field's value; nil if it is neither a number of seconds nor a date.
   ///
-  /// `date` is the response's own `Date`: without it a date as the value can't be turned into a
-  /// delay.
+  /// `date` is the response's own `Date` field. Without it, a value that is a date can't be turned
+  /// into a delay.
   init?(_ value: String, date: String?) {
     let words = value.split { $0 == " " || $0 == "\t" }
     if words.count == 1, let seconds = Self.seconds(words[0]) {
@@ -19,7 +19,7 @@ struct HTTPRetryAfter: Equatable {
     }
   }
 
-  /// Any number of decimal digits, saturating.
+  /// Parses any number of decimal digits, and saturates.
   private static func seconds(_ text: Substring) -> Int64? {
     var seconds: Int64 = 0
     for byte in text.utf8 {

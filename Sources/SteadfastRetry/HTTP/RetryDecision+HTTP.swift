@@ -1,5 +1,5 @@
 extension RetryDecision {
-  /// What to do about a response of an HTTP server that is not the wanted one.
+  /// What to do about an unsuccessful response of an HTTP server.
   ///
   /// | status | any request | idempotent request |
   /// | --- | --- | --- |
@@ -8,20 +8,21 @@ extension RetryDecision {
   /// | 501, 505, 506, 507, 508, 510, 511 | stop | stop |
   /// | anything else | stop | stop |
   ///
-  /// In the first row the server says that it has not acted on the request, so that repeating it
-  /// is safe. In the second it may have: only an idempotent request may be repeated (RFC 9110,
-  /// 9.2.2). In the third a repetition meets the same obstacle.
+  /// In the first row, the server says that it has not acted on the request, so repeating it is
+  /// safe. In the second row, the server may have acted on it, so only an idempotent request may be
+  /// repeated (RFC 9110, 9.2.2). In the third row, a repeated request would fail for the same
+  /// reason.
   ///
-  /// Where a retry is due and `Retry-After` names a time to come, the decision is
-  /// ``RetryDecision/retryAfter(_:)``; a server may ask for hours, which
-  /// ``RetryPolicy/maxElapsedTime`` guards against. A date is compared with the response's own
-  /// `Date`, the server's clock with itself, so that a wrong clock on this side does no harm. What
-  /// can't be read counts as absent.
+  /// If the request is to be retried and `Retry-After` names a time in the future, the decision is
+  /// ``RetryDecision/retryAfter(_:)``. A server may ask for hours; ``RetryPolicy/maxElapsedTime``
+  /// guards against that. A date is compared with the response's own `Date`, which comes from the
+  /// same clock, so a wrong clock on this side does no harm. A value that can't be read counts as
+  /// absent.
   /// - Parameters:
   ///   - status: the response's status code.
   ///   - method: the request's method; GET, HEAD, OPTIONS, TRACE, PUT and DELETE are idempotent.
   ///   - isIdempotent: whether the request may be repeated though its method does not say so, for
-  ///     example because it bears an idempotency key.
+  ///     example because it has an idempotency key.
   ///   - retryAfter: the response's `Retry-After`, as seconds or as a date.
   ///   - date: the response's `Date`.
   /// - Returns: whether, and when, to send the request again.

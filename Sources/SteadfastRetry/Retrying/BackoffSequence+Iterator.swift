@@ -1,5 +1,5 @@
 extension BackoffSequence {
-  /// Waits the delays of one ``BackoffSequence``, one after another.
+  /// Waits for the delays of one ``BackoffSequence``, one after another.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private enum State {
       case fresh
@@ -44,10 +44,10 @@ extension BackoffSequence {
       }
     }
 
-    /// Starts over, with a first attempt at once and with the limits counted anew.
+    /// Starts over: the first attempt comes at once, and the limits count from here.
     ///
-    /// It revives an iterator that has ended, too. Seeded random numbers go on where they were, so
-    /// that the delays after a reset are not those before it.
+    /// An iterator that has ended starts over, too. Seeded random numbers continue where they were,
+    /// so the delays after a reset differ from those before it.
     public mutating func reset() {
       machine.reset()
       timer = RetryTimer(clock)

@@ -1,6 +1,6 @@
-/// A result that means "ask again": thrown in an operation, it is retried like a failure.
+/// A result that means "ask again": an operation throws it to be retried as after a failure.
 ///
-/// It makes `withRetry` a way to wait for something:
+/// With it, `withRetry` can wait for something:
 /// ```swift
 /// let report = try await withRetry(.within(.seconds(60), backoff: .constant(.seconds(2)))) {
 ///   let report = try await api.report(id)
@@ -8,11 +8,11 @@
 ///   return report
 /// }
 /// ```
-/// When the policy gives up it is thrown to the caller, with the last result in it.
+/// When the policy gives up, the caller gets the last one as an error, with the last result in it.
 public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible {
   /// The result that is not the awaited one.
   public let value: Value
-  /// How long to wait before asking again; nil leaves it to the policy's backoff.
+  /// How long to wait before asking again; nil for the policy's backoff.
   public let retryAfter: Duration?
 
   /// A result that is not the awaited one.
@@ -21,16 +21,16 @@ public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible 
     self.retryAfter = retryAfter
   }
 
-  /// Try again, after the named delay if there is one.
+  /// Try again, after ``retryAfter`` if it is set.
   public var retryDecision: RetryDecision { retryAfter.map { .retry(after: $0) } ?? .retry }
 
-  /// What was there instead of the awaited result.
+  /// The result that came instead of the awaited one.
   public var description: String {
     "not yet the awaited result, but \(value); allow more attempts or time to wait longer"
   }
 }
 
 extension NotYet where Value == Void {
-  /// Nothing to show for it yet.
+  /// Makes a `NotYet` without a result.
   public init(retryAfter: Duration? = nil) { self.init((), retryAfter: retryAfter) }
 }

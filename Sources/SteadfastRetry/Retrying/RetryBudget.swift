@@ -2,15 +2,16 @@ import Synchronization
 
 /// A number of retries that many calls share, so that they don't drown a service that is down.
 ///
-/// Each retry takes a token and each success gives a fraction of one back; without a token the
-/// call throws its error. So while all is well a call may retry as its policy says, and while all
-/// fails there are ``capacity`` retries and then one attempt a call. After the retry throttling of
-/// gRPC (proposal A6), which counts in thousandths of a token too.
+/// Each retry takes a token, and each success gives a fraction of a token back. When no token is
+/// left, a call that fails throws its error. So while most calls succeed, each may retry as its
+/// policy says. While all calls fail, they make ``capacity`` retries in all, and then one attempt
+/// each. This follows the retry throttling of gRPC (proposal A6), which also counts in thousandths
+/// of a token.
 ///
-/// Share one for all calls to one service. It is lock-free; a success with a full budget costs one
-/// load.
+/// Share one budget among all calls to one service. It is lock-free; a success with a full budget
+/// costs one load.
 public final class RetryBudget: Sendable {
-  /// How many tokens there are at first, and at most.
+  /// The number of tokens at the beginning, which is also the greatest number.
   public let capacity: Int
   /// How many tokens a success gives back.
   public let retriesPerSuccess: Double
@@ -20,8 +21,8 @@ public final class RetryBudget: Sendable {
 
   /// Makes a full budget.
   ///
-  /// A capacity below 0 counts as 0, and one above a trillion as a trillion. The fraction is
-  /// counted in thousandths; below 0, or if not a number, it counts as 0.
+  /// A capacity below 0 counts as 0, and one above a trillion as a trillion. `retriesPerSuccess`
+  /// is rounded to thousandths. If it is below 0 or not a number, it counts as 0.
   public init(capacity: Int, retriesPerSuccess: Double) {
     let counted = min(max(Int64(capacity), 0), 1_000_000_000_000)
     self.capacity = Int(clamping: counted)
@@ -32,15 +33,15 @@ public final class RetryBudget: Sendable {
     thousandths = Atomic(limit)
   }
 
-  /// How many tokens there are now, between 0 and ``capacity``.
+  /// The number of tokens now, between 0 and ``capacity``.
   public var tokens: Double { Double(thousandths.load(ordering: .relaxed)) / 1000 }
 
-  /// Takes a token for a retry; false, and nothing taken, if there is no whole one.
+  /// Takes a token for a retry; returns false, and takes nothing, if no whole token is left.
   public func withdraw() -> Bool {
     change { $0 >= 1000 ? $0 - 1000 : nil }
   }
 
-  /// Gives back what a success earns.
+  /// Adds what a success gives back: ``retriesPerSuccess``.
   public func recordSuccess() {
     _ = change { [limit, gain] in $0 < limit ? min($0 + gain, limit) : nil }
   }
@@ -50,7 +51,7 @@ public final class RetryBudget: Sendable {
     _ = change { [limit] in $0 < limit ? min($0 + 1000, limit) : nil }
   }
 
-  // The counter guards nothing but itself, so that no ordering beyond its own is needed.
+  // The counter guards no other memory, so relaxed ordering is enough.
   private func change(_ update: (Int64) -> Int64?) -> Bool {
     var current = thousandths.load(ordering: .relaxed)
     while let updated = update(current) {

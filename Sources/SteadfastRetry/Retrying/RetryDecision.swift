@@ -2,10 +2,10 @@
 public enum RetryDecision: Sendable, Hashable {
   /// Try again after the delay that the policy's backoff gives.
   case retry
-  /// Try again after exactly this delay, in place of the backoff's and beyond its cap.
+  /// Try again after exactly this delay, which replaces the backoff's and may exceed its cap.
   ///
   /// Write it as ``retry(after:)``. The attempt counts like any other, and the policy's limits
-  /// hold. A negative delay means none.
+  /// apply. A negative delay means no delay.
   case retryAfter(Duration)
   /// Give up: throw the error at once.
   case stop
@@ -13,10 +13,10 @@ public enum RetryDecision: Sendable, Hashable {
   /// Try again after exactly this delay, as a server asks for with `Retry-After`.
   public static func retry(after delay: Duration) -> RetryDecision { .retryAfter(delay) }
 
-  /// What is done about an error unless the caller decides.
+  /// The decision about an error unless the caller decides.
   ///
-  /// A ``RetryAwareError`` decides by itself, `CancellationError` stops, and any other error is
-  /// worth a retry.
+  /// A ``RetryAwareError`` decides for itself, `CancellationError` stops, and any other error is
+  /// retried.
   public static func `default`(for error: some Error) -> RetryDecision {
     if let aware = error as? any RetryAwareError { return aware.retryDecision }
     return error is CancellationError ? .stop : .retry
@@ -25,8 +25,8 @@ public enum RetryDecision: Sendable, Hashable {
 
 /// An error that knows whether trying again can help.
 ///
-/// `withRetry` asks it unless the caller decides with `shouldRetry`; a task queue asks it of
-/// whatever a handler throws.
+/// `withRetry` asks the error unless the caller decides with `shouldRetry`. A task queue asks each
+/// such error that a handler throws.
 public protocol RetryAwareError: Error {
   /// What to do about the attempt that threw this error.
   var retryDecision: RetryDecision { get }

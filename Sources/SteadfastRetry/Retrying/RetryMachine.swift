@@ -1,4 +1,4 @@
-/// Where a series of attempts stands, and what follows a failure.
+/// The state of a series of attempts, which decides what follows a failure.
 @usableFromInline struct RetryMachine {
   /// What to do after a failed attempt.
   @frozen @usableFromInline enum Step: Equatable {
@@ -8,7 +8,7 @@
     case stop
   }
 
-  /// The attempt that is under way, or that has just failed.
+  /// The attempt that is under way or has just failed.
   @usableFromInline private(set) var attempt = RetryAttempt(number: 1)
   private let policy: RetryPolicy
   private var generator: LazyGenerator
@@ -18,10 +18,10 @@
     generator = LazyGenerator(policy.randomness)
   }
 
-  /// The attempt has failed, this long after the series began.
+  /// Notes that the attempt failed, `elapsed` after the series began.
   @usableFromInline mutating func fail(elapsed: Duration) { attempt = attempt.after(elapsed) }
 
-  /// What is to be done after the failure.
+  /// Returns what to do after the failure.
   @usableFromInline mutating func step(after decision: RetryDecision) -> Step {
     if let maxAttempts = policy.maxAttempts, attempt.number >= max(maxAttempts, 1) { return .stop }
     let delay: Duration
@@ -38,16 +38,16 @@
     return .retry(after: delay)
   }
 
-  /// The next attempt begins, `delay` after the last one failed.
+  /// Begins the next attempt, `delay` after the last one failed.
   @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) {
     attempt = attempt.next(delay: delay, elapsed: elapsed)
   }
 
-  /// The next attempt begins without a delay, and so at the same time.
+  /// Begins the next attempt without a delay, at the time of the failure.
   @usableFromInline mutating func beginAtOnce() {
     begin(delay: .zero, elapsed: attempt.elapsed)
   }
 
-  /// Starts over with a first attempt; random numbers go on.
+  /// Starts over with a first attempt; random numbers continue where they were.
   mutating func reset() { attempt = RetryAttempt(number: 1) }
 }

@@ -1,21 +1,24 @@
 import Synchronization
 
-/// Where one suspension stands, between its own task and whoever cancels that task.
+/// The state of one suspension, shared by its task and the handler that cancels it.
 package enum CancellableSuspension<Ticket: Sendable>: Sendable {
   package typealias Continuation = CheckedContinuation<Void, any Error>
 
-  /// The continuation is not listed yet.
+  /// The continuation is not in the list yet.
   case starting
-  /// The continuation is listed under this ticket, until it is taken out.
+  /// The continuation is in the list under this ticket, until it is taken out.
   case listed(Ticket)
-  /// The task was cancelled before its continuation was listed.
+  /// The task was cancelled before its continuation was put in the list.
   case cancelled
 
-  /// Suspends until the listed continuation is resumed or the task is cancelled, whichever takes
-  /// it out of the list first: exactly one of them resumes it.
+  /// Suspends until the continuation in the list is resumed or the task is cancelled.
   ///
-  /// `enlist` returns the ticket, nil if there is nothing to wait for, and the continuations to
-  /// resume now, outside of every lock.
+  /// Whichever takes the continuation out of the list first resumes it, so it is resumed exactly
+  /// once.
+  ///
+  /// `enlist` puts the continuation in the list. It returns the ticket, which is nil if there is
+  /// nothing to wait for, and the continuations to resume now, outside of every lock. `withdraw`
+  /// takes the continuation out again, if it is still there.
   @inlinable
   nonisolated(nonsending)
     package static func suspend(

@@ -1,12 +1,12 @@
-// Inlinable, so that it is specialized in the modules that use it: a clock sleeps through it.
+// Inlinable, so that it is specialized in the modules that use it: each sleep of a clock uses it.
 
-/// A priority queue by deadline, then by arrival, from which any element can be taken out.
+/// A priority queue by deadline, then by arrival, from which any element can be removed.
 ///
-/// A binary heap of small keys; the elements rest in slots that remember where their key is, so
-/// that inserting, popping and removing each cost O(log n). Slots are used again, tickets are not:
-/// a ticket whose element has left finds nothing.
+/// It is a binary heap of small keys. The elements stay in slots that remember the positions of
+/// their keys, so inserting, popping and removing each cost O(log n). Slots are reused, tickets are
+/// not: a ticket whose element was removed finds nothing.
 package struct DeadlineHeap<Element, Deadline: Comparable> {
-  /// Names one insertion, for ever.
+  /// Identifies one insertion; tickets are never reused.
   package struct Ticket: Hashable, Sendable {
     @usableFromInline let slot: Int
     @usableFromInline let arrival: UInt64
@@ -48,13 +48,13 @@ package struct DeadlineHeap<Element, Deadline: Comparable> {
   @usableFromInline var freeSlots: [Int] = []
   @usableFromInline var arrivals: UInt64 = 0
 
-  /// A heap that is empty.
+  /// Makes an empty heap.
   @inlinable package init() {}
 
-  /// How many elements it has.
+  /// The number of elements.
   @inlinable package var count: Int { keys.count }
 
-  /// The earliest deadline.
+  /// The earliest deadline; nil if the heap is empty.
   @inlinable package var firstDeadline: Deadline? { keys.first?.deadline }
 
   /// Every element with its deadline, in the order in which they would be popped; O(n log n).
@@ -64,7 +64,7 @@ package struct DeadlineHeap<Element, Deadline: Comparable> {
     }
   }
 
-  /// Adds an element, which the ticket takes out again.
+  /// Adds an element, and returns the ticket that removes it.
   @inlinable package mutating func insert(_ element: Element, deadline: Deadline) -> Ticket {
     let slot: Int
     if let free = freeSlots.popLast() {
@@ -81,7 +81,7 @@ package struct DeadlineHeap<Element, Deadline: Comparable> {
     return ticket
   }
 
-  /// Takes out the earliest element, if its deadline is not after `limit`.
+  /// Removes and returns the earliest element, if its deadline is not after `limit`.
   @inlinable package mutating func popFirst(
     through limit: Deadline
   ) -> (deadline: Deadline, element: Element)? {
@@ -90,7 +90,7 @@ package struct DeadlineHeap<Element, Deadline: Comparable> {
     return (first.deadline, element)
   }
 
-  /// Takes out the element of this ticket; nil if it has left already.
+  /// Removes and returns the element of this ticket; nil if it was removed before.
   @inlinable package mutating func remove(_ ticket: Ticket) -> Element? {
     let position = slots[ticket.slot].position
     guard position < keys.count, keys[position].ticket == ticket else { return nil }

@@ -1,15 +1,15 @@
 import Synchronization
 
-/// The one timer of a system clock: whoever sleeps on that clock, or limits an operation by it, waits
-/// here.
+/// The one timer of a system clock: all sleeps and time limits on that clock wait here.
 ///
-/// The runtime keeps a cancelled sleep, with its task, until the time that it was to end. Operations
-/// mostly end long before their limits, and each would leave such a sleep behind. What waits here is
-/// forgotten when it is taken out; the sleeps themselves are the timer's own, and none is cut short.
+/// The runtime keeps a cancelled sleep, with its task, until the time at which it would have ended.
+/// Most operations end long before their limits, and each would leave such a sleep behind. Here,
+/// nothing is left of a waiter once it is removed. Only the timer itself sleeps, and none of its
+/// sleeps is cut short.
 final class SharedTimer: Sendable {
   typealias Ticket = TimerSchedule<Waiter>.Ticket
 
-  /// Who is told that a moment has come.
+  /// What the timer resumes when a moment has come.
   enum Waiter: Sendable {
     case sleep(CheckedContinuation<Void, any Error>)
     case limit(TimeoutRace)
@@ -23,31 +23,31 @@ final class SharedTimer: Sendable {
   private let executor: (any TaskExecutor)?
   private let schedule = Mutex(TimerSchedule<Waiter>())
 
-  /// A timer that sleeps on `clock`, in tasks that prefer `executor`.
+  /// Makes a timer that sleeps on `clock`, in tasks that prefer `executor`.
   init<C: Clock>(_ clock: C, executor: (any TaskExecutor)? = nil) where C.Duration == Duration {
     let beginning = clock.now
     now = { beginning.duration(to: clock.now) }
     sleep = { end in
-      // Nobody cancels it, and what it throws else would only make it end early.
+      // Nothing cancels this sleep. Any other error only makes it end early.
       try? await clock.sleep(until: beginning.advanced(by: end), tolerance: nil)
     }
     self.executor = executor
   }
 
-  /// The timer of a clock that is the system's own; nil for any other, which is slept on itself.
+  /// Returns the timer of a system clock; nil for any other clock, on which callers sleep directly.
   static func of<C: Clock>(_ clock: C) -> SharedTimer? {
     if C.self == ContinuousClock.self { return continuous }
     if C.self == SuspendingClock.self { return suspending }
     return nil
   }
 
-  /// How many wait.
+  /// The number of waiters.
   var count: Int { schedule.withLock { $0.count } }
 
-  /// How many sleeps are under way.
+  /// The number of sleeps that are under way.
   var sleepCount: Int { schedule.withLock { $0.sleepCount } }
 
-  /// Adds one that is told when so much time has passed, unless it is removed before.
+  /// Adds a waiter that is resumed when `delay` has passed, unless it is removed before.
   func add(_ waiter: Waiter, after delay: Duration) -> Ticket {
     let (ticket, end) = schedule.withLock { schedule in
       let now = now()
@@ -57,7 +57,7 @@ final class SharedTimer: Sendable {
     return ticket
   }
 
-  /// Takes out one that waits; nil if it has been told.
+  /// Removes a waiter, and returns it; nil if it was resumed before.
   @discardableResult func remove(_ ticket: Ticket) -> Waiter? {
     schedule.withLock { $0.remove(ticket) }
   }
@@ -75,7 +75,7 @@ final class SharedTimer: Sendable {
     }
   }
 
-  /// Sleeps for all, in a task that is nobody's child, and goes on for as long as it is needed.
+  /// Sleeps for all waiters, in a detached task, for as long as this sleep is needed.
   private func beginSleep(until first: Duration) {
     Task.detached(executorPreference: executor, priority: .high) { [self] in
       var end = first

@@ -1,8 +1,8 @@
 import Synchronization
 
-/// An operation and the time that it has: the first to end decides.
+/// A race between an operation and its time limit: the first to end decides.
 final class TimeoutRace: Sendable {
-  /// Which of the two has ended.
+  /// What ended first.
   enum Ending {
     case operation
     case timeIsUp
@@ -16,7 +16,7 @@ final class TimeoutRace: Sendable {
 
   private let state = Mutex(State.running)
 
-  /// One of the two has ended; what comes second changes nothing.
+  /// Notes that one of the two has ended; only the first call has an effect.
   func end(_ ending: Ending) {
     let waiter: CheckedContinuation<Ending, Never>? = state.withLock { state in
       switch state {
@@ -32,16 +32,16 @@ final class TimeoutRace: Sendable {
     waiter?.resume(returning: ending)
   }
 
-  /// Waits for the first to end, and stops the operation if that is not it.
+  /// Waits until the operation ends or its time is up; in the second case, cancels the operation.
   ///
-  /// Nothing is begun for an operation that has ended already, as one that never suspends has.
+  /// Starts no timer for an operation that has ended already, such as one that never suspends.
   ///
   /// - Parameters:
   ///   - limit: the time that the operation has.
   ///   - timer: counts since the operation began.
-  ///   - sharedTimer: where the rest of the limit is waited for; where there is none, the clock of the
-  ///     timer is slept on.
-  ///   - group: what runs the operation, and nothing else.
+  ///   - sharedTimer: the timer that waits for the rest of the limit; if nil, a task sleeps on the
+  ///     clock of `timer`.
+  ///   - group: the group that runs the operation, and nothing else.
   /// - Returns: whether the operation was in time.
   func isWonByOperation<C>(
     within limit: Duration,
@@ -63,7 +63,7 @@ final class TimeoutRace: Sendable {
     } else {
       ending = await firstEnding(within: limit, of: timer, in: &group)
     }
-    // When the caller is cancelled so is the operation, which has all the time it wants to end.
+    // When the caller is cancelled, so is the operation. It may then take any time to end.
     guard ending == .timeIsUp, !Task.isCancelled else { return true }
     group.cancelAll()
     return false
@@ -92,7 +92,7 @@ final class TimeoutRace: Sendable {
     }
   }
 
-  /// Waits for the first to end.
+  /// What ends first; waits until then.
   var firstEnding: Ending {
     get async {
       await withCheckedContinuation { waiter in
@@ -106,7 +106,7 @@ final class TimeoutRace: Sendable {
     }
   }
 
-  /// Stands for a task that is no child of the caller's: cancels it when cancelled itself.
+  /// Waits for a task that is not a child of the caller; cancels it when the caller is cancelled.
   static func wait(for task: Task<Void, Never>) async {
     await withTaskCancellationHandler {
       await task.value

@@ -1,26 +1,26 @@
-/// Who waits for which moment, and which sleeps are under way for all of them.
+/// The moments that waiters wait for, and the sleeps that are under way for all of them.
 ///
-/// Moments are counted from the timer's beginning. A sleep is never cut short, because what the
-/// runtime keeps of it would stay until its end: one that nobody needs any more runs out, and those
-/// who come later use it. Only for a moment before all their ends is another one begun, which takes
-/// half of the time to the earliest of them at most: so there are a few dozen at the most, whatever
-/// is waited for, and each lasts a minute at the most.
+/// Moments are counted from the timer's beginning. A sleep is never cut short, because the runtime
+/// would keep a part of it until its end anyway. A sleep that is no longer needed runs to its end,
+/// and later waiters use it. Another sleep begins only for a moment before the ends of all others,
+/// and takes at most half of the time until the earliest end. So there are at most a few dozen
+/// sleeps, whatever is waited for, and each lasts at most a minute.
 struct TimerSchedule<Element> {
   typealias Ticket = DeadlineHeap<Element, Duration>.Ticket
 
   private static var longestSleep: Duration { .seconds(60) }
 
   private var waiting = DeadlineHeap<Element, Duration>()
-  /// When the sleeps under way end, the earliest last.
+  /// The ends of the sleeps that are under way, the earliest last.
   private var ends: [Duration] = []
 
-  /// How many wait.
+  /// The number of waiters.
   var count: Int { waiting.count }
 
-  /// How many sleeps are under way.
+  /// The number of sleeps that are under way.
   var sleepCount: Int { ends.count }
 
-  /// Adds one that waits; also returns the end of the sleep to begin, if it takes another one.
+  /// Adds a waiter; also returns the end of the sleep to begin, if another sleep is needed.
   mutating func add(
     _ element: Element,
     until moment: Duration,
@@ -32,11 +32,12 @@ struct TimerSchedule<Element> {
     return (ticket, beginSleep(until: min(moment, now + (earliest - now) / 2), now))
   }
 
-  /// Takes out one that waits; nil if it has been handed over.
+  /// Removes a waiter, and returns it; nil if ``endSleep(_:now:)`` has returned it.
   mutating func remove(_ ticket: Ticket) -> Element? { waiting.remove(ticket) }
 
-  /// The sleep with this end is over: hands over those whose moment has come, in order; also
-  /// returns the end of the sleep that follows, if it takes one.
+  /// Notes that the sleep with this end is over, and returns the waiters that are due, in order.
+  ///
+  /// Also returns the end of the sleep that follows, if one is needed.
   mutating func endSleep(_ end: Duration, now: Duration) -> (due: [Element], sleep: Duration?) {
     ends.lastIndex(of: end).map { _ = ends.remove(at: $0) }
     // A clock may wake a moment too early.

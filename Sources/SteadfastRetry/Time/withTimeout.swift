@@ -5,24 +5,25 @@
 ///   try await withTimeout(.seconds(5)) { try await fetch(page: 1) }
 /// }
 /// ```
-/// It returns or throws only once the operation has ended, so that nothing goes on behind the
-/// caller's back: an operation that ignores its cancellation is waited for. When the time is up,
-/// `TimeoutError` is thrown whatever the operation then returns or throws, because what is left of
-/// a cancelled operation, such as the part of a stream that had arrived, is not its result.
+/// The function returns or throws only when the operation has ended, so nothing runs on after it.
+/// It waits even for an operation that ignores its cancellation. When the time is up, it throws
+/// `TimeoutError`, whatever the operation then returns or throws: what is left of a cancelled
+/// operation, such as the part of a stream that had arrived, is not its result.
 ///
-/// The operation is a child task in the caller's isolation: it may touch an actor's state, and the
-/// result need not be `Sendable`. With a limit of zero or less it is not begun.
+/// The operation is a child task in the caller's isolation. It may use an actor's state, and the
+/// result need not be `Sendable`. With a limit of zero or less, the operation does not start.
 ///
-/// Cancelling the task cancels the operation, whose own result or error is then the outcome.
+/// Cancelling the caller's task cancels the operation. Its own result or error is then the outcome.
 ///
-/// A limit that is not reached costs little, however long it is: an operation that does not suspend
-/// begins no timer, others share one on the system's clocks, and once the operation has ended
-/// nothing is left of its limit. A limit of more than 136 years is one of 136 years.
+/// A limit that is not reached costs little, however long it is. An operation that does not suspend
+/// starts no timer, other operations share one timer for each of the system's clocks, and nothing
+/// is left of a limit once its operation has ended. A limit of more than 136 years counts as 136
+/// years.
 /// - Parameters:
 ///   - limit: how long the operation may take.
-///   - clock: what the time is slept on.
-///   - isolation: where the operation runs; by default where the caller does.
-///   - operation: what is to end in time.
+///   - clock: the clock that measures the limit.
+///   - isolation: where the operation runs; by default in the caller's isolation.
+///   - operation: the operation that must end within the limit.
 /// - Returns: what the operation returned.
 /// - Throws: ``TimeoutError`` if the time is up first, else what the operation threw.
 public func withTimeout<Success>(
@@ -38,8 +39,8 @@ public func withTimeout<Success>(
   var result: Result<Success, any Error> = .failure(TimeoutError(limit: limit))
   let isInTime = await withoutActuallyEscaping(operation) { operation in
     await withTaskGroup(of: Void.self) { group in
-      // Only these two ways of starting a task let it inherit an isolation that is not known until
-      // run time, and what is captured with it.
+      // Only these two ways of starting a task let it inherit an isolation that is known only at
+      // run time, and capture values of that isolation.
       if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
         group.addImmediateTask {
           _ = isolation
@@ -47,7 +48,8 @@ public func withTimeout<Success>(
           race.end(.operation)
         }
       } else {
-        // No child, for want of the other way; the one that waits for it hands a cancellation on.
+        // Without addImmediateTask, the operation can't be a child. The child that waits for it
+        // passes a cancellation on.
         let task = Task {
           _ = isolation
           do { result = .success(try await operation()) } catch { result = .failure(error) }
@@ -62,14 +64,14 @@ public func withTimeout<Success>(
   return try result.get()
 }
 
-/// An operation was cancelled because it did not end in time.
+/// The error of an operation that was cancelled because it did not end in time.
 ///
-/// `withRetry` tries again after it, as after any error.
+/// By default, `withRetry` tries again after it, as after any other error.
 public struct TimeoutError: Error, Sendable, Hashable, CustomStringConvertible {
-  /// How long the operation could have taken.
+  /// How long the operation was allowed to take.
   public let limit: Duration
 
-  /// Describes an operation that took longer than this.
+  /// Makes the error of an operation that took longer than `limit`.
   public init(limit: Duration) { self.limit = limit }
 
   /// What happened, and what to do about it.

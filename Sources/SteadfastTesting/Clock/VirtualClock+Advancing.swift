@@ -4,8 +4,8 @@ import Synchronization
 extension VirtualClock {
   /// Moves the time forward by `duration` and wakes every sleeper that is due by then.
   ///
-  /// As ``advance(to:)``. A negative duration is a programming error: time never runs backwards,
-  /// though its date may (``setDate(_:)``).
+  /// It works like ``advance(to:)``. A negative duration is a programming error: time never runs
+  /// backwards, though the clock's date may (``setDate(_:)``).
   public func advance(by duration: Duration) {
     guard duration >= .zero else {
       preconditionFailure(
@@ -18,16 +18,17 @@ extension VirtualClock {
 
   /// Moves the time forward to `instant` and wakes every sleeper that is due by then.
   ///
-  /// Sleepers are woken in the order of their deadlines, then of their arrival, and each at its
-  /// own deadline: ``now`` never passes a pending one. The woken tasks are not waited for; sleeps
-  /// that they begin later than this call looks are not woken by it. An instant in the past
-  /// changes nothing: some other call moved the time further. Costs O(log n) a sleeper.
+  /// Sleepers are woken in the order of their deadlines, then of their arrival, and each one at its
+  /// own deadline: ``now`` never passes a pending deadline. This method does not wait for the woken
+  /// tasks. If such a task begins to sleep again after this call's last look, this call does not
+  /// wake it. An instant in the past has no effect: another call has moved the time further. The
+  /// cost is O(log n) for each sleeper.
   public func advance(to instant: Instant) {
     while wakeFirstSleeper(through: instant) {}
     state.withLock { $0.move(to: instant) }
   }
 
-  /// The sleeps that have not ended, in the order in which they would.
+  /// The sleeps that have not ended, in the order in which they will end.
   public var pendingSleeps: [PendingSleep] {
     state.withLock { $0.sleepers.sorted }.map { deadline, sleeper in
       PendingSleep(deadline: deadline, taskName: sleeper.taskName)
@@ -39,8 +40,8 @@ extension VirtualClock {
 
   /// Suspends until at least `count` sleeps are pending on this clock at once.
   ///
-  /// Returns at once if they are. It is told by the sleeps themselves and never polls; it cannot
-  /// know of a sleep that the code under test has yet to begin for other reasons than time.
+  /// Returns at once if they already are. The sleeps themselves notify it; it never polls. It can't
+  /// know of a sleep that the code under test begins later, for other reasons than time.
   /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before.
   public func waitForSleepers(count: Int = 1) async throws {
     try Task.checkCancellation()
@@ -54,15 +55,16 @@ extension VirtualClock {
     }
   }
 
-  /// Moves the time to the first pending deadline, if that is not after `limit`, and wakes the one
-  /// sleeper that is first due; false if there is none.
+  /// Moves the time to the first pending deadline, and wakes the one sleeper that is due first.
+  ///
+  /// Returns false, and does nothing, if no deadline comes by `limit`.
   func wakeFirstSleeper(through limit: Instant) -> Bool {
     guard let sleeper = state.withLock({ $0.wakeFirst(through: limit) }) else { return false }
     sleeper.resume()
     return true
   }
 
-  /// Ends every pending sleep with a `CancellationError`, in order; the time stays.
+  /// Ends every pending sleep with a `CancellationError`, in order; the time does not move.
   func cancelSleeps() {
     while let sleeper = state.withLock({ $0.removeFirstSleeper() }) {
       sleeper.resume(throwing: CancellationError())

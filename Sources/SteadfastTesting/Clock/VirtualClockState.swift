@@ -7,10 +7,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a ``VirtualClock`` guards with its lock: the time, the date, and who waits for what.
+/// What a ``VirtualClock`` guards with its lock: the time, the date, the sleepers and the waiters.
 ///
-/// Each event is one method; a continuation that it returns is the caller's to resume, once, after
-/// the lock is released.
+/// Each event is one method. If it returns continuations, the caller resumes each of them, once,
+/// after it releases the lock.
 struct VirtualClockState {
   typealias Continuation = CheckedContinuation<Void, any Error>
 
@@ -21,7 +21,7 @@ struct VirtualClockState {
   }
 
   private(set) var now = VirtualClock.Instant()
-  /// The thread of the world that this clock belongs to, while that world runs jobs.
+  /// The thread of this clock's virtual time, while that virtual time runs jobs.
   var drivingThread: ThreadIdentity?
   /// Whether a sleep began on any other thread.
   private(set) var hasSleepsFromOutside = false
@@ -33,23 +33,23 @@ struct VirtualClockState {
 
   init(date: Date) { steppedDate = date }
 
-  // The date is counted from its last step, so that a date just set reads back exactly.
+  // The date is counted from where it was set last, so that a date just set reads back exactly.
   var date: Date {
     get { steppedDate.addingTimeInterval(steppedAt.duration(to: now) / .seconds(1)) }
     set { (steppedDate, steppedAt) = (newValue, now) }
   }
 
-  /// Moves the time to `instant`, unless it is there or past it.
+  /// Moves the time to `instant`, unless it is already there or later.
   mutating func move(to instant: VirtualClock.Instant) { now = max(now, instant) }
 
-  /// Takes out the first sleeper due by `limit`, and moves the time to its deadline.
+  /// Removes the first sleeper due by `limit`, and moves the time to its deadline.
   mutating func wakeFirst(through limit: VirtualClock.Instant) -> Continuation? {
     guard let (deadline, sleeper) = sleepers.popFirst(through: limit) else { return nil }
     move(to: deadline)
     return sleeper.continuation
   }
 
-  /// Adds a sleeper; also returns the waiters that it satisfies.
+  /// Adds a sleeper; also returns the waiters for which there are now enough sleepers.
   mutating func addSleeper(
     _ sleeper: Sleeper,
     deadline: VirtualClock.Instant

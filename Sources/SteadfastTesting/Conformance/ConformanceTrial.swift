@@ -1,11 +1,11 @@
 import SteadfastQueue
 import Synchronization
 
-/// The check of one requirement: the steps that were taken, and the stores that were opened for it.
+/// The check of one requirement: the steps that it took, and the stores that it opened.
 final class ConformanceTrial: Sendable {
   private struct State {
     var steps: [String] = []
-    /// How many calls have returned, about.
+    /// Roughly how many calls have returned.
     var progress = 0
     /// The call that has not returned yet.
     var pending: String?
@@ -24,17 +24,17 @@ final class ConformanceTrial: Sendable {
     self.seed = seed
   }
 
-  /// The steps that were taken, and last the call that has not returned.
+  /// The steps that were taken, and at the end the call that has not returned.
   var steps: [String] {
     state.withLock { state in
       state.steps + (state.pending.map { ["\($0) does not return"] } ?? [])
     }
   }
 
-  /// How many steps were taken, those too that were forgotten.
+  /// How many steps were taken, including those that were forgotten.
   var progress: Int { state.withLock { $0.progress } }
 
-  /// A call begins; a step tells how it ended.
+  /// Notes that a call begins; the next step tells how it ended.
   func begin(_ call: String) { state.withLock { $0.pending = call } }
 
   func note(_ step: String) {
@@ -45,7 +45,7 @@ final class ConformanceTrial: Sendable {
     }
   }
 
-  /// Only the steps of the last case count.
+  /// Forgets all steps, so that only those of the last case are reported.
   func forgetSteps() { state.withLock { $0.steps = [] } }
 
   func opened(_ store: any Persistence, at place: String) {
@@ -55,7 +55,7 @@ final class ConformanceTrial: Sendable {
     }
   }
 
-  /// Leaves nothing behind, as far as the stores let it.
+  /// Destroys the opened stores, and ignores their errors.
   func cleanUp() async {
     let stores = state.withLock { state in
       defer { state.stores = [:] }

@@ -2,21 +2,23 @@ import SteadfastQueue
 import SteadfastRetry
 import Synchronization
 
-/// Waits for checks, and no longer when none of their calls returns.
+/// Waits for a check, and gives up when none of its calls returns.
 ///
-/// The limit is waited for in many parts, each of which ends with a turn of the executor. On a
-/// machine so busy that a turn takes seconds, a call that needs a few of them is not taken for one
-/// that hangs.
+/// It waits for the limit in many parts, each of which ends with a turn of the executor. So on a
+/// machine so busy that a turn takes seconds, a call that needs a few turns does not count as a
+/// call that hangs.
 struct Patience: Sendable {
   private static let parts = 60
 
   private let limit: Duration
   private let clock: any Clock<Duration>
 
+  /// Makes a wait with this limit.
+  ///
   /// - Parameters:
-  ///   - limit: how long no call may return.
-  ///   - clock: what measures it; the clock of the virtual time, if there is one, where it is left
-  ///     out.
+  ///   - limit: how long the check may go on without a call that returns.
+  ///   - clock: the clock that measures the limit; by default the clock of the current virtual
+  ///     time, if there is one.
   init(
     _ limit: Duration,
     clock: any Clock<Duration> = VirtualTime.current?.clock ?? ContinuousClock()
@@ -25,15 +27,15 @@ struct Patience: Sendable {
     self.clock = clock
   }
 
-  /// Waits for what the body returns.
+  /// Runs the body and returns its result.
   ///
-  /// - Throws: what the body throws; a ``ConformanceMismatch`` if no call returns any more.
+  /// - Throws: what the body throws; a ``ConformanceMismatch`` if no call returns within the limit.
   func wait<Value: Sendable>(
     for trial: ConformanceTrial,
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
     let answer = FirstAnswer<Value>()
-    // Not a child, which would be waited for.
+    // Not a child task: the parent would wait for it.
     let checking = Task(executorPreference: RealWork.taskExecutor) {
       do {
         answer.give(.success(try await body()))
@@ -63,7 +65,7 @@ struct Patience: Sendable {
   }
 }
 
-/// The first of several answers; the others are left unread.
+/// The first of several answers; later ones are ignored.
 private final class FirstAnswer<Value: Sendable>: Sendable {
   private struct State {
     var answer: Result<Value, any Error>?

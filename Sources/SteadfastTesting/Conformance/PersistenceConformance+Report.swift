@@ -1,7 +1,7 @@
 import SteadfastQueue
 
 extension PersistenceConformance {
-  /// What a check has found.
+  /// The result of a check.
   public struct Report: Sendable, CustomStringConvertible {
     /// The requirements that the store does not meet.
     public internal(set) var failures: [Failure] = []
@@ -10,10 +10,10 @@ extension PersistenceConformance {
     /// The requirements that were not checked, each with the reason.
     public internal(set) var skipped: [(requirement: Requirement, reason: String)] = []
 
-    /// Whether nothing that was checked has failed.
+    /// Whether the store meets every requirement that was checked.
     public var passes: Bool { failures.isEmpty }
 
-    /// The counts, each failure with its steps, and what was not checked, for a person to read.
+    /// A readable text: the counts, each failure with its steps, and the unchecked requirements.
     public var description: String {
       let counts = "\(passed.count) requirements are met, \(failures.count) are not"
       let notes = skipped.map { "not checked: \($0.requirement.id), \($0.reason)" }
@@ -25,15 +25,16 @@ extension PersistenceConformance {
   public struct Failure: Sendable, CustomStringConvertible {
     /// The requirement.
     public let requirement: Requirement
-    /// What the last step should have led to.
+    /// What the last step should have resulted in.
     public let expected: String
-    /// What it led to.
+    /// What the last step resulted in.
     public let found: String
-    /// The calls that led there, with their answers, in order; tasks go by numbers, and dates by
-    /// seconds.
+    /// The calls that led to the failure, with their answers, in order.
+    ///
+    /// Tasks are shown as numbers, and dates as seconds.
     public let steps: [String]
 
-    /// The requirement, what was expected and found, and the steps, a line each.
+    /// The requirement, what was expected and found, and the steps, one on each line.
     public var description: String {
       let lines = steps.enumerated().map { "    \($0 + 1). \($1)" }
       return """
@@ -79,7 +80,7 @@ extension PersistenceConformance.Failure {
   }
 }
 
-/// An answer that is not as it should be.
+/// The error of an answer that differs from the expected one.
 struct ConformanceMismatch: Error {
   let expected: String
   let found: String

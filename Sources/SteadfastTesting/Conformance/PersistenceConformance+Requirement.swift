@@ -1,12 +1,12 @@
 extension PersistenceConformance {
-  /// Something that every store must do.
+  /// A requirement that every store must meet.
   public struct Requirement: Sendable, Identifiable, CustomStringConvertible {
-    /// Which stores can be checked for it.
+    /// The kind of store that can be checked for the requirement.
     enum Condition: Sendable {
       case any, oneQueue, shared, reopened, reopenedByOneQueue
     }
 
-    /// A short name with a topic before it, such as `order.priority`.
+    /// A topic and a short name, such as `order.priority`.
     public let id: String
     /// What the store must do.
     public let sentence: String
@@ -28,7 +28,7 @@ extension PersistenceConformance {
     /// The identifier and the sentence.
     public var description: String { "\(id): \(sentence)" }
 
-    /// Every requirement, in the order in which they are checked.
+    /// All requirements, in the order in which they are checked.
     public static let all: [Requirement] =
       order + claims + ends + leases + control + ended + batches + form + uniqueKeys + lookUps
       + records + life + reopening + sharing + concurrency + model
@@ -36,7 +36,7 @@ extension PersistenceConformance {
 }
 
 extension PersistenceConformance.Requirement.Condition {
-  /// Why a store is not checked; `nil` if it is.
+  /// Returns why a store is not checked; `nil` if it is checked.
   func reasonToSkip(reopens: Bool, isShared: Bool) -> String? {
     let notReopened = "the closure that makes stores takes no place to open again"
     let notShared = "the store's sharing is nil"

@@ -10,34 +10,35 @@ public import SteadfastQueue
 ///   #expect(report.passes, "\(report)")
 /// }
 /// ```
-/// Failures are values, so that any test framework can report them, each with the steps that led to
-/// it. Dates and durations may come back less precise by a microsecond, as a database keeps them.
+/// Failures are values, so any test framework can report them. Each one has the steps that led to
+/// it. Dates and durations may come back less precise by a microsecond, as databases store them.
 ///
-/// What takes a power cut or the sudden end of a process to see is not checked: that an acknowledged
-/// change is on the disk. A call that never returns is a failure (``callLimit``), and the rest is checked
-/// all the same.
+/// The check can't see whether an acknowledged change is on the disk: that takes a power cut or the
+/// sudden end of a process. A call that never returns is a failure (``callLimit``), and the other
+/// requirements are still checked.
 public struct PersistenceConformance: Sendable {
-  /// The requirements that are not checked, by their identifiers, each with the reason.
+  /// The requirements that are not checked: their identifiers, each with the reason.
   public var exclusions: [String: String]
-  /// How many cases of random calls are compared with a plain reference; each is some 40 calls.
+  /// How many cases of random calls are compared with a plain reference; each has some 40 calls.
   public var randomCases: Int
-  /// What those cases are drawn from: the same seed draws the same cases.
+  /// The seed of the random cases: the same seed draws the same cases.
   public var seed: UInt64
-  /// How long no call may return, at least, before the check of a requirement is given up, and the
-  /// requirement counts as a failure.
+  /// How long a check goes on without a call that returns, before its requirement fails.
   ///
-  /// The Swift task that waits for such a call is cancelled and left behind: nothing can end it. In
-  /// virtual time the limit is virtual too (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``).
+  /// The check may go on for longer, but not for less. The Swift task that waits for such a call is
+  /// cancelled and left behind: nothing can end it. In virtual time
+  /// (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``), the limit is virtual, too.
   public var callLimit: Duration
 
   /// Makes a check.
   ///
   /// - Parameters:
-  ///   - exclusions: requirements to leave out, by their identifiers, each with the reason, which the
-  ///     report repeats. An identifier that no requirement has is a failure.
+  ///   - exclusions: the requirements to leave out: their identifiers, each with the reason, which
+  ///     the report repeats. An identifier that no requirement has is a failure.
   ///   - randomCases: how many cases of random calls are made.
-  ///   - seed: what they are drawn from.
-  ///   - callLimit: how long no call may return before a requirement is given up.
+  ///   - seed: the seed of the random cases.
+  ///   - callLimit: how long a check goes on without a call that returns, before its requirement
+  ///     fails.
   public init(
     excluding exclusions: [String: String] = [:],
     randomCases: Int = 50,
@@ -50,10 +51,12 @@ public struct PersistenceConformance: Sendable {
     self.callLimit = callLimit
   }
 
-  /// Checks a store whose tasks end with it; whether they survive being opened again is left out.
+  /// Checks a store whose tasks don't outlive it.
+  ///
+  /// Requirements about opening a store again are not checked.
   ///
   /// - Parameter makeStore: makes a new, empty store; it is called for each requirement.
-  /// - Returns: what was found.
+  /// - Returns: the report.
   public func check(
     _ makeStore: @escaping @Sendable () async throws -> any Persistence
   ) async -> Report {
@@ -63,10 +66,11 @@ public struct PersistenceConformance: Sendable {
   /// Checks a store whose tasks outlive it.
   ///
   /// - Parameter makeStore: makes a store at a place, which is a short text of letters, digits and
-  ///   hyphens. At a place where none was it is empty; at one where a store was closed it has that
-  ///   store's tasks; at one where a store is open, which happens only if they are shared, both have
-  ///   the same tasks. Each check must be given places of its own, such as a folder.
-  /// - Returns: what was found.
+  ///   hyphens. At a new place, the store is empty. At a place where a store was closed, it has
+  ///   that store's tasks. At a place where a store is open, which happens only if stores are
+  ///   shared, both have the same tasks. Each check needs places of its own, for example a folder
+  ///   of its own.
+  /// - Returns: the report.
   public func check(
     _ makeStore: @escaping @Sendable (_ place: String) async throws -> any Persistence
   ) async -> Report {

@@ -7,7 +7,7 @@ import Foundation
 #endif
 
 extension TaskID {
-  /// Identities by number, in order, of the same shape as real ones.
+  /// Makes an ID with the form of a real one; IDs have the order of their numbers.
   static func numbered(_ number: Int) -> TaskID {
     TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | UInt64(number))
   }
@@ -18,7 +18,7 @@ extension TaskID {
 extension Date {
   private static let base = 700_000_000.0
 
-  /// Seconds from the moment at which every check begins.
+  /// Returns the date this many seconds after the beginning of every check.
   static func second(_ seconds: Double) -> Date {
     Date(timeIntervalSinceReferenceDate: base + seconds)
   }
@@ -29,7 +29,7 @@ extension Date {
 }
 
 extension TaskRecord {
-  /// A task for a check.
+  /// Makes a task for a check.
   static func numbered(
     _ number: Int,
     name: String = "A",
@@ -52,14 +52,14 @@ extension TaskRecord {
     )
   }
 
-  /// The same with changes.
+  /// Returns a changed copy.
   func with(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
     var record = self
     change(&record)
     return record
   }
 
-  /// A task of which every field that can be chosen has a value of its own.
+  /// Makes a task in which every field that can be chosen has a distinctive value.
   static func full(_ number: Int) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -95,7 +95,8 @@ extension TaskRecord {
     switch (left, right) {
     case (nil, nil): true
     case (let left?, let right?):
-      // A date of today has a granularity of an eighth of a microsecond, one of the year 1 of eight.
+      // Dates of today are an eighth of a microsecond apart, dates of the year 1 eight
+      // microseconds.
       abs(left.timeIntervalSince(right)) <= 1e-6 + 4 * right.timeIntervalSince1970.ulp
     default: false
     }
@@ -111,12 +112,12 @@ extension TaskRecord {
     return max(left, right) - min(left, right) <= .microseconds(1)
   }
 
-  /// The first field in which this record is not as expected.
+  /// Returns the first field in which this record differs from `other`, the expected one.
   func difference(
     from other: TaskRecord
   ) -> (field: String, expected: String, found: String)? {
     var difference: (field: String, expected: String, found: String)?
-    // Texts are made for what differs alone: records are compared very often.
+    // Texts are made only for a difference, because records are compared very often.
     func compare<Value>(
       _ field: String,
       _ value: KeyPath<TaskRecord, Value>,
@@ -155,6 +156,6 @@ extension TaskRecord {
     return difference
   }
 
-  /// Empty if they can't be made, which the payloads of a check always can.
+  /// The payload's bytes; empty if they can't be made, which never happens in a check.
   private var storedBytes: [UInt8] { (try? payload.bytes()) ?? [] }
 }

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A store under test: each call and its answer is noted as a step.
+/// A store under test, which records each call and its answer as a step.
 struct StoreProbe: Sendable {
   typealias Factory = @Sendable (_ place: String) async throws -> any Persistence
 
@@ -14,7 +14,7 @@ struct StoreProbe: Sendable {
   let place: String
   let trial: ConformanceTrial
   private let makeStore: Factory
-  /// What the steps call the store; nothing while there is only one.
+  /// The store's name in the steps; empty while there is only one store.
   private let label: String
 
   static func open(
@@ -35,18 +35,18 @@ struct StoreProbe: Sendable {
     )
   }
 
-  /// A fresh store.
+  /// Opens a new, empty store at another place.
   func fresh(_ suffix: String) async throws -> StoreProbe {
     try await Self.open(at: "\(place)-\(suffix)", trial: trial, makeStore)
   }
 
-  /// A second store of the same tasks, open at the same time.
+  /// Opens a second store with the same tasks, while this one is open.
   func another() async throws -> StoreProbe {
     trial.note("open a second store at the same place")
     return try await Self.open(at: place, trial: trial, label: "second store: ", makeStore)
   }
 
-  /// The next store at the same place, when this one was closed or destroyed.
+  /// Opens the next store at the same place, after this one was closed or destroyed.
   func successor() async throws -> StoreProbe {
     try await Self.open(at: place, trial: trial, makeStore)
   }
@@ -60,7 +60,7 @@ struct StoreProbe: Sendable {
 
   func note(_ step: String) { trial.note(label + step) }
 
-  /// Notes a call and what becomes of it.
+  /// Records a call, and what it returns or throws.
   func step<Result>(
     _ call: String,
     _ answer: (Result) -> String,
@@ -81,7 +81,7 @@ struct StoreProbe: Sendable {
 // MARK: - Calls
 
 extension StoreProbe {
-  /// Has changes kept; there must be an outcome for each.
+  /// Applies changes, and expects an outcome for each.
   @discardableResult
   func apply(
     _ batch: [TaskChange],
@@ -95,19 +95,19 @@ extension StoreProbe {
     return outcomes
   }
 
-  /// Has one change kept, which must have this outcome.
+  /// Applies one change, and expects this outcome.
   func apply(_ change: TaskChange, _ expected: ChangeOutcome = .done) async throws {
     let outcomes = try await apply([change])
     try expect("the outcome", outcomes[0].step, expected.step)
   }
 
-  /// Adds tasks, all of which must be kept.
+  /// Inserts tasks, and expects that all of them are stored.
   func insert(_ records: TaskRecord..., onDuplicate policy: UniquePolicy = .keep) async throws {
     let outcomes = try await apply(records.map { .insert($0, onDuplicate: policy) })
     try expect("the outcomes", outcomes, records.map { _ in .done })
   }
 
-  /// Claims tasks, of the name A and without a limit unless told otherwise.
+  /// Claims tasks; by default, up to 1,000 tasks of the name A.
   @discardableResult
   func claim(
     _ limit: Int = 1000,
@@ -138,14 +138,14 @@ extension StoreProbe {
     return try await step(call, \.step) { try await store.claim(request) }
   }
 
-  /// Claims the one task that must be available.
+  /// Claims tasks, and expects that there is exactly one.
   func claimOne(at seconds: Double = 0, leaseEnd: Double? = nil) async throws -> Lease {
     let claim = try await claim(at: seconds, leaseEnd: leaseEnd)
     try expect("the number of claimed tasks", claim.tasks.count, 1)
     return claim.tasks[0].lease
   }
 
-  /// When claims end where nothing is to run out.
+  /// The end of claims that must not run out, in seconds.
   static var farLeaseEnd: Double { 1_000_000 }
 
   func tasks(
@@ -163,7 +163,7 @@ extension StoreProbe {
     try await step("count \(filter.step)", { "\($0)" }) { try await store.count(matching: filter) }
   }
 
-  /// The task with this number, which must be there.
+  /// Returns the task with this number, and expects that it is there.
   func task(_ number: Int) async throws -> TaskRecord {
     let found = try await tasks(TaskFilter(ids: [.numbered(number)]))
     try expect("the tasks", found.map(\.id.number), [number])
@@ -187,19 +187,21 @@ extension StoreProbe {
     )
   }
 
-  /// The numbers of the claimed tasks, in order.
+  /// Expects a claim of the tasks with these numbers, in order.
   func expect(_ claim: Claim, _ numbers: [Int]) throws {
     try expect("the claimed tasks", claim.tasks.map(\.record.id.number), numbers)
   }
 
-  /// When asking again is worth it; where claims have ends, the end of one counts too.
+  /// Expects the date at which to claim again.
+  ///
+  /// In a shared store, `nil` stands for the end of the claim if the claim has tasks.
   func expectNextDate(_ claim: Claim, _ seconds: Double?) throws {
     let hasClaims = store.sharing != nil && !claim.tasks.isEmpty
     let expected = seconds ?? (hasClaims ? Self.farLeaseEnd : nil)
     try expect("the claim's next date", claim.nextDate, expected.map(Date.second))
   }
 
-  /// The task as it is now.
+  /// Looks the task with this number up, and expects that it equals the record.
   func expect(_ number: Int, is expected: TaskRecord) async throws {
     try expect(try await task(number), is: expected)
   }
@@ -212,12 +214,12 @@ extension StoreProbe {
     )
   }
 
-  /// Only these tasks are in the store.
+  /// Expects that exactly these tasks match the filter.
   func expectTasks(_ numbers: [Int], _ filter: TaskFilter = TaskFilter()) async throws {
     try expect("the tasks", try await tasks(filter).map(\.id.number), numbers)
   }
 
-  /// The call throws.
+  /// Expects that the body throws an error that passes `check`.
   func expectError(
     _ what: String,
     _ check: (any Error) -> Bool = { _ in true },

@@ -1,30 +1,33 @@
 public import SteadfastQueue
 
 extension FaultInjectingStore {
-  /// What goes wrong with a call.
+  /// What goes wrong in a call.
   @nonexhaustive
   public enum Fault: Sendable {
-    /// It throws.
+    /// The call throws this error.
     case error(any Error)
-    /// It does not go on until ``FaultInjectingStore/letGo()``, even if its caller is cancelled.
+    /// The call waits until ``FaultInjectingStore/letGo()``, even if its caller is cancelled.
     case hang
-    /// It takes so long on a clock; a caller that is cancelled waits no longer.
+    /// The call waits for this duration on a clock, or until its caller is cancelled.
     case delay(Duration, on: any Clock<Duration>)
   }
 
-  /// Where in a call a fault lies.
+  /// When in a call a fault happens.
   public enum Moment: Sendable, Hashable {
-    /// Before the store behind is asked. A call that throws has changed nothing, as when the disk is
-    /// full.
+    /// Before the underlying store is called.
+    ///
+    /// A call that throws has changed nothing, as when the disk is full.
     case beforeEffect
-    /// After the store behind has done it, so that only the answer is concerned. A call that throws has
-    /// changed what it was to change, and the caller cannot know, as when a connection breaks.
+    /// After the underlying store has returned, so that only the answer is affected.
+    ///
+    /// A call that throws has made its changes, but the caller can't know, as when a connection
+    /// breaks.
     case afterEffect
   }
 
   /// A call that was made to the store.
   public struct Call: Sendable, CustomStringConvertible {
-    /// Which requirement of `Persistence` was called.
+    /// A requirement of `Persistence`.
     public enum Kind: String, Sendable, Hashable, CaseIterable {
       /// `open()`.
       case open
@@ -42,14 +45,14 @@ extension FaultInjectingStore {
       case destroy
     }
 
-    /// Its place among the calls of the store; the first is 1.
+    /// The call's place among the calls to the store; the first call is 1.
     public let number: Int
-    /// What was called.
+    /// The requirement that was called.
     public let kind: Kind
-    /// What `apply` was to keep; empty for all others.
+    /// The changes that `apply` was called with; empty for all other calls.
     public let changes: [TaskChange]
 
-    /// The call's number and what was called.
+    /// The call's number and the requirement that was called.
     public var description: String { "\(number). \(kind)" }
   }
 }

@@ -2,17 +2,18 @@ public import SteadfastQueue
 import SteadfastRetry
 import Synchronization
 
-/// A store that fails, hangs or is slow when a test says so, and else does what the store behind it
-/// does.
+/// A store that fails, hangs or is slow when a test says so, in front of another store.
+///
+/// Without a fault, it does what the underlying store does.
 ///
 /// ```swift
 /// let store = FaultInjectingStore()
 /// let queue = TaskQueue(persistence: store, clock: clock)
 /// store.inject(.error(DiskFull())) { $0.kind == .apply }
 /// ```
-/// Faults are met in the order in which calls are made, and nothing else decides about them: in
-/// virtual time a test goes the same way each time. The store behind it may be any, one in a file too,
-/// and is reached by its own variable as if nothing were wrong.
+/// Only the order of the calls decides which call meets a fault. In virtual time, a test therefore
+/// runs the same way each time. The underlying store can be any store, including one in a file. A
+/// test that holds it in a variable can use it directly, without faults.
 public final class FaultInjectingStore: Persistence {
   private struct Rule: Sendable {
     let fault: Fault
@@ -25,11 +26,11 @@ public final class FaultInjectingStore: Persistence {
     var calls: [Call] = []
     var rules: [Rule] = []
     var cutOffError: (any Error)?
-    /// How often it was made sound: what a call has met before counts no more.
+    /// How often ``restore()`` was called; it ends the faults of all calls that began before.
     var restoreCount = 0
   }
 
-  /// What a call meets.
+  /// The faults that a call meets.
   private struct Encounter {
     let rules: [Rule]
     let restoreCount: Int
@@ -39,17 +40,17 @@ public final class FaultInjectingStore: Persistence {
   private let state = Mutex(State())
   private let held = HeldCalls()
 
-  /// Whether the queue is to take the store for one whose ``apply(_:durability:)`` waits for nothing.
+  /// Whether the store tells the queue that its ``apply(_:durability:)`` waits for nothing.
   public let appliesAtOnce: Bool
-  /// How several queues share the store behind.
+  /// How several queues share the underlying store.
   public let sharing: StoreSharing?
 
-  /// Makes a store that does what the one behind it does, until a fault is injected.
+  /// Makes a store that does what the underlying store does, until a fault is injected.
   ///
   /// - Parameters:
-  ///   - base: the store behind it; left out, one in memory.
-  ///   - appliesAtOnce: what the store says of itself; left out, that it waits, as one that can hang
-  ///     does.
+  ///   - base: the underlying store; by default one in memory.
+  ///   - appliesAtOnce: the value of ``appliesAtOnce``; by default `false`, because a store that
+  ///     can hang waits.
   public init(_ base: any Persistence = InMemoryStore(), appliesAtOnce: Bool = false) {
     self.base = base
     self.appliesAtOnce = appliesAtOnce
@@ -60,17 +61,19 @@ public final class FaultInjectingStore: Persistence {
 // MARK: - Faults
 
 extension FaultInjectingStore {
-  /// The next calls that satisfy the predicate meet a fault.
+  /// Injects a fault, which the next calls that satisfy the predicate meet.
   ///
-  /// A call that satisfies several meets them all, in the order in which they were injected: one
-  /// that hangs may fail when it is let go. The predicate is asked once for each call until all of its
-  /// calls were met, with the call's number among others; it must not use the store.
+  /// A call that satisfies several predicates meets all of their faults, in the order in which they
+  /// were injected: a call that hangs may fail when it is let go. The predicate is called once for
+  /// each call, until `times` calls have met the fault. It can use the call's number. It must not
+  /// use the store.
   ///
   /// - Parameters:
   ///   - fault: what happens.
-  ///   - moment: whether the store behind is asked before that or after it.
-  ///   - times: how many calls meet it, none if it is not positive; `nil` for all until ``restore()``.
-  ///   - isMet: which calls.
+  ///   - moment: whether the fault happens before or after the underlying store is called.
+  ///   - times: how many calls meet the fault, none if it is not positive; `nil` for all calls
+  ///     until ``restore()``.
+  ///   - isMet: returns whether a call meets the fault.
   public func inject(
     _ fault: Fault,
     _ moment: Moment = .beforeEffect,
@@ -82,16 +85,17 @@ extension FaultInjectingStore {
     state.withLock { $0.rules.append(rule) }
   }
 
-  /// Every call throws this error from now on and has no effect, until ``restore()``.
+  /// Makes every call throw this error and have no effect, from now on until ``restore()``.
   ///
   /// Calls that are under way go on.
   public func cutOff(throwing error: any Error) {
     state.withLock { $0.cutOffError = error }
   }
 
-  /// Makes the store sound: nothing that was injected is met any more, and calls that hang go on.
+  /// Removes all faults, and lets the calls go on that hang.
   ///
-  /// A call that is under way meets nothing more either; a delay that has begun passes.
+  /// A call that is under way meets no more faults, either; but a delay that has begun runs to its
+  /// end.
   public func restore() {
     state.withLock { state in
       state.rules = []
@@ -101,7 +105,7 @@ extension FaultInjectingStore {
     letGo()
   }
 
-  /// Lets the calls go on that hang now, and returns how many they are.
+  /// Lets the calls go on that hang now, and returns their number.
   @discardableResult
   public func letGo() -> Int { held.letGo() }
 
@@ -110,10 +114,10 @@ extension FaultInjectingStore {
   /// - Throws: `CancellationError` when the task is cancelled.
   public func waitForHeldCalls(count: Int = 1) async throws { try await held.wait(for: count) }
 
-  /// The calls that were made so far, in order, those that failed too.
+  /// The calls that were made so far, in order, including those that failed.
   public var calls: [Call] { state.withLock { $0.calls } }
 
-  /// Notes a call, and returns what it meets.
+  /// Records a call, and returns the faults that it meets.
   private func meet(_ kind: Call.Kind, _ changes: [TaskChange]) throws -> Encounter {
     try state.withLock { state in
       let call = Call(number: state.calls.count + 1, kind: kind, changes: changes)
@@ -136,7 +140,7 @@ extension FaultInjectingStore {
       switch rule.fault {
       case .error(let error): throw error
       case .hang: await held.hold(unless: isOver)
-      // Whoever is cancelled waits no longer; the call runs to its end all the same.
+      // A cancelled caller waits no longer, but the call still runs to its end.
       case .delay(let duration, let clock): try? await clock.wait(for: duration)
       }
     }
@@ -158,14 +162,14 @@ extension FaultInjectingStore {
 // MARK: - The store
 
 extension FaultInjectingStore {
-  /// Opens the store behind.
+  /// Opens the underlying store.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func open() async throws { try await perform(.open) { try await base.open() } }
 
-  /// Has a batch of changes kept by the store behind.
+  /// Applies a batch of changes to the underlying store.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -173,16 +177,16 @@ extension FaultInjectingStore {
     try await perform(.apply, batch) { try await base.apply(batch, durability: durability) }
   }
 
-  /// Leases the first available tasks of the store behind.
+  /// Claims the first available tasks of the underlying store.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
     try await perform(.claim) { try await base.claim(request) }
   }
 
-  /// The tasks of the store behind that a filter lets through.
+  /// Returns the tasks of the underlying store that match a filter.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -191,20 +195,20 @@ extension FaultInjectingStore {
     try await perform(.tasks) { try await base.tasks(matching: filter, after: id, limit: limit) }
   }
 
-  /// How many tasks of the store behind a filter lets through.
+  /// Returns the number of tasks of the underlying store that match a filter.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func count(matching filter: TaskFilter) async throws -> Int {
     try await perform(.count) { try await base.count(matching: filter) }
   }
 
-  /// Closes the store behind.
+  /// Closes the underlying store.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func close() async throws { try await perform(.close) { try await base.close() } }
 
-  /// Destroys the store behind.
+  /// Destroys the underlying store.
   ///
-  /// - Throws: what was injected; what the store behind throws.
+  /// - Throws: an injected error; what the underlying store throws.
   public func destroy() async throws { try await perform(.destroy) { try await base.destroy() } }
 }

@@ -1,14 +1,14 @@
 import SteadfastRetry
 import Synchronization
 
-/// Calls that are held until somebody lets go of them, and those who wait until some are.
+/// The calls that hang until they are let go, and the watchers that wait for such calls.
 final class HeldCalls: Sendable {
   private struct State {
     var held: [CheckedContinuation<Void, Never>] = []
     var watchers: [Int: (count: Int, continuation: CancellableSuspension<Int>.Continuation)] = [:]
     var lastTicket = 0
 
-    /// Takes out those who wait for no more than are held.
+    /// Removes and returns the watchers for which enough calls are held.
     mutating func takeSatisfied() -> [CancellableSuspension<Int>.Continuation] {
       let satisfied = watchers.filter { $0.value.count <= held.count }.keys.sorted()
       return satisfied.compactMap { watchers.removeValue(forKey: $0)?.continuation }
@@ -17,7 +17,7 @@ final class HeldCalls: Sendable {
 
   private let state = Mutex(State())
 
-  /// Holds a call, unless the check says at the last moment that it is to go on.
+  /// Holds a call until it is let go, unless `check`, called under the lock, returns true.
   func hold(unless check: () -> Bool) async {
     await withCheckedContinuation { call in
       let satisfied: [CancellableSuspension<Int>.Continuation]? = state.withLock { state in
@@ -39,7 +39,7 @@ final class HeldCalls: Sendable {
     return calls.count
   }
 
-  /// Waits until at least so many are held.
+  /// Waits until at least `count` calls are held.
   func wait(for count: Int) async throws {
     try await CancellableSuspension<Int>.suspend { continuation in
       state.withLock { state in

@@ -6,27 +6,27 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// How one attempt at a task ended, and what a queue makes of it.
+/// How one attempt at a task ended, and what a queue does then.
 public struct AttemptResult: Sendable {
-  /// What a queue makes of the end of an attempt.
+  /// What a queue does when an attempt ends.
   public enum Ending: Sendable, Hashable {
-    /// The handler returned: the task is done.
+    /// The handler returned: the task has succeeded.
     case succeeded
-    /// The handler threw, and the task is tried again at this date.
+    /// The handler threw an error, and the task is retried at this date.
     case failed(retryDate: Date)
-    /// The task is given up: the handler said so, or it has no retries left. The reason is the text
+    /// The task is abandoned: the handler said so, or no retries are left. The reason is the text
     /// of the error.
     case abandoned(reason: String)
-    /// The handler put the task off until this date, without counting a retry.
+    /// The handler snoozed the task until this date, without counting a retry.
     case snoozed(until: Date)
   }
 
-  /// What a queue makes of it.
+  /// What a queue does with the task.
   public let ending: Ending
-  /// What the handler threw; `nil` if it returned.
+  /// The error that the handler threw; `nil` if it returned.
   public let error: (any Error)?
 
-  /// When the task is performed next; `nil` if it has ended.
+  /// The date of the next attempt; `nil` if the task has ended.
   public var nextDate: Date? {
     switch ending {
     case .failed(let date), .snoozed(let date): date
@@ -36,7 +36,7 @@ public struct AttemptResult: Sendable {
 }
 
 extension AttemptResult.Ending {
-  /// What an event says of the end of an attempt; `nil` if it is about something else.
+  /// Makes the ending that an event reports; `nil` if the event is about something else.
   init?(_ event: TaskEvent) {
     switch event {
     case .succeeded: self = .succeeded

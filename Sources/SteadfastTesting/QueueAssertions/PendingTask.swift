@@ -1,18 +1,18 @@
 public import SteadfastQueue
 
-/// A task that has not ended, with its payload as a value.
+/// A task that has not ended, with its decoded payload.
 public struct PendingTask<Payload: TaskPayload>: Sendable, Identifiable {
-  /// What its handler will be given.
+  /// The payload that its handler will get.
   public let payload: Payload
-  /// All else that its store keeps of it: its state, its dates, its priority.
+  /// The task's record in the store, such as its state, its dates and its priority.
   public let record: TaskRecord
 
-  /// The task's identity.
+  /// The task's ID.
   public var id: TaskID { record.id }
 }
 
 extension PendingTask: Equatable where Payload: Equatable {
-  /// Whether both are the same task, with equal payloads.
+  /// Returns whether both are the same task, with equal payloads.
   public static func == (left: PendingTask, right: PendingTask) -> Bool {
     left.id == right.id && left.payload == right.payload
   }

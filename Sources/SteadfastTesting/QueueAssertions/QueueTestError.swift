@@ -6,19 +6,18 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Why a queue could not be looked at or driven by a test.
+/// Why a test could not inspect or run a queue.
 public struct QueueTestError: Error, Sendable, CustomStringConvertible {
-  /// The kind of a ``QueueTestError``; more may come.
+  /// The kind of a ``QueueTestError``; later versions may add more.
   public struct Code: Sendable, Hashable, CustomStringConvertible {
     /// The code's name.
     public let description: String
 
-    /// A payload can't be read back from what is stored of it: it would be put aside after a
-    /// restart.
+    /// A payload can't be decoded from its stored bytes: after a restart, its task would be parked.
     public static let unreadablePayload = Code(description: "unreadablePayload")
-    /// A queue was still not empty after as many attempts as were allowed.
+    /// A queue was not empty after the greatest number of attempts that was allowed.
     public static let limitReached = Code(description: "limitReached")
-    /// Tasks are left that nothing performs, however late it gets.
+    /// Tasks are left that nothing will ever perform.
     public static let tasksLeft = Code(description: "tasksLeft")
   }
 

@@ -7,8 +7,10 @@ import Foundation
 #endif
 
 extension TaskPayload {
-  /// Reads a payload as a handler would after a restart: from its bytes, even where the value is
-  /// still in memory, so that a lossy `Codable` shows.
+  /// Decodes a payload from its bytes, as for a handler after a restart.
+  ///
+  /// It uses the bytes even if the value is still in memory, so that a lossy `Codable` conformance
+  /// shows.
   static func decoded(from stored: StoredPayload, of task: String) throws -> Self {
     guard !stored.format.isSealed else {
       throw QueueTestError(
@@ -34,7 +36,7 @@ extension TaskPayload {
     }
   }
 
-  /// What a handler would be given after a restart.
+  /// Returns the payload that a handler would get after a restart.
   func decodedAnew() throws -> Self {
     let bytes = Array(try JSONEncoder().encode(self))
     return try Self.decoded(from: StoredPayload(bytes, format: .json), of: "the task to perform")

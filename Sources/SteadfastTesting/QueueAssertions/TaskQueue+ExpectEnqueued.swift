@@ -9,18 +9,20 @@ public import Foundation
 #endif
 
 extension TaskQueue {
-  /// Expects that a task with this payload was enqueued and has not ended; else records an issue
-  /// that lists the tasks of the type that are there.
+  /// Expects that a task with this payload was enqueued and has not ended.
+  ///
+  /// Otherwise it records an issue that lists the tasks of this type in the queue.
   ///
   /// ```swift
   /// try await queue.expectEnqueued(PostComment(text: "later"), availableDate: clock.date + 60)
   /// ```
   /// - Parameters:
-  ///   - payload: what its handler is to be given.
-  ///   - availableDate: the date from which it may be performed, to the microsecond; `nil` for any.
+  ///   - payload: the payload that its handler is to get.
+  ///   - availableDate: the date from which the task may be performed, to the microsecond; `nil`
+  ///     for any date.
   ///   - sourceLocation: where an issue is recorded.
   /// - Returns: the first such task; `nil` if there is none.
-  /// - Throws: as ``pendingTasks(of:)``.
+  /// - Throws: the errors of ``pendingTasks(of:)``.
   @discardableResult
   public nonisolated func expectEnqueued<Payload: TaskPayload & Equatable>(
     _ payload: Payload,
@@ -29,7 +31,7 @@ extension TaskQueue {
   ) async throws -> PendingTask<Payload>? {
     let tasks = try await pendingTasks(of: Payload.self)
     let task = tasks.first { task in
-      // A store may keep dates a little more coarsely than memory does.
+      // A store may store dates a little less precisely than memory holds them.
       task.payload == payload
         && availableDate.map { abs($0.timeIntervalSince(task.record.availableDate)) < 1e-6 } ?? true
     }

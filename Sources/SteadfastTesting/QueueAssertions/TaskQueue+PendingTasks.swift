@@ -1,17 +1,17 @@
 public import SteadfastQueue
 
 extension TaskQueue {
-  /// The tasks with payloads of this type that were enqueued and have not ended.
+  /// Returns the tasks with payloads of this type that were enqueued and have not ended.
   ///
   /// ```swift
   /// let comments = try await queue.pendingTasks(of: PostComment.self)
   /// #expect(comments.map(\.payload.text) == ["so important"])
   /// #expect(comments[0].record.availableDate == clock.date + 60)
   /// ```
-  /// In the order of enqueueing; those that run or were put aside are among them. Payloads are read
-  /// from the bytes that a store would keep: what is seen here is what a restart finds. Tasks under
-  /// the type's former names count.
-  /// - Throws: a ``QueueTestError`` for a payload that can't be read back; a `TaskQueueError` for one
+  /// The tasks come in the order in which they were enqueued. Running, paused and parked tasks are
+  /// included, and so are tasks under the type's former names. Payloads are decoded from the bytes
+  /// that a store would store, so they are what a queue finds after a restart.
+  /// - Throws: a ``QueueTestError`` for a payload that can't be decoded; a `TaskQueueError` for one
   ///   that its `PayloadSeal` can't open; what the store throws.
   public nonisolated func pendingTasks<Payload: TaskPayload>(
     of type: Payload.Type
@@ -24,7 +24,7 @@ extension TaskQueue {
     }
   }
 
-  /// The tasks that have not ended, page by page; of any name where none is given.
+  /// Looks up the tasks that have not ended, page by page; `nil` stands for all names.
   nonisolated func unfinishedTasks(named names: [String]? = nil) async throws -> [TaskRecord] {
     var filter = TaskFilter.unfinished
     filter.names = names.map { Set($0) }

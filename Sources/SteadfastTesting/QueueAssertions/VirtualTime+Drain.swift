@@ -7,25 +7,24 @@ import Foundation
 #endif
 
 extension VirtualTime {
-  /// Performs all that is in a queue, and moves the time from one date to the next until it is
-  /// empty.
+  /// Performs all tasks in a queue, and moves the time from date to date, until the queue is empty.
   ///
   /// ```swift
   /// try await queue.enqueue(PostComment(text: "later"), availableDate: time.clock.date + 86_400)
   /// #expect(try await time.drain(queue) == 1)
   /// ```
-  /// Retries are performed at their dates, and so is what handlers enqueue. The queue must have this
-  /// virtual time's clock and not be running. A handler that sleeps on the clock needs an automatic
-  /// virtual time; in a manual one it is stuck, and that fails at once. When the caller is cancelled
-  /// the attempts under way are, and their tasks are put back.
+  /// Retries are performed at their dates, and so are the tasks that handlers enqueue. The queue
+  /// must use this virtual time's clock and must not be running. A handler that sleeps on the clock
+  /// needs an automatic virtual time; in a manual one it is stuck, and the test fails at once. When
+  /// the caller is cancelled, so are the attempts under way, and their tasks are released.
   /// - Parameters:
   ///   - queue: the queue.
-  ///   - limit: how many attempts are allowed. One that goes beyond it is cancelled and put back; a
-  ///     handler that enqueues its successor for the same date, over and over, and never suspends,
-  ///     can't be stopped by the limit, only by cancelling.
+  ///   - limit: how many attempts are allowed. An attempt beyond the limit is cancelled, and its
+  ///     task is released. The limit can't stop a handler that never suspends and enqueues its
+  ///     successor for the same date, over and over. Only cancelling can.
   /// - Returns: the number of attempts.
-  /// - Throws: a ``QueueTestError`` when the limit is reached and tasks are left, or when tasks are
-  ///   left that nothing performs; `CancellationError`; what `runAvailable()` throws.
+  /// - Throws: a ``QueueTestError`` if tasks are left when the limit is reached, or tasks that
+  ///   nothing performs; `CancellationError`; what `runAvailable()` throws.
   @discardableResult
   public func drain(_ queue: TaskQueue, limit: Int = 10_000) async throws -> Int {
     var attempts = 0
@@ -40,7 +39,7 @@ extension VirtualTime {
     }
   }
 
-  /// Performs what is available, and cancels that when more attempts begin than are allowed.
+  /// Performs the available tasks, and cancels that if more attempts begin than are allowed.
   private func performAvailable(in queue: TaskQueue, atMost limit: Int) async throws -> Int {
     let events = queue.events
     return try await withThrowingTaskGroup(of: Int?.self) { group in
@@ -49,13 +48,13 @@ extension VirtualTime {
       let attempts = try await group.next() ?? nil
       group.cancelAll()
       if let attempts { return attempts }
-      // The pass was cut short; what it did is within the limit.
+      // The pass was cut short. The attempts that it performed are within the limit.
       try? await group.waitForAll()
       return limit
     }
   }
 
-  /// Whether more attempts were seen to begin than are allowed; `false` when cancelled.
+  /// Returns whether more attempts began than are allowed; `false` when cancelled.
   private static func count(_ events: TaskEvents, upTo limit: Int) async -> Bool {
     var begun = 0
     for await event in events {
@@ -65,8 +64,9 @@ extension VirtualTime {
     return false
   }
 
-  /// The first date at which one of the tasks becomes available; `nil` if all wait for something
-  /// else, or for longer than some 30,000 years.
+  /// Returns the first date at which one of the tasks becomes available.
+  ///
+  /// It is `nil` if all of them wait for something else, or for longer than some 30,000 years.
   private func nextDate(of tasks: [TaskRecord]) -> Date? {
     let now = clock.date
     return
@@ -77,10 +77,10 @@ extension VirtualTime {
       .min()
   }
 
-  /// Moves the time until the clock tells this date, unless the caller is cancelled.
+  /// Moves the time until the clock's date is `date`, unless the caller is cancelled.
   private func advance(toDate date: Date) async {
     while clock.date < date, !Task.isCancelled {
-      // A nanosecond at least: less may be lost between dates and durations.
+      // At least a nanosecond: less may be lost in the conversion of dates to durations.
       await advance(by: .seconds(max(date.timeIntervalSince(clock.date), 1e-9)))
     }
   }

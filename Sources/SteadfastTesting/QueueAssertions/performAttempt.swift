@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Performs a task once, right here, and says what a queue would make of it.
+/// Performs a task once, in this call, and returns what a queue would do then.
 ///
 /// ```swift
 /// let attempt = try await performAttempt(PostComment(text: "Hi"), retryCount: 10) { comment, context in
@@ -15,21 +15,21 @@ import Foundation
 /// }
 /// #expect(attempt.ending == .abandoned(reason: "offline"))
 /// ```
-/// It decides as a queue with this configuration does, and touches no queue and no store of yours.
-/// The handler is given the payload as it reads after a restart. The default backoff has jitter:
-/// where an exact retry date matters, give a configuration whose backoff has none.
+/// It decides as a queue with this configuration does, but uses none of your queues or stores. The
+/// handler gets the payload as it is decoded after a restart. The default backoff has jitter. If
+/// the exact retry date matters, pass a configuration with a backoff without jitter.
 /// - Parameters:
-///   - payload: what the handler is given.
+///   - payload: the payload that the handler gets.
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10, as when it is enqueued.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once.
-///   - configuration: the queue's.
-///   - clock: what dates are read from; by default the clock of the current virtual time.
-///   - handler: what performs the task.
-/// - Returns: how the attempt ended. A handler that throws is no error of this function.
-/// - Throws: `CancellationError` if the caller is cancelled and the handler throws for it; a
-///   ``QueueTestError`` if the payload can't be read back from what would be stored of it; a
-///   `TaskQueueError` if the configuration makes no sense.
+///   - configuration: the configuration of the queue.
+///   - clock: the clock that dates are read from; by default that of the current virtual time.
+///   - handler: the handler that performs the task.
+/// - Returns: how the attempt ended. If the handler throws, this function does not.
+/// - Throws: `CancellationError` if the caller is cancelled and the handler throws because of that;
+///   a ``QueueTestError`` if the payload can't be decoded from its stored bytes; a `TaskQueueError`
+///   if the configuration is not valid.
 public func performAttempt<Payload: TaskPayload>(
   _ payload: Payload,
   retryCount: Int = 0,
@@ -62,22 +62,22 @@ public func performAttempt<Payload: TaskPayload>(
     guard let ending = AttemptResult.Ending(event) else { continue }
     return AttemptResult(ending: ending, error: thrown.withLock { $0 })
   }
-  // The events end early for a caller that is cancelled.
+  // The events end early if the caller is cancelled.
   throw CancellationError()
 }
 
-/// Performs a task that performs itself once, right here, and says what a queue would make of it.
+/// Performs a performable task once, in this call, and returns what a queue would do then.
 ///
-/// As the function of this name that takes a handler.
+/// It works like the function of this name that takes a handler.
 /// - Parameters:
 ///   - payload: the task.
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10, as when it is enqueued.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once.
-///   - configuration: the queue's.
-///   - clock: what dates are read from; by default the clock of the current virtual time.
-/// - Returns: how the attempt ended. A task that throws is no error of this function.
-/// - Throws: as the function that takes a handler.
+///   - configuration: the configuration of the queue.
+///   - clock: the clock that dates are read from; by default that of the current virtual time.
+/// - Returns: how the attempt ended. If the task throws, this function does not.
+/// - Throws: the errors of the function that takes a handler.
 public func performAttempt<Payload: PerformableTask>(
   _ payload: Payload,
   retryCount: Int = 0,
@@ -98,7 +98,7 @@ public func performAttempt<Payload: PerformableTask>(
   }
 }
 
-/// A queue of its own in memory, with one task.
+/// Makes a queue in memory with one task.
 private func queue(
   holding task: TaskRecord,
   _ configuration: TaskQueueConfiguration,
@@ -109,7 +109,7 @@ private func queue(
   return TaskQueue(persistence: store, configuration: configuration, clock: clock)
 }
 
-/// Stands for a payload in the store, so that the handler is called whatever the payload is.
+/// Replaces the payload in the store, so that the handler is called whatever the payload is.
 private struct Stand<Payload: TaskPayload>: TaskPayload {
   static var taskName: String { Payload.taskName }
 }

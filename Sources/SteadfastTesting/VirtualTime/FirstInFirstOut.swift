@@ -1,4 +1,4 @@
-/// A line of elements that leave as they came, each in amortized constant time.
+/// A first-in, first-out queue whose operations take amortized constant time.
 struct FirstInFirstOut<Element> {
   private var elements: [Element?] = []
   private var head = 0
@@ -8,14 +8,15 @@ struct FirstInFirstOut<Element> {
 
   mutating func append(_ element: Element) { elements.append(element) }
 
-  /// Exchanges the first element and the one this far behind it.
+  /// Exchanges the first element with the one that is `index` places behind it.
   mutating func bringToFront(_ index: Int) { elements.swapAt(head, head + index) }
 
   mutating func popFirst() -> Element? {
     guard head < elements.count else { return nil }
     let first = elements[head].take()
     head += 1
-    // Half of the storage is spent by then, so each element is moved at most once on average.
+    // At least half of the storage is unused then, so each element is moved at most once on
+    // average.
     if head * 2 >= elements.count {
       elements.removeFirst(head)
       head = 0

@@ -1,17 +1,19 @@
 /// What a virtual time does when none of its jobs can run.
 enum IdleStep: Equatable {
-  /// Lets a work that takes turns begin, or the caller of one that has ended go on.
+  /// Lets real work that takes turns begin, or lets its caller go on after it has ended.
   case takeTurn
-  /// Moves to the first deadline and wakes who sleeps until then.
+  /// Moves the time to the first deadline and wakes what sleeps until then.
   case wake
-  /// Moves to the target of the first advance and ends that advance.
+  /// Moves the time to the target of the first advance and ends that advance.
   case endAdvance
   /// Waits for real work: the time stands still.
   case waitForRealWork
-  /// Gives up: no step of its own can make anything run.
+  /// Gives up: no step of the virtual time can make a job run.
   case stuck
 
-  /// The step for this situation; an advance ends after the sleeps that are due at its target.
+  /// Decides on the step.
+  ///
+  /// Sleeps that are due at the target of an advance end before the advance.
   init(
     mode: VirtualTime.Mode,
     firstDeadline: VirtualClock.Instant?,
@@ -20,7 +22,7 @@ enum IdleStep: Equatable {
     isHeld: Bool
   ) {
     if hasTurn {
-      // Even beside other real work, which may be waiting for this one.
+      // Even while other real work is in flight: it may be waiting for this turn.
       self = .takeTurn
     } else if isHeld {
       self = .waitForRealWork

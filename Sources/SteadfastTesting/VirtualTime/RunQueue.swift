@@ -1,8 +1,8 @@
 /// The jobs that can run, and the order in which they do.
 ///
-/// Jobs made ready by other jobs of the same world run in order, or in an order drawn from a seed.
-/// Those made ready from outside, by a thread whose speed nobody knows, wait until no other is
-/// left, and then enter one at a time: how fast the outside is does not change the order.
+/// Jobs that other jobs of the same virtual time made ready run in order, or in an order drawn from
+/// a seed. Jobs from outside, made ready by a thread whose speed is unknown, wait until no other
+/// job is left, and then run one at a time. So the speed of such threads doesn't change the order.
 struct RunQueue<Job> {
   private var ready = FirstInFirstOut<Job>()
   private var outside = FirstInFirstOut<Job>()
@@ -18,7 +18,7 @@ struct RunQueue<Job> {
 
   mutating func appendFromOutside(_ job: Job) { outside.append(job) }
 
-  /// Takes out the job to run next; O(1).
+  /// Removes and returns the job to run next, in O(1).
   mutating func popNext() -> Job? {
     if ready.isEmpty { return outside.popFirst() }
     if ready.count > 1, let chosen = generator?.next(upperBound: UInt64(ready.count)) {

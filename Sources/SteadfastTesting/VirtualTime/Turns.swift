@@ -1,7 +1,7 @@
-/// The works that take turns: whose turn it is, and who waits for one.
+/// The real work that takes turns: the piece of work whose turn it is, and those that wait.
 ///
-/// A work waits twice: to begin, and, when it has ended, for its caller to go on. Each time it is
-/// let go on by ``popNext()``, which the driver calls when nothing else can run.
+/// Each piece of work waits twice: to begin, and, after it has ended, for its caller to go on. Both
+/// times ``popNext()`` lets it go on. The driver calls that method when nothing else can run.
 struct Turns<Waiter> {
   private enum Stage {
     case free
@@ -12,7 +12,7 @@ struct Turns<Waiter> {
   private var stage = Stage.free
   private var waiting = FirstInFirstOut<Waiter>()
 
-  /// Whether a work has begun and not ended.
+  /// Whether a piece of work has begun and not ended.
   var isUnderWay: Bool {
     switch stage {
     case .underWay: true
@@ -20,7 +20,7 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Whether ``popNext()`` has someone to let go on.
+  /// Whether ``popNext()`` has a waiter to let go on.
   var hasNext: Bool {
     switch stage {
     case .free: !waiting.isEmpty
@@ -29,16 +29,16 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Adds a work that wants to begin.
+  /// Adds a piece of work that waits to begin.
   mutating func append(_ work: Waiter) { waiting.append(work) }
 
-  /// The work whose turn it is has ended, and its caller waits.
+  /// Notes that the work whose turn it was has ended, and that its caller waits.
   mutating func end(_ caller: Waiter) {
     guard isUnderWay else { preconditionFailure("a work ended whose turn it was not") }
     stage = .ended(caller)
   }
 
-  /// Takes out who goes on: the caller of the work that has ended, else the work that begins.
+  /// Removes and returns what goes on: the caller of the work that has ended, else the next work.
   mutating func popNext() -> Waiter? {
     switch stage {
     case .underWay: return nil
@@ -52,7 +52,7 @@ struct Turns<Waiter> {
     }
   }
 
-  /// Takes out one of all that wait, whosever turn it is.
+  /// Removes and returns any waiter, even if it is not its turn.
   mutating func popAny() -> Waiter? {
     if case .ended = stage { return popNext() }
     return waiting.popFirst()

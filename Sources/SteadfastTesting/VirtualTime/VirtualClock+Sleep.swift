@@ -1,14 +1,15 @@
 import Synchronization
 
 extension VirtualClock {
-  /// Suspends for a duration of this clock; as ``sleep(until:tolerance:)``.
+  /// Suspends for a duration of this clock, like ``sleep(until:tolerance:)``.
   ///
-  /// A task that belongs to a ``VirtualTime`` and does not run on it, because it was started with
-  /// `Task { }`, is told so at once: whether the time moves before it sleeps or after is left to
-  /// chance. Tasks of the main actor are waited for.
+  /// In a task that belongs to a ``VirtualTime`` but does not run on it, because it was started
+  /// with `Task { }`, this method throws at once: it would be left to chance whether the time moves
+  /// before or after the sleep begins. Tasks on the main actor may sleep, because the virtual time
+  /// waits for them.
   /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before; a
-  ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside``, which its virtual time
-  ///   ends with too.
+  ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside`` in a task that
+  ///   does not run on its virtual time, which then ends with that error, too.
   public func sleep(for duration: Duration, tolerance: Duration? = nil) async throws {
     if let time = VirtualTime.current, time.clock === self, !Self.isMainActor(#isolation),
       time.jobs.state.withLock({ $0.isLeft(by: .current) })
@@ -20,7 +21,7 @@ extension VirtualClock {
     try await sleep(until: now.advanced(by: duration), tolerance: tolerance)
   }
 
-  // Swift 6.3.1 makes invalid code of the comparison where it is inlined into an asynchronous function.
+  // Swift 6.3.1 generates invalid code for the comparison if it is inlined into an async function.
   @inline(never)
   private static func isMainActor(_ isolation: (any Actor)?) -> Bool {
     isolation === MainActor.shared

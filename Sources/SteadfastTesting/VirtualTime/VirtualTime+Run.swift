@@ -2,7 +2,7 @@ import SteadfastQueue
 import Synchronization
 
 extension VirtualTime {
-  /// Runs `body` in this world, drives it to its end, and closes it.
+  /// Runs `body` in this virtual time until it has ended, and closes the virtual time.
   @concurrent
   func run<Success: Sendable>(
     mayBeginOnMainActor: Bool,

@@ -3,7 +3,7 @@ import SteadfastRetry
 import Synchronization
 
 extension VirtualTime {
-  /// What to do now that no job can run.
+  /// The step to take now that no job can run.
   var nextStep: IdleStep {
     let firstDeadline = clock.nextDeadline
     return jobs.state.withLock { state in
@@ -17,32 +17,33 @@ extension VirtualTime {
     }
   }
 
-  /// Whether code outside of the world has slept on its clock or made its tasks ready, though no
-  /// real work was announced.
+  /// Whether code outside of the virtual time has slept on its clock, or has made its tasks ready
+  /// without being announced as real work.
   var isUsedFromOutside: Bool {
     jobs.state.withLock { $0.hasCallsFromOutside }
       || clock.state.withLock { $0.hasSleepsFromOutside }
   }
 
-  /// What is waited for, and why it may never come, as far as that is known.
+  /// Returns what tasks wait for and why it may never come, as far as that is known.
   func knownWaits() async -> [String] {
     var texts: [String] = []
     for wait in jobs.state.withLock({ $0.waits.all }) { texts.append(await wait.describe(clock)) }
     return texts
   }
 
-  /// Runs `wake`, then jobs until none is left; returns how many.
+  /// Runs `wake`, then jobs until none is left, and returns the number of jobs.
   ///
-  /// Stops early for a caller that was cancelled after the body's end, lest a task that spins keep
-  /// it for ever.
+  /// It stops early if the caller is cancelled and the body has ended, so that a task that spins
+  /// can't keep it running for ever.
   @discardableResult func runJobs(wake: () -> Void = {}) -> Int {
     clock.state.withLock { $0.drivingThread = .current }
     defer { clock.state.withLock { $0.drivingThread = nil } }
     return jobs.run(wake: wake) { Task.isCancelled && jobs.bodyHasEnded }
   }
 
-  /// Moves the time to the first deadline, and wakes who is due there: one sleeper, or all of them
-  /// where their order is to be shuffled.
+  /// Moves the time to the first deadline, and wakes what is due there.
+  ///
+  /// That is one sleeper, or all of them if their order is to be shuffled.
   func wakeSleepers() {
     guard let deadline = clock.nextDeadline else { return }
     switch order {
@@ -58,10 +59,10 @@ extension VirtualTime {
     advance.resume()
   }
 
-  /// Closes the world to all that its body left behind; returns the error that says what it was.
+  /// Closes the virtual time; returns an error if its body has left tasks asleep.
   ///
-  /// Sleeps that are left end as if cancelled, and all jobs run on the global pool: nothing that
-  /// can end is kept from it.
+  /// Sleeps that are left end as if they were cancelled, and remaining jobs run on the global pool,
+  /// so that every task that can end does.
   func close() -> VirtualTimeError? {
     let error = VirtualTimeError.sleepersLeft(self)
     jobs.close()

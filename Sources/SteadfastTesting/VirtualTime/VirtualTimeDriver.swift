@@ -1,13 +1,13 @@
 import SteadfastQueue
 import Synchronization
 
-/// Moves one virtual time from step to step until its body has ended.
+/// Runs one virtual time step by step until its body has ended.
 struct VirtualTimeDriver {
-  /// What to do about a body that is stuck and does not end when it is cancelled.
+  /// What to do with a body that is stuck and does not end when it is cancelled.
   enum LastResort {
     /// Leave it behind, suspended for ever.
     case abandon
-    /// Report the error and wait on, because the body must not outlive the call.
+    /// Report the error and go on waiting, because the body must not outlive the call.
     case report((VirtualTimeError) -> Void)
   }
 
@@ -19,7 +19,10 @@ struct VirtualTimeDriver {
   private var mayBeOnMainActor: Bool
   private var limit: VirtualTimeLimit
 
-  /// A driver that first makes sure, if told so, that the body has not hopped to the main actor.
+  /// Makes a driver.
+  ///
+  /// With `mayBeginOnMainActor`, it first gives the main actor a chance to run, because the body
+  /// may have moved there.
   init(
     time: VirtualTime,
     mayBeginOnMainActor: Bool,
@@ -33,7 +36,7 @@ struct VirtualTimeDriver {
     self.cancelBody = cancelBody
   }
 
-  /// How a drive ended.
+  /// How ``drive()`` ended.
   enum Ending {
     /// The body ended by itself.
     case ended
@@ -41,16 +44,16 @@ struct VirtualTimeDriver {
     case stuck(VirtualTimeError)
     /// The body is stuck and has been left behind.
     case abandoned(VirtualTimeError)
-    /// The body was stuck, which has been reported, and ended later.
+    /// The body was stuck, was reported, and ended later.
     case reported
   }
 
-  /// Runs the world until its body has ended, or will not end.
+  /// Runs the virtual time until its body has ended, or can't end.
   mutating func drive() async -> Ending {
     time.runJobs()
     while !time.jobs.bodyHasEnded {
-      // Each wait for the main actor is a switch of threads: a world that nothing outside has
-      // touched does without.
+      // Each wait for the main actor is a switch of threads. It is left out in a virtual time that
+      // nothing outside has touched.
       mayBeOnMainActor = mayBeOnMainActor || time.isUsedFromOutside
       if mayBeOnMainActor, await mainActorAddsJobs() { continue }
       mayBeOnMainActor = false
@@ -73,11 +76,13 @@ struct VirtualTimeDriver {
     return error.map { .stuck($0) } ?? .ended
   }
 
-  /// Cancels a body that is stuck; returns the error to leave it behind with, if even that did not
-  /// help.
+  /// Cancels a body that is stuck.
+  ///
+  /// - Returns: the error to throw for a body that is left behind, if it was cancelled before
+  ///   without effect.
   private mutating func giveUp() async -> VirtualTimeError? {
-    // Real work may begin on the main actor and end before the next look, its job not yet here: only
-    // a visit there in which nothing came from outside tells that nothing will.
+    // Real work may begin on the main actor and end before the next look, while its job has not
+    // arrived here. If nothing came from outside during a visit there, nothing will.
     let signals = time.jobs.signalsFromOutside
     let addsJobs = await mainActorAddsJobs()
     guard !addsJobs, time.nextStep == .stuck, !time.jobs.bodyHasEnded,
@@ -87,7 +92,9 @@ struct VirtualTimeDriver {
     return await end { [time] in VirtualTimeError.stuck(time, waits: waits, outcome: $0) }
   }
 
-  /// Cancels the body; returns the error to leave it behind with, if it has been cancelled before.
+  /// Cancels the body.
+  ///
+  /// - Returns: the error to throw for a body that is left behind, if it was cancelled before.
   private mutating func end(
     _ makeError: (_ outcome: String?) -> VirtualTimeError
   ) async -> VirtualTimeError? {
@@ -106,11 +113,11 @@ struct VirtualTimeDriver {
     }
   }
 
-  /// Lets the main actor do what it has been given, then runs the jobs that this made ready; true
-  /// if there were any.
+  /// Lets the main actor run its jobs, then runs the jobs that these made ready.
   ///
-  /// The main actor takes its jobs in order, so that those before this one have run by then. A few
-  /// more rounds let those run that they started there in turn.
+  /// The main actor runs its jobs in order, so the jobs before this one have run by then. A few
+  /// more rounds let the jobs run that those jobs started there.
+  /// - Returns: Whether there were any jobs to run.
   private func mainActorAddsJobs() async -> Bool {
     await RealWork.perform { await VirtualTimeDriver.passThroughMainActor(rounds: 8) }
     return time.runJobs() > 0
@@ -122,7 +129,7 @@ struct VirtualTimeDriver {
 
   /// Suspends until something outside has made a job ready, and runs it.
   ///
-  /// For a world around this one, that is real work.
+  /// For a virtual time around this one, the wait is real work.
   private func wait(forRealWork: Bool) async {
     await RealWork.perform { await time.jobs.waitForSignal(forRealWork: forRealWork) }
     time.runJobs()

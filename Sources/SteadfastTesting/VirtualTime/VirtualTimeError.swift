@@ -4,20 +4,20 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Why a virtual time could not go on, or could not end well.
+/// Why a virtual time could not go on, or did not end as it should.
 public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
-  /// The kind of a ``VirtualTimeError``; more may come.
+  /// The kind of a ``VirtualTimeError``; later versions may add more.
   public struct Code: Sendable, Hashable, CustomStringConvertible {
     /// The code's name.
     public let description: String
 
-    /// The body has not ended, and nothing in its world could ever go on.
+    /// The body has not ended, and nothing in its virtual time can ever go on.
     public static let stuck = Code(description: "stuck")
-    /// The time has moved as far as it may, and the body has not ended.
+    /// The time has moved as far as its limit allows, and the body has not ended.
     public static let limitReached = Code(description: "limitReached")
-    /// A task that is not driven by the virtual time sleeps on its clock.
+    /// A task that the virtual time does not run sleeps on its clock.
     public static let sleepOutside = Code(description: "sleepOutside")
-    /// There is no virtual time around the code that asked for it.
+    /// The code that asked for a virtual time does not run in one.
     public static let missing = Code(description: "missing")
     /// The body has ended, and tasks still sleep on its clock.
     public static let sleepersLeft = Code(description: "sleepersLeft")
@@ -25,9 +25,9 @@ public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
 
   /// The kind of the error.
   public let code: Code
-  /// The instant at which the time stood.
+  /// The instant at which the clock stood.
   public let now: VirtualClock.Instant
-  /// The sleeps that had not ended, in the order in which they would have.
+  /// The sleeps that had not ended, in the order in which they would have ended.
   public let pendingSleeps: [VirtualClock.PendingSleep]
   /// What is wrong and what to do about it.
   public let description: String

@@ -1,13 +1,13 @@
 import SteadfastQueue
 import Synchronization
 
-/// Runs the jobs of one virtual time, all on the thread of the driver that asks for it.
+/// Runs the jobs of one virtual time, all on the thread of the driver that calls it.
 ///
-/// After it is closed, jobs of tasks that outlive their world run on the global pool: a job must
-/// never be lost.
+/// After it is closed, the jobs of tasks that outlive their virtual time run on the global pool,
+/// because a job must never be lost.
 final class VirtualTimeExecutor: TaskExecutor {
-  // UnownedJob is not owned by whoever holds it: each is taken out of the queue once, and run or
-  // passed on once.
+  // An UnownedJob does not own its job. Each one is removed from the queue once, and run or passed
+  // on once.
   let state: Mutex<VirtualTimeState<UnownedJob>>
   let encodesPayloads: Bool
 
@@ -26,9 +26,10 @@ final class VirtualTimeExecutor: TaskExecutor {
     driver?.resume()
   }
 
-  /// Runs jobs, and `wake` first, until none is left or `isInterrupted` says to stop.
+  /// Runs `wake`, then jobs until none is left or `isInterrupted` returns true.
   ///
-  /// Returns how many it ran. Whatever `wake` resumes counts as made ready inside the world.
+  /// Jobs that `wake` makes ready count as made ready inside the virtual time.
+  /// - Returns: The number of jobs that ran.
   @discardableResult func run(wake: () -> Void = {}, until isInterrupted: () -> Bool = { false })
     -> Int
   {
@@ -37,7 +38,7 @@ final class VirtualTimeExecutor: TaskExecutor {
     defer { state.withLock { $0.stopDriving() } }
     wake()
     while !isInterrupted(), let job = state.withLock({ $0.popJob() }) {
-      // The executor outlives the call: the driver that makes it holds it.
+      // The executor outlives the call: the driver that makes the call holds the executor.
       unsafe job.runSynchronously(on: asUnownedTaskExecutor())
       count += 1
     }
@@ -50,7 +51,7 @@ final class VirtualTimeExecutor: TaskExecutor {
 
   func endBody() { state.withLock { $0.endBody() }?.resume() }
 
-  /// Suspends the driver until a job or the body's end comes, or the last real work has ended.
+  /// Suspends the driver until a job arrives, the body ends, or the last real work ends.
   func waitForSignal(forRealWork: Bool) async {
     await withCheckedContinuation { driver in
       let waits = state.withLock { $0.letDriverWait(driver, forRealWork: forRealWork) }
@@ -58,7 +59,7 @@ final class VirtualTimeExecutor: TaskExecutor {
     }
   }
 
-  /// Passes on the jobs that are left, and those that will come, to the global pool.
+  /// Passes the remaining jobs, and all later ones, to the global pool.
   func close() {
     state.withLock { $0.close() }
     while takeTurn() {}
@@ -94,7 +95,7 @@ extension VirtualTimeExecutor: RealWorkObserver {
     }
   }
 
-  /// Lets the next of the works that take turns begin, or its caller go on; false if there is none.
+  /// Lets the next work that takes turns begin, or lets its caller go on; false if there is none.
   @discardableResult func takeTurn() -> Bool {
     guard let turn = state.withLock({ $0.popTurn() }) else { return false }
     turn.resume()

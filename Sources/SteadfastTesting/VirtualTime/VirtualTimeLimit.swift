@@ -1,18 +1,20 @@
-/// How far a virtual time moves by itself before that counts as a mistake.
+/// How far a virtual time may move by itself before the test fails.
 struct VirtualTimeLimit {
-  /// How far it may move.
+  /// How far the time may move.
   let duration: Duration
-  /// How often it may move further: a single sleep may be as long as a test wants.
+  /// How often the time may still move further, so that a single sleep may have any length.
   private var stepsLeft: Int
 
-  /// The limit that was chosen, which is kept to the letter; without one, ten years and some steps.
+  /// Makes a limit.
+  ///
+  /// A given duration is exact. The default is ten years, and 1,000 steps beyond.
   init(_ duration: Duration?) {
-    // Some days more than ten years of any length.
+    // A few days longer than any ten years.
     self.duration = duration ?? .seconds(86_400 * 3_660)
     stepsLeft = duration == nil ? 1_000 : 0
   }
 
-  /// Whether the time may move on to this instant.
+  /// Returns whether the time may move to this instant, and counts a step beyond the duration.
   mutating func allows(_ instant: VirtualClock.Instant) -> Bool {
     guard instant.offset > duration else { return true }
     stepsLeft -= 1

@@ -3,8 +3,8 @@ import SteadfastRetry
 
 /// What a ``VirtualTimeExecutor`` guards with its lock: the jobs, and what the driver waits for.
 ///
-/// Each event is one method. Those that return a continuation leave it to the caller to resume it,
-/// once, after the lock is released.
+/// Each event is one method. If it returns a continuation, the caller resumes it, once, after it
+/// releases the lock.
 struct VirtualTimeState<Job> {
   typealias Driver = CheckedContinuation<Void, Never>
   typealias Advance = CheckedContinuation<Void, any Error>
@@ -13,18 +13,18 @@ struct VirtualTimeState<Job> {
   private(set) var jobs: RunQueue<Job>
   private(set) var advances = DeadlineHeap<Advance, VirtualClock.Instant>()
   private(set) var turns = Turns<Turn>()
-  /// What is waited for, as far as that is known.
+  /// What tasks wait for, as far as that is known.
   var waits = KnownWaits()
-  /// The first sleep that began where it can't be driven.
+  /// The error of the first sleep that began in a task that the virtual time does not run.
   private(set) var mistake: VirtualTimeError?
   private(set) var bodyHasEnded = false
   private(set) var isClosed = false
-  /// Whether a job, or a work that wants its turn, came from another thread, unannounced as real
-  /// work.
+  /// Whether a job, or work that takes turns, came from another thread without being announced as
+  /// real work.
   private(set) var hasCallsFromOutside = false
-  /// How often anything has come from outside so far: a job, or the begin or end of real work.
+  /// How often something has come from outside: a job, or the beginning or end of real work.
   ///
-  /// A look that finds nothing to do proves nothing while this number moves.
+  /// While this number grows, finding nothing to do does not prove that the body is stuck.
   private(set) var signalsFromOutside: UInt64 = 0
   private var realWork = 0
   private var hasStarted = false
@@ -35,14 +35,14 @@ struct VirtualTimeState<Job> {
 
   var isHeld: Bool { realWork > 0 || turns.isUnderWay }
 
-  /// Whether code that runs on this thread now is neither the world's own nor waited for.
+  /// Returns whether code on this thread runs neither inside the virtual time nor as real work.
   func isLeft(by thread: ThreadIdentity) -> Bool {
     !isClosed && !isHeld && thread != drivingThread
   }
 
   mutating func note(_ mistake: VirtualTimeError) { self.mistake = self.mistake ?? mistake }
 
-  /// Takes in a job; also returns the driver, if it waits for one.
+  /// Adds a job, and returns the driver if it waits.
   mutating func enqueue(_ job: Job, from thread: ThreadIdentity) -> Driver? {
     if thread == drivingThread {
       jobs.append(job)
@@ -55,7 +55,7 @@ struct VirtualTimeState<Job> {
     return waitingDriver.take()
   }
 
-  /// Makes `thread` the one whose jobs run in order, until ``stopDriving()``.
+  /// Marks jobs from `thread` as jobs from inside, which run in order, until ``stopDriving()``.
   mutating func startDriving(on thread: ThreadIdentity) {
     drivingThread = thread
     hasStarted = true
@@ -82,7 +82,7 @@ struct VirtualTimeState<Job> {
     return realWork == 0 ? waitingDriver.take() : nil
   }
 
-  /// Adds a work that wants its turn; false if the world is closed, where none is needed.
+  /// Adds work that waits for its turn; false if the virtual time is closed and no turn is needed.
   mutating func beginTurn(
     _ work: Turn,
     from thread: ThreadIdentity
@@ -93,7 +93,7 @@ struct VirtualTimeState<Job> {
     return (true, waitingDriver.take())
   }
 
-  /// The work whose turn it is has ended; false if its caller need not wait, in a closed world.
+  /// Ends the work whose turn it is; false if the virtual time is closed and its caller can go on.
   mutating func endTurn(_ caller: Turn) -> (isTaken: Bool, driver: Driver?) {
     guard !isClosed else { return (false, nil) }
     turns.end(caller)
@@ -120,7 +120,7 @@ struct VirtualTimeState<Job> {
     advances.popFirst(through: .last).map { ($0.deadline, $0.element) }
   }
 
-  /// Lets the driver wait, unless what it waits for has happened; false if it has.
+  /// Lets the driver wait; false if what it waits for has happened already.
   mutating func letDriverWait(_ driver: Driver, forRealWork: Bool) -> Bool {
     guard jobs.isEmpty, !turns.hasNext, !bodyHasEnded, !forRealWork || isHeld
     else { return false }
@@ -128,7 +128,7 @@ struct VirtualTimeState<Job> {
     return true
   }
 
-  /// Ends the world: jobs that come from now on are not its own.
+  /// Closes the virtual time: it takes no more jobs.
   mutating func close() { isClosed = true }
 
   private mutating func noteCallFromOutside() {
@@ -136,7 +136,7 @@ struct VirtualTimeState<Job> {
   }
 }
 
-/// The waits that are under way and can be told, in the order in which they began.
+/// The waits under way that can be described, in the order in which they began.
 struct KnownWaits {
   private var waits: [(number: UInt64, wait: KnownWait)] = []
   private var lastNumber: UInt64 = 0
@@ -150,7 +150,7 @@ struct KnownWaits {
   }
 
   mutating func remove(_ number: UInt64) {
-    // Mostly the latest ones end first.
+    // The latest waits usually end first.
     guard let index = waits.lastIndex(where: { $0.number == number }) else { return }
     waits.remove(at: index)
   }

@@ -3,20 +3,20 @@ public import Testing
 
 /// Runs each test, and each case of a parameterized test, in a virtual time of its own.
 ///
-/// Written as `.virtualTime`; the test finds its world in ``VirtualTime/current``.
+/// Write it as `.virtualTime`. The test gets its virtual time from ``VirtualTime/current``.
 public struct VirtualTimeTrait: TestTrait, SuiteTrait, TestScoping {
   let mode: VirtualTime.Mode
   let order: VirtualTime.Order
   let limit: Duration?
   let encodesPayloads: Bool
 
-  /// True: a suite hands the trait to its tests and to the suites in it.
+  /// Always true: a suite passes the trait to its tests and to the suites in it.
   public var isRecursive: Bool { true }
 
-  /// Runs `function` in a fresh virtual time.
+  /// Runs `function` in a new virtual time.
   ///
-  /// Ends when the test does. A test that is stuck is cancelled and fails; if it ignores that, the
-  /// issue is recorded at once, and the test is waited for.
+  /// It ends when the test does. A test that is stuck is cancelled and fails. If the test ignores
+  /// the cancellation, the issue is recorded at once, and the method waits for the test.
   /// - Throws: What `function` throws, or a ``VirtualTimeError``.
   public func provideScope(
     for test: Test,
@@ -47,12 +47,13 @@ extension Trait where Self == VirtualTimeTrait {
 
   /// Runs each test case in a virtual time of its own.
   /// - Parameters:
-  ///   - mode: Who moves the time.
+  ///   - mode: What moves the time.
   ///   - order: The order of tasks that could run at the same time.
-  ///   - limit: How far the time may move by itself; a test that needs more fails. Left out, it is ten
-  ///     years, and the time may move further a thousand times.
-  ///   - encodesPayloads: Whether payloads of queues are encoded when they are enqueued and decoded
-  ///     for their handlers, as over a restart, so that one that can't be shows it in the test.
+  ///   - limit: How far the time may move by itself. A test that needs more fails. By default it is
+  ///     ten years, and the time may move further a thousand times.
+  ///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
+  ///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
+  ///     in the test.
   /// - Returns: A trait for a test or a suite.
   public static func virtualTime(
     _ mode: VirtualTime.Mode = .automatic,

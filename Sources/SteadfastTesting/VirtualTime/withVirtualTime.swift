@@ -4,8 +4,9 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// Runs `body` in a world of its own, where time passes as fast as its tasks can run, and they run
-/// in an order that is the same each time.
+/// Runs `body` in a virtual time of its own, with tasks that run in a fixed order.
+///
+/// Time passes as fast as the tasks can run, and their order is the same each time.
 ///
 /// ```swift
 /// try await withVirtualTime { time in
@@ -13,22 +14,23 @@ public import Foundation
 ///   #expect(time.clock.now.offset < .seconds(3_600))
 /// }
 /// ```
-/// All tasks of the world take turns on one thread. When none can run, the time moves to the next
-/// deadline on ``VirtualTime/clock``, or, in ``VirtualTime/Mode/manual`` mode, only as far as
-/// ``VirtualTime/advance(by:)`` asks. Cancelling the caller cancels the body.
+/// All tasks of the virtual time take turns on one thread. When none can run, the time moves to the
+/// next deadline on ``VirtualTime/clock``. In ``VirtualTime/Mode/manual`` mode, it moves only as
+/// far as ``VirtualTime/advance(by:)`` asks. Cancelling the caller cancels the body.
 /// - Parameters:
-///   - mode: Who moves the time.
+///   - mode: What moves the time.
 ///   - order: The order of tasks that could run at the same time.
-///   - date: The date at the world's beginning; left out, the same one each time.
-///   - limit: How far the time may move by itself before the body is cancelled and an error is thrown.
-///     Left out, it is ten years, and the time may move further a thousand times.
-///   - encodesPayloads: Whether payloads of queues are encoded when they are enqueued and decoded for
-///     their handlers, as over a restart, so that one that can't be shows it in the test.
-///   - body: The test; its tasks must have stopped sleeping when it returns.
+///   - date: The date at the beginning; by default the same one each time.
+///   - limit: How far the time may move by itself before the body is cancelled and an error is
+///     thrown. By default it is ten years, and the time may move further a thousand times.
+///   - encodesPayloads: Whether queues encode payloads when they are enqueued and decode them for
+///     their handlers, as across a restart. A payload that can't be encoded or decoded then shows
+///     in the test.
+///   - body: The test. No task may still sleep on the clock when it returns.
 /// - Returns: What the body returns.
-/// - Throws: What the body throws; a ``VirtualTimeError`` when nothing can run any more before the
-///   body has ended (the body is cancelled, and left behind if it does not end for that), or when
-///   tasks are left asleep after it.
+/// - Throws: What the body throws; a ``VirtualTimeError`` if nothing can run before the body has
+///   ended, or if tasks are left asleep after it. A body that can't go on is cancelled. If it does
+///   not end then, it is left behind.
 @concurrent
 public func withVirtualTime<Success: Sendable>(
   _ mode: VirtualTime.Mode = .automatic,

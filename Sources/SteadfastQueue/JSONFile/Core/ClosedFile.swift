@@ -4,17 +4,17 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A queue's file that no store has open.
+/// The file of a queue, while no store has it open.
 struct ClosedFile {
   let url: URL
 
   var errors: JSONFileErrors { JSONFileErrors(url: url) }
 
-  /// Works on the file while its lock keeps every store away, on a thread of its own.
+  /// Performs `body` on a thread of its own, while the file's lock keeps every store away.
   ///
-  /// A lock file that was made for that is removed.
+  /// If there is no lock file, one is made and removed again.
   ///
-  /// - Throws: a ``JSONFileError``, also if there is no file; then no lock file is made.
+  /// - Throws: a ``JSONFileError``, also if there is no file. In that case no lock file is made.
   func locked<Value: Sendable>(
     _ body: @escaping @Sendable (ClosedFile, FileStorage) throws -> Value
   ) async throws -> Value {

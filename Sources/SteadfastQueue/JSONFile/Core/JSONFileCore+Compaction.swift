@@ -1,17 +1,19 @@
 import Synchronization
 
-// Compaction happens on the thread too, in steps between which other work is done.
+// Compaction runs on the I/O thread too, in steps. Other work is done between the steps.
 extension JSONFileCore {
   private enum Start {
     case no
-    /// It begins when nothing is being flushed: what is written then is committed, too.
+    /// The compaction begins when nothing is being flushed.
+    ///
+    /// Everything that is written by then is committed, too.
     case later
     case now(tasks: Slab<TaskTable.Entry>, claimed: Set<TaskID>, any JobThread)
   }
 
-  /// Begins to write the file anew if most of it is dead, or if somebody waits for that.
+  /// Begins a compaction if most of the file is no longer needed, or if a caller waits for one.
   ///
-  /// Whether other work goes on; else it does so when nothing is being flushed.
+  /// - Returns: Whether other work goes on now. If not, it goes on when nothing is being flushed.
   @discardableResult
   func compactIfDue() -> Bool {
     let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
@@ -42,7 +44,10 @@ extension JSONFileCore {
     return goesOn
   }
 
-  /// A compaction has failed, and nothing has changed: the file goes on growing, which no call tells.
+  /// Postpones the next compaction after one has failed.
+  ///
+  /// Nothing has changed, but the file keeps growing. No call reports that, so a new reason is
+  /// announced.
   private func putCompactionOff(_ error: any Error) {
     let (date, reason) = (date(), errors.reason(of: error))
     let news = file.withLock { file -> JSONFileStatistics.FailedCompaction? in
@@ -62,7 +67,8 @@ extension JSONFileCore {
       let thread = state.thread
     else { return .no }
     if state.postponeWhileFlushing({ self.writePending() }) { return .later }
-    // Not the whole table: what changes while it is held twice is copied.
+    // Takes only the parts that are needed: a part of the table that has two owners is copied when
+    // it changes.
     return .now(tasks: state.table.entries, claimed: state.claimedAndUnwritten, thread)
   }
 
@@ -87,11 +93,12 @@ extension JSONFileCore {
       )
   }
 
-  /// Does a step of a compaction, and leaves the next one for when other work was done.
+  /// Does a step of a compaction, and schedules the next one behind other work.
   ///
-  /// It has the turn, so nobody writes; but flushes go on, which must not wait for it.
+  /// This job has the turn, so nothing else is written. Flushes go on at the same time, and must
+  /// not wait for it.
   private func compact() {
-    // The copy of the tasks must not be kept alive in two places.
+    // The copy of the tasks must have one owner only, so the compaction is taken out of `file`.
     guard let journal = file.withLock({ $0?.journal }),
       var compaction = file.withLock({ $0?.compaction.take() })
     else { return }
@@ -121,8 +128,9 @@ extension JSONFileCore {
     tellCompactionWaiters(.success(wasFinished))
   }
 
-  /// Gives a file up that has no name any more, beside other work: the system frees what it took,
-  /// and needs longer for a large one than many flushes take.
+  /// Closes a file that has no name any more, while other work goes on.
+  ///
+  /// The system then frees the file's space. For a large file this takes longer than many flushes.
   private func giveUp(_ journal: Journal) {
     guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
     thread.handOn { journal.abandon() }
@@ -130,7 +138,7 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// Tasks that are leased though the file does not say so yet.
+  /// The tasks that are leased, but whose beginning is not in the file yet.
   var claimedAndUnwritten: Set<TaskID> {
     Set(
       pending.flatMap { submission -> [TaskID] in
@@ -142,19 +150,21 @@ extension JSONFileCore.State {
 }
 
 extension TaskTable {
-  /// How many tasks there are whose insertion is committed.
+  /// The number of tasks whose insertion is committed.
   ///
   /// O(1).
   var taskCount: Int { stateCounts.total }
 
-  /// How many lines a file has that says what there is: the first and the last, one for each task,
-  /// and one more for each that is performed.
+  /// The number of lines that a compacted file has.
+  ///
+  /// These are the first and the last line, one for each task, and one more for each running task.
   ///
   /// O(1).
   var liveRecordCount: Int { 2 + taskCount + stateCounts[.running] }
 
-  /// About how many bytes a file takes that says what there is: its lines, and the first and last
-  /// ones.
+  /// About how many bytes a compacted file has.
+  ///
+  /// These are the lines of the tasks, and the first and last lines.
   ///
   /// O(1).
   var compactSize: Int { byteCount + 512 }

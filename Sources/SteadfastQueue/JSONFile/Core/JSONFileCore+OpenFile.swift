@@ -1,5 +1,7 @@
 extension JSONFileCore.OpenFile {
-  /// Closes the file, unless somebody else has written it: then it is left as it is.
+  /// Closes the file.
+  ///
+  /// If another process has written the file, this leaves its contents as they are.
   mutating func close() throws {
     let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
     if case .failure(.changed) = place { journal.abandon() } else { try journal.close() }
@@ -15,7 +17,7 @@ extension JSONFileCore.OpenFile {
     try storage.synchronizeFolder()
   }
 
-  /// A compaction has put another file in the place of this one.
+  /// Goes on with the file that a compaction has put in the place of this one.
   mutating func replaceJournal(with replacement: Journal) {
     journal = replacement
     compactSize = replacement.size
@@ -23,9 +25,9 @@ extension JSONFileCore.OpenFile {
     failedCompaction = nil
   }
 
-  /// A compaction has failed: another one is tried when the file has twice its size.
+  /// Postpones the next compaction after one has failed, until the file has twice its size.
   ///
-  /// Whether it is for another reason than the last one.
+  /// - Returns: Whether the reason is another one than that of the last failure.
   mutating func putCompactionOff(_ failure: JSONFileStatistics.FailedCompaction) -> Bool {
     postponedSize = failure.nextSize
     defer { failedCompaction = failure }

@@ -1,6 +1,6 @@
 import Synchronization
 
-// What happens on the thread first and last.
+// The first and the last job on the I/O thread: opening and closing the file.
 extension JSONFileCore {
   func openFile() throws {
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
@@ -26,7 +26,7 @@ extension JSONFileCore {
       state.lock = lock
       state.table = opened.table
       state.size = opened.journal.size + opened.journal.owedByteCount
-      // A closing that has begun meanwhile goes on.
+      // If a closing has begun in between, it goes on.
       if case .unopened = state.phase {
         state.phase = .open
         isServing.store(true, ordering: .releasing)
@@ -51,9 +51,9 @@ extension JSONFileCore {
 
   func closeFile() {
     if state.withLock({ $0.postponeWhileFlushing { self.closeFile() } }) { return }
-    // Nothing is added any more.
+    // The store is closing, so no call adds lines any more.
     if let threadToWrite = state.withLock({ $0.pending.isEmpty ? nil : $0.thread }) {
-      // That may hand the turn on, to a step of a compaction for instance.
+      // This write may hand the turn on, for example to a step of a compaction.
       writePending()
       return threadToWrite.add { self.closeFile() }
     }
@@ -84,13 +84,13 @@ extension JSONFileCore {
 extension JSONFileCore.State {
   enum ClosingStep {
     case close(any JobThread)
-    /// It is being closed.
+    /// The store is closing already: wait for the end of that.
     case wait
     case done
     case fail(JSONFileError)
   }
 
-  /// Refuses further calls, and says how the file is closed.
+  /// Refuses further calls, and returns how the file is to be closed.
   mutating func beginClosing(
     _ closer: CheckedContinuation<Void, any Error>?
   ) -> ClosingStep {
@@ -98,7 +98,7 @@ extension JSONFileCore.State {
     case .closed:
       return .done
     case .poisoned(let error):
-      // The file was given up when the failure was met.
+      // The file was closed when the failure happened.
       phase = .closed
       thread = nil
       return .fail(error)

@@ -1,32 +1,37 @@
 import Synchronization
 
-/// There is no room in a file for lines that add tasks.
+/// The error that a file has no room for lines that add tasks.
+///
+/// All sizes are in bytes.
 struct FileFull: Error {
-  /// In bytes, as all of these: what the lines take.
+  /// The size of the lines.
   let needed: Int
   let limit: Int
-  /// What the file will have when all is written that was accepted.
+  /// The size that the file has when every accepted change is written.
   let size: Int
-  /// About what it would have if it were compacted then.
+  /// About the size that the file would have if it were compacted then.
   let compactSize: Int
 
-  /// Whether it makes room to compact the file, and is worth it: each byte that is freed costs three
-  /// to be rewritten, at most.
+  /// Whether a compaction would make enough room, and is worth its cost.
+  ///
+  /// It is worth its cost if it rewrites at most three bytes for each byte that it frees.
   var isMendedByCompaction: Bool {
     compactSize + needed <= limit && size - compactSize >= size / 4
   }
 }
 
-// A limit of the file's size holds for what adds tasks, and for nothing else: what ends them must be
-// written, so that there is room again.
+// The limit of the file's size applies only to changes that add tasks, or give them another payload
+// or other tags. A change that ends a task must be written, so that there is room again.
 extension JSONFileCore {
-  /// Stores changes whose lines were made; if there is no room, when the file was compacted.
+  /// Stores changes whose lines were made.
+  ///
+  /// If there is no room, this compacts the file first.
   func store(
     _ batch: [TaskChange],
     _ lines: [JournalBody],
     _ durability: Durability
   ) async throws -> [ChangeOutcome] {
-    // Whatever was freed, others may take it; and what is freed is known only about.
+    // Other callers may take the room that a compaction frees, and its size is only an estimate.
     for _ in 0..<2 {
       do {
         return try await submit(batch, lines, durability)
@@ -44,7 +49,7 @@ extension JSONFileCore {
     }
   }
 
-  /// Refuses a new task that is larger than was chosen.
+  /// Refuses a new task that is larger than `maxTaskSize`.
   func checkSize(of change: TaskChange, _ line: JournalBody) throws(JSONFileError) {
     guard case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit else {
       return
@@ -52,7 +57,7 @@ extension JSONFileCore {
     throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
   }
 
-  /// Leaves the lines of changes for the thread.
+  /// Stages changes, and queues their lines for the I/O thread.
   ///
   /// - Throws: a ``FileFull`` if there is no room for them.
   private func submit(
@@ -84,7 +89,9 @@ extension JSONFileCore {
     }
   }
 
-  /// Compacts the file, or waits for the compaction that is under way; whether one was finished.
+  /// Compacts the file, or waits for the compaction that is under way.
+  ///
+  /// - Returns: Whether a compaction was finished.
   private func compactNow() async throws -> Bool {
     try await waitForThread { continuation in
       let thread = Result {
@@ -101,7 +108,7 @@ extension JSONFileCore {
     }
   }
 
-  /// A compaction has ended, or there is none.
+  /// Resumes the callers that wait for a compaction: it has ended, or there is none.
   func tellCompactionWaiters(_ result: Result<Bool, any Error>) {
     let waiters = state.withLock { state in
       defer { state.compactionWaiters = [] }
@@ -110,7 +117,7 @@ extension JSONFileCore {
     for waiter in waiters { waiter.resume(with: result) }
   }
 
-  /// Takes note of how large the file is, on the thread.
+  /// Notes how large the file is, on the I/O thread.
   func noteSize() {
     guard options.maxFileSize != nil,
       let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
@@ -120,9 +127,9 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// Why there is no room for a submission, if there is none.
+  /// Returns why there is no room for a submission, or `nil` if there is room.
   ///
-  /// What it stages has no size yet.
+  /// What the submission stages has no size in the table yet.
   func shortage(for submission: Submission, _ limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
     return FileFull(
@@ -135,10 +142,10 @@ extension JSONFileCore.State {
 }
 
 extension Submission {
-  /// How many bytes its lines take, at most.
+  /// How many bytes the lines take, at most.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
-  /// Whether a task is added, or made to carry something else.
+  /// Whether the changes add a task, or give one another payload or other tags.
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in

@@ -1,8 +1,8 @@
 import Synchronization
 
-// What happens on the thread, one thing after another: all that touches the file.
+// The jobs of the I/O thread, which run one after another: everything that touches the file.
 extension JSONFileCore {
-  /// What the file holds.
+  /// Returns what the file holds.
   func readStatistics() throws -> JSONFileStatistics {
     let (tasks, live) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
@@ -21,13 +21,17 @@ extension JSONFileCore {
     }
   }
 
-  /// Writes what has gathered, and comes again for what gathers meanwhile, behind other jobs.
+  /// Writes the pending lines, then schedules the next write behind other jobs.
+  ///
+  /// The next write takes the lines that have gathered during this one.
   func writePending() {
     guard compactIfDue(), let group = takePending() else { return }
     if write(group) { goOnWriting() }
   }
 
-  /// Writes what has gathered meanwhile; beside a flush only if somebody has claimed tasks.
+  /// Schedules a write of what has gathered.
+  ///
+  /// During a flush, it does so only if tasks were claimed.
   private func goOnWriting() {
     let thread = state.withLock { state in
       state.isWriting =
@@ -43,7 +47,8 @@ extension JSONFileCore {
         state.isWriting = false
         return nil
       }
-      // What waits for the end of a flush comes first: else there might never be one.
+      // The jobs that wait for the end of the flushing come first: without a pause in the writes,
+      // the flushing might never end.
       if !state.afterFlush.isEmpty, state.postponeWhileFlushing({ self.writePending() }) {
         return nil
       }
@@ -55,12 +60,14 @@ extension JSONFileCore {
   fileprivate enum NextStep {
     /// The changes are committed.
     case answer
-    /// Somebody flushes already, and then what was just written.
+    /// A flush is under way. The next one flushes what was just written.
     case leave
     case flush(any JobThread)
   }
 
-  /// Whether this thread goes on writing.
+  /// Writes the lines of a group, and flushes them if that is due.
+  ///
+  /// - Returns: Whether the caller schedules the next write. A flush schedules it itself.
   private func write(_ group: [Submission]) -> Bool {
     do throws(Journal.Failure) {
       try checkPlace()
@@ -73,7 +80,7 @@ extension JSONFileCore {
       return true
     }
     noteSize()
-    // A claim need only survive the process; what it leased is leased already.
+    // A claim must only outlast the process, so it needs no flush. Its tasks are leased already.
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     guard !changes.isEmpty else { return true }
@@ -90,7 +97,7 @@ extension JSONFileCore {
     return true
   }
 
-  /// Refuses to write to a file that nobody would find again, or that somebody else has written.
+  /// Refuses to write to a file that has lost its name, or that another process has written.
   private func checkPlace() throws(Journal.Failure) {
     guard let (storage, journal) = file.withLock({ $0.map { ($0.storage, $0.journal) } }) else {
       return
@@ -98,10 +105,10 @@ extension JSONFileCore {
     try storage.checkPlace(of: journal)
   }
 
-  /// Flushes what was written until nothing is left, while the thread goes on with other jobs.
+  /// Flushes the written changes until none are left, while other jobs go on.
   ///
-  /// What has gathered during one flush is written and flushed by the next, which begins at once:
-  /// the callers of the first are let go on beside it.
+  /// The changes that gather during one flush are written and flushed by the next, which begins at
+  /// once. The callers of the first flush go on at the same time.
   private func flushWritten(_ thread: any JobThread) {
     goOnWriting()
     while state.withLock({ $0.takeWritten() }) {
@@ -109,7 +116,7 @@ extension JSONFileCore {
       do throws(Journal.Failure) {
         try thread.handOn { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
-        // What is being written beside this is taken back, too, when it is written.
+        // A write that is under way now is rolled back too, when it has ended.
         thread.add { self.fail([], error) }
         return
       }
@@ -119,14 +126,14 @@ extension JSONFileCore {
         thread.addBeside { self.answerCommitted() }
         writePending()
       } else {
-        // If there is more, the other thread is at work on something else, which may take long.
+        // If there is more to flush, the other thread is busy with a job that may take long.
         answerCommitted()
       }
     }
     endFlushing(thread)
   }
 
-  /// Lets those go on whose changes are stored.
+  /// Resumes the callers whose changes are committed.
   private func answerCommitted() {
     let committed = state.withLock { state in
       defer { state.committed = [] }
@@ -135,7 +142,7 @@ extension JSONFileCore {
     for submission in committed { submission.succeed() }
   }
 
-  /// Nothing is being flushed any more: what has waited for that goes on.
+  /// Starts what was postponed until nothing is being flushed.
   private func endFlushing(_ thread: any JobThread) {
     let (jobs, hasGathered) = state.withLock { state in
       defer { state.afterFlush = [] }
@@ -147,7 +154,7 @@ extension JSONFileCore {
     if hasGathered || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
   }
 
-  /// Flushes what was written when an interval has passed.
+  /// Schedules a flush for when the interval has passed, unless one is scheduled already.
   private func flushLater() {
     guard case .atMostEvery(let interval) = flushing.moment else { return }
     let thread = state.withLock { state in
@@ -179,19 +186,19 @@ extension JSONFileCore {
     }
   }
 
-  /// Takes everything back that is staged: what is pending may rest on what has failed.
+  /// Rolls back everything that is staged, because a pending change may rest on one that failed.
   ///
-  /// What was written before is only lost with the file.
+  /// A change that was written before is rolled back only if the file can't be used any more.
   func fail(_ group: [Submission], _ failure: Journal.Failure) {
     let error = errors.writing(failure)
-    // Whoever is told of the failure may close the store at once, which has no thread then.
+    // A caller that gets the error may close the store at once. The store has no thread then.
     let thread = state.withLock { $0.thread }
     let (failed, isPoisoned, lock) = state.withLock { state in
       var failed = group + state.pending
       state.pending = []
       if case .poisoned = failure { failed = state.takeUnflushed() + failed }
       for submission in failed.reversed() { submission.rollBack(&state.table) }
-      // A closing that has begun meanwhile gives the file up itself.
+      // If a closing has begun in between, it closes the file itself.
       guard case .poisoned = failure, case .open = state.phase else {
         return (failed, false, FileLock?.none)
       }
@@ -201,7 +208,7 @@ extension JSONFileCore {
       return (failed, true, state.lock)
     }
     if isPoisoned {
-      // Nothing can be done with the file any more, but another store may open it anew.
+      // This store can't use the file any more, but another store may open it.
       file.withLock { file in
         file?.compaction?.abandon()
         file?.journal.abandon()
@@ -216,18 +223,23 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// Whether something is being flushed; then the job is done when nothing is.
+  /// Postpones a job if something is being flushed, until nothing is.
+  ///
+  /// - Returns: Whether something is being flushed.
   mutating func postponeWhileFlushing(_ job: @escaping @Sendable () -> Void) -> Bool {
     if isFlushing { afterFlush.append(job) }
     return isFlushing
   }
 
-  /// Changes were written.
+  /// Returns what to do after changes were written.
+  ///
+  /// Commits the changes if they wait for no flush.
   fileprivate mutating func nextStep(
     for changes: [Submission],
     _ moment: JSONFileStore.Flushing.Moment
   ) -> JSONFileCore.NextStep {
-    // Changes are committed in the order of the file: one that needs no flush waits for those before.
+    // Changes are committed in the order of the file, so one that needs no flush waits for earlier
+    // ones.
     let mustFlush = moment == .eachBatch && changes.contains(where: \.needsFlush)
     guard mustFlush || isFlushing, let thread else {
       for submission in changes { submission.commit(to: &table) }
@@ -238,7 +250,9 @@ extension JSONFileCore.State {
     return isFlushing ? .leave : .flush(thread)
   }
 
-  /// Whether there is something to flush.
+  /// Takes the written changes, to flush them.
+  ///
+  /// - Returns: Whether there are any.
   fileprivate mutating func takeWritten() -> Bool {
     isFlushing = !written.isEmpty
     flushing = written
@@ -246,8 +260,10 @@ extension JSONFileCore.State {
     return isFlushing
   }
 
-  /// A flush has ended; whether there is more to flush, written or not, and whether callers of the
-  /// last one still wait.
+  /// Commits the changes of a flush that has ended.
+  ///
+  /// - Returns: Whether there is more to flush, written or not, and whether callers of the flush
+  ///   before still wait.
   fileprivate mutating func endFlush() -> (goesOn: Bool, isBehind: Bool) {
     let isBehind = !committed.isEmpty
     for submission in flushing { submission.commit(to: &table) }
@@ -256,7 +272,7 @@ extension JSONFileCore.State {
     return (!written.isEmpty || !pending.isEmpty, isBehind)
   }
 
-  /// What is written and not flushed, of a file that nobody will flush.
+  /// Takes the changes that were written and not flushed, of a file that is not flushed any more.
   fileprivate mutating func takeUnflushed() -> [Submission] {
     defer {
       flushing = []

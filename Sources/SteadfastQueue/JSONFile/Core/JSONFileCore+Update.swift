@@ -1,6 +1,8 @@
 extension JSONFileCore {
-  /// Refuses an update that would make its task larger than may be written when the file is
-  /// compacted, or than was chosen: what it does not change counts too.
+  /// Refuses an update that would make its task too large.
+  ///
+  /// A task is too large if a compaction may not write it, or if it exceeds `maxTaskSize`. The
+  /// parts that the update does not change count too.
   func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
     for change in staged where change.isKept {
       guard case .update(_, let update) = change.change, let slot = change.slot,

@@ -8,7 +8,9 @@ extension JSONFileCore {
     }
   }
 
-  /// On the thread: nothing is written meanwhile, and what was written is committed.
+  /// Compares the file with the store, on the I/O thread, when nothing is being flushed.
+  ///
+  /// During this nothing is written, and everything that was written is committed.
   private func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
     if state.withLock({ $0.postponeWhileFlushing { self.verifyFile(continuation) } }) { return }
     continuation.resume(with: Result { try compareFile() })
@@ -59,7 +61,7 @@ private struct Verification {
   private mutating func compare(_ source: JournalSource, owesInterruption: Bool) throws {
     do throws(JournalProblem) {
       var contents = try JournalReader.readAsWritten(source)
-      // The file says so before the next line that rests on it.
+      // The file does not say that tasks were interrupted yet. The next write says so first.
       if owesInterruption { contents.table.interruptLeased() }
       report.version = contents.version
       report.recordCount = Int(contents.nextSequence)
@@ -73,7 +75,7 @@ private struct Verification {
     }
   }
 
-  /// All that is wrong with a file that could not be opened.
+  /// Adds everything that is wrong with a file that could not be opened.
   private mutating func describe(_ bytes: [UInt8], _ problem: JournalProblem) throws {
     do throws(JournalProblem) {
       let found = try JournalInspection(bytes).report
@@ -108,7 +110,7 @@ private struct Verification {
     }
   }
 
-  /// All that a file tells of a task, but for its place in line.
+  /// Returns everything that a file says of a task, except for its place in line.
   private func body(of entry: TaskTable.Entry) -> [UInt8]? {
     var record = entry.record
     if claimed.contains(record.id) { record.state = .waiting }
@@ -124,7 +126,7 @@ private struct Verification {
 }
 
 extension Slab<TaskTable.Entry> {
-  /// The identities of the tasks whose insertion is committed.
+  /// The IDs of the tasks whose insertion is committed.
   fileprivate var committedIDs: [TaskID] {
     (0..<endSlot).compactMap { self[$0].place == .staged ? nil : self[$0].record.id }
   }

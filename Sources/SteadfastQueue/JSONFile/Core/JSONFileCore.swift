@@ -6,14 +6,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a file store is made of: the tasks in memory, the journal, and the thread between them.
+/// The parts of a file store: the tasks in memory, the journal, and the I/O thread between them.
 ///
-/// Callers stage their changes in the table and leave their lines; the thread takes all that have
-/// gathered, writes and flushes them in one go, commits them, and lets the callers go on. Store
-/// first, memory second: what could not be written is rolled back. Whatever touches the file
-/// happens on the thread, one thing after another, except for a flush: while it is under way, claims
-/// are written, and changes gather, which are written and flushed at once when it has ended, while
-/// its callers go on. All are committed in the order of the file.
+/// A caller stages its changes in the table and queues their lines. The thread takes all lines that
+/// have gathered, writes and flushes them together, commits the changes, and resumes the callers.
+/// The file comes first and memory second: a change that could not be written is rolled back.
+///
+/// Everything that touches the file happens on the thread, one job after another. The exception is
+/// a flush: while it is under way, claims are written, and changes gather. When it has ended, these
+/// changes are written and flushed at once, while the callers of the flush go on. All changes are
+/// committed in the order of the file.
 final class JSONFileCore: Sendable {
   /// Takes the lock, and makes the storage to read and write.
   typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
@@ -28,44 +30,46 @@ final class JSONFileCore: Sendable {
     var phase = Phase.unopened
     var table = TaskTable()
     var pending: [Submission] = []
-    /// How many bytes the file will have when what is pending and being written is in it; kept only
-    /// where it is limited.
+    /// The size of the file in bytes when everything pending and being written is in it.
+    ///
+    /// It is kept up to date only if the size of the file is limited.
     var size = 0
-    /// Those who wait for the end of a compaction: whether it was finished.
+    /// The callers that wait for the end of a compaction, and get whether it was finished.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
-    /// Whether the thread is at work on what is pending, or about to be.
+    /// Whether the thread writes what is pending, or is about to.
     var isWriting = false
-    /// What was written and is still to be flushed.
+    /// The changes that were written and are still to be flushed.
     var written: [Submission] = []
-    /// What is being flushed.
+    /// The changes that are being flushed.
     var flushing: [Submission] = []
-    /// What was flushed, is committed and whose callers still wait.
+    /// The changes that were flushed and committed, and whose callers still wait.
     var committed: [Submission] = []
-    /// Whether somebody is at work on what was written.
+    /// Whether a flush of written changes is under way.
     var isFlushing = false
-    /// What waits until nothing is being flushed.
+    /// The jobs that wait until nothing is being flushed.
     var afterFlush: [@Sendable () -> Void] = []
-    /// Whether the thread is to flush when an interval has passed.
+    /// Whether a flush is scheduled for the end of an interval.
     var willFlush = false
     var thread: (any JobThread)?
     var lock: FileLock?
     /// Whether closing deletes the file.
     var deletesFile = false
-    /// Those who wait for the end of a closing that has begun.
+    /// The callers that wait for the end of a closing that has begun.
     var closers: [CheckedContinuation<Void, any Error>] = []
   }
 
-  /// What only the thread uses.
+  /// The state that only the I/O thread uses.
   struct OpenFile {
     var storage: any JournalStorage
     var journal: Journal
     var compaction: Compaction?
-    /// About what size the file would have had if it had been compacted when it was opened, or has
-    /// had since then when it was.
+    /// The size of the file after the last compaction since it was opened.
+    ///
+    /// If there was none, this is about the size that a compaction would have left at opening.
     var compactSize: Int
-    /// While it is smaller, it is not compacted: a compaction has failed.
+    /// While the file is smaller than this, no compaction is due, because one has failed.
     var postponedSize = 0
-    /// Why the last compaction has failed.
+    /// Why the last compaction has failed, or `nil` if it has not.
     var failedCompaction: JSONFileStatistics.FailedCompaction?
   }
 
@@ -74,16 +78,18 @@ final class JSONFileCore: Sendable {
   let flushing: JSONFileStore.Flushing
   let options: JSONFileStore.Options
   let compactionPolicy: CompactionPolicy
-  /// Tells the date, for people to read.
+  /// Returns the date, for people to read.
   let date: @Sendable () -> Date
-  /// Tells people what no call can tell them.
+  /// Reports to people what no call can report to them.
   let announce: @Sendable (String) -> Void
   private let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
-  /// The count of forks when the thread was started; negative before.
+  /// The count of forks when the thread was started; negative before that.
   private let forkCount = Atomic(-1)
-  /// Whether the file is open, so that most calls need not take the lock to see it.
+  /// Whether the file is open.
+  ///
+  /// Most calls read this, and so need not take the lock.
   let isServing = Atomic(false)
 
   init(
@@ -100,7 +106,7 @@ final class JSONFileCore: Sendable {
     self.flushing = flushing
     self.options = options
     var policy = compactionPolicy
-    // A file that is to stay small is worth it sooner.
+    // A file that must stay small is worth a compaction sooner.
     let limit = options.maxFileSize ?? .max
     policy.minimumSize = min(policy.minimumSize, limit)
     policy.spareSize = min(policy.spareSize, limit / 8)
@@ -111,7 +117,7 @@ final class JSONFileCore: Sendable {
     self.opener = opener
   }
 
-  /// The real file.
+  /// Makes a core with the real file system.
   convenience init(
     _ url: URL,
     flushing: JSONFileStore.Flushing,
@@ -131,9 +137,9 @@ final class JSONFileCore: Sendable {
 
   // MARK: Calls
 
-  /// Whether this is a child that was forked off: the thread and the lock are its parent's.
+  /// Whether this process is a forked child, whose parent owns the thread and the lock.
   ///
-  /// Asked before any lock is taken, which might have been held when the child was forked off.
+  /// This is checked before any lock is taken, because a lock may have been held at the fork.
   private var isForkedOff: Bool {
     let count = forkCount.load(ordering: .relaxed)
     return count >= 0 && count != ForkCount.current
@@ -149,7 +155,7 @@ final class JSONFileCore: Sendable {
 
   /// Stores changes.
   ///
-  /// Which of them apply is decided in order, at once; when it returns they are stored.
+  /// This decides at once, and in order, which of them apply. When it returns, they are stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
     for change in batch { try change.checkForm() }
@@ -167,7 +173,7 @@ final class JSONFileCore: Sendable {
     return try await store(batch, lines, durability)
   }
 
-  /// Leases tasks, and writes that they have begun.
+  /// Leases tasks, and writes that their attempts have begun.
   func claim(_ request: ClaimRequest) async throws -> Claim {
     try await waitForThread { continuation in
       submit(continuation) { state in
@@ -187,9 +193,9 @@ final class JSONFileCore: Sendable {
     try await onThread { core in try core.readStatistics() }
   }
 
-  /// Stores what is pending, seals the file, and gives it up.
+  /// Stores what is pending, writes the last line of a closed file, and gives up the file.
   ///
-  /// Whoever calls it meanwhile waits for the same end.
+  /// A caller that comes while the store closes waits for the same end.
   func close() async throws {
     if isForkedOff { throw errors.forkedOff }
     try await waitForThread { continuation in
@@ -206,19 +212,19 @@ final class JSONFileCore: Sendable {
     }
   }
 
-  /// Deletes the file and gives it up.
+  /// Deletes the file and closes the store.
   func destroy() async throws {
-    // Whoever deletes the file must hold its lock.
+    // The store must hold the file's lock to delete it.
     try await open()
     try state.withLock { state in
-      // Perhaps somebody closes it meanwhile.
+      // Another caller may have closed the store in between.
       guard try isOpen(state.phase) else { throw errors.closed }
       state.deletesFile = true
     }
     try await close()
   }
 
-  /// As `close()`, without waiting.
+  /// Closes the store as `close()` does, without waiting for the end.
   func abandon() {
     guard !isForkedOff else { return }
     let (step, lock) = state.withLock { ($0.beginClosing(nil), $0.lock) }
@@ -227,7 +233,9 @@ final class JSONFileCore: Sendable {
     thread.add { self.closeFile() }
   }
 
-  /// Suspends until the thread has resumed the continuation; in virtual time, in turn.
+  /// Suspends until the thread resumes the continuation.
+  ///
+  /// In virtual time, such calls take turns.
   func waitForThread<Value: Sendable>(
     _ body: (CheckedContinuation<Value, any Error>) -> Void
   ) async throws -> Value {
@@ -236,13 +244,15 @@ final class JSONFileCore: Sendable {
     }
   }
 
-  /// What is known of a call when it has been decided.
+  /// What a call comes to: an answer at once, or lines to write.
   enum Decision<Value> {
     case answer(Value)
     case lines(Submission)
   }
 
-  /// Leaves lines for the thread, unless the file is not open.
+  /// Decides what a call comes to, and queues its lines for the thread.
+  ///
+  /// If the file is not open, the call fails.
   func submit<Value: Sendable>(
     _ continuation: CheckedContinuation<Value, any Error>,
     _ decide: (inout State) throws -> Decision<Value>
@@ -256,8 +266,8 @@ final class JSONFileCore: Sendable {
         case .lines(let submission):
           state.size += options.maxFileSize == nil ? 0 : submission.byteCount
           state.pending.append(submission)
-          // Changes wait for the flush that is under way, written or not: what gathers meanwhile
-          // is written in one go. Claims need no flush.
+          // Changes wait for the flush that is under way, even if they are written during it. So
+          // they gather, and are written together. Claims need no flush.
           if state.isFlushing, !submission.isClaim { return (nil, nil) }
         }
         defer { state.isWriting = true }
@@ -280,7 +290,7 @@ final class JSONFileCore: Sendable {
     }
   }
 
-  /// The thread, which is started if there is none.
+  /// Returns the thread, which is started if there is none.
   func thread() throws -> any JobThread {
     try state.withLock { state in
       if let thread = state.thread { return thread }

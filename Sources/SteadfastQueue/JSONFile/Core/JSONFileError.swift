@@ -4,9 +4,9 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a queue's file could not do, why, and what to do about it.
+/// An error of a queue's file: what failed, why, and what to do about it.
 ///
-/// The message names the file, and the line and byte where there is one. It never shows a payload.
+/// The message names the file, and the line and byte if there is one. It never shows a payload.
 public struct JSONFileError: Error, CustomStringConvertible {
   /// The kind of an error.
   ///
@@ -31,14 +31,15 @@ public struct JSONFileError: Error, CustomStringConvertible {
     public static let newerVersion = Code("newerVersion")
     /// The file was changed or damaged after it was written.
     ///
-    /// It was not changed. ``JSONFileStore/verify(at:)`` tells all that is wrong, and
+    /// It was not changed. ``JSONFileStore/verify(at:)`` lists everything that is wrong, and
     /// ``JSONFileStore/repair(at:)`` saves what can be read.
     public static let damaged = Code("damaged")
-    /// The file, or the lock file beside it, is not a regular file that not every user may write;
-    /// or what stands where a compaction is written, the file's path and `.new`, is not; or it is the
-    /// file of another queue.
+    /// The file, or a file beside it that the store needs, is not safe to use.
     ///
-    /// A symbolic link is refused too. Who owns a file is not asked.
+    /// The file and its lock file must be regular files that are not writable by every user. The
+    /// same holds for a file at the path plus `.new`, where a compaction writes. That file must not
+    /// be the file of another queue either. A symbolic link is refused too. The owner of a file is
+    /// not checked.
     public static let unsafeFile = Code("unsafeFile")
     /// The URL names no file, or its path is not text in UTF-8.
     ///
@@ -48,20 +49,20 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// Nothing was stored.
     public static let systemCall = Code("systemCall")
-    /// The disk failed in a way that leaves open whether the last changes are stored.
+    /// The disk failed, and it is unknown whether the last changes are stored.
     ///
-    /// The store takes no further calls; opening the file anew shows what is there.
+    /// The store takes no further calls. Open the file with a new store to see what is there.
     public static let outcomeUnknown = Code("outcomeUnknown")
-    /// The file was deleted, moved or replaced while it was open, by somebody else.
+    /// The file was deleted, moved or replaced while it was open, and not by its store.
     ///
-    /// Nothing of the call was stored; the tasks are in the file that was there. When it is put back,
-    /// the store goes on.
+    /// Nothing of the call was stored. The tasks are in the file that was there. When that file is
+    /// back in its place, the store goes on.
     public static let displaced = Code("displaced")
-    /// Another program has written the file while it was open: it is not as large as it should be.
+    /// Another program wrote the file while it was open, so its size is not the expected one.
     ///
-    /// Nothing of the call was stored. The store has its tasks in memory, and tells them; when the
-    /// file is as it was, it goes on. Changes that leave its size as it is are not noticed here
-    /// (``JSONFileStore/verify()``).
+    /// Nothing of the call was stored. The store has its tasks in memory, and still returns them.
+    /// When the file is as it was, the store goes on. A change that leaves the size as it is causes
+    /// no such error; ``JSONFileStore/verify()`` finds it.
     public static let changed = Code("changed")
     /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
     ///
@@ -71,7 +72,7 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// Nothing was stored. There is room again when tasks are done or removed.
     public static let fileFull = Code("fileFull")
-    /// A limit of ``JSONFileStore/Options`` is no number of bytes.
+    /// A limit of ``JSONFileStore/Options`` is less than 1 byte.
     ///
     /// Nothing was opened or made.
     public static let invalidOptions = Code("invalidOptions")
@@ -83,7 +84,7 @@ public struct JSONFileError: Error, CustomStringConvertible {
   public let code: Code
   /// The file.
   public let url: URL
-  /// What is wrong and what to do, for a person to read.
+  /// What is wrong and what to do about it, for a person to read.
   public let message: String
 
   init(_ code: Code, _ url: URL, _ message: String) {

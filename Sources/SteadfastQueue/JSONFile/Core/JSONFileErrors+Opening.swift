@@ -6,9 +6,9 @@ import Glibc
 import Musl
 #endif
 
-// What is said of a file that is not opened, and the way from any failure to its words.
+// The errors of a file that can't be opened, and the translation of every failure to its error.
 extension JSONFileErrors {
-  /// Turns what an operation throws into an error of this file.
+  /// Performs `body`, and translates what it throws to an error of this file.
   func translating<Result>(_ body: () throws -> Result) throws -> Result {
     do {
       return try body()

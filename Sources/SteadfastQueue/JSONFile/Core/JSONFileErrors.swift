@@ -12,7 +12,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The errors of one file, worded for people.
+/// Makes the errors of one file, with messages for people.
 struct JSONFileErrors: Sendable {
   let url: URL
 
@@ -35,7 +35,7 @@ struct JSONFileErrors: Sendable {
     JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
   }
 
-  /// A repair that was given up.
+  /// The error of a repair that was given up, and changed nothing.
   func repairing(_ error: SystemCallError) -> JSONFileError {
     let hint =
       error.number == ENOSPC
@@ -47,7 +47,7 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// A repair whose end a power cut may take back.
+  /// The error of a repair that was done, but that a power cut may undo.
   func repairedPerhaps(_ error: SystemCallError, copy: String) -> JSONFileError {
     JSONFileError(
       .outcomeUnknown,
@@ -59,7 +59,7 @@ struct JSONFileErrors: Sendable {
 
   /// Refuses a URL that names no file.
   ///
-  /// The path of one with bytes that are not UTF-8 is empty, or cut short at a zero.
+  /// If the bytes of the path are not UTF-8, `url.path` is empty, or cut short at a zero.
   func checkURL() throws(JSONFileError) {
     let reason: String
     if !url.isFileURL {
@@ -72,7 +72,7 @@ struct JSONFileErrors: Sendable {
     throw JSONFileError(.invalidURL, url, "\(url.absoluteString) can't be used: \(reason)")
   }
 
-  /// Refuses limits that nothing could keep.
+  /// Refuses limits below 1 byte, because nothing could meet them.
   func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
     for (name, limit) in [
       ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
@@ -96,7 +96,9 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// No room for new tasks; where a compaction would have made some and has failed, why it has.
+  /// The error of a file without room for new tasks.
+  ///
+  /// If a compaction would have made room and has failed, `failedCompaction` says why.
   func full(
     _ full: FileFull,
     failedCompaction: JSONFileStatistics.FailedCompaction? = nil
@@ -117,7 +119,7 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// That a file goes on growing.
+  /// The announcement that a compaction has failed, and the file keeps growing.
   func failedCompaction(_ failure: JSONFileStatistics.FailedCompaction) -> String {
     "\(path) can't be compacted: \(failure.reason). It goes on growing, and nothing is lost; another "
       + "compaction is tried when it has \(failure.nextSize) bytes"
@@ -157,7 +159,7 @@ struct JSONFileErrors: Sendable {
     }
   }
 
-  /// A closing that has stored everything.
+  /// The error of a closing that has stored everything except the last line.
   func closing(_ failure: Journal.Failure) -> JSONFileError {
     JSONFileError(
       .systemCall,
@@ -167,7 +169,7 @@ struct JSONFileErrors: Sendable {
     )
   }
 
-  /// Why something has failed, without the name of the file.
+  /// Returns why something has failed, for a message that already names the file.
   func reason(of error: any Error) -> String {
     switch error {
     case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),

@@ -1,4 +1,4 @@
-/// A call that waits for its lines to be stored, and its caller.
+/// The lines of a call that waits until they are stored, and its caller.
 struct Submission: Sendable {
   enum Caller: Sendable {
     case changes(
@@ -27,13 +27,13 @@ struct Submission: Sendable {
     }
   }
 
-  /// The lines are stored.
+  /// Commits the changes, because the lines are stored.
   func commit(to table: inout TaskTable) {
     guard case .changes(let staged, _, _) = caller else { return }
     for change in staged { table.commit(change) }
   }
 
-  /// The lines are not stored.
+  /// Rolls back the changes or the claim, because the lines are not stored.
   func rollBack(_ table: inout TaskTable) {
     switch caller {
     case .changes(let staged, _, _): for change in staged.reversed() { table.rollBack(change) }

@@ -1,8 +1,10 @@
 extension [TaskChange] {
-  /// Makes the bytes of the payloads that tasks get, once and for all: what was acknowledged is what
-  /// is compacted and verified later, and no code of a payload's type runs on the store's thread.
+  /// Encodes the payloads that tasks get, once and for all.
   ///
-  /// - Throws: what a payload's encoding throws.
+  /// So the bytes that were acknowledged are the ones that are compacted and verified later. No
+  /// code of a payload's type runs on the store's thread.
+  ///
+  /// - Throws: The error that a payload's encoding throws.
   mutating func encodePayloads() throws {
     for index in indices {
       switch self[index] {

@@ -6,7 +6,7 @@ import Glibc
 import Musl
 #endif
 
-/// Which file it is, whatever its name.
+/// The identity of a file, whatever its name is.
 struct FileIdentity: Hashable, Sendable {
   private let device: UInt64
   private let node: UInt64
@@ -22,7 +22,7 @@ struct FileIdentity: Hashable, Sendable {
     self.init(status)
   }
 
-  /// The file that has a name, and how many bytes it has; `nil` if there is none.
+  /// Returns the file at a path and its size in bytes, or `nil` if there is none.
   static func lookUp(
     _ path: String
   ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {

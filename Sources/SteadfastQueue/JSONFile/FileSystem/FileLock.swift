@@ -9,40 +9,44 @@ import Glibc
 import Musl
 #endif
 
-/// The right to use a queue's file: an advisory lock on a file beside it, which holds the number of
-/// the process that has it.
+/// The right to use a queue's file: an advisory lock on a lock file beside it.
 ///
-/// The lock file stays when the lock is given up. It is removed only by the one who has made it, when
-/// the file beside it was refused, and while he has the lock: who has opened it by then finds that it
-/// has no name any more, and opens it again. The system gives the lock up when the process ends,
-/// however it ends. `flock` does not everywhere exclude a second opener in the same process, so that
-/// a list of what this process holds stands beside it.
+/// The lock file holds the number of the process that has the lock. It stays when the lock is given
+/// up. Only the `FileLock` that made the file removes it, and only while it holds the lock: when
+/// the queue's file was refused, or when work on a closed file has ended. A process that has opened
+/// the lock file by then finds that it has no name any more, and opens it again.
+///
+/// The system gives the lock up when the process ends, however it ends. On some systems, `flock`
+/// does not exclude a second opener in the same process. A list of the locks that this process
+/// holds excludes it.
 final class FileLock: Sendable {
   enum Failure: Error, Equatable {
     case heldByThisProcess
-    /// The process that has the lock, where it could be read.
+    /// Another process has the lock: its number, if that could be read.
     case held(by: Int32?)
     case opening(FileOpeningError)
     case systemCall(SystemCallError)
   }
 
   private struct Holding {
-    /// A child that was forked off has its parent's list, and holds nothing of it.
+    /// A forked child has a copy of its parent's list, but holds none of the locks in it.
     let forkCount = ForkCount.current
     var isEnding = false
-    /// Those who wait for a lock that is about to be given up.
+    /// The callers that wait for a lock that is about to be given up.
     var waiting: [DispatchSemaphore] = []
   }
 
   private static let holdings = Mutex<[FileIdentity: Holding]>([:])
 
-  /// The lock file, open.
+  /// An open lock file.
   struct Opened {
     let descriptor: Int32
     let path: String
-    /// Whether it was made for this.
+    /// Whether the file was made for this lock.
     var isNew = false
-    /// Whether it has other names: then it is locked, and left as it is.
+    /// Whether the file has other names.
+    ///
+    /// Such a file is locked, but left as it is.
     var hasOtherNames = false
   }
 
@@ -63,7 +67,7 @@ final class FileLock: Sendable {
 
   /// Takes the lock of the file at a path.
   ///
-  /// It waits for nobody but a holder in this process that is about to give it up.
+  /// It waits only for a holder in this process that is about to give the lock up.
   static func acquire(
     for path: String,
     _ options: JSONFileStore.Options = JSONFileStore.Options()
@@ -122,7 +126,9 @@ final class FileLock: Sendable {
     return Opened(descriptor: file, path: path, isNew: true)
   }
 
-  /// Tries for the lock with a file that was opened; `nil` if it is to be opened again.
+  /// Tries to take the lock with an open lock file.
+  ///
+  /// - Returns: `nil` if the caller is to open the lock file again.
   static func take(
     _ file: Opened,
     _ options: JSONFileStore.Options = JSONFileStore.Options()
@@ -147,13 +153,13 @@ final class FileLock: Sendable {
     return nil
   }
 
-  /// Gives the lock file the permissions that were chosen, when the file beside it was accepted.
+  /// Gives the lock file the chosen permissions, after the queue's file was accepted.
   func protect() throws(SystemCallError) {
     guard !file.hasOtherNames else { return }
     try FileStorage.protect(descriptor.withLock { $0 }, options)
   }
 
-  /// Gives the lock up, and removes its file if that was made for it.
+  /// Gives the lock up, and removes the lock file if it was made for this lock.
   func discard() {
     if file.isNew, forkCount == ForkCount.current,
       let found = try? FileIdentity.lookUp(file.path), found.identity == identity
@@ -163,7 +169,7 @@ final class FileLock: Sendable {
     release()
   }
 
-  /// Says that the lock is about to be given up, so that a second opener waits for that.
+  /// Notes that the lock is about to be given up, so that a second opener waits for it.
   func beginRelease() {
     Self.holdings.withLock { $0[identity]?.isEnding = true }
   }
@@ -176,15 +182,17 @@ final class FileLock: Sendable {
     }
     guard file >= 0 else { return }
     FileStorage.unlock(file, forkCount)
-    // While the descriptor is open, no other file has the identity of one that has lost its name.
+    // The order matters: while the descriptor is open, no other file can have the identity of a
+    // lock file that was removed.
     if forkCount == ForkCount.current { Self.unregister(identity) }
     FileStorage.close(file)
   }
 
   // MARK: This process
 
-  /// Notes that this process tries for the lock; returns what to wait for if it is about to be
-  /// given up.
+  /// Notes that this process tries to take the lock.
+  ///
+  /// - Returns: What to wait for, if this process has the lock and is about to give it up.
   private static func register(_ identity: FileIdentity) throws(Failure) -> DispatchSemaphore? {
     let result = holdings.withLock { holdings -> Result<DispatchSemaphore?, Failure> in
       guard let holding = holdings[identity], holding.forkCount == ForkCount.current else {
@@ -206,7 +214,7 @@ final class FileLock: Sendable {
 
   // MARK: Other processes
 
-  /// Whether the file that was locked still has its name.
+  /// Locks the file, and returns whether it still has its name.
   private static func lock(_ file: Opened, _ identity: FileIdentity) throws(Failure) -> Bool {
     let isFree: Bool
     do { isFree = try FileStorage.lock(file.descriptor) } catch { throw .opening(error) }
@@ -220,12 +228,12 @@ final class FileLock: Sendable {
     return true
   }
 
-  /// Says who has the lock, in a message to others.
+  /// Writes this process's number into the lock file, for the messages of other processes.
   ///
-  /// The lock is good without it: on a full disk, for instance, they are told no number.
+  /// The lock is valid without it: on a full disk, for example, their messages have no number.
   private static func writeHolder(_ file: Int32) {
     let text = Array("\(getpid())\n".utf8)
-    // Where a number stands already, a full disk has room for another one.
+    // Overwriting a number that is there already needs no room on a full disk.
     let written = unsafe text.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, 0) }
     _ = ftruncate(file, off_t(max(0, written)))
   }
@@ -236,8 +244,8 @@ final class FileLock: Sendable {
     guard count > 0,
       let process = Int32(String(decoding: text[..<count].prefix { $0 != 0x0A }, as: UTF8.self))
     else { return nil }
-    // A child that was forked off may hold the lock when the process that took it has ended, and a
-    // process of another container has another number here.
+    // The number may be of no process here: a forked child may hold the lock after the process that
+    // took it has ended, and a process of another container has another number here.
     return kill(process, 0) == 0 || errno != ESRCH ? process : nil
   }
 }

@@ -7,9 +7,9 @@ import Musl
 #endif
 
 extension FileStorage {
-  /// The options under which a file stays as it is; `nil` if there is no file.
+  /// Returns the options that leave a file as it is, or `nil` if there is no file.
   ///
-  /// It waits for no lock: the lock file tells who has it.
+  /// It waits for no lock. The lock file tells which process has the lock.
   static func options(ofFileAt path: String) throws(FileOpeningError) -> JSONFileStore.Options? {
     let file: Int32
     do {

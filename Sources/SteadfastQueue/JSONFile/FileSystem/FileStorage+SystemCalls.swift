@@ -6,9 +6,9 @@ import Glibc
 import Musl
 #endif
 
-// What the storage asks of the system.
+// The system calls of the storage.
 extension FileStorage {
-  /// Opens a file, checks what it is, and tells whether it has other names.
+  /// Opens a file, checks what it is, and returns whether it has other names.
   static func openAsItIs(
     _ path: String,
     _ flags: Int32
@@ -34,7 +34,7 @@ extension FileStorage {
   private static var notRegular: String { "it is not a regular file" }
   private static var ownPath: String { "give the path of a file of its own" }
 
-  /// The folder that a path names a file in.
+  /// Returns the path of the folder that a file is in.
   static func folder(of path: String) -> String {
     guard let slash = path.lastIndex(of: "/") else { return "." }
     return slash == path.startIndex ? "/" : String(path[..<slash])
@@ -51,7 +51,9 @@ extension FileStorage {
     )
   }
 
-  /// Whether the file has other names.
+  /// Refuses a file that is unsafe to use.
+  ///
+  /// - Returns: Whether the file has other names.
   private static func refuseUnsafe(_ file: Int32) throws(FileOpeningError) -> Bool {
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
@@ -62,7 +64,7 @@ extension FileStorage {
     return status.st_nlink > 1
   }
 
-  /// Gives a file the permissions and the protection that were chosen, unless it is another user's.
+  /// Gives a file the chosen permissions, unless it is another user's, and the chosen protection.
   static func protect(
     _ file: Int32,
     _ options: JSONFileStore.Options
@@ -70,24 +72,24 @@ extension FileStorage {
     let mode = mode_t(options.permissions.mode)
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
-    // What the mode creation mask has taken away is given here.
+    // This gives the permissions that the file mode creation mask has taken away.
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }
-    // A Mac and the simulator have no such classes, or none that means something.
+    // A Mac and the simulator have no protection classes, or none that has an effect.
     #if (os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)) && !targetEnvironment(simulator)
     let number = options.protection.number
     guard fcntl(file, F_GETPROTECTIONCLASS) != number,
       fcntl(file, F_SETPROTECTIONCLASS, number) != 0
     else { return }
-    // Nor has every file system of a device, an external one for instance.
+    // Not every file system of a device has them: an external one may not, for example.
     guard errno == ENOTSUP else { throw .last("fcntl(F_SETPROTECTIONCLASS)") }
     #endif
   }
 
   static func close(_ file: Int32) { _ = systemClose(file) }
 
-  /// Takes the lock of a file, or says that another descriptor has it.
+  /// Takes the lock of a file, or returns `false` if another descriptor has it.
   static func lock(_ file: Int32) throws(FileOpeningError) -> Bool {
     do {
       _ = try retryingInterrupted("flock") { Int(flock(file, LOCK_EX | LOCK_NB)) }
@@ -98,15 +100,16 @@ extension FileStorage {
     }
   }
 
-  /// Gives a lock up that was taken at this count of forks.
+  /// Gives up a lock that was taken when the count of forks was `forkCount`.
   ///
-  /// A child that was forked off meanwhile, if only to begin another program, shares the lock: it
-  /// would hold it on if this process only closed its descriptor, and must not end it by itself.
+  /// A child that was forked since then shares the lock, even if it was forked only to begin
+  /// another program. If this process only closed its descriptor, the child would still hold the
+  /// lock. The child must not give the lock up by itself.
   static func unlock(_ file: Int32, _ forkCount: Int) {
     if forkCount == ForkCount.current { _ = flock(file, LOCK_UN) }
   }
 
-  /// Gives a lock up that was taken at this count of forks, and the descriptor.
+  /// Gives up a lock that was taken when the count of forks was `forkCount`, and closes the file.
   static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
     unlock(file, forkCount)
     close(file)
@@ -124,7 +127,7 @@ extension FileStorage {
   }
 }
 
-// The names of these calls are also names of methods above.
+// Methods above have the same names as these calls.
 private func systemOpen(_ path: String, _ flags: Int32, _ mode: mode_t) -> Int32 {
   unsafe open(path, flags, mode)
 }

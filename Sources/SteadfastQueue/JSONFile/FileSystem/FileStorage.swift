@@ -10,15 +10,16 @@ import Musl
 
 /// The real file system behind a journal.
 ///
-/// A file is opened only if it is what this code would have made: a regular file, not a link, that
-/// not every user may write. While it is open it is locked: the lock file beside it may be deleted by
-/// somebody who tidies up, and the next opener would make, and lock, another one.
+/// A file is opened only if it is what this code would have made: a regular file, not a symbolic
+/// link, that not every user may write. While a file is open, it is locked too. The lock file
+/// beside it is not enough: a user may delete it to tidy up, and the next opener would make and
+/// lock another one.
 final class FileStorage: JournalStorage {
   private let path: String
   private let options: JSONFileStore.Options
-  /// Which file was given which name.
+  /// The file that was opened, made or renamed under each name.
   private let identities = Mutex<[JournalFileName: FileIdentity]>([:])
-  /// The folder, from when it was opened until it is flushed.
+  /// The open folder, from when it is opened until it is flushed.
   private let folder = Mutex<FolderDescriptor?>(nil)
 
   init(path: String, _ options: JSONFileStore.Options = JSONFileStore.Options()) {
@@ -46,8 +47,9 @@ final class FileStorage: JournalStorage {
     }
   }
 
-  /// Opens a file, and opens it again if it has lost its name by then: a holder of the lock may have
-  /// put another file in its place before it let go of this one.
+  /// Opens a file, and opens it again if it has lost its name by then.
+  ///
+  /// A holder of the lock may have put another file in its place before it gave this one up.
   func openInPlace<File>(
     _ name: JournalFileName,
     _ open: () throws(FileOpeningError) -> File
@@ -63,7 +65,7 @@ final class FileStorage: JournalStorage {
     throw .unstable
   }
 
-  /// How often a file is opened that is another one each time.
+  /// The greatest number of times that a file is opened, if it is another one each time.
   static var mostAttempts: Int { 100 }
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
@@ -119,7 +121,7 @@ final class FileStorage: JournalStorage {
   }
 }
 
-/// A folder that is open to be flushed.
+/// A folder that is open for a flush.
 private final class FolderDescriptor: Sendable {
   private let descriptor: Int32
 
@@ -132,7 +134,7 @@ private final class FolderDescriptor: Sendable {
   }
 }
 
-// The name of this call is also the name of a method above.
+// A method above has the same name as this call.
 private func systemRename(_ path: String, _ other: String) -> Int32 {
   unsafe rename(path, other)
 }

@@ -1,35 +1,38 @@
-/// What a journal asks of a file system: a few files in one folder, each known by its purpose.
+/// What a journal needs of a file system: a few files in one folder, each named by its purpose.
 ///
-/// Calls are synchronous and come from one thread at a time, but that several may read a file.
-/// Behind the seam is the real file system or, in tests, one that fails on purpose or loses its
-/// power.
+/// Calls are synchronous, and come from one thread at a time, except that several threads may read
+/// a file. The implementation is the real file system or, in tests, one that fails on purpose or
+/// loses its power.
 protocol JournalStorage: AnyObject, Sendable {
-  /// Opens a file to read and write it; `nil` if there is none.
+  /// Opens a file to read and write it, or returns `nil` if there is none.
   func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)?
-  /// Makes an empty file where there is none.
+  /// Makes an empty file, or throws if there is a file of that name.
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile
-  /// Gives a file another name in one step; a file that bore that name is gone.
+  /// Gives a file another name in one step.
+  ///
+  /// A file that had that name is gone.
   func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError)
   /// Removes a file, if there is one.
   func remove(_ name: JournalFileName) throws(SystemCallError)
-  /// Sees to it that the next ``synchronizeFolder()`` needs nothing that the system may be short of:
-  /// after a renaming it would be too late for that.
+  /// Takes what the next ``synchronizeFolder()`` needs and the system may be short of.
+  ///
+  /// Call it before a file is renamed: afterwards it would be too late for that.
   func openFolder() throws(SystemCallError)
-  /// Makes durable which file bears which name.
+  /// Makes the names of the files durable.
   func synchronizeFolder() throws(SystemCallError)
-  /// Where the file is that was opened, made or renamed under a name.
+  /// Returns where the file is that was opened, made or renamed under a name.
   func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace
-  /// Whether a lock file stands beside the file of a name, as beside every queue's.
+  /// Returns whether the file of a name has a lock file beside it, as every queue's file has.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool
 }
 
 extension JournalStorage {
-  /// There: nobody else has access to it.
+  /// Returns `there`, as no other process has access to the file.
   func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace {
     .there(size: nil)
   }
 
-  /// No: nobody else has access to it.
+  /// Returns `false`, as no other process has access to the file.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool { false }
 
   /// Removes a file if it is still the one that was opened or made under its name.
@@ -37,7 +40,7 @@ extension JournalStorage {
     if case .there = try place(of: name) { try remove(name) }
   }
 
-  /// The journal, and all that it holds; `nil` if there is none.
+  /// Opens the journal and reads all of it, or returns `nil` if there is none.
   func readJournal() throws -> (file: any JournalFile, bytes: [UInt8])? {
     guard let file = try open(.journal) else { return nil }
     do {
@@ -49,32 +52,35 @@ extension JournalStorage {
   }
 }
 
-/// A file that is open; it stays the same file when its name changes.
+/// An open file.
+///
+/// It stays the same file when its name changes.
 protocol JournalFile: AnyObject, Sendable {
-  /// How many bytes it holds.
+  /// Returns the number of bytes in the file.
   func size() throws(SystemCallError) -> Int
-  /// Bytes from an offset on: as many as asked for, or as there are.
+  /// Reads bytes from an offset on: as many as asked for, or as many as there are.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8]
-  /// Writes some of the bytes, at least one, over those that are there or behind them, and returns
-  /// how many.
+  /// Writes some of the bytes, at least one, and returns how many.
+  ///
+  /// They overwrite the bytes of the file, or are added at its end.
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int
-  /// Cuts it.
+  /// Cuts the file to a size.
   func truncate(to size: Int) throws(SystemCallError)
-  /// Makes its bytes durable, though not its name.
+  /// Makes the bytes of the file durable, but not its name.
   func synchronize() throws(SystemCallError)
-  /// Gives it the permissions that were chosen, when it was found to be what it should be.
+  /// Gives the file the chosen permissions, after it was found to be what it should be.
   func protect() throws(SystemCallError)
-  /// Whether it has other names, under which it is to stay as it is.
+  /// Whether the file has other names, under which it must stay as it is.
   var hasOtherNames: Bool { get }
-  /// Gives it up.
+  /// Closes the file, and gives up its lock.
   func close()
 }
 
 extension JournalFile {
-  /// Nothing to do: nobody else has access to it.
+  /// Does nothing, as no other process has access to the file.
   func protect() throws(SystemCallError) {}
 
-  /// No: nobody else has access to it.
+  /// `false`, as no other process has access to the file.
   var hasOtherNames: Bool { false }
 
   /// Writes all of the bytes.
@@ -82,45 +88,53 @@ extension JournalFile {
     var done = 0
     while done < bytes.count {
       let count = try write(bytes.dropFirst(done), at: offset + done)
-      // Asking again could go on for ever.
+      // Another try could go on for ever.
       guard count > 0 else { throw .nothingWritten }
       done += count
     }
   }
 }
 
-/// What a file beside others is for.
+/// The purpose of a file in the journal's folder.
 enum JournalFileName: Hashable, Sendable {
   case journal
-  /// What is to take the journal's place.
+  /// The file that is to take the place of another one, such as the journal.
   ///
-  /// One that is found at opening was left by a crash, or put there by somebody else.
+  /// A replacement that is found at opening was left by a crash, or put there by another program.
   case replacement
-  /// The copy of this number, from 1, of a damaged journal.
+  /// A copy of a damaged journal.
+  ///
+  /// The copies are numbered from 1.
   case copy(Int)
-  /// The copy of this number, from 1, of a torn end in which lines could be read.
+  /// A copy of a torn end in which lines could be read.
+  ///
+  /// The copies are numbered from 1.
   case torn(Int)
-  /// What somebody else has put where a replacement is written, the number counted from 1.
+  /// A file that another program put where a replacement is written.
+  ///
+  /// These files are numbered from 1.
   case stranger(Int)
 }
 
 /// Where a file is.
 enum JournalPlace: Equatable, Sendable {
-  /// It has its name; its size in bytes, or `nil` where nobody else can have changed it.
+  /// The file has its name.
+  ///
+  /// The size is in bytes, or `nil` if no other process can have changed it.
   case there(size: Int?)
-  /// It was deleted, moved or replaced by somebody else.
+  /// Another process deleted, moved or replaced the file.
   case elsewhere
 }
 
-/// Why a file was not opened.
+/// The reason that a file was not opened.
 enum FileOpeningError: Error, Equatable {
-  /// It is not what this library would have made; what it is instead, and what to do.
+  /// The file is not what this library would have made: what it is instead, and what to do.
   case unsafe(String, advice: String)
-  /// Whenever it was opened, its name was that of another file.
+  /// Each time the file was opened, another file had its name by then.
   case unstable
-  /// The replacement can't be made: what stands under its name is not for us to remove.
+  /// The replacement can't be made: this library must not remove the file that has its name.
   case obstructed(String)
-  /// Another journal has it open.
+  /// Another journal has the file open.
   case inUse
   case systemCall(SystemCallError)
 }

@@ -32,7 +32,7 @@ final class OpenFile: JournalFile {
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     let file = descriptor.withLock { $0 }
     var failure: SystemCallError?
-    // Only what was read into counts: nothing need be written there before.
+    // The buffer needs no initial bytes: only those that were read count.
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
       do throws(SystemCallError) {
         while done < count {
@@ -69,15 +69,15 @@ final class OpenFile: JournalFile {
     _ = try FileStorage.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
-  /// Makes a flush again that a signal has interrupted, as nothing was lost.
+  /// Flushes the file, and repeats a flush that a signal has interrupted, as nothing was lost.
   ///
-  /// One that has met any other error is not made again: the system may have dropped what it could
-  /// not write.
+  /// A flush that failed with any other error is not repeated: the system may have dropped what it
+  /// could not write.
   func synchronize() throws(SystemCallError) {
     let file = descriptor.withLock { $0 }
     #if canImport(Darwin)
-    // fsync leaves the bytes in the drive's cache there; not every file system has the other. After
-    // an error of the disk it might succeed though nothing was stored.
+    // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
+    // `F_FULLFSYNC`. After an error of the disk, `fsync` might succeed though nothing was stored.
     do {
       _ = try FileStorage.retryingInterrupted("fcntl(F_FULLFSYNC)") {
         Int(fcntl(file, F_FULLFSYNC))
@@ -90,7 +90,7 @@ final class OpenFile: JournalFile {
     #endif
   }
 
-  /// What other names the file has are not ours to change.
+  /// Gives the file the chosen permissions, unless it has other names: then it stays as it is.
   func protect() throws(SystemCallError) {
     guard !hasOtherNames else { return }
     try FileStorage.protect(descriptor.withLock { $0 }, options)

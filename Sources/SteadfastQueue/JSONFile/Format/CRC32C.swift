@@ -1,6 +1,6 @@
 /// The checksum of a line: CRC-32C (Castagnoli), as in iSCSI (RFC 3720, appendix B.4).
 ///
-/// Eight bytes a step, with Kounavis and Berry's "slicing-by-8" (2005).
+/// It takes eight bytes a step, by Kounavis and Berry's "slicing-by-8" (2005).
 enum CRC32C {
   private static let tables: [UInt32] = {
     var tables = [UInt32](repeating: 0, count: 8 * 256)
@@ -17,8 +17,8 @@ enum CRC32C {
   }()
 
   static func checksum(_ bytes: ArraySlice<UInt8>) -> UInt32 {
-    // Eight loads at known places need no eight checks: below, each load ends within the bytes, and
-    // each of the eight tables is as long as a byte has values.
+    // The loads are unchecked, to save eight checks a step: each load below ends within the bytes,
+    // and each of the eight tables has an entry for every value of a byte.
     unsafe tables.withUnsafeBufferPointer { tables in
       unsafe bytes.withUnsafeBytes { bytes in
         var sum = ~UInt32(0)

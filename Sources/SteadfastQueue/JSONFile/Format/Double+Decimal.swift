@@ -1,10 +1,11 @@
 extension Double {
-  /// Reads a plain decimal number as JSON has it: a sign or none, digits, perhaps a point and digits.
+  /// Reads a plain decimal number from JSON: digits, with an optional minus sign and fraction.
   ///
-  /// Rounded to the nearest, ties to even, as `Double(_:)` of its text is: 19 digits are divided by
-  /// a power of ten in whole numbers, to more bits than a significand has, and what is left of the
-  /// division decides what would be a tie.
-  /// - Returns: `nil` for anything else, numbers with an exponent or of more than 19 digits too.
+  /// The result is rounded to the nearest value, ties to even, as `Double(_:)` rounds the text. Up
+  /// to 19 digits are divided by a power of ten in integers, to more bits than a significand has.
+  /// The remainder of the division decides what would be a tie.
+  ///
+  /// - Returns: `nil` for any other text, such as a number with an exponent or more than 19 digits.
   init?(decimal text: ArraySlice<UInt8>) {
     var index = text.startIndex
     let isNegative = text.first == UInt8(ascii: "-")
@@ -12,7 +13,7 @@ extension Double {
     var digits: UInt64 = 0
     let start = index
     while index < text.endIndex, let digit = text[index].decimalDigit {
-      // It wraps only where there are too many digits.
+      // The sum wraps around only if there are too many digits, which is checked below.
       digits = digits &* 10 &+ digit
       index += 1
     }
@@ -37,8 +38,8 @@ extension Double {
   private static func quotient(of digits: UInt64, byTenTo exponent: Int) -> Double {
     guard exponent > 0, digits > 0 else { return Double(digits) }
     let divisor = powersOfTen[exponent]
-    // So many bits that the quotient has 60 or 61: more than the 53 of a significand and one to
-    // round by. The divisor has four bits or more: the shift is never negative.
+    // With this shift the quotient has 60 or 61 bits: more than the 53 of a significand and one to
+    // round by. The divisor has at least four bits, so the shift is never negative.
     let shift = digits.leadingZeroBitCount - divisor.leadingZeroBitCount + 60
     let (quotient, rest) = (UInt128(digits) << UInt128(shift))
       .quotientAndRemainder(dividingBy: UInt128(divisor))
@@ -46,14 +47,14 @@ extension Double {
     return rounded * Double(sign: .plus, exponent: -shift, significand: 1)
   }
 
-  /// All that fit into 64 bits.
+  /// The powers of ten that fit into 64 bits.
   private static let powersOfTen: [UInt64] = (0..<20).map { exponent in
     (0..<exponent).reduce(1) { power, _ in power * 10 }
   }
 }
 
 extension UInt8 {
-  /// What it stands for as an ASCII digit; `nil` if it is another character.
+  /// The value of an ASCII digit, or `nil` for any other character.
   var decimalDigit: UInt64? {
     let value = self &- UInt8(ascii: "0")
     return value < 10 ? UInt64(value) : nil

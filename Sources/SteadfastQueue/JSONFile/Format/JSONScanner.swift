@@ -1,9 +1,9 @@
-/// Reads JSON from a range of bytes without copying them, as far as the file's own fields need it.
+/// Reads the JSON that the file's own fields need, from a range of bytes, without copying them.
 ///
-/// Every method returns `nil` or `false` at the first byte that does not fit, and reads nothing
-/// beyond the range.
+/// Every method returns `nil` or `false` at the first byte that does not fit. None reads beyond the
+/// range.
 struct JSONScanner {
-  /// How deep values may be nested.
+  /// The greatest depth to which values may be nested.
   static var maxDepth: Int { 64 }
 
   private let bytes: [UInt8]
@@ -20,7 +20,7 @@ struct JSONScanner {
 
   mutating func skip(_ text: StaticString) -> Bool {
     let (bytes, start, end) = (bytes, position, end)
-    // The text is a literal: its bytes live for ever.
+    // The text is a literal, so its bytes are never freed.
     let isThere = text.withUTF8Buffer { text in
       guard text.count <= end - start else { return false }
       for offset in 0..<text.count {
@@ -38,7 +38,9 @@ struct JSONScanner {
     return true
   }
 
-  /// Passes over a string that is one of these words, and has no escapes; else over nothing.
+  /// Reads a string that is a word of the table and has no escapes.
+  ///
+  /// - Returns: The word's meaning. For anything else, `nil`; then the position does not change.
   mutating func word<Word>(of table: WordTable<Word>) -> Word? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var word = PackedWord()
@@ -56,7 +58,7 @@ struct JSONScanner {
     return nil
   }
 
-  /// A number without sign, point or leading zeros.
+  /// Reads a number without a sign, a point or leading zeros.
   mutating func sequenceNumber() -> UInt64? {
     let start = position
     var value: UInt64 = 0
@@ -72,7 +74,7 @@ struct JSONScanner {
     return value
   }
 
-  /// Passes over a number as JSON has it, and says where it is.
+  /// Skips a JSON number, and returns its range.
   mutating func number() -> Range<Int>? {
     let start = position
     _ = skip("-")
@@ -94,7 +96,7 @@ struct JSONScanner {
     return position > start
   }
 
-  /// The text of a string, without its escapes.
+  /// Reads a string, and returns its text with the escapes resolved.
   mutating func string() -> String? {
     guard let range = stringRange() else { return nil }
     let contents = bytes[range]
@@ -104,7 +106,7 @@ struct JSONScanner {
     return Self.unescape(contents)
   }
 
-  /// The bytes between the quotation marks of a string, escapes and all.
+  /// Skips a string, and returns the range between its quotation marks, with the escapes in it.
   private mutating func stringRange() -> Range<Int>? {
     guard position < end, bytes[position] == UInt8(ascii: "\"") else { return nil }
     var index = position + 1
@@ -121,7 +123,7 @@ struct JSONScanner {
     return nil
   }
 
-  /// Passes over any value, and says where it is.
+  /// Skips a value of any kind, and returns its range.
   mutating func value() -> Range<Int>? {
     let start = position
     var depth = 0
@@ -148,7 +150,7 @@ struct JSONScanner {
     return start..<position
   }
 
-  /// Passes over a number, `true`, `false` or `null`.
+  /// Skips a number, `true`, `false` or `null`.
   private mutating func skipScalar() -> Bool {
     let start = position
     var index = start
@@ -165,7 +167,9 @@ struct JSONScanner {
     return index > start
   }
 
-  /// Understands the escapes that are written here, and no others.
+  /// Resolves `\"`, `\\`, and `\u0000` to `\u007F`, and no other escapes.
+  ///
+  /// The escapes that ``JournalBody`` writes are among these.
   private static func unescape(_ contents: ArraySlice<UInt8>) -> String? {
     var text: [UInt8] = []
     var index = contents.startIndex

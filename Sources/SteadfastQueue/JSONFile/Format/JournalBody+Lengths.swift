@@ -1,9 +1,9 @@
-/// How long the lines of the file may be.
+/// The greatest lengths of the lines of the file.
 extension JournalBody {
-  /// Longer bodies of a change are neither written nor read.
+  /// The greatest length of a change's body: a longer one is neither written nor read.
   ///
-  /// When the file is compacted, a task's line holds what the task was made with and what has come of
-  /// it since, the last error above all: together they must not be too long to be read.
+  /// After a compaction, a task's line holds what the task was made with and what has happened to
+  /// it since, above all its last error. Together these must not be too long to be read.
   static func maxLength(of change: TaskChange) -> Int {
     switch change {
     case .insert, .update: maxInsertionLength
@@ -13,7 +13,9 @@ extension JournalBody {
     }
   }
 
-  /// As `maxLength(of:)` for changes; other lines are as long as any may be.
+  /// The greatest length of the body of a line of some kind.
+  ///
+  /// For changes, it is that of `maxLength(of:)` above. Other lines may be as long as any line.
   static func maxLength(of kind: JournalKind) -> Int {
     switch kind {
     case .insert, .update: maxInsertionLength

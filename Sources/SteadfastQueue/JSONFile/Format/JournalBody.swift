@@ -4,17 +4,18 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The text of an entry, from its kind to the closing brace: what is made of it before its place
-/// in the file is known.
+/// The text of an entry, from its kind to the closing brace.
+///
+/// It is made before the entry's place in the file is known.
 struct JournalBody: Sendable {
   private(set) var bytes: [UInt8] = []
 
-  /// How many bytes the line takes in the file, at most.
+  /// The greatest number of bytes that the line takes in the file.
   var byteCount: Int { bytes.count + JournalLine.maxEnvelopeLength }
 
-  /// That tasks were interrupted.
+  /// The body that says that tasks were interrupted.
   static let interruption = JournalBody(bare: "interruption")
-  /// That the file was closed.
+  /// The body that says that the file was closed.
   static let seal = JournalBody(bare: "seal")
 
   private init(bare kind: StaticString) {
@@ -22,7 +23,7 @@ struct JournalBody: Sendable {
     bytes.append(UInt8(ascii: "}"))
   }
 
-  /// The body of a line that was read.
+  /// Makes the body of a line that was read.
   init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
 
   init(beginningOf id: TaskID) {
@@ -30,7 +31,7 @@ struct JournalBody: Sendable {
     bytes.append(UInt8(ascii: "}"))
   }
 
-  /// - Throws: what a payload's encoding throws.
+  /// - Throws: The error that encoding a payload throws.
   init(_ entry: JournalEntry) throws {
     switch entry {
     case .header(let version, let generation):
@@ -117,7 +118,7 @@ struct JournalBody: Sendable {
     add("priority", record.priority.rawValue)
     let created = Self.text(of: record.createdDate)
     add("created", raw: created.utf8)
-    // Mostly a task is available at once.
+    // Most tasks are available at once, so the text of the date is made only once.
     let isAtOnce = record.availableDate == record.createdDate
     add("available", raw: (isAtOnce ? created : Self.text(of: record.availableDate)).utf8)
     add("maxRetries", record.maxRetries)
@@ -171,7 +172,7 @@ struct JournalBody: Sendable {
     }
   }
 
-  /// Whether a reader finds the end of a payload that stands in the line as it is.
+  /// Returns whether a reader finds the end of a payload that is written into the line unchanged.
   private static func canBeReadBack(_ payload: [UInt8]) -> Bool {
     var scanner = JSONScanner(payload, payload.indices)
     return !payload.contains(0x0A) && scanner.value() == payload.indices
@@ -265,7 +266,7 @@ struct JournalBody: Sendable {
     bytes.append(UInt8(ascii: "]"))
   }
 
-  /// Whole seconds and attoseconds, so that every duration can be read back.
+  /// Adds whole seconds and attoseconds, so that every duration can be read back.
   private mutating func add(_ key: StaticString, _ duration: Duration) {
     let (seconds, attoseconds) = duration.components
     add(key, raw: "[\(seconds),\(attoseconds)]".utf8)
@@ -283,7 +284,7 @@ struct JournalBody: Sendable {
   }
 
   private mutating func add(ascii text: StaticString) {
-    // The text is a literal: its bytes live for ever.
+    // The text is a literal, so its bytes are never freed.
     text.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
   }
 }

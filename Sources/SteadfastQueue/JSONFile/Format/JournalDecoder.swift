@@ -4,7 +4,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Why a line whose checksum is right can't be understood.
+/// The reason that a line can't be understood though its checksum is right.
 enum JournalDecodingError: Error, Equatable {
   case unknownKind(String)
   case malformed(String)
@@ -12,14 +12,14 @@ enum JournalDecodingError: Error, Equatable {
 
 /// Reads the bodies of lines.
 ///
-/// Their fields are read as strictly as they are written, so that whoever reads the file with
-/// another JSON reader finds the same tasks in it.
+/// It reads fields as strictly as they are written, so that another JSON reader finds the same
+/// tasks in the file.
 struct JournalDecoder {
   private var fields: JournalFields
-  /// The name of the last task: mostly the next one has the same.
+  /// The name of the last task, which most often is also the name of the next one.
   private var lastName: (bytes: Range<Int>, text: String)?
 
-  /// - Parameter bytes: the file that the lines are in.
+  /// - Parameter bytes: The bytes of the file that the lines are in.
   init(_ bytes: [UInt8]) { fields = JournalFields(bytes) }
 
   mutating func entry(of line: JournalLine) throws(JournalDecodingError) -> JournalEntry {
@@ -30,7 +30,7 @@ struct JournalDecoder {
     let entry = try entry(of: kind)
     do {
       switch entry {
-      // A record is checked when it is made: an entry of it is large to look into.
+      // A record is checked when it is made, as an entry that has one is large to look into.
       case .change(.insert), .task, .header, .compacted, .begin, .interruption, .seal: break
       case .change(let change): try change.checkForm()
       }

@@ -10,16 +10,17 @@ enum JournalEntry: Sendable {
   case header(version: Int, generation: Int)
   /// A task as it stood when the file was compacted.
   case task(KeptTask)
-  /// The file was compacted: all before this line is durable.
+  /// The file was compacted. Everything before this line is durable.
   case compacted(at: Date, bytesBefore: Int)
-  /// A change to a task. The tokens of its leases mean nothing.
+  /// A change to a task. The tokens of its leases have no meaning.
   case change(TaskChange)
   /// An attempt has begun.
   case begin(TaskID)
-  /// The file was opened, and tasks that had begun were made available again, each with one
-  /// interruption more.
+  /// The file was opened, and the tasks that had begun were made available again.
+  ///
+  /// Each of them has one more interruption.
   case interruption
-  /// The file was closed in good order: all before it is durable.
+  /// The file was closed in good order. Everything before this line is durable.
   case seal
 
   /// The name of the format, in the header.
@@ -29,9 +30,10 @@ enum JournalEntry: Sendable {
 }
 
 extension JournalEntry {
-  /// Whether it is one of those with which a compaction begins the file.
+  /// Whether the entry is of a kind with which a compacted file begins.
   ///
-  /// Only there a `task` may stand: its place is a number that later lines count on from.
+  /// A `task` may stand only among these entries: its place is a number from which later lines
+  /// count on.
   var isOfSnapshot: Bool {
     switch self {
     case .header, .task, .begin: true
@@ -40,14 +42,14 @@ extension JournalEntry {
   }
 }
 
-/// A task with what its record does not tell.
+/// A task with the state that its record does not have.
 struct KeptTask: Sendable {
-  /// The greatest place that is written, and read.
+  /// The greatest place that is written or read.
   static var maxPosition: UInt64 { .max >> 1 - 1 }
 
   var record: TaskRecord
-  /// Where it stands among its equals: the greater the later.
+  /// The task's place among its equals, where a greater number comes later.
   let position: UInt64
-  /// Whether a later task has taken its unique key.
+  /// Whether a later task has taken the task's unique key.
   let hasLostKey: Bool
 }

@@ -1,6 +1,6 @@
 /// The fields of a line's body.
 ///
-/// The numbers stand for the fields in memory alone.
+/// The raw values are used in memory only. The file holds the texts.
 enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
   case schema, state, retries, interruptions, error, failed, earlier, putOff, ended
@@ -8,7 +8,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
 
-  /// As it stands in the file.
+  /// The field's name in the file.
   var text: String {
     switch self {
     case .id: "id"
@@ -52,7 +52,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   static let table = WordTable(allCases.map { ($0.text, $0) })
 }
 
-/// What a line tells.
+/// The kinds of lines.
 enum JournalKind: String, CaseIterable, Sendable {
   case header, task, compacted, begin, interruption, seal
   case insert, succeed, retry, abandon, release, park, cancel, pause, resume, restart

@@ -4,30 +4,32 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The fields in the bodies of a file's lines, one line after the other: finds where the values are,
-/// and reads those that are asked for.
+/// Finds the fields in the bodies of a file's lines, and reads the values that are asked for.
+///
+/// It holds the fields of one line at a time.
 struct JournalFields {
-  /// Twice as many as any line has.
+  /// The greatest number of fields in a line: more than twice as many as any line has.
   private static let maxCount = 64
-  /// In bytes, of a number, a kind, and the name of a field: twice as long as any is written, so
-  /// that a message about one is short.
+  /// The greatest length, in bytes, of a number, a kind, and the name of a field.
+  ///
+  /// It is more than twice as long as any that is written, and keeps messages about one short.
   private static let maxTokenLength = 64
 
   let bytes: [UInt8]
   private let names = JournalField.table
   private let kinds = JournalKind.table
-  /// Where the value of each field is that the line has.
+  /// The range of each field's value, for the fields that the line has.
   private var values = [Range<Int>](repeating: 0..<0, count: JournalField.allCases.count)
-  /// A bit for each field that the line has.
+  /// The set of fields that the line has: one bit for each field.
   private var present: UInt64 = 0
-  /// The date that was read last: mostly the next one is the same.
+  /// The date that was read last, which most often is also the next one.
   private var lastDate: (range: Range<Int>, date: Date)?
-  /// The names of the line's fields that nobody asks for.
+  /// The names of the line's fields that this version does not know.
   private var others: [String] = []
 
   init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Goes on to another line, and returns its kind.
+  /// Finds the fields of another line, and returns the line's kind.
   mutating func read(_ body: Range<Int>) throws(JournalDecodingError) -> JournalKind {
     present = 0
     if !others.isEmpty { others = [] }
@@ -44,7 +46,7 @@ struct JournalFields {
       throw .malformed("it does not end where it should")
     }
     if let kind { return kind }
-    // It may have been written with escapes.
+    // A known kind may have been written with escapes.
     let text = otherKind ?? ""
     guard let kind = JournalKind(rawValue: text) else { throw .unknownKind(text) }
     return kind
@@ -55,7 +57,7 @@ struct JournalFields {
     var other: String?
     if field == nil {
       other = Self.name(&scanner)
-      // It may have been written with escapes.
+      // The name of a known field may have been written with escapes.
       field = other.flatMap { PackedWord($0.utf8) }.flatMap { names[$0] }
     }
     guard field != nil || other != nil, scanner.skip(UInt8(ascii: ":")),
@@ -76,7 +78,7 @@ struct JournalFields {
     }
   }
 
-  /// The name of a kind or a field.
+  /// Reads the name of a kind or a field.
   private static func name(_ scanner: inout JSONScanner) -> String? {
     guard let name = scanner.string(), name.utf8.count <= maxTokenLength else { return nil }
     return name
@@ -111,14 +113,14 @@ struct JournalFields {
     throw .malformed("its field '\(field.text)' is not a list of strings")
   }
 
-  /// As `texts(_:)`; the list may be empty.
+  /// Reads a list of strings, as `texts(_:)` does, but the list may be empty.
   func textsIfAny(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }
     return try texts(field)
   }
 
-  /// A list of one failure or more, each a list of its text and its date.
+  /// Reads a list of at least one failure, each of which is a list of its text and its date.
   func failures(_ field: JournalField) throws(JournalDecodingError) -> [TaskFailure] {
     var scanner = JSONScanner(bytes, try range(field))
     var failures: [TaskFailure] = []
@@ -170,7 +172,7 @@ struct JournalFields {
     return date
   }
 
-  /// The date that a number stands for.
+  /// Returns the date that a number stands for.
   private func date(in range: Range<Int>) -> Date? {
     guard let seconds = Double(decimal: bytes[range]) ?? Double(number(in: range)),
       seconds.isFinite
@@ -178,14 +180,14 @@ struct JournalFields {
     return Date(timeIntervalSince1970: seconds)
   }
 
-  /// A field that is `true` or `false`.
+  /// Reads a field that is `true` or `false`.
   func boolean(_ field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(field))
     if scanner.skip("true"), scanner.isAtEnd { return true }
     return try !flag(field, "false")
   }
 
-  /// Whether a field is there that is always of one value.
+  /// Returns whether the line has a field, of which `value` is the only valid value.
   func flag(
     _ field: JournalField,
     _ value: StaticString = "true"
@@ -198,7 +200,7 @@ struct JournalFields {
     return true
   }
 
-  /// Which of both values a field has.
+  /// Returns which of the values `true` and `false` a field has.
   func truth(_ field: JournalField) throws(JournalDecodingError) -> Bool {
     var scanner = JSONScanner(bytes, try range(field))
     let isTrue = scanner.skip("true")
@@ -208,7 +210,7 @@ struct JournalFields {
     return isTrue
   }
 
-  /// The text of a number; empty if there is something else.
+  /// Returns the text of the number in a range, or an empty text if the range holds anything else.
   private func number(in range: Range<Int>) -> String {
     var scanner = JSONScanner(bytes, range)
     guard let text = number(&scanner), scanner.isAtEnd else { return "" }

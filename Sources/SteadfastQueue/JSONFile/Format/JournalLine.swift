@@ -1,29 +1,29 @@
 /// The envelope of a line: `{"c":"<checksum>","b":<n>,"s":<n>,` and the entry's body.
 ///
-/// The checksum stands first, at a fixed offset, and covers every byte after it. `s` is the line's
-/// sequence number; `b` is the first that was not known to be durable when the line was written.
-/// `"more":true,` follows where the next line belongs to the same batch.
+/// The checksum comes first, at a fixed offset, and covers every byte after it. `s` is the line's
+/// sequence number. `b` is the first sequence number that was not known to be durable when the line
+/// was written. `"more":true,` follows if the next line belongs to the same batch.
 struct JournalLine: Sendable {
-  /// Longer lines are neither written nor read.
+  /// The greatest length of a line: a longer one is neither written nor read.
   static var maxLength: Int { 16 << 20 }
 
-  /// Of all in a line but the body, the line feed too.
+  /// The greatest length of everything in a line but the body, including the line feed.
   static var maxEnvelopeLength: Int { 80 }
 
-  /// The first sequence number that was not known to be durable.
+  /// The first sequence number that was not known to be durable when the line was written.
   let firstUnsynced: UInt64
   let sequence: UInt64
   /// Whether the next line belongs to the same batch.
   let isContinued: Bool
-  /// Where the body is.
+  /// The range of the body.
   private(set) var body: Range<Int>
 
-  /// What every line begins with, and no string in a line contains.
+  /// The bytes with which every line begins, and which no string in a line contains.
   static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)
-  /// How many bytes of a file decide whether a seal ends it.
+  /// The number of bytes at the end of a file that decide whether a seal ends it.
   static var maxSealLength: Int { maxEnvelopeLength + seal.count }
   private static var continuation: StaticString { #""more":true,"# }
 
@@ -45,7 +45,7 @@ struct JournalLine: Sendable {
     bytes.append(contentsOf: String(sequence).utf8)
     bytes.append(UInt8(ascii: ","))
     if isContinued {
-      // The text is a literal: its bytes live for ever.
+      // The text is a literal, so its bytes are never freed.
       continuation.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
     }
     bytes.append(contentsOf: body.bytes)
@@ -56,7 +56,7 @@ struct JournalLine: Sendable {
 
   // MARK: Reading
 
-  /// Reads the envelope of the line in this range; `nil` if it is not what was written.
+  /// Reads the envelope of the line in a range, or returns `nil` if it is not what was written.
   init?(_ bytes: [UInt8], _ range: Range<Int>) {
     let start = range.lowerBound
     let covered = start + Self.checksumEnd
@@ -75,27 +75,28 @@ struct JournalLine: Sendable {
     body = scanner.position..<range.upperBound
   }
 
-  /// Reads a line in whose range a carriage return stands last, as an editor puts one before each
-  /// line feed.
+  /// Reads a line whose range ends with a carriage return.
+  ///
+  /// An editor may put one before each line feed.
   init?(beforeReturnIn bytes: [UInt8], _ range: Range<Int>) {
     guard !range.isEmpty, bytes[range.upperBound - 1] == 0x0D else { return nil }
     self.init(bytes, range.lowerBound..<range.upperBound - 1)
   }
 
-  /// What is wrong with such a line.
+  /// What is wrong with a line that ends with a carriage return.
   static var returnFlaw: String { "a carriage return stands before its line feed" }
 
-  /// The line, so many bytes further back in other bytes.
+  /// Returns the line for other bytes, in which its body begins `offset` bytes later.
   func moved(by offset: Int) -> JournalLine {
     var line = self
     line.body = body.lowerBound + offset..<body.upperBound + offset
     return line
   }
 
-  /// Reads a seal at the very end of a file, whatever stands before it: the line feed that parted it
-  /// from the last batch may be what was damaged.
+  /// Reads a seal at the very end of a file, whatever stands before it.
   ///
-  /// It can't be a part of a payload, behind which one more brace would stand.
+  /// The damage in the file may be the line feed between the last batch and the seal. What it reads
+  /// can't be a part of a payload: one more brace would follow a payload.
   init?(sealAtEndOf bytes: [UInt8]) {
     let seal = Self.seal
     let end = bytes.count - 1
@@ -107,7 +108,7 @@ struct JournalLine: Sendable {
     self.init(bytes, start..<end)
   }
 
-  /// The digits of the checksum of these bytes, in lower case.
+  /// Returns the digits of the checksum of some bytes, in lower case.
   private static func checksum(of bytes: ArraySlice<UInt8>) -> some Collection<UInt8> {
     let sum = CRC32C.checksum(bytes)
     return (0..<8).lazy.map { digit($0, of: sum) }

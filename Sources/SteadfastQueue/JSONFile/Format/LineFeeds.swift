@@ -7,10 +7,10 @@ import Musl
 #endif
 
 extension [UInt8] {
-  /// Where the first line feed stands from an index on; `nil` if none does.
+  /// Returns the index of the first line feed from `start` on, or `nil` if there is none.
   func lineFeed(from start: Int) -> Int? {
     guard start < count else { return nil }
-    // The C library looks at many bytes at once, none of them beyond the count.
+    // The C library searches many bytes at a time, and none beyond the count.
     return unsafe withUnsafeBytes { bytes in
       guard let base = bytes.baseAddress,
         let found = unsafe memchr(base + start, 0x0A, bytes.count - start)

@@ -6,14 +6,15 @@ import Glibc
 import Musl
 #endif
 
-/// A copy of what is about to be lost from a file, under a name that was free.
+/// A copy of the part of a file that is about to be lost, under a name that was free.
 enum AsideCopy {
   /// How many bytes are copied at a time.
   private static let partSize = 1 << 20
 
-  /// Makes a copy and its name durable, and returns its number; one that is there already is taken.
+  /// Makes a durable copy with a durable name, and returns its number.
   ///
-  /// It is whole before it has the name, and no file that has such a name is touched.
+  /// An identical copy that is there already is used. A new copy is complete before it gets its
+  /// name. No other file that has such a name is changed.
   static func keep(
     _ source: JournalSource,
     _ range: Range<Int>,
@@ -28,11 +29,12 @@ enum AsideCopy {
     do {
       try write(source, range, in: storage)
       try storage.openFolder()
-      // What it replaces is the empty file that has kept the name free.
+      // This replaces the empty file that kept the name free.
       try storage.rename(.replacement, to: name(number))
       try storage.synchronizeFolder()
     } catch {
-      // What can't be removed now is removed by the next opening, or is whole and does no harm.
+      // The next opening removes a replacement that can't be removed now. A whole copy does no
+      // harm.
       try? storage.removeOwn(.replacement)
       try? storage.removeOwn(name(number))
       throw error
@@ -40,7 +42,9 @@ enum AsideCopy {
     return (number, true)
   }
 
-  /// Makes an empty file of a name; whether the name was free.
+  /// Creates an empty file with a name, if the name is free.
+  ///
+  /// - Returns: Whether the name was free.
   static func claim(
     _ name: JournalFileName,
     in storage: any JournalStorage
@@ -54,14 +58,16 @@ enum AsideCopy {
     }
   }
 
-  /// Makes a copy that is there durable; whether it is one.
+  /// Makes an existing file durable, if it is a copy of the range.
+  ///
+  /// - Returns: Whether it is such a copy.
   private static func take(
     _ name: JournalFileName,
     _ source: JournalSource,
     _ range: Range<Int>,
     in storage: any JournalStorage
   ) throws -> Bool {
-    // A link, or a file of somebody else, is none.
+    // What can't be opened is no copy: a link, for instance, or another user's file.
     guard let file = try? storage.open(name) else { return false }
     defer { file.close() }
     guard try file.size() == range.count else { return false }

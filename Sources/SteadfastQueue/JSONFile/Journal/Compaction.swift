@@ -4,28 +4,30 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Writes a file anew without what is dead, a step at a time, beside ordinary work.
+/// Writes a file again without its obsolete lines, in steps between which other work is done.
 ///
-/// First the tasks as they stood at its beginning, from a copy that shares memory with the table
-/// until one of the two changes; then what the journal has taken in since; then, with nothing left
-/// to copy, it takes the journal's place. Until that moment the journal is as it was: a failure
-/// costs nothing but the temporary file. Each line after the last flush says so, as in any journal.
+/// A compaction has three phases. First, it writes the tasks as they were when it began, from a
+/// copy that shares memory with the table until one of the two changes. Then it copies the lines
+/// that were added to the journal since. When nothing is left to copy, the new file takes the
+/// journal's place. The journal is unchanged until that moment, so a failure costs nothing but the
+/// temporary file. As in any journal, each line says up to which line the file was flushed when the
+/// line was written.
 struct Compaction {
-  /// What a compaction has come to.
+  /// How far a compaction is.
   enum Progress {
     case unfinished
     /// The new journal is in its place.
     case finished(Journal)
   }
 
-  /// Why it was given up.
+  /// Why a compaction was given up.
   enum Failure: Error {
     /// Nothing has changed.
     case refused(because: any Error)
-    /// The new file has the journal's name, but perhaps not for long.
+    /// The new file has the journal's name, but a power cut may undo that.
     case poisoned(SystemCallError)
 
-    /// What has failed.
+    /// The error that caused the failure.
     var cause: any Error {
       switch self {
       case .refused(let error): error
@@ -34,28 +36,34 @@ struct Compaction {
     }
   }
 
-  /// The journal does not read as it was written, or a line could not be read back.
+  /// The journal does not read as it was written, or a line would be too long to be read back.
   struct Unreadable: Error {
     let description: String
   }
 
   private let storage: any JournalStorage
   private let policy: CompactionPolicy
-  /// Pages that were copied are given up: to free all of them at the end would take long.
+  /// The tasks to copy.
+  ///
+  /// The memory of copied pages is freed on the way: to free all of it at the end would take long.
   private var tasks: Slab<TaskTable.Entry>
-  /// Tasks whose attempts are not in the journal yet; what it says later is copied later.
+  /// Tasks whose attempts are not in the journal yet.
+  ///
+  /// What the journal says of them later is copied later.
   private let unwritten: Set<TaskID>
-  /// From here on tasks are still to be copied.
+  /// The first slot that may hold a task that is not copied yet.
   private var slot = 0
-  /// How far the journal was copied.
+  /// The offset up to which the journal was copied.
   private var copied: Int
-  /// How large the journal was at the last step.
+  /// The size of the journal at the last step.
   private var seenSize: Int
   private var replacement: Journal
   private var unflushed = 0
 
-  /// Begins to write a file anew, of tasks of which those are committed that the journal has; those
-  /// that were claimed are leased, though the journal does not say so yet.
+  /// Begins a compaction of a journal.
+  ///
+  /// Of `tasks`, exactly those are committed that the journal has. The tasks in `claimed` are
+  /// leased, although the journal does not say so yet.
   init(
     of journal: Journal,
     tasks: Slab<TaskTable.Entry>,
@@ -69,7 +77,7 @@ struct Compaction {
     unwritten = claimed
     copied = journal.size
     seenSize = journal.size
-    // A number that somebody else wrote may be the last one.
+    // Only a number that another program wrote can be the last one.
     let generation = journal.generation < .max ? journal.generation + 1 : journal.generation
     do {
       replacement = try Journal.makeReplacement(
@@ -82,7 +90,7 @@ struct Compaction {
     }
   }
 
-  /// Does a step.
+  /// Performs one step.
   mutating func advance(_ journal: Journal, at date: Date) throws(Failure) -> Progress {
     do {
       if tasks.firstUsedSlot(from: slot) != nil {
@@ -96,9 +104,9 @@ struct Compaction {
         [JournalBody(.compacted(at: date, bytesBefore: journal.size))]
       ])
       try replacement.synchronize()
-      // When the file has its new name, nothing may be missing that makes the name durable.
+      // Once the file has its new name, nothing may be missing that makes the name durable.
       try storage.openFolder()
-      // Another file that somebody has put there is not replaced, nor one that he has written.
+      // A file that another program put there, or wrote to, is not replaced.
       try storage.checkPlace(of: journal)
       try storage.rename(.replacement, to: .journal)
     } catch {
@@ -115,8 +123,9 @@ struct Compaction {
     return .finished(replacement)
   }
 
-  /// Does all steps that are left, of a journal to which nothing is added meanwhile; returns the one
-  /// that has taken its place.
+  /// Performs all remaining steps, and returns the journal that replaces the old one.
+  ///
+  /// Nothing may be added to the old journal at the same time.
   @discardableResult
   mutating func finish(_ journal: Journal, at date: Date) throws(Failure) -> Journal {
     while true {
@@ -127,10 +136,10 @@ struct Compaction {
     }
   }
 
-  /// Gives the compaction up, and removes what it has written.
+  /// Gives up the compaction, and removes what it has written.
   func abandon() {
     replacement.abandon()
-    // What can't be removed now is removed by the next opening.
+    // The next opening removes what can't be removed now.
     try? storage.removeOwn(.replacement)
   }
 
@@ -153,7 +162,7 @@ struct Compaction {
     try append(batches)
   }
 
-  /// Gives up the page of the last task if the next one is in another.
+  /// Frees the page of the last copied task, if the next task is in another page.
   private mutating func giveUpPages(before next: Int) {
     guard slot > 0 else { return }
     let page = (slot - 1) / Slab<TaskTable.Entry>.pageSize
@@ -163,7 +172,7 @@ struct Compaction {
   private func lines(of entry: TaskTable.Entry) throws -> [JournalBody] {
     var task = KeptTask(
       record: entry.record,
-      // Only numbers that somebody else wrote may lead beyond it.
+      // Only a number that another program wrote can lead beyond the limit.
       position: min(entry.position, KeptTask.maxPosition),
       hasLostKey: entry.hasLostKey
     )
@@ -174,8 +183,10 @@ struct Compaction {
       ? [line] : [line, JournalBody(beginningOf: task.record.id)]
   }
 
-  /// A task's line holds what came in several lines, and may be too long to be read though none of
-  /// those was.
+  /// Returns the line of a task.
+  ///
+  /// The line combines what several lines said. It may be too long to be read, although none of
+  /// those lines was.
   private func line(of task: KeptTask) throws -> JournalBody {
     let line = try JournalBody(.task(task))
     guard line.byteCount <= JournalLine.maxLength else {
@@ -184,9 +195,11 @@ struct Compaction {
     return line
   }
 
-  /// Copies lines that the journal has taken in meanwhile, whole batches of them.
+  /// Copies lines that were added to the journal since the compaction began, in whole batches.
   ///
-  /// Twice as many bytes as it has taken in since the last step, if need be, so that there is an end.
+  /// A step copies up to twice as many bytes as the journal gained since the last step, or a usual
+  /// step if that is more. So the copying catches up with the journal. One batch that is larger is
+  /// copied as a whole.
   private mutating func copyLines(of journal: Journal) throws {
     var count = max(policy.stepSize, 2 * (journal.size - seenSize))
     seenSize = journal.size
@@ -198,7 +211,7 @@ struct Compaction {
         copied += length
         return
       }
-      // One batch is larger than a step.
+      // These bytes hold no whole batch: the next one is larger than a step.
       guard bytes.count == count else {
         throw Unreadable(description: "the file ends where a line was written")
       }
@@ -206,7 +219,7 @@ struct Compaction {
     }
   }
 
-  /// The whole batches at the beginning of these bytes, and how many bytes they are.
+  /// Returns the whole batches at the beginning of these bytes, and how many bytes they are.
   private static func batches(in bytes: [UInt8]) throws -> ([[JournalBody]], length: Int) {
     var batches: [[JournalBody]] = []
     var batch: [JournalBody] = []

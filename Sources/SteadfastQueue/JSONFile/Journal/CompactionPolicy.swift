@@ -1,22 +1,26 @@
-/// When a file is worth being written anew, and in how large steps.
+/// When a file is worth a compaction, and how large the steps are.
 struct CompactionPolicy: Sendable {
-  /// Smaller files are left as they are.
+  /// The size that a file must reach before it is compacted, in bytes.
   var minimumSize = 4 << 20
-  /// How much larger a file may be than twice what it would be.
+  /// How many bytes a file may be larger than twice its compact size.
   var spareSize = 32 << 20
-  /// How many bytes a step writes, about: other work waits for it.
+  /// About how many bytes a step writes, while other work waits.
   var stepSize = 256 << 10
-  /// How many tasks a step writes, at most: the line of each is made anew.
+  /// How many tasks a step writes, at most.
+  ///
+  /// The line of each task is encoded again.
   var stepTasks = 64
-  /// How many bytes are written between flushes: the last flush, for which all work waits, is short.
+  /// How many bytes are written between flushes.
+  ///
+  /// All work waits for the last flush, so that one should be short.
   var flushSize = 1 << 20
 
-  /// Whether it is worth it: most lines are dead, and the file is far larger than it would be.
+  /// Returns whether a compaction is due: most lines are dead, and the file is far too large.
   ///
-  /// What it would be is known from the last time that it was written anew, or opened. To write a
-  /// task anew costs more than to write the lines of its life, so a small file may be four times as
-  /// large: a byte is rewritten for three that are dropped. Of a large one the disk may be dearer:
-  /// then it is about one for one.
+  /// The compact size is known from the last time that the file was compacted or opened. Writing a
+  /// task again costs more than writing the lines of its life. So a small file may become four
+  /// times as large as its compact size: one byte is rewritten for three that are dropped. For a
+  /// large file, disk space may cost more, so there the ratio is about one to one.
   func isDue(size: Int, compactSize: Int, records: Int, liveRecords: Int) -> Bool {
     size >= minimumSize && records / 2 >= liveRecords
       && (size / 4 >= compactSize || (size - spareSize) / 2 >= compactSize)

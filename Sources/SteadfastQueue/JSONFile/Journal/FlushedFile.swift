@@ -1,16 +1,16 @@
 import Synchronization
 
-/// A journal's file, which may be written by one thread while another flushes it.
+/// A journal's file, which one thread may write while another flushes it.
 ///
-/// Flushes come one after another: of two at the same time the system would tell only one that
-/// bytes were lost. After one that has failed, the file takes no further calls: the system may have
-/// dropped what it could not write, and would say next time that all is well.
+/// Flushes are performed one after another: if two ran at the same time, the system would report
+/// lost bytes to only one of them. After a failed flush, the file accepts no further calls: the
+/// system may have dropped what it could not write, and would report success the next time.
 ///
-/// A file is given up without a failure when another one has taken its place, in which all that was
-/// written is durable: a flush that was begun before, and comes later, has nothing to do.
+/// A file is also given up without a failure, when another file has taken its place. All that was
+/// written is durable in the new file, so a flush of the old one that comes late has nothing to do.
 final class FlushedFile: Sendable {
   private let file: any JournalFile
-  /// Whose turn it is to flush, and whether the file was given up.
+  /// Serializes flushes, and holds whether the file was given up.
   private let isClosed = Mutex(false)
   private let poison = Mutex<SystemCallError?>(nil)
 
@@ -20,7 +20,7 @@ final class FlushedFile: Sendable {
     if let error = poison.withLock({ $0 }) { throw .poisoned(error) }
   }
 
-  /// Makes durable what was written before the call.
+  /// Makes everything durable that was written before the call.
   func synchronize() throws(Journal.Failure) {
     try isClosed.withLock { isClosed throws(Journal.Failure) in
       try checkPoison()
@@ -35,7 +35,9 @@ final class FlushedFile: Sendable {
     try file.writeAll(bytes[...], at: offset)
   }
 
-  /// Cuts the file; if that fails, the file takes no further calls.
+  /// Shortens the file.
+  ///
+  /// If that fails, the file accepts no further calls.
   func truncate(to size: Int) throws(Journal.Failure) {
     try poisoning { () throws(SystemCallError) in try file.truncate(to: size) }
   }
@@ -53,10 +55,10 @@ final class FlushedFile: Sendable {
     try file.read(count, at: offset)
   }
 
-  /// Gives the file up, when a flush that is under way has ended.
+  /// Closes the file after a flush that is under way has ended.
   ///
-  /// One that comes meanwhile does not wait: to close a large file that has no name any more takes
-  /// the system long.
+  /// A flush that begins during the call does not wait: the system takes long to close a large file
+  /// that has no name any more.
   func close() {
     isClosed.withLock { $0 = true }
     file.close()

@@ -6,41 +6,42 @@ public import Foundation
 
 /// What a queue's file holds.
 public struct JSONFileStatistics: Sendable, Hashable {
-  /// When a file was last written anew without what was dead in it.
+  /// The last compaction of a file, which wrote it again without its dead lines.
   public struct Compaction: Sendable, Hashable {
-    /// When it was done.
+    /// When the compaction was done.
     public let date: Date
     /// The size of the file before, in bytes.
     public let bytesBefore: Int
-    /// The size of the file after it, in bytes.
+    /// The size of the file after it was compacted, in bytes.
     public let bytesAfter: Int
   }
 
-  /// Why a file that should have been compacted was not.
+  /// Why a file that was due for a compaction was not compacted.
   public struct FailedCompaction: Sendable, Hashable {
-    /// When it failed.
+    /// When the compaction failed.
     public let date: Date
-    /// Why, for a person to read.
+    /// The reason, for a person to read.
     public let reason: String
-    /// How large the file must become before another one is tried by itself, in bytes.
+    /// The size in bytes that the file must reach before the store tries again on its own.
     public let nextSize: Int
   }
 
-  /// How many tasks it holds, ended ones that are kept among them.
+  /// How many tasks the file holds, including those that are retained.
   public let taskCount: Int
-  /// How many lines it has.
+  /// How many lines the file has.
   public let recordCount: Int
-  /// How many lines would be left, about, if it were compacted now.
+  /// About how many lines would be left if the file were compacted now.
   public let liveRecordCount: Int
-  /// How many lines only say what later ones have made void.
+  /// How many lines are dead: later lines have made them void.
   public var deadRecordCount: Int { max(0, recordCount - liveRecordCount) }
-  /// Its size, in bytes.
+  /// The size of the file, in bytes.
   public let byteCount: Int
-  /// When it was last compacted; `nil` if it never was.
+  /// The last compaction; `nil` if the file was never compacted.
   public let lastCompaction: Compaction?
-  /// Why the last compaction has failed since the file was opened; `nil` if none has since one
-  /// was done.
+  /// Why the last compaction failed; `nil` if none has failed since the file was opened.
   ///
-  /// The file goes on growing meanwhile. Each reason is written to standard error too, once in a row.
+  /// It is also `nil` after a compaction that succeeded. Until one succeeds, the file goes on
+  /// growing. Each reason is also written to standard error, once for failures in a row that have
+  /// the same reason.
   public let failedCompaction: FailedCompaction?
 }

@@ -5,13 +5,15 @@ import Foundation
 #endif
 
 extension Journal {
-  /// How many bytes are written once more at a time: without flushes there may be many.
+  /// How many bytes are rewritten at a time.
+  ///
+  /// Without flushes, there may be many to rewrite.
   private static let partSize = 1 << 20
 
-  /// Opens the file, or makes it, and returns the tasks in it.
+  /// Opens the file, or creates it, and returns the tasks in it.
   ///
-  /// Every step may be repeated after a crash in its midst. Nothing is changed before all that was
-  /// read is accepted. The date is asked for where a compaction is needed.
+  /// If the process crashes in the middle of a step, the step can be repeated. Nothing is changed
+  /// before everything that was read is accepted. `date` is called only if a compaction is needed.
   static func open(
     _ storage: any JournalStorage,
     at date: () -> Date = { Date() }
@@ -42,7 +44,7 @@ extension Journal {
     }
   }
 
-  /// Makes durable what was read of a file, and nothing else in it.
+  /// Makes durable what was read of a file, and removes the rest.
   private static func recover(
     _ file: any JournalFile,
     _ source: JournalSource,
@@ -50,8 +52,8 @@ extension Journal {
     in storage: any JournalStorage
   ) throws -> Journal {
     if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
-    // After a flush that failed, the system may take the last lines for stored though they are
-    // not. Written once more, they are stored by the next flush.
+    // After a failed flush, the system may treat the last lines as stored although they are not. If
+    // they are written again, the next flush stores them.
     for start in stride(from: contents.unsyncedOffset, to: contents.goodSize, by: partSize) {
       let part = try source.read(start..<min(start + partSize, contents.goodSize))
       try file.writeAll(part[...], at: start)
@@ -61,8 +63,9 @@ extension Journal {
     return Journal(file, contents)
   }
 
-  /// Writes a file anew that has other names: who has made them, a backup for instance, wants what it
-  /// holds now, and it is not changed any more.
+  /// Compacts a file that has other names to a new file, and leaves the old one as it is.
+  ///
+  /// Another name, which a backup has made for instance, is to preserve what the file holds now.
   private static func detach(
     _ file: any JournalFile,
     _ source: JournalSource,
@@ -91,7 +94,7 @@ extension Journal {
       try storage.rename(.replacement, to: .journal)
     } catch {
       journal.abandon()
-      // What can't be removed now is removed by the next opening.
+      // The next opening removes what can't be removed now.
       try? storage.removeOwn(.replacement)
       throw error
     }
@@ -104,8 +107,9 @@ extension Journal {
     return journal
   }
 
-  /// Makes a file with a header that may take the journal's place when it is durable; `journal` holds
-  /// the bytes of that, if there is one.
+  /// Creates a file with a header, which may take the journal's place once it is durable.
+  ///
+  /// `journal` has the bytes of the present journal, if there is one.
   static func makeReplacement(
     in storage: any JournalStorage,
     generation: Int,
@@ -122,7 +126,7 @@ extension Journal {
       ])
     } catch {
       journal.abandon()
-      // What can't be removed now is removed by the next opening.
+      // The next opening removes what can't be removed now.
       try? storage.removeOwn(.replacement)
       throw error
     }

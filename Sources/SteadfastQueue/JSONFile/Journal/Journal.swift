@@ -6,23 +6,22 @@ import Foundation
 
 /// The file as a sequence of lines: opens it, appends to it, makes it durable.
 ///
-/// Used by one thread at a time, except that another one may perform a flush. After a failure that
-/// leaves open what is on the disk it takes no further calls.
+/// One thread uses it at a time, except that another one may perform a flush. After a failure that
+/// leaves unknown what is on the disk, it accepts no further calls.
 struct Journal {
-  /// What went wrong, and whether anything may be stored of it.
+  /// What went wrong, and whether anything may have been stored.
   enum Failure: Error, Equatable {
     /// Nothing was stored.
     case refused(SystemCallError)
-    /// It is open what was stored; now and from now on.
+    /// It is unknown what was stored, now and from now on.
     case poisoned(SystemCallError)
-    /// Nothing was stored: the file was deleted, moved or replaced by somebody else.
+    /// Nothing was stored: the file was deleted, moved or replaced by another program.
     case displaced
-    /// Nothing was stored: somebody else has written the file, which has this size and not the one
-    /// that is expected.
+    /// Nothing was stored: another program wrote to the file, whose size is not the expected one.
     case changed(size: Int, expected: Int)
   }
 
-  /// All is durable, but the last line, which says that the file was closed.
+  /// Everything is durable except the last line, which says that the file was closed.
   struct Unsealed: Error {
     let reason: Failure
   }
@@ -30,7 +29,7 @@ struct Journal {
   /// A flush, which any thread may perform.
   struct Flush: Sendable {
     fileprivate let file: FlushedFile
-    /// What comes before this sequence number is durable after it.
+    /// After the flush, all lines before this sequence number are durable.
     fileprivate let end: UInt64
 
     @discardableResult
@@ -43,18 +42,20 @@ struct Journal {
   let generation: Int
   /// The sequence number of the next line, and so the number of lines.
   private(set) var nextSequence: UInt64
-  /// In bytes.
+  /// The size of the lines in the file, in bytes.
   private(set) var size: Int
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
   private let file: FlushedFile
   private var firstUnsynced: UInt64
   /// Whether a seal is the last line.
   private var isSealed: Bool
-  /// Whether the first line to be written says that tasks were interrupted: what follows rests on it,
-  /// and until then the file says it without, as those tasks have begun in it and not ended.
+  /// Whether the next line to write is one that says that tasks were interrupted.
+  ///
+  /// Later lines depend on that line. Until it is written, the file implies the same: the attempts
+  /// have a beginning in it, but no end.
   private(set) var owesInterruption: Bool
 
-  /// A journal in a file that holds this, durably.
+  /// Creates a journal in a file that durably holds these contents.
   init(_ file: any JournalFile, _ contents: JournalContents) {
     self.file = FlushedFile(file)
     generation = contents.generation
@@ -66,13 +67,13 @@ struct Journal {
     owesInterruption = contents.interruptionCount > 0
   }
 
-  /// How many bytes come with the next lines, at most.
+  /// How many bytes are written in addition to the next lines, at most.
   var owedByteCount: Int { owesInterruption ? JournalBody.interruption.byteCount : 0 }
 
-  /// What was written, as it stands in the file.
+  /// Everything that was written, read from the file.
   var source: JournalSource { source(size) }
 
-  /// So many bytes of the file.
+  /// The first `count` bytes of the file.
   func source(_ count: Int) -> JournalSource {
     JournalSource(count: count) { [file] range throws(SystemCallError) in
       try file.read(range.count, at: range.lowerBound)
@@ -81,7 +82,7 @@ struct Journal {
 
   /// Appends batches of lines: all of them or, if it throws `refused`, none.
   ///
-  /// After a crash each batch is there as a whole or not at all.
+  /// After a crash, the file has all lines of a batch, or none.
   mutating func append(_ batches: [[JournalBody]]) throws(Failure) {
     try file.checkPoison()
     let batches = owesInterruption ? [[.interruption]] + batches : batches
@@ -111,7 +112,7 @@ struct Journal {
     isSealed = false
   }
 
-  /// Removes what a failed write has left, for good: a power cut must not bring it back.
+  /// Durably removes what a failed write has left, so that a power cut can't bring it back.
   private mutating func takeBack(_ error: SystemCallError) throws(Failure) {
     try file.truncate(to: size)
     try synchronize()
@@ -121,20 +122,23 @@ struct Journal {
   /// Makes all lines durable.
   mutating func synchronize() throws(Failure) { endFlush(try beginFlush().perform()) }
 
-  /// A flush of all lines that are there now; others may be written while it is performed.
+  /// Returns a flush of all present lines.
+  ///
+  /// Other lines may be written while it is performed.
   func beginFlush() -> Flush { Flush(file: file, end: nextSequence) }
 
-  /// The flush was performed.
+  /// Takes note that a flush was performed.
   ///
-  /// If another file has taken the place of the one that was flushed, all in it was durable before.
+  /// If another file has taken the place of the flushed one, everything in the new file was durable
+  /// already.
   mutating func endFlush(_ flush: Flush) {
     if flush.file === file { firstUnsynced = max(firstUnsynced, flush.end) }
   }
 
-  /// How many bytes stand in the file now.
+  /// Returns the present size of the file, in bytes.
   func sizeInFile() throws(SystemCallError) -> Int { try file.size() }
 
-  /// What was written before, as it stands in the file.
+  /// Reads bytes that were written before from the file.
   func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
     try file.read(count, at: offset)
   }
@@ -147,10 +151,12 @@ struct Journal {
     )
   }
 
-  /// Ends the use of the file: what is there is made durable, and a last line says so, unless it
-  /// stands there since the file was opened.
+  /// Makes everything durable, writes a last line that says so, and closes the file.
   ///
-  /// - Throws: a ``Failure``; an ``Unsealed``, when all but that line is durable.
+  /// If nothing was written since the file was opened, and such a line was the last one then, no
+  /// other is written.
+  ///
+  /// - Throws: A ``Failure``, or an ``Unsealed`` if everything except that line is durable.
   mutating func close() throws {
     defer { file.close() }
     if isSealed { return }
@@ -163,12 +169,12 @@ struct Journal {
     }
   }
 
-  /// Gives the file up as it is.
+  /// Closes the file as it is.
   func abandon() { file.close() }
 }
 
 extension JournalStorage {
-  /// Refuses a journal that nobody would find again, or that somebody else has written.
+  /// Refuses a journal that is not at its place any more, or that another program has written.
   func checkPlace(of journal: Journal) throws(Journal.Failure) {
     let place: JournalPlace
     do { place = try self.place(of: .journal) } catch { throw .refused(error) }

@@ -1,32 +1,33 @@
 /// The lines that begin in one part of a file, and what they say.
 ///
-/// A part is read without a look at the others, so that several may be read at once. Whether the
-/// lines may stand where they do is not asked here: ``JournalReader`` goes through the parts in order.
+/// A part is read independently of the others, so several can be read at the same time. It does not
+/// check whether the lines may stand where they do: ``JournalReader`` does so, going through the
+/// parts in order.
 struct JournalPart: Sendable {
   struct Line: Sendable {
-    /// With the places that it has in the file.
+    /// The line, with its offsets in the file.
     let line: JournalLine
     let range: Range<Int>
     let entry: Result<JournalEntry, JournalDecodingError>
   }
 
-  /// Of most lines that begin in a part, the last one ends within so many bytes behind it.
+  /// How far beyond the end of a part its last line usually ends, at most, in bytes.
   private static let usualOverhang = 4 << 10
 
-  /// In bytes.
+  /// The usual length of a line, in bytes.
   private static let usualLineLength = 200
 
-  /// Each is moved out when it is taken, and not copied: then it is `nil`.
+  /// The lines; one that is taken is moved out instead of copied, and leaves `nil`.
   private var lines: [Line?] = []
   private var takenCount = 0
-  /// Whether a line follows that is not what was written, or has no end.
+  /// Whether the lines are followed by one that is not what was written, or has no end.
   private(set) var isCutShort = false
-  /// Why the part could not be read; it has no lines then.
+  /// Why the part could not be read; if this is set, the part has no lines.
   private(set) var failure: SystemCallError?
 
   init(of source: JournalSource, linesBeginningIn range: Range<Int>) {
     do throws(SystemCallError) {
-      // The byte before says whether a line begins with the part.
+      // The byte before the part shows whether a line begins with the part.
       let start = max(0, range.lowerBound - 1)
       let end = min(source.count, range.upperBound + Self.usualOverhang)
       var bytes = try source.read(start..<end)
@@ -46,9 +47,10 @@ struct JournalPart: Sendable {
     return lines[takenCount].take()
   }
 
-  /// Reads on to the end of the last line, as far as it may be read.
+  /// Reads on to the end of the last line, or as far as a line may reach.
   ///
-  /// Only for a part in which a line begins: of a very long one, every part would read the rest.
+  /// Call this only for a part in which a line begins. Otherwise, every part of a very long line
+  /// would read the rest of that line.
   private static func readToLineEnd(
     _ source: JournalSource,
     from start: Int,
@@ -64,7 +66,7 @@ struct JournalPart: Sendable {
     }
   }
 
-  /// Where the first line begins, behind what belongs to one of an earlier part.
+  /// Returns where the first line begins, after the end of a line that began in an earlier part.
   private static func firstLine(in bytes: [UInt8], isBeginning: Bool) -> Int? {
     isBeginning ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
   }

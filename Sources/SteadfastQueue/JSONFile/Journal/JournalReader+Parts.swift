@@ -2,9 +2,11 @@ import Dispatch
 import Synchronization
 
 extension JournalReader {
-  /// How many bytes a part of a file has; a file that is not longer is read by one thread.
+  /// The size of a part, in bytes; a file that is not longer is read by one thread.
   static var partSize: Int { 64 << 10 }
-  /// How many parts are read while as many are taken in: what is in memory of a file at a time.
+  /// How many parts are read while as many are taken in.
+  ///
+  /// This limits how much of a file is in memory at a time.
   private static var partsAtOnce: Int { 64 }
 
   static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
@@ -20,7 +22,7 @@ extension JournalReader {
     return contents
   }
 
-  /// As `read(_:)`, but tasks that had begun and not ended are being performed still.
+  /// Does what `read(_:)` does, but leaves tasks running whose attempts have begun and not ended.
   static func readAsWritten(
     _ source: JournalSource,
     partSize: Int = partSize
@@ -39,7 +41,7 @@ extension JournalReader {
 }
 
 extension JournalPart {
-  /// Reads parts of a file while the body is performed, which is called once.
+  /// Reads parts of a file while `body` is performed, which is called once.
   fileprivate static func read(
     _ ranges: [Range<Int>],
     of source: JournalSource,
@@ -50,7 +52,7 @@ extension JournalPart {
       return ranges.map { JournalPart(of: source, linesBeginningIn: $0) }
     }
     let parts = Mutex([JournalPart?](repeating: nil, count: ranges.count))
-    // Nothing waits for another thread here: where none is free, this one does all of it.
+    // Nothing here waits for another thread: if none is free, this thread does all the work.
     DispatchQueue.concurrentPerform(iterations: 1 + ranges.count) { index in
       guard index > 0 else { return body() }
       let part = JournalPart(of: source, linesBeginningIn: ranges[index - 1])

@@ -1,106 +1,112 @@
-/// What a file was found to hold.
+/// What a reader found in a file.
 struct JournalContents: Sendable {
   var table = TaskTable()
   var version = 0
   var generation = 0
   var lastCompaction: JSONFileStatistics.Compaction?
-  /// How many tasks had begun and not ended.
+  /// How many tasks had an attempt that began and did not end.
   var interruptionCount = 0
-  /// Whether the last good line says that the file was closed in good order.
+  /// Whether the last good line says that the file was closed properly.
   var isSealed = false
   /// The sequence number of the line to write next.
   var nextSequence: UInt64 = 0
-  /// Where the last good line ends; what follows is torn.
+  /// The offset at which the last good line ends; what follows is torn.
   var goodSize = 0
-  /// How many lines behind the first torn one can be read.
+  /// How many lines after the first torn one can be read.
   var tornLineCount = 0
-  /// Where the lines begin that the last good line did not know to be durable.
+  /// The offset of the first line that the last good line did not know to be durable.
   var unsyncedOffset = 0
 }
 
-/// Why a file can't be served.
+/// Why a file can't be used.
 enum JournalProblem: Error, Equatable {
   /// The first line is not a header of this format.
   case notAJournal
   case newerVersion(Int)
   case unknownKind(String, line: Int)
-  /// A line was durable, or follows one that was, and is not what was written.
+  /// A line that was durable, or that follows such a line, is not what was written.
   case damaged(line: Int, byte: Int, reason: String)
-  /// The system does not give its bytes.
+  /// The system can't read the bytes of the file.
   case unreadable(SystemCallError)
 }
 
-/// Reads a file: tells a torn end, which an interrupted write leaves and nobody was promised, from
-/// damage, which is refused.
+/// Reads a file, and tells a torn end from damage.
 ///
-/// A write that is cut short by a crash leaves a line that is bad at the end of the file; but also,
-/// because lines that no flush has covered yet may reach the disk in any order, good ones behind
-/// it. Such lines do not know the bad one to be durable. So a bad line is damage if and only if a
-/// good line behind it says that the bad one's sequence number was durable when it was written.
+/// An interrupted write leaves a torn end, and no caller was promised that it is durable. Damage is
+/// refused.
 ///
-/// The lines of a batch count when its last one is there. They were written at once: all of them
-/// name the same first unsynced line.
+/// A crash that cuts a write short leaves a bad line at the end of the file. Lines that no flush
+/// has covered yet may reach the disk in any order, so there may also be good lines after the bad
+/// one. Such lines do not say that the bad one is durable. So a bad line is damage if and only if a
+/// good line after it says that the bad one's sequence number was durable when the good line was
+/// written.
 ///
-/// What is read comes in parts, so that others can be read while one is taken in.
+/// The lines of a batch count only if its last line is there. A batch is written at once, so all
+/// its lines name the same first unsynced line.
+///
+/// The reader gets the file in parts, so that other parts can be read while one is taken in.
 struct JournalReader {
   private struct Place {
     let line: JournalPart.Line
     let number: Int
   }
 
-  /// Of so many lines of one batch it is kept what they say until the batch is whole; of more, they
-  /// are read once more then.
+  /// How many lines of a batch are held in memory until the batch is whole.
+  ///
+  /// If a batch has more, the others are read again then.
   static let maxBatchInMemory = 1 << 16
 
-  /// In tasks: how many are awaited, at most.
+  /// The greatest number of tasks for which room is made in advance.
   private static let maxRoom = 4e6
-  /// How many bytes are read at a time to look for lines behind a bad one.
+  /// How many bytes are read at a time in search of lines after a bad one.
   private static let searchSize = 1 << 20
 
   private let source: JournalSource
-  /// Parts that were read and not taken in, from the last one to the first.
+  /// Parts that were read and not taken in, in reverse order.
   private var parts: [JournalPart] = []
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
-  /// The first line of the batch that has begun and not ended, and where it begins.
+  /// The first line of the batch that has begun and not ended, and its offset.
   private var batchStart: (line: JournalLine, offset: Int)?
-  /// What the first lines of that batch say; each is moved out when it is replayed.
+  /// The first lines of that batch; each is moved out when it is replayed.
   private var batch: [Place?] = []
-  /// Where they end.
+  /// The offset at which those lines end.
   private var batchKeptEnd = 0
-  /// How many lines of that batch there are.
+  /// How many lines of that batch were taken in.
   private var batchCount: UInt64 = 0
-  /// Where batches begin that may still be unsynced, with their first sequence numbers, from an
-  /// index on.
+  /// The offsets of batches that may still be unsynced, and their first sequence numbers.
+  ///
+  /// Only the elements from `firstRecent` on count.
   private var recentBatches: [(sequence: UInt64, offset: Int)] = []
   private var firstRecent = 0
-  /// Whether a line has come behind which no `task` may stand.
+  /// Whether a line was taken in after which no `task` line may come.
   private var isPastTasks = false
   private var problem: JournalProblem?
-  /// Whether what follows is torn.
+  /// Whether the rest of the file is torn.
   private var isTorn = false
 
   init(_ source: JournalSource) { self.source = source }
 
-  /// Whether nothing more is to be added, and all that was is taken in.
+  /// Whether the reader needs no more parts, and is done with those that were added.
   var isDone: Bool { parts.isEmpty || isTorn || problem != nil }
 
-  /// What the file holds, when all is taken in.
+  /// Returns what the file holds, when the reader is done.
   func end() throws(JournalProblem) -> JournalContents {
     if let problem { throw problem }
     guard contents.nextSequence > 0 else { throw .notAJournal }
     return contents
   }
 
-  /// Adds the parts that come next; none at the end of the file.
+  /// Adds the next parts, or none at the end of the file.
   mutating func add(_ parts: [JournalPart]) {
     self.parts = parts.reversed()
     makeRoom()
   }
 
-  /// Makes room for the tasks that the file has if its rest is like what was taken in; for some of
-  /// them, if those would be very many: the rest may be nothing.
+  /// Makes room for as many tasks as the file has if its rest is like what was taken in.
+  ///
+  /// The room is limited to `maxRoom` tasks, as the rest may hold none.
   private mutating func makeRoom() {
     guard position > 0 else { return }
     let share = Double(source.count) / Double(position)
@@ -108,7 +114,7 @@ struct JournalReader {
     contents.table.reserveCapacity(Int(min(count, Self.maxRoom)))
   }
 
-  /// Takes in what was added.
+  /// Takes in the parts that were added.
   mutating func takeIn() {
     do throws(JournalProblem) {
       while var part = parts.popLast(), !isTorn {
@@ -138,7 +144,7 @@ struct JournalReader {
     if !line.isContinued { try acceptBatch(from: start.offset, start.line) }
   }
 
-  /// Refuses a line that is whole and can't stand where it does.
+  /// Refuses a whole line that can't be where it is.
   private func check(_ line: JournalLine) throws(JournalProblem) {
     let expected = contents.nextSequence + batchCount
     guard line.sequence == expected else {
@@ -152,7 +158,7 @@ struct JournalReader {
     }
   }
 
-  /// The batch is whole.
+  /// Replays a batch that is whole.
   private mutating func acceptBatch(
     from start: Int,
     _ first: JournalLine
@@ -164,7 +170,7 @@ struct JournalReader {
     batch.removeAll(keepingCapacity: true)
     batchStart = nil
     recentBatches.append((first.sequence, start))
-    // The batch that was just added is never passed: no line names one behind itself.
+    // This stops at the batch that was just added, at the latest: no line names a later one.
     while recentBatches[firstRecent].sequence < first.firstUnsynced { firstRecent += 1 }
     if firstRecent > recentBatches.count / 2 {
       recentBatches.removeFirst(firstRecent)
@@ -176,7 +182,7 @@ struct JournalReader {
     batchCount = 0
   }
 
-  /// Reads once more, and replays, the lines from an offset on up to the present position.
+  /// Reads the lines from an offset to the present position again, and replays them.
   private mutating func replayLines(
     from offset: Int,
     number firstNumber: Int
@@ -201,7 +207,7 @@ struct JournalReader {
     .damaged(line: lineNumber, byte: position, reason: reason)
   }
 
-  /// Refuses a bad line if one behind it knows that it, or the batch that it is in, was stored.
+  /// Refuses a bad line if a later one says that the bad one, or its batch, was durable.
   private mutating func refuseDamage() throws(JournalProblem) {
     let hasHeader = contents.nextSequence > 0 || batchCount > 0
     var lineCount = 0
@@ -225,12 +231,13 @@ struct JournalReader {
     }
   }
 
-  /// Calls the body with each good line behind the present position: there may be much, and most
-  /// of it nothing.
+  /// Calls the body with each good line after the present position.
+  ///
+  /// The rest of the file may be long, with few lines in it, so it is read in pieces.
   private func forEachLineOfRest(
     _ body: (JournalLine) throws(JournalProblem) -> Void
   ) throws(JournalProblem) {
-    // The bytes behind the last line feed, as far as they may still become a line.
+    // The bytes after the last line feed, as long as they can still become a line.
     var bytes: [UInt8] = []
     var isTooLong = false
     var offset = position

@@ -1,7 +1,7 @@
-/// The bytes of a file, in memory or read from it when they are asked for.
+/// The bytes of a file, which are in memory, or are read from the file on demand.
 ///
-/// Of a file that is read as it is opened only some parts are in memory at a time. Any thread may
-/// read; nobody else writes the file meanwhile.
+/// While a file is opened, only some of its parts are in memory at a time. Any thread may read.
+/// Nothing else may write the file at the same time.
 struct JournalSource: Sendable {
   /// How many bytes there are.
   let count: Int
@@ -21,7 +21,7 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// A file that is not longer than `sizeInMemory` is read here, at once.
+  /// Reads a file at once if it is not longer than `sizeInMemory`, and otherwise on demand.
   init(
     _ file: any JournalFile,
     sizeInMemory: Int = JournalReader.partSize
@@ -36,11 +36,11 @@ struct JournalSource: Sendable {
     }
   }
 
-  /// All bytes.
+  /// Reads all bytes.
   func readAll() throws(JournalProblem) -> [UInt8] {
     do { return try read(0..<count) } catch { throw .unreadable(error) }
   }
 
-  /// The bytes in a range, or fewer if the file has become shorter.
+  /// Returns the bytes in a range, or fewer if the file has become shorter.
   func read(_ range: Range<Int>) throws(SystemCallError) -> [UInt8] { try bytes(range) }
 }

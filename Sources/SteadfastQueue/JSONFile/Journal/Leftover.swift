@@ -1,8 +1,8 @@
-/// What stands under the name of a replacement before one is made.
+/// A file that has the replacement's name before a replacement is made.
 ///
-/// A crash leaves there what was being written. Somebody else may have put something there too:
-/// that is not removed. What is in use, or is plainly no file of this kind, is in the way, and said
-/// to be; any other file that was not left by a crash gets a name of its own.
+/// A crash leaves there what was being written, which is removed. A file that another program put
+/// there is not removed. If it is in use, or is plainly not a journal, it is in the way, and an
+/// error says so. Any other file that no crash has left gets a name of its own.
 struct Leftover {
   /// How many bytes are compared at a time.
   private static let partSize = 1 << 20
@@ -10,10 +10,10 @@ struct Leftover {
   private let file: any JournalFile
   private let size: Int
 
-  /// Makes the name free, or throws a ``FileOpeningError``, `obstructed` among others.
+  /// Makes the name free, or throws, for instance ``FileOpeningError/obstructed(_:)``.
   ///
-  /// What it is, is seen by the bytes of the journal beside it, if there is one; a copy of some of
-  /// them that was cut short may begin at `copyStart`.
+  /// A comparison with the bytes of the present journal, if there is one, shows what the file is.
+  /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may begin.
   static func clear(
     _ storage: any JournalStorage,
     beside journal: JournalSource?,
@@ -49,11 +49,11 @@ struct Leftover {
     }
   }
 
-  /// Whether this library has written it, and nothing is lost with it.
+  /// Returns whether this library wrote the file, and nothing is lost with it.
   private func wasLeftByCrash(beside journal: JournalSource?) throws -> Bool {
     let start = try file.read(min(size, JournalLine.maxEnvelopeLength * 4), at: 0)
     guard let journal, journal.count > 0 else {
-      // A new file has its header alone.
+      // A new file has nothing but its header.
       return isTorn(start) || Self.header(in: start)?.length == size
     }
     if isTorn(start) { return true }
@@ -67,13 +67,13 @@ struct Leftover {
     return try isPart(of: journal, from: 0)
   }
 
-  /// Whether it has nothing but the beginning of a header.
+  /// Returns whether the file has nothing but the beginning of a header.
   private func isTorn(_ start: [UInt8]) -> Bool {
     start.count == size && start.lineFeed(from: 0) == nil
       && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
   }
 
-  /// The generation in the first line, and how long that line is.
+  /// Returns the generation in the first line, and the length of that line with its line feed.
   private static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
     guard let end = start.lineFeed(from: 0), let line = JournalLine(start, 0..<end) else {
       return nil
@@ -83,8 +83,9 @@ struct Leftover {
     return (generation, end + 1)
   }
 
-  /// Whether all that is not zero in it stands in the journal too: a copy that was begun, or what a
-  /// power cut has left of one.
+  /// Returns whether the file, zeros aside, is also in the journal from `offset` on.
+  ///
+  /// Such a file is an unfinished copy, or what a power cut has left of one.
   private func isPart(of journal: JournalSource?, from offset: Int) throws -> Bool {
     for start in stride(from: 0, to: size, by: Self.partSize) {
       let bytes = try file.read(min(Self.partSize, size - start), at: start)

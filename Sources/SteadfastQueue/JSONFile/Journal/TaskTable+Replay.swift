@@ -1,7 +1,9 @@
 extension TaskTable {
-  /// Does again what an entry of the file says.
+  /// Applies an entry of the file to the table again.
   ///
-  /// Whether it was possible. The bytes of the line count for the task that it adds.
+  /// The task that the entry adds counts `byteCount` bytes, the size of its line.
+  ///
+  /// - Returns: Whether the entry could be applied.
   mutating func replay(_ entry: JournalEntry, byteCount: Int = 0) -> Bool {
     switch entry {
     case .header, .compacted, .seal: return true
@@ -20,8 +22,9 @@ extension TaskTable {
     }
   }
 
-  /// Makes tasks that were being performed when the file was last used available again, each with
-  /// one interruption more.
+  /// Interrupts all leased tasks: each is available again, with one more interruption.
+  ///
+  /// These are the tasks that were being performed when the file was last used.
   @discardableResult
   mutating func interruptLeased() -> Int {
     begun = []
@@ -29,14 +32,18 @@ extension TaskTable {
     return slots.all.reduce(0) { $0 + (interrupt($1) ? 1 : 0) }
   }
 
-  /// As ``interruptLeased()``, where all that is leased has begun while a file was read: a file may
-  /// say it often, and have many tasks.
+  /// Does what ``interruptLeased()`` does, while a file is read.
+  ///
+  /// All leased tasks began while the file was read, so only those that began are visited. A file
+  /// may have many interruptions, and many tasks.
   private mutating func interruptBegun() {
     for slot in begun { _ = interrupt(slot) }
     begun = []
   }
 
-  /// Whether the task was being performed.
+  /// Interrupts a task, if it was being performed.
+  ///
+  /// - Returns: Whether the task was being performed.
   private mutating func interrupt(_ slot: Int) -> Bool {
     guard case .leased = entries[slot].place else { return false }
     entries[slot].record.countInterruption()
@@ -45,7 +52,7 @@ extension TaskTable {
     return true
   }
 
-  /// A task has begun while a file was read.
+  /// Takes note that a task has begun, while a file is read.
   private mutating func noteBeginning(of slot: Int) {
     begun.append(slot)
     guard begun.count > 2 * stateCounts[.running] + 1024 else { return }
@@ -56,7 +63,7 @@ extension TaskTable {
     }
   }
 
-  /// Puts a task back that a compaction has written.
+  /// Restores a task that a compaction has written.
   private mutating func restore(_ task: KeptTask, _ byteCount: Int) -> Bool {
     let key = task.hasLostKey ? nil : task.record.uniqueKey
     guard key.map({ keyHolders[$0] == nil }) ?? true, let slot = addEntry(of: task.record) else {
@@ -70,8 +77,9 @@ extension TaskTable {
     return true
   }
 
-  /// Adds a task as staging and committing its insertion would, without the change in between where
-  /// no other task bears its key.
+  /// Adds a task as staging and committing its insertion would.
+  ///
+  /// If no other task holds its key, the task is added without a staged change.
   private mutating func insert(
     _ record: TaskRecord,
     _ policy: UniquePolicy,
@@ -90,7 +98,7 @@ extension TaskTable {
     return true
   }
 
-  /// The slot of a new task; `nil` if its identity is taken.
+  /// Adds a task and returns its slot; returns `nil` if the ID is taken.
   private mutating func addEntry(of record: TaskRecord) -> Int? {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
@@ -98,8 +106,9 @@ extension TaskTable {
     return slot
   }
 
-  /// Takes the latest date that was told for that of a claim: most tasks are available when they
-  /// are made, and stand in their lines at once.
+  /// Presumes that a claim was made at the latest date that was read so far.
+  ///
+  /// Most tasks are available when they are made, so they enter the line of ready tasks at once.
   private mutating func presumeHorizon() {
     horizon = latestDate
     presumesHorizon = true
@@ -109,7 +118,7 @@ extension TaskTable {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased:
-      // The process that had begun the task ended before the attempt did.
+      // The process that began the attempt ended before the attempt did.
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
@@ -122,7 +131,7 @@ extension TaskTable {
     }
   }
 
-  /// The change with the token of the lease that its task has now; `nil` if it has none.
+  /// Returns the change with its task's present lease; `nil` if it needs one and there is none.
   private func withPresentLease(_ change: TaskChange) -> TaskChange? {
     func present(_ lease: Lease) -> Lease? {
       guard let slot = slot(of: lease.id), case .leased(let token) = entries[slot].place else {

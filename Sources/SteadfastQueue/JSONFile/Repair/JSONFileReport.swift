@@ -1,14 +1,14 @@
-/// What a queue's file was found to hold, and what is wrong with it.
+/// What a queue's file holds, and what is wrong with it.
 public struct JSONFileReport: Sendable, Hashable {
   /// Something in a file that is not as it was written.
   public struct Problem: Sendable, Hashable, CustomStringConvertible {
-    /// The number of the line, from 1; `nil` for what concerns the file as a whole, or a task.
+    /// The number of the line, from 1; `nil` if the problem concerns the whole file, or a task.
     public let line: Int?
-    /// Where the line begins, in bytes from the beginning of the file; `nil` as above.
+    /// The offset in bytes at which the line begins; `nil` if ``line`` is `nil`.
     public let byte: Int?
     /// What is wrong, for a person to read.
     ///
-    /// It shows no payload.
+    /// The text shows no payload.
     public let reason: String
 
     /// The place and the reason.
@@ -20,41 +20,45 @@ public struct JSONFileReport: Sendable, Hashable {
 
   /// The version of the format; `nil` if the header can't be read.
   public internal(set) var version: Int?
-  /// How often the file was written anew, the first time included; `nil` if the header can't be read.
+  /// How many times the file was written as a whole; `nil` if the header can't be read.
+  ///
+  /// The count includes the first time, and each compaction adds one.
   public internal(set) var generation: Int?
   /// The size of the file, in bytes.
   public internal(set) var byteCount = 0
   /// How many lines can be read.
   public internal(set) var recordCount = 0
-  /// How many lines are known to be missing or unreadable: the numbers that no line bears, though
-  /// later ones are there.
+  /// How many lines are known to be missing or unreadable.
   ///
-  /// Zero unless the file is damaged. Lines that were lost from the end can't be known.
+  /// These are the sequence numbers that no line has, although later ones are there. The count is
+  /// zero unless the file is damaged. Lines that were lost from the end can't be known.
   public internal(set) var lostRecordCount = 0
   /// How many tasks the file holds, by state; a state without tasks is not listed.
   ///
-  /// Of a file that no store has open: the tasks that opening it would find or, if it is damaged,
-  /// those that a repair would save.
+  /// If no store has the file open, these are the tasks that opening it would find or, if the file
+  /// is damaged, those that a repair would save.
   public internal(set) var counts: [TaskState: Int] = [:]
-  /// Whether the file was closed in good order, and not left by a crash.
+  /// Whether the file was closed properly, and not left by a crash.
   public internal(set) var isSealed = false
-  /// How many bytes at the end are torn: they begin with what can't be read, or with a batch
-  /// without an end, and no line says that they were flushed.
+  /// How many bytes at the end of the file are torn.
   ///
-  /// A crash leaves such an end, and so does damage to what was written last: that can't be told
-  /// apart (``JSONFileStore/Flushing``). Opening the file cuts them off. They are no problem,
-  /// unless a store has the file open. Zero if the file is damaged otherwise.
+  /// Torn bytes begin with what can't be read, or with a batch that has no end, and no line says
+  /// that they were flushed. A crash leaves such an end, and so does damage to what was written
+  /// last. The two can't be told apart (``JSONFileStore/Flushing``).
+  ///
+  /// Opening the file cuts these bytes off. They are no problem, unless a store has the file open.
+  /// The count is zero if the file is damaged in another way.
   public internal(set) var tornByteCount = 0
-  /// The problems, in the order of lines; not more than a thousand of them.
+  /// The problems, in the order of lines; at most the first thousand of them.
   public internal(set) var problems: [Problem] = []
   /// How many problems there are.
   public internal(set) var problemCount = 0
 
   /// Whether no problem was found.
   ///
-  /// A file that no store has open can be opened then, though ``tornByteCount`` bytes are cut off,
-  /// and what else was lost from its end can't be known. One that a store has open says what the
-  /// store holds.
+  /// If no store has the file open, a sound file can be opened. ``tornByteCount`` bytes are cut off
+  /// then, and what else was lost from its end can't be known. If a store has the file open, a
+  /// sound file says what the store holds.
   public var isSound: Bool { problemCount == 0 }
 }
 
@@ -73,8 +77,9 @@ extension JSONFileReport {
 }
 
 extension JSONFileReport: CustomStringConvertible {
-  /// What was found, for a person to read: a line for the file as a whole, and one for each of the
-  /// first ten problems.
+  /// The findings, for a person to read.
+  ///
+  /// The text has one line for the file as a whole, and one for each of the first ten problems.
   public var description: String {
     var parts = ["\(recordCount) good line\(recordCount == 1 ? "" : "s")"]
     if lostRecordCount > 0 { parts.append("\(lostRecordCount) lost") }

@@ -1,19 +1,21 @@
-/// Looks at a file that no store has open: what opening it would find or, if opening would refuse
-/// it as damaged, all that is wrong with it and what can be saved.
+/// Looks at a file, and finds what opening it would find.
+///
+/// If opening would refuse the file as damaged, the inspection finds all that is wrong with it, and
+/// what can be saved.
 struct JournalInspection {
   private(set) var report = JSONFileReport()
-  /// The tasks, those whose attempts had begun interrupted.
+  /// The tasks; those with an unfinished attempt are interrupted.
   private(set) var table = TaskTable()
-  /// Lines of a damaged file that tell nothing.
+  /// Lines of a damaged file that are left out.
   private(set) var skipped = ProblemList()
 
-  /// - Throws: why a file can't be told anything of: it is of another format, or of a newer version.
+  /// - Throws: Why nothing can be told about the file: it has another format, or a newer version.
   init(_ bytes: [UInt8]) throws(JournalProblem) { try self.init(JournalSource(bytes)) }
 
-  /// As `init(_:)`; of a file that is damaged all bytes are read at once.
+  /// Does what `init(_:)` does; of a damaged file, all bytes are read at once.
   init(_ source: JournalSource) throws(JournalProblem) {
     report.byteCount = source.count
-    // Opening makes a new file of it.
+    // Opening an empty file makes a new one of it.
     guard source.count > 0 else { return }
     do throws(JournalProblem) {
       describe(try JournalReader.read(source))

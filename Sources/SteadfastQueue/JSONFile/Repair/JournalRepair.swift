@@ -4,12 +4,12 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Puts a file of all that can be read in the place of a damaged one, which is copied first.
+/// Copies a damaged file, and then replaces it with a new one of all that can be read.
 ///
-/// Until the new file takes the name, in one step, nothing happens to the old one; and before that
-/// the copy is durable.
+/// The old file stays as it is until the new one takes its name, in one step. The copy is durable
+/// before that.
 struct JournalRepair {
-  /// The new file has the name, but perhaps not for long.
+  /// The new file has the name, but a power cut may undo that.
   struct PerhapsUndone: Error {
     let reason: SystemCallError
     /// The number of the copy.
@@ -21,9 +21,10 @@ struct JournalRepair {
   /// The number of the copy; `nil` if nothing was wrong.
   let copy: Int?
 
-  /// Returns `nil` if there is no file.
+  /// Repairs the journal; returns `nil` if there is no file.
   ///
-  /// - Throws: ``PerhapsUndone``; otherwise the file is as it was.
+  /// - Throws: ``PerhapsUndone`` if the file was replaced, but a power cut may undo that. After any
+  ///   other error, the file is as it was.
   static func repair(_ storage: any JournalStorage, at date: Date) throws -> JournalRepair? {
     guard let (file, bytes) = try storage.readJournal() else { return nil }
     defer { file.close() }
@@ -33,7 +34,7 @@ struct JournalRepair {
     return JournalRepair(report: inspection.report, skipped: inspection.skipped, copy: copy)
   }
 
-  /// Returns the number of the copy.
+  /// Replaces the file with one of all that can be read, and returns the number of the copy.
   private static func replace(
     _ file: any JournalFile,
     _ bytes: [UInt8],
@@ -58,7 +59,7 @@ struct JournalRepair {
         in: storage
       )
       var new = try compaction.finish(old, at: date)
-      // All of it is durable: the seal only lets it look like a file that was closed.
+      // Everything is durable already. The seal only makes it look like a file that was closed.
       try? new.close()
       return copy
     } catch Compaction.Failure.poisoned(let error) {

@@ -1,28 +1,28 @@
-/// Reads a damaged file: what every line says that can be read, whatever stands between them.
+/// Reads a damaged file: all lines that can be read, whatever is between them.
 ///
-/// The lines count in the order of their numbers, wherever they stand: swapped ones are put in order,
-/// and of one that stands there twice the second is passed over. Of a batch whose end is lost, what
-/// is there counts: it may have been promised. What a line presupposes is taken to have happened
-/// (`TaskTable.salvage(_:)`).
+/// The lines count in the order of their sequence numbers, wherever they are. Swapped lines are put
+/// in order. If a line is there twice, the second one is skipped. If the end of a batch is lost,
+/// the lines that are there count, because they may have been promised. What a line presupposes is
+/// taken to have happened (`TaskTable.salvage(_:)`).
 struct JournalSalvage {
   private struct Place {
     let line: JournalLine
     let number: Int
     let range: Range<Int>
-    /// What is wrong with where it stands.
+    /// What is wrong with the place of the line; `nil` if nothing is.
     let flaw: String?
   }
 
   private(set) var table = TaskTable()
   private(set) var version: Int?
   private(set) var generation: Int?
-  /// Whether the last line can be read, and is a seal.
+  /// Whether the last line is a seal that can be read.
   private(set) var isSealed = false
-  /// How many numbers no line bears that are smaller than one that a line bears.
+  /// How many sequence numbers below the greatest one of a readable line belong to no line.
   private(set) var lostLineCount: UInt64 = 0
-  /// Lines that tell nothing.
+  /// Lines that are left out.
   private(set) var skipped = ProblemList()
-  /// Lines that tell something and do not stand where they should.
+  /// Lines that count, but are not where they should be.
   private(set) var misplaced = ProblemList()
 
   private let bytes: [UInt8]
@@ -31,19 +31,19 @@ struct JournalSalvage {
   private var lineCount = 0
   private var nextSequence: UInt64 = 0
   private var badLines: UInt64 = 0
-  /// The first unsynced line of the batch that has begun and not ended.
+  /// The `firstUnsynced` of the batch that has begun and not ended; `nil` if there is none.
   private var openBatch: UInt64?
 
   /// How many lines can be read.
   var readableLineCount: Int { places.count }
 
-  /// - Throws: if it is none of our files, or a newer version has written it.
+  /// - Throws: If the file is not a queue file, or a newer version has written it.
   init(_ bytes: [UInt8]) throws(JournalProblem) {
     self.bytes = bytes
     decoder = JournalDecoder(bytes)
     findLines()
     guard !places.isEmpty else { throw .notAJournal }
-    // Most files are in order but for a few lines.
+    // Most damaged files have only a few bad lines, and need no sorting.
     if !zip(places, places.dropFirst()).allSatisfy({ $0.line.sequence <= $1.line.sequence }) {
       places.sort { ($0.line.sequence, $0.number) < ($1.line.sequence, $1.number) }
     }
@@ -66,7 +66,7 @@ struct JournalSalvage {
         add(first.line, first.range, nil)
         add(second.line, second.range, "the line feed before it is lost")
       } else if let found = lineBehindZeros(in: position..<end) {
-        // However many lines were there.
+        // Any number of lines may have been there.
         badLines = .max
         openBatch = nil
         add(found.line, found.range, "zeros stand before it")
@@ -87,17 +87,17 @@ struct JournalSalvage {
 
   private typealias Found = (line: JournalLine, range: Range<Int>)
 
-  /// Two lines that are taken for one, because the line feed between them has become another byte or
-  /// is gone.
+  /// Finds two lines that look like one, as the line feed between them is changed or gone.
   ///
-  /// The first has a right checksum and begins where a line does: what follows is no payload.
+  /// The first line has a correct checksum and begins where a line does, so what follows it is no
+  /// payload.
   private func mergedLines(in range: Range<Int>) -> (Found, Found)? {
     let prefix = JournalLine.prefix
     let starts = range.dropFirst().filter { start in
       bytes[start] == prefix[0] && bytes[start..<range.upperBound].starts(with: prefix)
     }
-    // The payloads of both may contain what looks like the beginning of a line; few do more than
-    // once.
+    // The payloads of both may contain what looks like the beginning of a line, but few do so more
+    // than once. So only the first three places and the last three are tried.
     for start in starts.prefix(3) + starts.dropFirst(3).suffix(3) {
       guard let second = JournalLine(bytes, start..<range.upperBound) else { continue }
       for end in [start - 1, start] where end > range.lowerBound {
@@ -108,9 +108,10 @@ struct JournalSalvage {
     return nil
   }
 
-  /// A line directly behind a zero, up to the end: what stood before it was lost.
+  /// Finds the line that follows the last zero of a range, and reaches to the end of the range.
   ///
-  /// It is not a part of a payload: no line has a zero in it.
+  /// What was before the line is lost. The line is not part of a payload, as no line has a zero in
+  /// it.
   private func lineBehindZeros(in range: Range<Int>) -> Found? {
     guard let zero = bytes[range].lastIndex(of: 0),
       let line = JournalLine(bytes, zero + 1..<range.upperBound)
@@ -118,14 +119,14 @@ struct JournalSalvage {
     return (line, zero + 1..<range.upperBound)
   }
 
-  /// What is wrong with where a line stands.
+  /// Returns what is wrong with the place of a line; `nil` if nothing is.
   private mutating func flaw(of line: JournalLine) -> String? {
     defer {
       nextSequence = max(nextSequence, line.sequence == .max ? .max : line.sequence + 1)
       badLines = 0
       openBatch = line.isContinued ? line.firstUnsynced : nil
     }
-    // Bad lines before it are problems of their own, and may have borne the numbers that miss.
+    // Bad lines before it are problems of their own, and may have had the missing numbers.
     let isExpected = line.sequence >= nextSequence && line.sequence - nextSequence <= badLines
     guard isExpected else {
       return "it has the number \(line.sequence) where \(nextSequence) should be"

@@ -1,4 +1,4 @@
-/// Problems in the order of lines: all are counted, and the first are kept.
+/// Counts problems, and stores the first 1000 of them.
 struct ProblemList: Sendable {
   private static var limit: Int { 1000 }
 
@@ -14,7 +14,9 @@ struct ProblemList: Sendable {
     if first.count < Self.limit { first.append(problem) }
   }
 
-  /// The problems of two lists, of which no line has one in both.
+  /// Returns the problems of both lists, in the order of lines.
+  ///
+  /// No line may have a problem in both lists.
   func merged(with other: ProblemList) -> ProblemList {
     var merged = self
     merged.count += other.count
@@ -25,7 +27,7 @@ struct ProblemList: Sendable {
     return merged
   }
 
-  /// Adds a problem in its place, unless there is one of its line.
+  /// Adds a problem in the order of lines, unless its line has one already.
   mutating func addIfNew(_ problem: JSONFileReport.Problem) {
     guard !first.contains(where: { $0.line == problem.line }) else { return }
     var list = ProblemList()

@@ -1,14 +1,17 @@
 extension TaskTable {
-  /// Does again what an entry of a damaged file says, if need be after what it presupposes: a line
-  /// that was stored proves what lines before it, which are lost, have done.
+  /// Applies an entry of a damaged file and, if need be, what the entry presupposes.
   ///
-  /// Whether it was possible.
+  /// A stored line proves what lost lines before it have done.
+  ///
+  /// - Returns: Whether the entry could be applied.
   mutating func salvage(_ entry: JournalEntry) -> Bool {
     if replay(entry) { return true }
     return presuppose(entry) && replay(entry)
   }
 
-  /// Brings about what must have been so before an entry was written; whether that is enough.
+  /// Applies what must have happened before an entry was written.
+  ///
+  /// - Returns: Whether that may be enough to apply the entry.
   private mutating func presuppose(_ entry: JournalEntry) -> Bool {
     switch entry {
     case .task(let task):
@@ -36,7 +39,9 @@ extension TaskTable {
     }
   }
 
-  /// A task was stored with a key: whoever bore it then did so no more.
+  /// Takes the key of a task from the present holder.
+  ///
+  /// The task was stored with that key, so the holder had lost it by then.
   private mutating func freeKey(for record: TaskRecord) -> Bool {
     guard slot(of: record.id) == nil, let key = record.uniqueKey, let holder = keyHolders[key]
     else {
@@ -47,7 +52,9 @@ extension TaskTable {
     return true
   }
 
-  /// An attempt began: the task was set aside no more.
+  /// Makes a task available, because a later line says that an attempt at it began.
+  ///
+  /// So the task was no longer parked, paused or ended.
   private mutating func makeAvailable(_ id: TaskID) -> Bool {
     guard let slot = slot(of: id) else { return false }
     let record = entries[slot].record
@@ -61,7 +68,7 @@ extension TaskTable {
     }
   }
 
-  /// A task was removed: it had ended.
+  /// Ends a task, because a later line says that it was removed.
   private mutating func end(_ id: TaskID) -> Bool {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished else { return false }
     let date = entries[slot].record.availableDate

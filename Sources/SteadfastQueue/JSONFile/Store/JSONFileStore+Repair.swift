@@ -5,23 +5,25 @@ public import Foundation
 #endif
 
 extension JSONFileStore {
-  /// Saves what can be read of a damaged file that no store has open, and keeps a copy of it.
+  /// Saves what can be read of a damaged file that no store has open, and keeps a copy of the file.
   ///
-  /// The file is first copied, byte for byte and durably, to a name beside it that is free:
-  /// `queue.jsonl.damaged-1`, and so on. Then a new file of all that can be read takes its place in
-  /// one step. A file with nothing wrong is left alone, and so is a torn end, which opening cuts off.
-  /// <doc:DamagedFiles> tells what is saved and what is not: in short, a lost insertion is a lost
-  /// task, and a lost end is a task that is performed again.
+  /// The file is first copied, byte for byte and durably, to a free name beside it:
+  /// `queue.jsonl.damaged-1`, and so on. Then a new file with everything that can be read takes its
+  /// place in one step. If nothing is wrong, the file is left alone. A torn end is left alone too,
+  /// because opening cuts it off. <doc:DamagedFiles> explains what is saved and what is not. In
+  /// short: if an insertion is lost, the task is lost; if an end is lost, the task is performed
+  /// again.
   ///
-  /// A crash at any moment leaves the damaged file or the repaired one, with the whole copy beside
-  /// it in that case; repairing again is always possible. A copy that is there already, because a
-  /// crash has cut an earlier repair short, is not made twice. When it throws, the file is as it
-  /// was and what was made is removed, unless the error says otherwise. The work is done on a
-  /// thread of its own and, once begun, to its end; unlike at opening, the whole file is held in
-  /// memory beside its tasks.
+  /// A crash at any moment leaves either the damaged file, or the repaired one with the whole copy
+  /// beside it. Repairing again is always possible. If a crash cut an earlier repair short and its
+  /// copy is there, no second copy is made. When the repair throws, the file is as it was and what
+  /// was made is removed, unless the error says otherwise.
   ///
-  /// - Returns: what was found, what is lost, and where the copy is.
-  /// - Throws: a ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a
+  /// The work is done on a thread of its own. Once it has begun, it runs to its end. Unlike
+  /// opening, it holds the whole file in memory, in addition to the tasks.
+  ///
+  /// - Returns: What was found, what is lost, and where the copy is.
+  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a
   ///   store has the file open; ``JSONFileError/Code/notAQueueFile`` or
   ///   ``JSONFileError/Code/newerVersion`` for a file that this version did not write, or of which
   ///   no line can be read; ``JSONFileError/Code/systemCall`` if it is not there, can't be read, or
@@ -58,16 +60,18 @@ extension JSONFileStore {
 
 /// What a repair of a queue's file has saved, and what is lost.
 public struct JSONFileRepair: Sendable, Hashable {
-  /// The file as it was found, with all that was wrong; its ``JSONFileReport/counts`` are the tasks
-  /// that were saved.
-  public let report: JSONFileReport
-  /// The file as it was, byte for byte; `nil` if nothing was wrong and nothing was done.
-  public let copy: URL?
-  /// The lines that say nothing in the repaired file, because they can't be read, or do not fit what
-  /// is known of their tasks; not more than a thousand of them.
+  /// The report on the file as it was found, with everything that was wrong.
   ///
-  /// Lines that are missing are among ``JSONFileReport/lostRecordCount`` alone.
+  /// Its ``JSONFileReport/counts`` are the tasks that were saved.
+  public let report: JSONFileReport
+  /// The copy of the file as it was, byte for byte; `nil` if nothing was wrong and nothing was
+  /// done.
+  public let copy: URL?
+  /// The lines that are left out of the repaired file, a thousand of them at most.
+  ///
+  /// A line is left out if it can't be read, or does not fit what is known of its task. Lines that
+  /// are missing are counted only by ``JSONFileReport/lostRecordCount``.
   public let skippedLines: [JSONFileReport.Problem]
-  /// How many such lines there are.
+  /// How many lines are left out of the repaired file.
   public let skippedLineCount: Int
 }

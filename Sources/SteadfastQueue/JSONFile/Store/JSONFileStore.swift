@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A store in one file that people can read: JSON Lines, appended to.
+/// A store in one file of JSON Lines, which people can read and the store appends to.
 ///
 /// ```swift
 /// let queue = TaskQueue(persistence: .jsonFile(at: url))
@@ -12,77 +12,90 @@ public import Foundation
 ///
 /// What was acknowledged survives a power cut: a change is written and flushed to the disk before
 /// the call that made it returns, unless you choose otherwise (``Flushing``). Concurrent callers
-/// share one write and one flush. Beside the file lies a lock file, `.lock`, which keeps a second
-/// queue, in this process or another, from using the same file; it stays when the store is closed. The
-/// file itself is locked as well, so that deleting the lock file lets nobody in. A child that is
-/// forked off, without a new program, can't use its parent's store: calls throw.
+/// share one write and one flush.
+///
+/// A lock file beside the file, `.lock`, keeps a second queue, in this process or another, from
+/// using the same file. It stays when the store is closed. The file itself is locked as well, so
+/// deleting the lock file does not let another queue in. A forked child that starts no new program
+/// can't use its parent's store: calls throw.
 ///
 /// ## Opening
 ///
 /// The file is opened at the first call, or with ``open()``, on a thread of its own. The folder
-/// must exist. A file that is missing or empty is made anew, without an error: a wrong path, or a
-/// disk that is not mounted, looks like a first start. Where tasks are expected, look at
+/// must exist. If the file is missing or empty, a new one is made without an error. So a wrong
+/// path, or a disk that is not mounted, looks like a first start. If you expect tasks, look at
 /// ``JSONFileStatistics/taskCount`` of ``statistics()`` before the queue runs.
 ///
-/// An end that a crash has torn is cut off; where whole lines can be read in it, it is first copied to
-/// `.torn-1` beside the file. A file of another format is refused and left as it is,
-/// and so is a damaged one, where a later line says that what is damaged had been flushed. Other
-/// damage, to what was written last, can't be told from a torn end (``Flushing``). ``verify(at:)``
-/// tells what is wrong with a damaged file, and ``repair(at:)`` saves what can be read of it
-/// (<doc:DamagedFiles>).
+/// Opening cuts off an end that a crash has torn. If whole lines can be read in that end, it is
+/// first copied to `.torn-1` beside the file. A file of another format is refused and left as it
+/// is. A damaged file is refused and left as it is too, if a later line says that the damaged part
+/// had been flushed. Other damage, to what was written last, looks the same as a torn end
+/// (``Flushing``). ``verify(at:)`` reports what is wrong with a damaged file, and ``repair(at:)``
+/// saves what can be read of it (<doc:DamagedFiles>).
 ///
 /// ## Size
 ///
-/// Every change is a line. When most lines say what later ones have made void, the file is written
-/// anew without them: beside ordinary work, to a temporary file, `.new`, that takes its place when
-/// it is durable. That is done when the file is 4 MiB or more, and four times as large as it was
-/// after the last time, or 32 MiB more than twice as large. If that fails, for instance because the
-/// disk is full, all stays as it was, and it is tried again when the file has doubled; why is told by
-/// ``JSONFileStatistics/failedCompaction`` and, once for a reason, on standard error. What somebody else
-/// has put at `.new` is not lost: it is renamed, or is in the way and named in an error.
-/// ``statistics()`` tells the figures. The line of a new task may have 16 MiB less 64 KiB, its
-/// payload included, which takes a third more than its bytes if it is not JSON or is sealed.
-/// Smaller limits, and one for the file, are ``Options/maxTaskSize`` and ``Options/maxFileSize``.
+/// Every change is a line. When later changes have made most lines obsolete, a compaction writes
+/// the file again without them. It writes a temporary file, `.new`, while ordinary work goes on.
+/// That file takes the place of the old one when it is durable. A compaction begins when the file
+/// is 4 MiB or more, and either four times as large as after the last compaction, or 32 MiB more
+/// than twice as large.
+///
+/// If a compaction fails, for example because the disk is full, everything stays as it was. The
+/// store tries again when the file has doubled. ``JSONFileStatistics/failedCompaction`` says why it
+/// failed, and so does a line on standard error, unless the failure before had the same reason. A
+/// file that another program has put at `.new` is not lost: it is renamed, or it is in the way and
+/// an error names it. ``statistics()`` returns the figures.
+///
+/// The line of a new task may have 16 MiB less 64 KiB. That includes its payload, which takes a
+/// third more than its bytes if it is not JSON or is sealed. ``Options/maxTaskSize`` sets a smaller
+/// limit, and ``Options/maxFileSize`` sets one for the file.
 ///
 /// ## Failures
 ///
 /// When the disk is full, or the limit for a file's size (`ulimit -f`) is reached, the call throws
 /// and nothing of it is stored. (On Darwin the limit ends a process that does not ignore SIGXFSZ.)
-/// The same holds when somebody deletes, moves or replaces the file while it is open
-/// (``JSONFileError/Code/displaced``), or writes it (``JSONFileError/Code/changed``): until it is put
-/// back as it was, it takes nothing in, and what it held is still in memory. When a flush fails,
-/// it is open whether the last changes are stored: calls throw
-/// ``JSONFileError/Code/outcomeUnknown`` from then on. The store has given the file up: make a new
-/// one to see what is there.
+/// The same holds when another program deletes, moves or replaces the file while it is open
+/// (``JSONFileError/Code/displaced``), or writes it (``JSONFileError/Code/changed``). Until the
+/// file is put back as it was, the store takes nothing in. What the file held is still in memory.
+///
+/// When a flush fails, it is unknown whether the last changes are stored. From then on, calls throw
+/// ``JSONFileError/Code/outcomeUnknown``. The store has given up the file: make a new store to see
+/// what is there.
 ///
 /// ## Where the file lies
 ///
-/// Use a local disk. Over a network, what `flock` keeps out and what `fsync` makes durable is the
-/// server's affair.
+/// Use a local disk. Over a network, the server decides what `flock` keeps out and what `fsync`
+/// makes durable.
 ///
 /// ## Backing up
 ///
-/// Close the store and copy the file; its lock file and `.new` are not needed. While the store is
-/// open, a copy that reads the file once from its beginning to its end, as `cp` does, holds all up
-/// to some moment, with half a line behind it perhaps, and reads as a file that a crash has left.
-/// A compaction does not disturb it: that puts another file in the place of the one that is being
-/// copied. A write that fails meanwhile, on a full disk for instance, may spoil it: have the copy
-/// verified (``verify(at:)``). A hard link, as `cp -al` makes one, takes in what is stored until the file
-/// is compacted or opened again: then the queue gets a file of its own. A queue on a copy performs again what was done since it was made.
+/// Close the store and copy the file. Its lock file and `.new` are not needed.
+///
+/// You can also copy the file while the store is open, with a program that reads it once from its
+/// beginning to its end, as `cp` does. The copy holds everything up to some moment, perhaps with
+/// half a line after it, and reads as a file that a crash has left. A compaction does not disturb
+/// it, because it puts another file in the place of the one that is being copied. A write that
+/// fails during the copying, for example on a full disk, may spoil the copy: verify it
+/// (``verify(at:)``).
+///
+/// A hard link, such as `cp -al` makes, gets every stored change until the file is compacted or
+/// opened again. From then on the queue has a file of its own. A queue that uses a copy performs
+/// again what was done since the copy was made.
 ///
 /// ## Privacy
 ///
-/// The payloads stand in the file as plain text, which only the user who runs the process may
-/// read, unless you choose other ``Options/permissions``;
-/// ``Persistence/sealingPayloads(with:acceptsPlain:)`` has them encrypted. A checksum is not a
-/// signature: who can write the file chooses the tasks. On an iPhone and its kin the files can't be
-/// read before the first unlocking after a start (``Options/protection``).
+/// The payloads stand in the file as plain text. Only the user who runs the process may read it,
+/// unless you choose other ``Options/permissions``.
+/// ``Persistence/sealingPayloads(with:acceptsPlain:)`` encrypts the payloads. A checksum is not a
+/// signature: a person who can write the file chooses the tasks. On an iPhone and related devices,
+/// the files can't be read before the first unlocking after a start (``Options/protection``).
 ///
 /// ## In an app group
 ///
-/// iOS ends an app that holds a file lock in a shared container when it is suspended: call
-/// ``TaskQueue/shutDown(within:)`` and ``close()`` before, and make a new queue and a new store
-/// afterwards. A store that is closed while an attempt is under way has interrupted it
+/// iOS ends an app that holds a file lock in a shared container when the app is suspended. Call
+/// ``TaskQueue/shutDown(within:)`` and ``close()`` before that, and make a new queue and a new
+/// store afterwards. Closing a store while an attempt is under way interrupts the attempt
 /// (``TaskQueueConfiguration/maxInterruptions``).
 public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// The file.
@@ -90,14 +103,14 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   let core: JSONFileCore
   let use: StoreUse? = StoreUse()
 
-  /// Makes a store in a file that is there, or will be.
+  /// Makes a store in a file that exists, or will be made.
   ///
-  /// Nothing is opened yet.
+  /// This does not open the file yet.
   ///
   /// - Parameters:
-  ///   - url: the file, which no other program writes.
-  ///   - flushing: what a power cut may take away.
-  ///   - options: how large it may grow, and who may read it.
+  ///   - url: The file. No other program may write it.
+  ///   - flushing: When changes are flushed, and so what a power cut may take away.
+  ///   - options: How large the file may grow, and who may read it.
   public init(at url: URL, flushing: Flushing = .eachBatch, options: Options = Options()) {
     self.url = url
     core = JSONFileCore(url, flushing: flushing, options: options)
@@ -110,14 +123,16 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
 
   /// Opens the file, or makes it.
   ///
-  /// It does nothing if that is done.
+  /// If the file is open, this does nothing.
   ///
-  /// - Throws: a ``JSONFileError``; the next call tries again.
+  /// - Throws: A ``JSONFileError``. The next call tries again.
   public func open() async throws { try await core.open() }
 
-  /// Stores a batch of changes and returns an outcome for each, when they are as durable as asked for.
+  /// Stores a batch of changes, and returns an outcome for each.
   ///
-  /// - Throws: a ``JSONFileError``; what a payload's encoding throws.
+  /// It returns when the changes are as durable as `durability` asks for.
+  ///
+  /// - Throws: A ``JSONFileError``, or what a payload's encoding throws.
   public func apply(
     _ batch: [TaskChange],
     durability: Durability
@@ -128,17 +143,17 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
 
   /// Leases the first available tasks.
   ///
-  /// That they have begun is written, and not flushed.
+  /// This writes that their attempts have begun, and does not flush it.
   ///
-  /// - Throws: a ``JSONFileError``.
+  /// - Throws: A ``JSONFileError``.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
     try await core.open()
     return try await core.claim(request)
   }
 
-  /// The tasks that a filter lets through.
+  /// Returns the tasks that match a filter.
   ///
-  /// - Throws: a ``JSONFileError``.
+  /// - Throws: A ``JSONFileError``.
   public func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -150,9 +165,9 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return lookUp.records
   }
 
-  /// How many tasks a filter lets through.
+  /// Returns how many tasks match a filter.
   ///
-  /// - Throws: a ``JSONFileError``.
+  /// - Throws: A ``JSONFileError``.
   public func count(matching filter: TaskFilter) async throws -> Int {
     try await core.open()
     if let count = core.read({ $0.knownCount(matching: filter) }) { return count }
@@ -161,39 +176,41 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return lookUp.count
   }
 
-  /// What the file holds now.
+  /// Returns what the file holds now.
   ///
   /// O(1).
   ///
-  /// - Throws: a ``JSONFileError``.
+  /// - Throws: A ``JSONFileError``.
   public func statistics() async throws -> JSONFileStatistics {
     try await core.open()
     return try await core.statistics()
   }
 
-  /// Makes all that was written durable, says so in a last line unless nothing was written since one
-  /// was, and gives the file and its lock up.
+  /// Makes everything that was written durable, and gives up the file and its lock.
   ///
-  /// Calls after that throw.
+  /// A last line says so. It is left out if nothing was written since the last such line. Later
+  /// calls throw.
   ///
-  /// A store whose last reference goes does the same by itself, a little later.
+  /// When the last reference to a store is gone, the store does the same by itself, a little later.
   ///
-  /// - Throws: a ``JSONFileError``; the file is given up all the same. On a full disk that last line
-  ///   may be missing: then the error says that all else is stored, and the file reads as one that a
-  ///   crash has left, with all its tasks.
+  /// - Throws: A ``JSONFileError``. The file is given up all the same. On a full disk the last line
+  ///   may be missing. The error then says that everything else is stored, and the file reads as
+  ///   one that a crash has left, with all its tasks.
   public func close() async throws { try await core.close() }
 
-  /// Deletes the file, with all tasks, and gives its lock up.
+  /// Deletes the file with all its tasks, and gives up its lock.
   ///
-  /// Calls after that throw. The lock file stays.
+  /// Later calls throw. The lock file stays.
   ///
-  /// - Throws: a ``JSONFileError``; then the file may be there still.
+  /// - Throws: A ``JSONFileError``. The file may still be there then.
   public func destroy() async throws { try await core.destroy() }
 }
 
 extension Persistence where Self == JSONFileStore {
-  /// A store in one file that people can read, which no other program writes; `flushing` says what
-  /// a power cut may take away, and `options` how large it may grow and who may read it.
+  /// A store in one file that people can read.
+  ///
+  /// No other program may write the file. `flushing` says what a power cut may take away. `options`
+  /// says how large the file may grow, and who may read it.
   public static func jsonFile(
     at url: URL,
     flushing: JSONFileStore.Flushing = .eachBatch,

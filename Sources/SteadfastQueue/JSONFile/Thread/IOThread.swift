@@ -8,32 +8,33 @@ import Glibc
 import Musl
 #endif
 
-/// Where a store's jobs are done, one after another, in order.
+/// A thread that does a store's jobs, one after another, in order.
 protocol JobThread: AnyObject, Sendable {
   func add(_ job: @escaping @Sendable () -> Void)
-  /// Adds a job when so much time has passed.
+  /// Adds a job that is done when `delay` has passed.
   ///
-  /// It is not done if the thread ends before.
+  /// The job is not done if the thread ends before.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
-  /// Adds a job that is done beside the others, in no order.
+  /// Adds a job that is done while others are done, in no order.
   func addBeside(_ job: @escaping @Sendable () -> Void)
-  /// Called by a job: from now on its turn is over, and the jobs behind it are done beside it, in
-  /// order, by another thread.
+  /// Ends the turn of the calling job, and performs `body`.
   ///
-  /// What the body does is not to be waited for by those.
+  /// From then on, another thread does the jobs behind the calling one, in order. They run while
+  /// `body` does, and must not wait for it.
   func handOn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
-  /// Called by a job that has handed its turn on: whether it has a turn again, which it has not
-  /// while another job has one.
+  /// Asks for a turn again, for a job that has handed its turn on.
+  ///
+  /// - Returns: Whether the calling job has a turn. It gets none while another job has one.
   func takeTurn() -> Bool
 }
 
-/// Threads of their own for work that blocks, so that none of it holds up Swift's shared threads.
+/// Two threads for work that blocks, so that the work does not hold up Swift's shared threads.
 ///
-/// Jobs are done one after another, in order, by one of two threads: the other takes its place when
-/// a job hands its turn on, and does what is to be done beside. They end when the last reference to
-/// this has gone and all jobs are done.
+/// One of the two threads does the jobs one after another, in order. When a job hands its turn on,
+/// the other thread takes over. It also does the jobs that need no turn. The threads end when the
+/// last reference to this object is gone and all jobs are done.
 final class IOThread: JobThread {
   private let work = IOWork()
 

@@ -1,10 +1,12 @@
-/// Jobs, and whose turn it is to do them: a value, for threads of which one at a time has its turn.
+/// The jobs of several threads, and which thread has the turn to do them.
 ///
-/// Some jobs need no turn: whichever thread is free does them, beside the one that has it.
+/// This is a value. One thread at a time has the turn. Some jobs need no turn: any free thread does
+/// them, while another one may have the turn.
 ///
-/// A thread that has done a job and finds no other watches for one for a moment before it sleeps: to
-/// be woken takes as long as a good part of a flush, and whoever stores one thing after another comes
-/// back at once. Where nobody does, it seldom tries; beside a flush it never does.
+/// A thread that has done a job and finds no other watches for one for a moment before it sleeps.
+/// Waking a thread takes a good part of the time of a flush, and a caller that stores one change
+/// after another comes back at once. If no caller comes back, threads seldom watch. During a flush
+/// they never do.
 struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   typealias Job = @Sendable () -> Void
   typealias Instant = ContinuousClock.Instant
@@ -21,24 +23,24 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   private static var mostSkippedWatches: Int { 64 }
 
   private var jobs: [Job] = []
-  /// Those that need no turn.
+  /// The jobs that need no turn.
   private var jobsBeside: [Job] = []
   private var delayedJobs: [(instant: Instant, job: Job)] = []
-  /// The thread whose turn it is.
+  /// The thread that has the turn.
   private var owner: Thread?
-  /// Those that do something beside the one whose turn it is.
+  /// The threads that do something without having the turn.
   private var handedOn: [Thread] = []
   /// The thread that watches, and need not be woken.
   private var watcher: Thread?
   private var sleepers: [Thread] = []
   /// How many sleepers were woken and have not asked yet.
   private var wakingCount = 0
-  /// How many watches are left out after the next one that is in vain.
+  /// How many watches are left out after the next one that finds no job.
   private var penalty = 1
   private var skippedWatches = 0
   private var isEnding = false
 
-  /// Whether a job is there for the thread that watches.
+  /// Whether there is a job for the thread that watches.
   var endsWatch: Bool {
     watcher != nil && (owner == nil && !jobs.isEmpty || !jobsBeside.isEmpty)
   }
@@ -52,14 +54,18 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   /// Adds a job that needs no turn.
   mutating func addBeside(_ job: @escaping Job) { jobsBeside.append(job) }
 
-  /// The turn of a thread is over, if it has it, and what it does next it does beside the others.
+  /// Ends the turn of a thread, if it has the turn.
+  ///
+  /// What the thread does next, it does while another thread may have the turn.
   mutating func handOn(_ thread: Thread) {
     guard owner == thread else { return }
     owner = nil
     handedOn.append(thread)
   }
 
-  /// A thread that has handed its turn on takes the next one; whether it is nobody's.
+  /// Gives the turn to a thread that has handed it on, unless another thread has it.
+  ///
+  /// - Returns: Whether the thread has the turn.
   mutating func takeTurn(_ thread: Thread) -> Bool {
     guard owner == nil else { return false }
     handedOn.removeAll { $0 == thread }
@@ -67,13 +73,14 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// The threads end when all jobs are done.
+  /// Lets the threads end when all jobs are done.
   mutating func end() { isEnding = true }
 
-  /// Whether to wake a thread: more are needed than watch, or were woken.
+  /// Returns whether to wake a thread, and counts it as woken.
   ///
-  /// One is needed if there are jobs, now or later, and it is nobody's turn, and one for each job
-  /// that needs no turn.
+  /// A thread is to be woken if more are needed than watch or were woken. One is needed if there
+  /// are jobs, now or later, and no thread has the turn. One more is needed for each job that needs
+  /// no turn.
   mutating func takeWakeUp() -> Bool {
     let isIdle = owner != nil || jobs.isEmpty && delayedJobs.isEmpty
     let neededCount = (isIdle ? 0 : 1) + jobsBeside.count
@@ -83,7 +90,9 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// What a thread does next, which may just have done a job; its turn is over if it had it.
+  /// Returns what a thread does next.
+  ///
+  /// The thread may just have done a job. If it had the turn, its turn is over.
   mutating func next(for thread: Thread, _ now: Instant) -> Step {
     if let sleeper = sleepers.firstIndex(of: thread) {
       sleepers.remove(at: sleeper)
@@ -109,7 +118,7 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
       return .watch
     }
     sleepers.append(thread)
-    // Whoever has the turn looks after the delayed jobs.
+    // If a thread has the turn, that one looks after the delayed jobs.
     return .sleep(until: owner == nil ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
@@ -125,7 +134,9 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
     penalty = wasInVain ? min(2 * penalty, Self.mostSkippedWatches) : 1
   }
 
-  /// A delayed job that is due comes first: there may always be others.
+  /// Takes the next job.
+  ///
+  /// A delayed job that is due comes first, because the others may never run out.
   private mutating func takeJob(_ now: Instant) -> Job? {
     let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
     if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }

@@ -9,17 +9,19 @@ import Glibc
 import Musl
 #endif
 
-/// The jobs of two threads, of which one at a time has its turn.
+/// The jobs of two threads, of which one at a time has the turn.
 final class IOWork: Sendable {
   typealias Job = IOTurns<ThreadIdentity>.Job
 
-  /// How long a thread watches for a job before it sleeps: about what it takes to wake two, for
-  /// whoever comes back at once is woken first.
+  /// How long a thread watches for a job before it sleeps.
+  ///
+  /// This is about the time that waking two threads takes, because a caller that comes back at once
+  /// has to be woken first.
   private static let watch = Duration.microseconds(100)
 
   private let turns = Mutex(IOTurns<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
-  /// Whether a job has come for the thread that watches.
+  /// Whether there is a job for the thread that watches.
   private let endsWatch = Atomic(false)
 
   func add(_ job: @escaping Job) { change { $0.add(job) } }
@@ -32,7 +34,7 @@ final class IOWork: Sendable {
 
   func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
 
-  /// The turn of the calling thread is over, if it has it.
+  /// Ends the turn of the calling thread, if it has the turn.
   func handOn() { change { $0.handOn(.current) } }
 
   func end() {
@@ -40,12 +42,14 @@ final class IOWork: Sendable {
     for _ in 0..<2 { changed.signal() }
   }
 
-  /// Leaves the signals that are sent to the process to its other threads, as one that came here would
-  /// interrupt a flush; and lets a write beyond the process's limit for the size of a file fail, and
-  /// not end the process.
+  /// Blocks signals on this thread, except those that report an error of the program itself.
   ///
-  /// Linux sends the signal for that to the thread that writes, so that the program's other threads
-  /// keep what they have chosen. Signals that tell of a mistake of the program itself stay as they are.
+  /// A signal that is sent to the process goes to one of its other threads. Here it would interrupt
+  /// a flush.
+  ///
+  /// A write beyond the process's limit for the size of a file fails, and does not end the process.
+  /// Linux sends the signal for that to the thread that writes, so the program's other threads keep
+  /// the handling that they have chosen.
   private func blockSignals() {
     var signals = sigset_t()
     _ = unsafe sigfillset(&signals)
@@ -55,7 +59,7 @@ final class IOWork: Sendable {
     _ = unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
   }
 
-  /// What one of the threads does.
+  /// Does jobs until the end, on each of the two threads.
   func doAll() {
     blockSignals()
     while true {
@@ -72,7 +76,7 @@ final class IOWork: Sendable {
     }
   }
 
-  /// Changes the jobs or the turns, and wakes a thread if that is needed.
+  /// Changes the jobs or the turn, and wakes a thread if one is needed.
   private func change(_ body: (inout IOTurns<ThreadIdentity>) -> Void) {
     let wakes = turns.withLock { turns in
       body(&turns)
@@ -82,7 +86,7 @@ final class IOWork: Sendable {
     if wakes { changed.signal() }
   }
 
-  /// Lets others have the processor meanwhile, if they want it.
+  /// Watches for a job, and yields the processor to other threads that need it.
   private func watch() {
     let end = ContinuousClock.now + Self.watch
     while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }

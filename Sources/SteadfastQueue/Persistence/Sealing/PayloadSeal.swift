@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What makes payloads unreadable where they are stored, and readable again: your encryption.
+/// Your encryption: it makes payloads unreadable where they are stored, and readable again.
 ///
 /// ```swift
 /// let seal = PayloadSeal { payload, context in
@@ -15,22 +15,23 @@ public import Foundation
 /// let queue = TaskQueue(persistence: JSONFileStore(at: url).sealingPayloads(with: seal))
 /// ```
 ///
-/// <doc:SealingPayloads> shows it with AES, and says what stays readable all the same.
+/// <doc:SealingPayloads> shows a seal with AES, and says what stays readable nevertheless.
 public struct PayloadSeal: Sendable {
   let seal: @Sendable (Data, Context) throws -> Data
   let open: @Sendable (Data, Context) throws -> Data
 
   /// Makes a seal of two functions, each of which undoes the other.
   ///
-  /// They are called in the isolation of whoever enqueues, and of a queue's workers, several at a
-  /// time: have the keys at hand, and wait for nothing.
+  /// They are called in the isolation of the caller that enqueues, and of a queue's workers,
+  /// several at a time. Have the keys at hand, and wait for nothing.
   ///
   /// - Parameters:
-  ///   - seal: what is stored in place of a payload. It is called once or more for each new task;
-  ///     what it throws is thrown by `enqueue`, and nothing is added. Encryption draws a new random
-  ///     nonce at each call.
-  ///   - open: the payload of what was stored. What it throws puts the task aside, as a payload that
-  ///     can't be decoded is, until a handler is registered for it anew or the queue runs again.
+  ///   - seal: Returns what is stored in place of a payload. It is called once or more for each new
+  ///     task. If it throws, `enqueue` throws the same error, and nothing is added. Encryption
+  ///     draws a new random nonce at each call.
+  ///   - open: Returns the payload for what was stored. If it throws, the task is parked, like a
+  ///     task whose payload can't be decoded, until a handler is registered for it again or the
+  ///     queue runs again.
   public init(
     seal: @escaping @Sendable (_ payload: Data, _ context: Context) throws -> Data,
     open: @escaping @Sendable (_ sealed: Data, _ context: Context) throws -> Data
@@ -41,16 +42,16 @@ public struct PayloadSeal: Sendable {
 
   /// The task that a payload belongs to.
   public struct Context: Sendable, Hashable {
-    /// The task's identity.
+    /// The task's ID.
     public let id: TaskID
     /// The name under which its handler is found.
     public let name: String
-    /// What the payload's bytes are, before they are sealed.
+    /// The format of the payload's bytes before they are sealed.
     public let format: StoredPayload.Format
     /// The schema version of the payload's type.
     public let version: Int
 
-    /// Makes a context, to test a seal with; a store that seals payloads does.
+    /// Makes a context, to test a seal with; a store that seals payloads makes its own.
     public init(id: TaskID, name: String, format: StoredPayload.Format, version: Int) {
       self.id = id
       self.name = name
@@ -58,11 +59,13 @@ public struct PayloadSeal: Sendable {
       self.version = version
     }
 
-    /// All of the above in bytes, for authenticated encryption: what was sealed with them can't be
-    /// opened as the payload of another task.
+    /// The properties of the context as bytes, for authenticated encryption.
     ///
-    /// 16 bytes of the identity, 8 of the version, highest byte first, one that is 0 for JSON and 1
-    /// for other bytes, and the name in UTF-8. They are the same in every version of this library.
+    /// What was sealed with these bytes can't be opened as the payload of another task.
+    ///
+    /// They are the 16 bytes of the ID; the 8 bytes of the version, highest byte first; one byte
+    /// that is 0 for JSON and 1 for other bytes; and the name in UTF-8. They are the same in every
+    /// version of this library.
     public var authenticatedData: Data {
       var data = Data(capacity: 25 + name.utf8.count)
       for number in [id.high, id.low, UInt64(bitPattern: Int64(version))] {

@@ -5,23 +5,22 @@ import Foundation
 #endif
 
 extension Persistence {
-  /// This store, with payloads that are sealed before it is given them, and opened when a handler
-  /// wants them.
+  /// Returns this store with payloads that are sealed when stored, and opened when used.
   ///
-  /// All else that is known of a task stays as it is: its name, unique key, tags, dates, and the
-  /// texts of its errors. A task whose payload can't be opened is put aside with an error that says
-  /// so, stops no other, and comes back when a handler is registered for it anew or the queue runs
-  /// again. Look-ups show it too; ``StoredPayload/bytes()`` throws.
+  /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and the
+  /// texts of its errors. A task whose payload can't be opened is parked, with an error that says
+  /// so. It stops no other task. It waits again when a handler is registered for it again, or when
+  /// the queue runs again. Look-ups show it too; ``StoredPayload/bytes()`` throws.
   ///
-  /// Payloads are opened when they are used, and no plain copy is kept between `enqueue` and the
+  /// Payloads are opened when they are used, and no plain copy is held between `enqueue` and the
   /// attempt.
   ///
   /// - Parameters:
-  ///   - seal: seals and opens.
-  ///   - acceptsPlain: whether tasks that were stored without a seal, before there was one, are
-  ///     performed. Say `false` when there are none left: whoever can write to the store can't add
-  ///     tasks to it then without the key. They are put aside like those that can't be opened.
-  /// - Returns: the store to give the queue, instead of this one.
+  ///   - seal: The functions that seal and open payloads.
+  ///   - acceptsPlain: Whether tasks that were stored without a seal, before there was one, are
+  ///     performed. Pass `false` when none are left. Then a writer to the store that lacks the key
+  ///     can't add tasks to it: plain tasks are parked, like tasks that can't be opened.
+  /// - Returns: The store to give the queue, instead of this one.
   public func sealingPayloads(
     with seal: PayloadSeal,
     acceptsPlain: Bool = true
@@ -30,7 +29,7 @@ extension Persistence {
   }
 }
 
-/// A store that hands payloads to another one sealed.
+/// A store that seals payloads before it passes them to another store.
 struct SealedStore: UnsharedStore, CustomStringConvertible {
   let base: any Persistence
   let seal: PayloadSeal
@@ -81,10 +80,10 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
       return .insert(try sealed(record), onDuplicate: policy)
     case .update(let id, let update):
       guard let payload = update.payload else { return change }
-      // A payload is sealed for a task and its name, which the change does not tell.
+      // A payload is sealed for a task and its name. The change does not have the name.
       let filter = TaskFilter(ids: [id])
       guard let record = try await base.tasks(matching: filter, after: nil, limit: 1).first else {
-        // The task is gone, and so the store keeps nothing of this.
+        // The task is gone, so the store stores none of this.
         return .update(id, update.replacing(payload: StoredPayload([], format: .sealedBinary)))
       }
       return .update(
@@ -102,7 +101,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     switch record.payload.format {
     case .json: format = .sealedJSON
     case .binary: format = .sealedBinary
-    // Copied from a store as it stood there.
+    // The record was copied from another store, with its payload sealed.
     case .sealedJSON, .sealedBinary: return record
     }
     let context = PayloadSeal.Context(record, format: record.payload.format)
@@ -112,9 +111,10 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     )
   }
 
-  /// The task with a payload that is opened each time it is asked for.
+  /// Returns the task with a payload that is opened each time its bytes are read.
   ///
-  /// That is in the workers, side by side, and not in the claim, of which there is one at a time.
+  /// So payloads are opened in the workers, at the same time, and not in the claim: there is one
+  /// claim at a time.
   private func opened(_ record: TaskRecord) -> TaskRecord {
     let format: StoredPayload.Format
     switch record.payload.format {

@@ -16,13 +16,13 @@ enum AttemptEnd: Sendable {
   case undecodable(any Error)
 }
 
-/// What is to become of a task whose attempt has ended.
+/// What happens to a task after its attempt has ended.
 enum Verdict: Sendable, Equatable {
   case succeed
-  /// The hook may choose another date if the backoff has chosen this one.
+  /// If the backoff has chosen the date, the handler's hook may choose another one.
   case retry(at: Date, retryCount: Int, failure: TaskFailure, isByBackoff: Bool)
   case snooze(until: Date)
-  /// Its retries are used up: it is given up, unless its handler wants it begun anew.
+  /// Its retries are used up. The task is abandoned, unless its handler restarts it.
   case exhausted(TaskFailure)
   case abandon(TaskFailure)
   case release

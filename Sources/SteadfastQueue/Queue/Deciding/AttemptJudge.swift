@@ -6,18 +6,18 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Decides what the end of an attempt does to its task.
+/// Decides what happens to a task when its attempt ends.
 struct AttemptJudge: Sendable {
-  /// In bytes of UTF-8.
+  /// The length of the longest reason, in bytes of UTF-8.
   static let longestReason = 4096
 
-  /// When something is decided.
+  /// The date of a decision.
   struct Moment {
     var now: Date
-    /// In a pass, the date after which a retry must be, so that the pass ends.
+    /// In a pass, the date that a retry must come after, so that the pass ends.
     var horizon: Date?
 
-    /// The date after a delay; after the horizon, if there is one.
+    /// Returns the date after a delay; in a pass, a date after the horizon.
     func date(after delay: Duration) -> Date {
       notBeforeHorizon((now + max(0, delay / .seconds(1))).storable)
     }
@@ -48,7 +48,7 @@ struct AttemptJudge: Sendable {
 
   // MARK: Verdicts
 
-  /// Why no attempt is to begin: the task has interrupted too many, or has expired.
+  /// Returns why no attempt may begin: too many interruptions, or the task has expired.
   func failureInsteadOfAttempt(_ record: TaskRecord, now: Date) -> TaskFailure? {
     let count = record.interruptionCount
     if !maxInterruptions.allows(retryCount: count) {
@@ -63,9 +63,10 @@ struct AttemptJudge: Sendable {
     return TaskFailure(reason: shortened("it expired before it was done\(last)"), date: now)
   }
 
-  /// Decides what becomes of a task.
+  /// Decides what happens to a task.
   ///
-  /// It calls the user's code: the texts of errors, their decisions, a custom backoff.
+  /// It calls the user's code: for the texts of errors, for their decisions, and for a custom
+  /// backoff.
   func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
@@ -103,7 +104,7 @@ struct AttemptJudge: Sendable {
       case .retry, .stop: backoffDelay(before: retryCount, of: record, using: &generator)
       }
     let date = moment.date(after: delay)
-    // A wait that would end when it is too late is not begun.
+    // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: date) { return .abandon(failure) }
     return .retry(
       at: date,
@@ -113,7 +114,7 @@ struct AttemptJudge: Sendable {
     )
   }
 
-  /// The verdict when the handler wants a task whose retries are used up begun anew.
+  /// Returns the verdict on a task with no retries left that its handler wants to restart.
   func restart(
     of record: TaskRecord,
     after failure: TaskFailure,
@@ -154,14 +155,14 @@ struct AttemptJudge: Sendable {
     guard text.utf8.count > Self.longestReason else { return text }
     var text = text
     text.makeContiguousUTF8()
-    // A character that is cut in two becomes a replacement character, which leaves.
+    // A character that is cut in two becomes a replacement character, which is removed.
     let head = String(decoding: text.utf8.prefix(Self.longestReason - 4), as: UTF8.self)
     return (head.last == "\u{FFFD}" ? head.dropLast() : head[...]) + "…"
   }
 
   // MARK: Settlements
 
-  /// The change that a verdict makes.
+  /// Returns the settlement with the change that a verdict makes.
   func settlement(
     _ verdict: Verdict,
     of task: ClaimedTask,
@@ -190,9 +191,10 @@ struct AttemptJudge: Sendable {
     return Settlement(change: change, record: task.record, value: value)
   }
 
-  /// The change that was asked for.
+  /// Returns the change that a directive asks for.
   ///
-  /// Only of one that has ended already nothing is told when it is removed.
+  /// To remove a task that has not ended is to cancel it without retaining it. Only the removal of
+  /// a task that has already ended is not reported.
   func change(
     _ directive: Directive,
     of target: TaskTarget,

@@ -4,19 +4,20 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Notices that the system's clock was set back: a value that is told each date that is seen.
+/// Detects that the system's clock was set back, by the dates that it is given.
 struct DateWatch: Sendable {
-  /// By how many seconds dates may differ that were read at the same time by several workers.
+  /// How many seconds apart dates may be that several workers read at the same time.
   private static let tolerance = 1.0
 
   private var latest: Date?
 
-  /// Whether no date was seen.
+  /// Whether it was given no date yet.
   var isUnused: Bool { latest == nil }
 
-  /// Whether dates that were kept may lie in the future, because the date went back since one was
-  /// last seen, or none was: then this is the first of a process, and the clock of the one before is
-  /// unknown.
+  /// Returns whether dates in the store may lie in the future.
+  ///
+  /// They may if the date went back since the last call. They may also on the first call: it has
+  /// the first date of this process, and the clock of the process before it is unknown.
   mutating func wentBack(to now: Date) -> Bool {
     guard let latest else {
       latest = now

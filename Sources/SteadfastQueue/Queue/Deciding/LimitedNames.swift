@@ -1,18 +1,19 @@
-/// The names whose tasks may be performed only so many at a time, and how many are leased: a value.
+/// Counts the leased tasks of the names with a limit on how many are performed at a time.
 struct LimitedNames: Sendable {
   private var names: Set<String> = []
-  /// Of each of the names, unless it is none.
+  /// The number of leased tasks of each name; a name without any has no entry.
   private var leasedCounts: [String: Int] = [:]
-  /// The room that was asked for last, and of which limits: there may be many names, and little
-  /// changes from one claim to the next.
+  /// The last result of `room(in:version:)`.
+  ///
+  /// It is stored because there may be many names, and little changes from one claim to the next.
   private var lastRoom: [String: Int] = [:]
   private var lastVersion: Int?
-  /// The names whose number has changed since.
+  /// The names whose number has changed since the last result.
   private var changedNames: Set<String> = []
 
-  /// How many tasks of each name may be claimed, of those that may be performed at a time.
+  /// Returns how many more tasks of each name may be claimed within its limit.
   ///
-  /// The version is another one if the limits are not those of the last call.
+  /// The version must differ from that of the last call if the limits do.
   mutating func room(in limits: [String: Int], version: Int) -> [String: Int] {
     guard !names.isEmpty else { return limits }
     if lastVersion != version {
@@ -27,14 +28,14 @@ struct LimitedNames: Sendable {
     return lastRoom
   }
 
-  /// A name is limited from now on, of which so many tasks are leased already.
+  /// Begins to limit a name, of which `leasedCount` tasks are leased already.
   mutating func add(_ name: String, leasedCount: Int) {
     names.insert(name)
     leasedCounts[name] = leasedCount > 0 ? leasedCount : nil
     changedNames.insert(name)
   }
 
-  /// Tasks were claimed.
+  /// Counts tasks that were claimed.
   mutating func enter(_ tasks: [ClaimedTask]) {
     guard !names.isEmpty else { return }
     for task in tasks where names.contains(task.record.name) {
@@ -43,7 +44,7 @@ struct LimitedNames: Sendable {
     }
   }
 
-  /// A task of this name is leased no more.
+  /// Notes that a task of this name is no longer leased.
   mutating func leave(_ name: String) {
     guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
     leasedCounts[name] = count > 1 ? count - 1 : nil

@@ -1,46 +1,50 @@
-/// What ended attempts, until the store has kept it: a value.
+/// The settlements that are not stored yet.
 struct Outbox: Sendable {
   private let capacity: Int
-  /// What has gathered.
+  /// The settlements that have gathered since the last ones were taken.
   private var waiting: [Settlement] = []
-  /// What the finisher has taken.
+  /// The settlements that were taken, and are being stored.
   private var settling: [Settlement] = []
-  /// A worker waits for room.
+  /// Whether a worker waits for room.
   private var isHeldBack = false
 
   init(capacity: Int) { self.capacity = capacity }
 
-  /// Whether nothing is still to be kept.
+  /// Whether there is nothing left to store.
   var isEmpty: Bool { settling.isEmpty && waiting.isEmpty }
 
-  /// All that is still to be kept, what was taken first.
+  /// All settlements that are not stored yet, beginning with those that were taken.
   var all: [Settlement] { settling + waiting }
 
-  /// Whether what ended an attempt at the task has not been taken.
+  /// Returns whether a settlement of the task waits to be taken.
   func isWaiting(_ id: TaskID) -> Bool { waiting.contains { $0.record.id == id } }
 
-  /// Whether what ended an attempt at the task is still to be kept.
+  /// Returns whether a settlement of the task is not stored yet.
   func contains(_ id: TaskID) -> Bool {
     isWaiting(id) || settling.contains { $0.record.id == id }
   }
 
-  /// Whether a worker may go on that will add another one; else it waits.
+  /// Returns whether there is room for another settlement.
+  ///
+  /// If not, the worker waits.
   mutating func letsGoOn() -> Bool {
     guard waiting.count >= capacity else { return true }
     isHeldBack = true
     return false
   }
 
-  /// Adds what ended an attempt.
+  /// Adds a settlement.
   ///
-  /// Whether to wake the finisher.
+  /// - Returns: Whether to wake the finisher.
   mutating func add(_ settlement: Settlement) -> Bool {
     waiting.append(settlement)
     return settling.isEmpty
   }
 
-  /// The finisher takes what has gathered; `nil` if nothing has, or somebody else has taken
-  /// something: who then takes the rest.
+  /// Takes the settlements that have gathered.
+  ///
+  /// - Returns: The settlements; `nil` if there are none, or if another caller is still storing
+  ///   some. That caller then takes the rest.
   mutating func take() -> [Settlement]? {
     guard settling.isEmpty, !waiting.isEmpty else { return nil }
     settling = waiting
@@ -48,9 +52,9 @@ struct Outbox: Sendable {
     return settling
   }
 
-  /// What was taken is kept, or was put back.
+  /// Ends the storing of the settlements that were taken: they are stored, or back in the outbox.
   ///
-  /// Returns the former, and whether a worker waited for that.
+  /// - Returns: The settlements that are stored, and whether a worker waited for room.
   mutating func settled() -> (settlements: [Settlement], wakesWorkers: Bool) {
     defer {
       settling = []
@@ -59,9 +63,9 @@ struct Outbox: Sendable {
     return (settling, isHeldBack)
   }
 
-  /// What was taken could not be kept, and goes back.
+  /// Returns settlements to the outbox that could not be stored.
   mutating func putBack(_ settlements: [Settlement]) {
-    // What somebody else has taken meanwhile is still being kept.
+    // Settlements that another caller has taken are still being stored.
     let leases = Set(settlements.map(\.change.lease))
     settling.removeAll { leases.contains($0.change.lease) }
     waiting = settlements.map(\.inDoubt) + waiting

@@ -4,8 +4,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// When ended tasks that were kept leave: at the beginning of a run, and each time so many have
-/// ended since.
+/// Decides when retained tasks are pruned.
+///
+/// They are pruned when a run begins, and each time at least 256 more have ended.
 struct PruningSchedule: Sendable {
   private static let interval = 256
 
@@ -20,9 +21,9 @@ struct PruningSchedule: Sendable {
     ].filter { $0.1.maxCount != nil || $0.1.maxAge != nil }
   }
 
-  /// What to prune at the beginning of a run.
+  /// Returns what to prune when a run begins.
   ///
-  /// Of those, too, that are not kept any more, though they were under an earlier configuration.
+  /// This includes tasks that were retained under an earlier configuration, and are not any more.
   func changes(now: Date) -> [TaskChange] { changes(retentions, now: now) }
 
   private func changes(
@@ -38,7 +39,7 @@ struct PruningSchedule: Sendable {
     }
   }
 
-  /// What to prune now that these tasks have ended too.
+  /// Returns what to prune now that these tasks have ended, too.
   mutating func changes(
     after settlements: [Settlement],
     now: @autoclosure () -> Date

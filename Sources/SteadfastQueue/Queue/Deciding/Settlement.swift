@@ -1,4 +1,4 @@
-/// What ended an attempt: the change to keep, and the task that it concerns as it was then.
+/// The change that settles a task, and the task's record before the change.
 struct Settlement: Sendable {
   let change: TaskChange
   let record: TaskRecord
@@ -6,11 +6,11 @@ struct Settlement: Sendable {
   var value: (any Sendable)?
   /// How long the attempt took; `nil` if none was made.
   var timing: TaskTiming?
-  /// Who could not read the payload, if the task is put aside for that.
+  /// The handler that could not decode the payload, if the task is parked for that.
   var handler: AnyHandler?
-  /// Whether an attempt was begun, or the task only claimed.
+  /// Whether an attempt was begun; if not, the task was only claimed.
   var wasBegun = true
-  /// Whether the store has failed to keep the change, and may have kept it all the same.
+  /// Whether the store failed to store the change, and may have stored it all the same.
   private(set) var isInDoubt = false
 
   var inDoubt: Settlement {
@@ -31,7 +31,7 @@ struct Settlement: Sendable {
     }
   }
 
-  /// Whether the task is there afterwards, so that more may happen to it.
+  /// Whether the task is still there afterwards, so that more may happen to it.
   var leavesTask: Bool {
     switch change {
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update: true
@@ -40,7 +40,7 @@ struct Settlement: Sendable {
     }
   }
 
-  /// Whether the task has ended and is kept.
+  /// Whether the task has ended and is retained.
   var isKeptEnd: Bool {
     switch change {
     case .succeed(_, _, let keeps), .abandon(_, _, let keeps), .cancel(_, _, let keeps): keeps
@@ -50,7 +50,7 @@ struct Settlement: Sendable {
     }
   }
 
-  /// What to tell observers once the change is kept.
+  /// The event to post when the change is stored, if there is one.
   var event: TaskEvent? {
     switch change {
     case .succeed: .succeeded(record, timing: timing ?? .zero)

@@ -6,12 +6,13 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Makes identifiers that sort in the order of making, even within a millisecond and when the
-/// clock steps back.
+/// Makes identifiers that sort in the order in which they are made.
+///
+/// They do so even within a millisecond, and when the clock steps back.
 ///
 /// The layout is RFC 9562's version 7 with its "fixed bit-length dedicated counter" (section 6.2,
-/// method 1): 48 bits of milliseconds, 12 of counter, 62 random. A counter that is full borrows the
-/// next millisecond.
+/// method 1): 48 bits of milliseconds, 12 bits of counter, and 62 random bits. When the counter is
+/// full, it borrows the next millisecond.
 struct TaskIDGenerator: Sendable {
   private var random: SplitMix64
   private var milliseconds: UInt64 = 0
@@ -36,8 +37,10 @@ struct TaskIDGenerator: Sendable {
     return TaskID(high: high, low: low)
   }
 
-  /// The greatest identity that was made here, or that any can have which was made before this date,
-  /// whichever is greater.
+  /// Returns an upper limit for IDs that were made here, and for any made before a date.
+  ///
+  /// It is the greater of the two: the greatest ID that this generator may have made, and the
+  /// greatest ID that any generator can make before the date.
   func latest(before date: Date) -> TaskID {
     let own = Self.high(milliseconds, counter)
     let others = Self.high(Self.milliseconds(of: date), 0) - 1

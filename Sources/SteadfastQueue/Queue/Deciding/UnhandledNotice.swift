@@ -1,14 +1,15 @@
-/// Decides when to look for tasks without a handler, and which names to say: a value.
+/// Decides when to look for tasks without a handler, and which names to report.
 ///
-/// A look costs a call of the store. It is due when a run begins for the first time, and after a task
-/// was added or restarted that may have no handler: a queue whose tasks all have one never looks again.
+/// A look costs one call to the store. It is due when a run begins for the first time, and after a
+/// task was added or restarted that may have no handler. A queue whose tasks all have a handler
+/// never looks again.
 struct UnhandledNotice: Sendable {
-  /// What was said.
+  /// The names that were reported.
   private(set) var saidNames: Set<String> = []
   private var hasRun = false
   private var isDue = false
 
-  /// Whether the run that begins is the first one.
+  /// Returns whether the run that begins is the first one.
   mutating func isFirstRun() -> Bool {
     guard !hasRun else { return false }
     hasRun = true
@@ -16,25 +17,25 @@ struct UnhandledNotice: Sendable {
     return true
   }
 
-  /// A task of this name was added while no handler was registered for it.
+  /// Notes that a task of this name was added while no handler was registered for the name.
   mutating func added(_ name: String) {
     if !saidNames.contains(name) { isDue = true }
   }
 
-  /// Tasks wait again of which it is not known whether they have handlers.
+  /// Notes that tasks wait again, which may have no handler.
   mutating func restarted() { isDue = true }
 
-  /// A worker has found nothing to do.
+  /// Takes the look that is due, after a worker has found nothing to do.
   ///
-  /// - Returns: whether to look now; then the look is taken to be made.
+  /// - Returns: Whether to look now. The look then counts as made.
   mutating func takeDue() -> Bool {
     defer { isDue = false }
     return isDue
   }
 
-  /// Tasks of these names wait for handlers.
+  /// Notes that tasks of these names wait for handlers.
   ///
-  /// - Returns: those names that have not been said.
+  /// - Returns: The names that have not been reported before.
   mutating func namesToSay(of names: [String]) -> [String] {
     names.filter { saidNames.insert($0).inserted }
   }

@@ -4,21 +4,22 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Tells one attempt of this process from all others.
+/// A number that identifies one attempt of a queue in this process.
 typealias AttemptNumber = UInt64
 
-/// What somebody asked of a task that is being performed, or about to be.
+/// What a caller asks of a task, for example while the task is being performed.
 enum Directive: Sendable, Equatable {
   case cancel, pause, restart, remove
-  /// To be performed from this date on, or now if it is ahead of that; not asked of a task that is
-  /// being performed.
+  /// Perform the task from this date on, or from now on if the date is past or `nil`.
+  ///
+  /// It is refused for a task that is being performed.
   case reschedule(to: Date?)
-  /// To be paused, and then not: it is put back.
+  /// Release the task: it was to be paused, and then was not.
   case release
 }
 
 extension Directive {
-  /// Whether an attempt is cut short for it.
+  /// Whether it cuts an attempt short.
   var cutsShort: Bool {
     switch self {
     case .cancel, .pause, .restart, .remove, .release: true
@@ -26,7 +27,7 @@ extension Directive {
     }
   }
 
-  /// Whether what was asked before leaves nothing to do this to.
+  /// Returns whether an earlier directive leaves nothing to do for this one.
   fileprivate func yields(to asked: Directive) -> Bool {
     switch (self, asked) {
     case (.pause, .cancel), (.pause, .remove), (.cancel, .remove): true
@@ -36,38 +37,40 @@ extension Directive {
   }
 }
 
-/// What a worker performs.
+/// The attempt of a worker.
 struct Attempt: Sendable, Equatable {
   let lease: Lease
   let name: String
   let number: AttemptNumber
   var directive: Directive?
-  /// The handler has ended.
+  /// Whether the handler has ended, or was not called because of a directive.
   var isOver = false
-  /// Its Swift task was cancelled for the directive.
+  /// Whether its Swift task was cancelled for the directive.
   var isCutShort = false
 
   var id: TaskID { lease.id }
 }
 
-/// What others ask of the tasks that are leased.
+/// Requests for tasks that are leased.
 ///
-/// ``requests`` names only tasks that this queue holds: claimed and not begun, being put back, or
-/// whose end is being kept. Whoever lets go of such a task does what was asked of it.
+/// ``requests`` names only tasks that this queue holds: tasks that are claimed but not begun, tasks
+/// that are being released, and tasks whose end is being stored. The code that lets go of such a
+/// task carries out the request.
 extension WorkMachine {
-  /// What becomes of a request.
+  /// What happens to a request.
   enum RequestAnswer: Equatable {
     /// This attempt of this worker is to be cut short for it.
     case interrupt(worker: Int, AttemptNumber)
-    /// It is done when the task is begun, or its end is kept.
+    /// It is carried out instead of the next attempt, or when the task is released or its end is
+    /// stored.
     case kept
-    /// It can't be done to a task that is being performed, or that is to end or to be set aside.
+    /// It can't be done: the task is being performed, or an earlier request leaves nothing to do.
     case refused
     /// The queue does not hold the task.
     case notHeld
   }
 
-  /// Somebody asks something of a task.
+  /// Takes a request for a task, and returns what happens to it.
   mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
@@ -83,9 +86,9 @@ extension WorkMachine {
     return .kept
   }
 
-  /// Takes back that a task is to be paused.
+  /// Withdraws the request to pause a task.
   ///
-  /// Whether it was to be.
+  /// - Returns: Whether the task was to be paused.
   mutating func withdrawPause(of id: TaskID) -> Bool {
     if requests[id] == .pause {
       requests[id] = nil
@@ -97,7 +100,7 @@ extension WorkMachine {
       if attempts[worker]?.isOver == true {
         requests[id] = .release
       } else {
-        // Its attempt may have been cut short by now, and must be ended.
+        // The attempt may have been cut short already, and must end.
         attempts[worker]?.directive = .release
       }
       return true
@@ -109,49 +112,51 @@ extension WorkMachine {
     return true
   }
 
-  /// Takes what was asked of a task that is let go.
+  /// Takes the request for a task that the queue lets go of.
   mutating func takeRequest(of id: TaskID) -> Directive? {
     requests.isEmpty ? nil : requests.removeValue(forKey: id)
   }
 
-  /// The handler of a worker's attempt has ended.
+  /// Ends the attempt of a worker, whose handler has ended.
   ///
-  /// Returns what was asked of the task meanwhile. From now on the attempt reports nothing more, and
-  /// what is asked of its task is done when its end is kept.
+  /// From now on the attempt reports nothing more. A later request for its task is carried out when
+  /// the end of the attempt is stored.
+  ///
+  /// - Returns: What was asked of the task during the attempt.
   mutating func endAttempt(of worker: Int) -> Directive? {
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.directive
   }
 
-  /// Whether the attempt that the worker performs is to be cut short.
+  /// Returns whether the attempt of a worker is to be cut short.
   func isInterrupted(_ worker: Int) -> Bool {
     guard let attempt = attempts[worker], !attempt.isOver else { return false }
     return cutsShort || attempt.directive != nil
   }
 
-  /// The Swift task of a worker was cancelled.
+  /// Notes that the Swift task of a worker was cancelled.
   mutating func wasInterrupted(_ worker: Int) { attempts[worker]?.isCutShort = true }
 
-  /// Whether an attempt is still to be cut short.
+  /// Returns whether an attempt is still to be cut short.
   func isWaitingForInterruption(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker], attempt.number == number else { return false }
     return !attempt.isOver && !attempt.isCutShort
   }
 
-  /// Whether a worker performs this attempt, and has not been asked to cut it short.
+  /// Returns whether a worker performs this attempt, and was not asked to cut it short.
   func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver && attempt.directive == nil
   }
 
-  /// Whether what ended the last attempt of a task is still to be kept or told.
+  /// Returns whether a task has an attempt whose end is not stored and reported yet.
   func isUnsettled(_ id: TaskID) -> Bool {
     attempts.contains { $0?.id == id } || outbox.contains(id)
   }
 
-  /// The leases of the tasks that wait to be performed, or are, or whose end is still to be kept.
+  /// The leases of all tasks that are claimed and whose end is not stored yet.
   ///
-  /// One for each task: it may have been claimed again before its last end is told.
+  /// There is one for each task, which may have been claimed again before its last end is reported.
   var leases: [Lease] {
     let all =
       attempts.compactMap { $0?.lease } + ready.map(\.lease)
@@ -160,10 +165,11 @@ extension WorkMachine {
     return all.filter { ids.insert($0.id).inserted }
   }
 
-  /// Somebody else has claimed a task.
+  /// Gives up the lease of a task that another queue has claimed.
   ///
-  /// Returns the worker whose attempt is to be cut short for it. The change that ends the attempt
-  /// is stale by then, whatever it is.
+  /// The change that ends the attempt is stale by then, whatever it is.
+  ///
+  /// - Returns: The worker whose attempt is to be cut short, if there is one.
   mutating func lose(_ lease: Lease) -> Int? {
     for task in ready where task.lease == lease {
       limitedNames.leave(task.record.name)
@@ -186,7 +192,7 @@ extension WorkMachine {
   /// Names whose parked tasks may be performed now.
   struct ParkedNames: Sendable, Equatable {
     var names: Set<String> = []
-    /// Those that have no handler of their own too.
+    /// Whether names that have no handler of their own are meant, too.
     var others = false
 
     var isEmpty: Bool { names.isEmpty && !others }

@@ -1,8 +1,8 @@
-/// What the machine lets go: ends of attempts that are to be kept, and tasks that were not begun.
+/// What the machine lets go of: settlements to store, and claimed tasks that were not begun.
 extension WorkMachine {
-  /// An attempt has ended; what ended it is still to be kept.
+  /// Ends a worker's attempt, whose settlement is still to be stored.
   ///
-  /// Whether to wake the finisher.
+  /// - Returns: Whether to wake the finisher.
   mutating func finished(
     _ worker: Int,
     with settlement: Settlement,
@@ -13,16 +13,19 @@ extension WorkMachine {
     return wakesFinisher
   }
 
-  /// The finisher takes what has gathered; `nil` if nothing has, the store has failed, or somebody
-  /// else has taken something: who then takes the rest.
+  /// Takes the settlements that have gathered in the outbox.
+  ///
+  /// - Returns: The settlements; `nil` if there are none, if the store has failed, or if another
+  ///   caller is still storing some. That caller then takes the rest.
   mutating func takeOutbox() -> [Settlement]? { failure == nil ? outbox.take() : nil }
 
-  /// What was taken is kept, or was put back.
+  /// Ends the storing of the settlements that were taken: they are stored, or back in the outbox.
   ///
-  /// Whether a worker waited for that, and what was asked of the tasks meanwhile.
+  /// - Returns: Whether a worker waited for room, and what was asked of the tasks during the
+  ///   storing.
   mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
     let (settlements, wakesWorkers) = outbox.settled()
-    // A retry may be due at once; in a pass, which it is not for, the settlement tells.
+    // A retry may be due at once, but not in the same pass. In a pass, `report(_:)` notes new work.
     if mode == .untilStopped { forgetLook() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     let asked = settlements.map(\.record.id).compactMap { id in
@@ -32,15 +35,15 @@ extension WorkMachine {
     return (wakesWorkers, asked)
   }
 
-  /// What was taken could not be kept, and goes back.
+  /// Returns settlements to the outbox that could not be stored.
   mutating func putBack(_ settlements: [Settlement]) { outbox.putBack(settlements) }
 
-  // MARK: Putting back
+  // MARK: Releasing tasks
 
-  /// Takes what was claimed but not begun: all of it, or the tasks of one name.
+  /// Takes the tasks that were claimed but not begun: all of them, or those of one name.
   ///
-  /// ``wereReturned(_:)`` must follow when it has been put back; until then the tasks are held, so
-  /// that what is asked of them is not lost.
+  /// When they have been released, ``wereReturned(_:)`` must follow. Until then the queue holds the
+  /// tasks, so that requests for them are not lost.
   mutating func takeUnbegun(named name: String? = nil) -> [ClaimedTask] {
     let taken = ready.filter { name == nil || $0.record.name == name }
     ready.removeAll { name == nil || $0.record.name == name }
@@ -51,9 +54,11 @@ extension WorkMachine {
     return taken.reversed()
   }
 
-  /// What was not begun has been put back, or waits in the outbox because the store has failed.
+  /// Ends the release of tasks that were not begun.
   ///
-  /// Returns what was asked of the former meanwhile.
+  /// They were released, or wait in the outbox because the store has failed.
+  ///
+  /// - Returns: What was asked of the released tasks during the release.
   mutating func wereReturned(_ tasks: [ClaimedTask]) -> [(TaskID, Directive)] {
     for task in tasks { returning.remove(task.lease) }
     forgetLook()
@@ -65,6 +70,6 @@ extension WorkMachine {
     return asked
   }
 
-  /// Whether a task is being put back.
+  /// Returns whether a task is being released.
   func isReturning(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
 }

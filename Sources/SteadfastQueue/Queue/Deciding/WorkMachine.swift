@@ -4,22 +4,22 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a running queue does next: a value without clock, lock or suspension.
+/// Decides what a running queue does next: a value without a clock, a lock or suspension.
 ///
-/// Workers ask it for steps. At most one claim is in flight; it asks for as many tasks as there
-/// are idle workers, so that claims gather by themselves while a store is slow and are single
-/// while it is fast. What ends an attempt waits in the outbox until it is kept.
+/// Workers ask it for steps. At most one claim is in flight. It asks for as many tasks as there are
+/// idle workers, so a claim gathers several tasks while a store is slow, and takes a single one
+/// while it is fast. The end of an attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
   enum Mode: Sendable, Equatable {
-    /// Until told to stop.
+    /// Perform tasks until told to stop.
     case untilStopped
-    /// Until nothing is left that was available at the horizon.
+    /// Perform tasks until none is left that was available at the horizon.
     case pass(horizon: Date)
   }
 
   enum Step: Sendable {
     case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
-    /// Do to the task what was asked of it, instead of performing it.
+    /// Carry out what was asked of the task, instead of performing it.
     case obey(Directive, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
     case wait
@@ -35,36 +35,38 @@ struct WorkMachine: Sendable {
 
   private var lastHorizon = Date.distantPast
   private var isStopping = false
-  /// What was claimed was put back for a pause, and nothing has begun since: what is claimed next is
-  /// begun, whatever pause comes meanwhile, so that many pauses don't keep the queue from getting on.
+  /// Whether claimed tasks were released for a pause, and no attempt has begun since.
+  ///
+  /// If so, the tasks that are claimed next are begun, even if there is another pause by then. So
+  /// the queue makes progress although it is paused often.
   private var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
-  /// What was claimed and not begun, and is being put back.
+  /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
   var outbox: Outbox
   var limitedNames = LimitedNames()
   private(set) var isClaiming = false
-  /// How many claims have been made, with the one in flight.
+  /// How many claims have been made, including the one in flight.
   private(set) var claimCount = 0
-  /// The last look at the store, if it found nothing and nothing has been heard of since.
+  /// The last look at the store, if it found nothing and nothing is known to have changed since.
   private(set) var emptyLook: Look?
-  /// Something may have become available that the claim in flight has not seen.
+  /// Whether a task may have become available that the claim in flight has not seen.
   private var isClaimStale = false
-  /// How much of what was asked of tasks is being done, now that their ends are kept.
+  /// How many requests are being carried out, now that the ends of their tasks are stored.
   private(set) var obeying = 0
-  /// Something may have become available too late for the claim in flight.
+  /// Whether a task may have become available too late for the claim in flight.
   private var hasNewsForClaim = false
   private var storeHasMore = false
-  /// The last claim of a pass found nothing, and nothing has changed since.
+  /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   private var toUnpark = ParkedNames()
   private var idle: Int
-  /// What each worker performs.
+  /// The attempt of each worker, if it performs one.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
-  /// What was asked of tasks that are held, but that no worker performs now.
+  /// What was asked of tasks that the queue holds, but that no worker performs now.
   var requests: [TaskID: Directive] = [:]
-  /// Attempts under way are to be cut short, because the time to shut down is up.
+  /// Whether attempts under way are to be cut short, because the time to shut down is up.
   private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
@@ -78,7 +80,9 @@ struct WorkMachine: Sendable {
 
   // MARK: Life cycle
 
-  /// - Throws: why no run can begin now.
+  /// Checks that a run can begin.
+  ///
+  /// - Throws: The reason why no run can begin now.
   func checkCanBegin() throws(TaskQueueError) {
     guard !isShutDown else {
       throw TaskQueueError(
@@ -94,7 +98,7 @@ struct WorkMachine: Sendable {
     }
   }
 
-  /// A run begins that can begin, with handlers registered for these names.
+  /// Begins a run that can begin, with handlers registered for these names.
   mutating func begin(_ mode: Mode, names: some Sequence<String>) {
     self.mode = mode
     failure = nil
@@ -105,7 +109,7 @@ struct WorkMachine: Sendable {
     attemptCount = 0
   }
 
-  /// The run has ended, and all its workers with it.
+  /// Ends the run, when all its workers have ended.
   mutating func end() {
     // A pass that ends because of a pause leaves nothing that it could do.
     if isPaused {
@@ -113,7 +117,7 @@ struct WorkMachine: Sendable {
       emptyLook = Look(claim: claimCount, horizon: nil)
     }
     mode = nil
-    // Nothing is leased any more but what waits to be kept, and what a pause is putting back.
+    // Only tasks in the outbox, and tasks that a pause is releasing, are still leased.
     requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
   }
 
@@ -123,18 +127,23 @@ struct WorkMachine: Sendable {
     return horizon
   }
 
-  /// Whether no task will be performed any more.
+  /// Whether the queue will perform no task any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 
-  /// The horizon of a pass that begins now: later than the last one's even if the clock stands
-  /// still, so that what was to be tried again at once is; unless the clock was set back.
+  /// Returns the horizon of a pass that begins now.
+  ///
+  /// It is later than that of the last pass even if the clock stands still, so that tasks to be
+  /// tried again at once are performed. If the clock was set back by more than a second, it is
+  /// `now`.
   mutating func nextHorizon(now: Date) -> Date {
     let horizon = now < lastHorizon - 1 ? now : max(now, lastHorizon.nextStorable)
     lastHorizon = horizon
     return horizon
   }
 
-  /// A pass does not perform what is available only by the date that was left.
+  /// Moves the horizon of a pass back when the clock was set back by more than a second.
+  ///
+  /// The pass then doesn't perform tasks that are available only by the old date.
   mutating func dateWentBack(to now: Date) {
     guard case .pass(let horizon) = mode, now < horizon - 1 else { return }
     mode = .pass(horizon: now)
@@ -151,7 +160,7 @@ struct WorkMachine: Sendable {
     isStopping = true
   }
 
-  /// The time to shut down gracefully is up.
+  /// Cuts attempts short, because the time to shut down gracefully is up.
   mutating func cutShort() {
     shutDown()
     cutsShort = true
@@ -159,21 +168,21 @@ struct WorkMachine: Sendable {
 
   mutating func setPaused(_ isPaused: Bool) { self.isPaused = isPaused }
 
-  /// Takes what was claimed and is not to be begun, because of a pause.
+  /// Takes the claimed tasks that may not begin because of a pause.
   mutating func takeHeldBack() -> [ClaimedTask] {
     guard isPaused, !owesAttempt, !ready.isEmpty else { return [] }
     owesAttempt = true
     return takeUnbegun()
   }
 
-  /// Whether an attempt may begin though the queue is paused.
+  /// Whether an attempt may begin although the queue is paused.
   var letsThrough: Bool {
     isPaused && owesAttempt && mode != nil && !isStopping && (isClaiming || !ready.isEmpty)
   }
 
-  /// The store failed: no further steps.
+  /// Lets no worker take a further step, because the store failed.
   ///
-  /// What has ended stays in the outbox for a later run. A claim in flight stays so until it has
+  /// Settlements stay in the outbox for a later run. A claim in flight counts as such until it has
   /// returned, since it may have leased tasks.
   mutating func fail(_ error: TaskQueueError) {
     isStopping = true
@@ -182,11 +191,11 @@ struct WorkMachine: Sendable {
 
   // MARK: Steps of a worker
 
-  /// A worker asks what to do.
+  /// Returns what a worker does next.
   mutating func next(for worker: Int) -> Step {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
-      // No worker of a pass leaves alone: what is claimed after a resume is for all of them.
+      // The workers of a pass stop together: what is claimed after a resume is for all of them.
       guard mode != .untilStopped, performing == 0, !isClaiming else { return .wait }
       isStopping = true
       return .stop
@@ -225,17 +234,17 @@ struct WorkMachine: Sendable {
   }
 
   private mutating func takeReady() -> ClaimedTask? {
-    // A single one is taken without a change of the array, which whoever has claimed it still holds.
+    // Take a single task without changing the array, which the caller that claimed it still holds.
     guard ready.count == 1 else { return ready.popLast() }
     defer { ready = [] }
     return ready[0]
   }
 
-  /// A claim has returned.
+  /// Takes the tasks of a claim that has returned.
   ///
-  /// Whether there is a next step at once.
+  /// - Returns: Whether there is a next step at once.
   mutating func claimed(_ claim: Claim, now: Date) -> Bool {
-    // A store that hands out nothing has nothing, whatever date it names.
+    // If a store hands out nothing, it has nothing, whatever date it names.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     storeHasMore = hasNewsForClaim || hasMore
     isClaiming = false
@@ -252,7 +261,7 @@ struct WorkMachine: Sendable {
     return storeHasMore || !ready.isEmpty
   }
 
-  /// A claim has failed.
+  /// Ends a claim that has failed.
   mutating func claimFailed() {
     isClaiming = false
     hasNewsForClaim = false
@@ -263,15 +272,15 @@ struct WorkMachine: Sendable {
 
   /// How many claims have been made; `nil` while one is in flight.
   ///
-  /// As long as it stays the same, no task comes to be held by the queue.
+  /// As long as it stays the same, the queue does not hold any further task.
   var finishedClaimCount: Int? { isClaiming ? nil : claimCount }
 
-  /// A handler was registered: tasks of these names may be performed now.
+  /// Notes that a handler was registered: tasks of these names may be performed now.
   mutating func registered(_ names: [String], areLimited: Bool = false) {
     toUnpark.names.formUnion(names)
     workArrived()
     guard areLimited else { return }
-    // Those that were claimed before count, too.
+    // Tasks that were claimed before count, too.
     for name in names {
       let count =
         attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
@@ -279,37 +288,37 @@ struct WorkMachine: Sendable {
     }
   }
 
-  /// A handler was registered for all names that no other handler has.
+  /// Notes that a handler was registered for all names that no other handler has.
   mutating func registeredFallback() {
     toUnpark.others = true
     workArrived()
   }
 
-  /// Something may have become available.
+  /// Notes that a task may have become available.
   mutating func workArrived() {
     isExhausted = false
     emptyLook = nil
     hasNewsForClaim = isClaiming
   }
 
-  /// What the last claim has found, or the one in flight will, may not hold any more.
+  /// Notes that the result of the last claim, or of the one in flight, may not be true any more.
   mutating func forgetLook() {
     emptyLook = nil
     isClaimStale = isClaiming
   }
 
-  /// What was asked of some tasks is to be done now; ``obeyed(_:)`` follows.
+  /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
   mutating func obeys(_ count: Int) { obeying += count }
 
-  /// What was asked of some tasks has been done.
+  /// Notes that `count` requests have been carried out.
   mutating func obeyed(_ count: Int) {
     obeying -= count
     forgetLook()
   }
 
-  /// An attempt has ended, and what ended it is kept already.
+  /// Ends a worker's attempt, whose settlement is stored already.
   ///
-  /// Returns what was asked of the task meanwhile.
+  /// - Returns: What was asked of the task while the settlement was being stored.
   @discardableResult
   mutating func finished(_ worker: Int, isAttempt: Bool) -> Directive? {
     guard let attempt = attempts[worker].take() else {
@@ -318,9 +327,9 @@ struct WorkMachine: Sendable {
     attemptCount += isAttempt ? 1 : 0
     idle += 1
     limitedNames.leave(attempt.name)
-    // Its name may have room again.
+    // The name of the task may have room again.
     workArrived()
-    // A store that failed has its task in the outbox.
+    // If the store failed, the settlement is in the outbox, and the request waits with it.
     guard !requests.isEmpty, !outbox.isWaiting(attempt.id),
       let directive = requests.removeValue(forKey: attempt.id)
     else { return nil }

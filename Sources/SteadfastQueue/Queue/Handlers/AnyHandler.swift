@@ -4,10 +4,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A handler whose payload's type is forgotten: it decodes payloads by itself.
+/// A handler without the type of its payload: it decodes payloads by itself.
 ///
-/// A class, because it is looked up for each attempt, and a structure of closures costs a reference
-/// for each of them.
+/// It is a class because it is looked up for each attempt. Copying a structure of closures would
+/// retain each of them.
 final class AnyHandler: Sendable {
   let perform: @Sendable (TaskRecord, TaskContext) async -> AttemptEnd
   /// The hooks, if the handler has any.
@@ -38,7 +38,7 @@ final class AnyHandler: Sendable {
     }
   }
 
-  /// A payload's type, and its full name for people.
+  /// A payload's type, and its full name for error messages.
   struct PayloadType: Sendable {
     let identifier: ObjectIdentifier
     let name: String
@@ -57,7 +57,7 @@ final class AnyHandler: Sendable {
 }
 
 extension AnyHandler {
-  /// A closure as a handler.
+  /// Makes a handler of a closure.
   convenience init<Payload: TaskPayload, Output: Sendable>(
     _ type: Payload.Type,
     hooks: Hooks? = nil,
@@ -71,14 +71,14 @@ extension AnyHandler {
     )
   }
 
-  /// A closure that performs tasks of any payload.
+  /// Makes a handler of a closure that performs tasks of any payload.
   convenience init<Output: Sendable>(
     untyped body: @escaping @Sendable (JSONValue, TaskContext) async throws -> Output
   ) {
     self.init(of: nil, decode: { try $0.untypedPayload }, body)
   }
 
-  /// A handler with its hooks.
+  /// Makes a handler with hooks.
   convenience init<Handler: TaskHandler>(_ handler: Handler) {
     let hooks = Hooks(
       retryDate: { record, context, error, date in
@@ -141,10 +141,10 @@ extension TaskRecord {
     }
   }
 
-  /// The payload's bytes as a handler's type wants them.
+  /// The payload's bytes, as the handler's type decodes them.
   ///
-  /// - Throws: a ``TaskQueueError`` if they are sealed and nobody has opened them; what the
-  ///   payload's encoding throws.
+  /// - Throws: a ``TaskQueueError`` if they are sealed and were not opened; what the payload's
+  ///   encoding throws.
   private var openedPayload: Data {
     get throws {
       guard payload.format.isSealed else { return Data(try payload.bytes()) }

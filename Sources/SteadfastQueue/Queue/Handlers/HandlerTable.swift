@@ -6,23 +6,23 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Who performs the tasks of which name.
+/// The handlers of a queue, each under the names of the tasks that it performs.
 final class HandlerTable: Sendable {
   private struct State {
     var handlers: [String: AnyHandler] = [:]
-    /// For the names that no other handler has.
+    /// The handler of the names that have no other.
     var fallback: AnyHandler?
     /// How many tasks of each of these names may be performed at a time.
     var limits: [String: Int] = [:]
-    /// Names of which no attempt begins, whether they have a handler or not.
+    /// The paused names, whether they have a handler or not.
     var pausedNames: Set<String> = []
-    /// The names, as a claim wants them.
+    /// How many tasks of each name may be performed at a time; 0 for a paused name.
     var room: [String: Int] = [:]
-    /// How often it has changed.
+    /// How often `room` has changed.
     var version = 0
-    /// Nothing is performed any more.
+    /// Whether the table takes no handlers any more: nothing more is performed.
     var isClosed = false
-    /// Why the first handler that could not be taken was not.
+    /// Why the first handler that was refused was refused.
     var refusal: TaskQueueError?
 
     mutating func updateRoom(of name: String) {
@@ -34,8 +34,10 @@ final class HandlerTable: Sendable {
   private let state = Mutex(State())
   private let hasRefused = Atomic(false)
 
-  /// The names, each with the number of tasks of it that may be performed at a time, how often that
-  /// has changed, and the number for all other names.
+  /// How many tasks a claim may ask for, by name.
+  ///
+  /// `names` says how many tasks of each name may be performed at a time, `version` how often that
+  /// has changed, and `others` how many tasks of all other names may be performed.
   var room: (names: [String: Int], version: Int, others: Int) {
     state.withLock { ($0.room, $0.version, $0.fallback == nil ? 0 : .max) }
   }
@@ -46,14 +48,14 @@ final class HandlerTable: Sendable {
     state.withLock { $0.handlers[name] ?? $0.fallback }
   }
 
-  /// Whether a handler performs the tasks of a name, or handlers are not asked for any more.
+  /// Returns whether a handler performs the tasks of a name, or the table is closed.
   func canPerform(_ name: String) -> Bool {
     state.withLock { $0.isClosed || $0.fallback != nil || $0.handlers[name] != nil }
   }
 
-  /// Takes a handler for some names; one for the same type of payload is replaced.
+  /// Registers a handler for some names, in place of one for the same type of payload.
   ///
-  /// - Throws: why it is not taken, for none of the names.
+  /// - Throws: why the handler is refused, for all of the names.
   func register(_ handler: AnyHandler, names: [String], limit: Int?) throws(TaskQueueError) {
     if let limit, limit < 1 {
       throw TaskQueueError(
@@ -62,7 +64,7 @@ final class HandlerTable: Sendable {
           + "more, or nil for as many as the queue performs"
       )
     }
-    // What a handler holds that is replaced goes outside of the lock: its end may call the table.
+    // Replaced handlers are freed outside of the lock: their deinitializers may call the table.
     let replaced = try state.withLock { state throws(TaskQueueError) -> [AnyHandler?] in
       guard !state.isClosed else { return [] }
       for name in names { try handler.checkCanTake(name, from: state.handlers[name]) }
@@ -75,7 +77,7 @@ final class HandlerTable: Sendable {
     withExtendedLifetime(replaced) {}
   }
 
-  /// The text that says why no handler performs the tasks of a name.
+  /// Returns the text that says why no handler performs the tasks of a name.
   func reasonForNone(named name: String) -> String {
     let reason = "no handler is registered for the name '\(name)'"
     guard let type = names.sorted().first(where: { $0.hasSuffix(".\(name)") }) else {
@@ -101,15 +103,17 @@ final class HandlerTable: Sendable {
     }
   }
 
-  /// Notes why a handler was not taken, to be thrown by all that the queue is asked for from now on.
+  /// Notes why a handler was refused.
+  ///
+  /// From now on, each call of the queue that can throw throws the first of these errors.
   func refuse(_ error: TaskQueueError) {
     state.withLock { $0.refusal = $0.refusal ?? error }
     hasRefused.store(true, ordering: .releasing)
   }
 
-  /// Whether a handler was not taken.
+  /// Whether a handler was refused.
   var hasRefusal: Bool { hasRefused.load(ordering: .acquiring) }
-  /// Why a handler was not taken, if one was not.
+  /// Why the first refused handler was refused; `nil` if none was.
   var refusal: TaskQueueError? { state.withLock { $0.refusal } }
 
   func registerFallback(_ handler: AnyHandler) {
@@ -121,7 +125,7 @@ final class HandlerTable: Sendable {
     withExtendedLifetime(replaced) {}
   }
 
-  /// Lets go all handlers, and takes no more.
+  /// Drops all handlers, and takes no more.
   func close() {
     let handlers = state.withLock { state in
       let handlers = (state.handlers, state.fallback)
@@ -138,7 +142,9 @@ final class HandlerTable: Sendable {
 }
 
 extension AnyHandler {
-  /// - Throws: why the handler can't have this name.
+  /// Checks that the handler can have this name.
+  ///
+  /// - Throws: why it can't.
   fileprivate func checkCanTake(
     _ name: String,
     from holder: AnyHandler?

@@ -7,7 +7,7 @@
 /// await queue.register(Sync.self)
 /// ```
 public protocol PerformableTask: TaskPayload {
-  /// What it returns, for whoever holds the task.
+  /// What it returns, for callers that hold the task.
   associatedtype Output: Sendable = Void
 
   /// Does the work: returning is success, throwing is failure.

@@ -6,15 +6,14 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// The error that a handler throws to give its task up at once, whatever retries it has left.
+/// The error that a handler throws to abandon its task at once, whatever retries it has left.
 ///
-/// Any `RetryAwareError` whose `retryDecision` is `.stop` does the same; this
-/// one is ready-made.
+/// Any `RetryAwareError` whose `retryDecision` is `.stop` does the same; this one is ready-made.
 public struct TaskAbandoned: RetryAwareError, CustomStringConvertible {
-  /// Why the task can't be done: kept with it, and told as its outcome.
+  /// Why the task can't be done: stored with a retained task, and part of its outcome.
   public let reason: String
 
-  /// Makes the error with the reason to keep.
+  /// Makes the error with a reason.
   public init(_ reason: String) { self.reason = reason }
 
   /// `.stop`.
@@ -29,23 +28,23 @@ extension TaskAbandoned: LocalizedError {
   public var errorDescription: String? { description }
 }
 
-/// The error that a handler throws to be called again later without having failed.
+/// The error that a handler throws to snooze its task: to be called again later, without a failure.
 ///
-/// The attempt is not counted as a retry, and the task's last error stays as it was.
-/// The date is chosen when it is thrown: a system clock that is set back afterwards does not bring it
-/// forward.
+/// The attempt is not counted as a retry, and the task's last error stays as it was. The date is
+/// chosen when the error is thrown. Setting the system clock back afterwards does not make the date
+/// earlier.
 public struct TaskSnoozed: Error, CustomStringConvertible {
-  /// How long to put the task off; a negative duration means not at all.
+  /// How long to snooze the task; a negative duration means not at all.
   public let duration: Duration
 
-  /// Makes the error with the time to put the task off for.
+  /// Makes the error with how long to snooze the task.
   public init(for duration: Duration) { self.duration = duration }
 
-  /// How long the task is put off.
+  /// How long the task is snoozed.
   public var description: String { "put off for \(duration)" }
 }
 
 extension TaskSnoozed: LocalizedError {
-  /// How long the task is put off.
+  /// How long the task is snoozed.
   public var errorDescription: String? { description }
 }

@@ -8,9 +8,9 @@ public import Foundation
 extension TaskContext {
   /// Adds a task to the queue that performs this one.
   ///
-  /// When it returns, the task is stored, whatever then becomes of the attempt. The next attempt adds
-  /// it again; a unique key made of ``id`` keeps it from that until the added task has
-  /// ended, and for as long as it is kept after that.
+  /// The task is stored when the call returns, whatever then becomes of the attempt. The next
+  /// attempt adds the task again. A unique key made of ``id`` prevents that until the added task
+  /// has ended, and for as long as that task is retained.
   ///
   /// ```swift
   /// await queue.register(Download.self) { download, context in
@@ -22,19 +22,18 @@ extension TaskContext {
   /// - Parameters:
   ///   - payload: what the handler is given.
   ///   - availableDate: the date from which the task may be performed; by default now.
-  ///   - delay: how long from now the task may be performed, in place of a date.
-  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11 attempts.
-  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default it
-  ///     waits.
-  ///   - priority: its rank among the tasks that are available; by default
-  ///     ``TaskQueue/Priority/normal``.
-  ///   - uniqueKey: a key that only one task may have; by default the payload's own
+  ///   - delay: how long from now until the task may be performed, in place of a date.
+  ///   - maxRetries: how often it is tried again when it fails; by default 10 times, so 11
+  ///     attempts.
+  ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
+  ///     it waits.
+  ///   - priority: its rank among the available tasks; by default ``TaskQueue/Priority/normal``.
+  ///   - uniqueKey: a key that at most one task may hold; by default the payload's own
   ///     (``TaskPayload/uniqueKey``).
-  ///   - policy: what to do if a task has the key already; by default ``UniquePolicy/keep``.
-  ///   - options: everything else: a time limit, a date of expiry, tags.
+  ///   - policy: what to do if a task holds the key already; by default ``UniquePolicy/keep``.
+  ///   - options: everything else: a time limit, an expiry date, tags.
   /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
-  /// - Throws: as
-  ///   ``TaskQueue/enqueue(_:availableDate:delay:maxRetries:usesBackoff:priority:uniqueKey:onDuplicate:options:)``.
+  /// - Throws: as the method of ``TaskQueue`` with the same arguments.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -60,14 +59,15 @@ extension TaskContext {
     )
   }
 
-  /// Adds several tasks of one type to the queue that performs this one, in one step: all of them or,
-  /// if it throws, none.
+  /// Adds several tasks of one type to the queue that performs this one, in one step.
+  ///
+  /// All of them are added or, if it throws, none.
   ///
   /// - Parameters:
-  ///   - payloads: what the handlers are given, a task each.
-  ///   - options: what is chosen for all of them.
-  ///   - uniqueKey: the key of each task, that only one task may have; where it returns `nil`, and by
-  ///     default, the payload's own (``TaskPayload/uniqueKey``).
+  ///   - payloads: what the handlers are given, one payload for each task.
+  ///   - options: the options of all of the tasks.
+  ///   - uniqueKey: returns the key of a task, which at most one task may hold. If it returns
+  ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``.
   @discardableResult
@@ -84,8 +84,8 @@ extension TaskContext {
   /// - Parameters:
   ///   - name: the name under which its handler is found.
   ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key that only one task may have; by default none.
-  ///   - options: what is chosen for the task.
+  ///   - uniqueKey: a key that at most one task may hold; by default none.
+  ///   - options: the options of the task.
   /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
   /// - Throws: as ``TaskQueue/enqueue(name:_:uniqueKey:options:)``.
   @discardableResult

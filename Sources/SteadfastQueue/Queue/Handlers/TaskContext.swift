@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a handler is told about the task that it performs, beside the payload.
+/// What a handler knows about the task that it performs, in addition to the payload.
 public struct TaskContext: Sendable {
   private let record: TaskRecord
   let queue: TaskQueue
@@ -18,25 +18,27 @@ public struct TaskContext: Sendable {
     self.number = number
   }
 
-  /// The task's identity, the same at each attempt: the key by which a server can recognise a
-  /// repetition.
+  /// The task's ID, the same at each attempt.
+  ///
+  /// A server can recognise a repetition by it.
   public var id: TaskID { record.id }
-  /// The name that the task is stored under; a former one if the type was renamed since.
+  /// The name that the task is stored under; a former name if the type was renamed since.
   public var name: String { record.name }
   /// How many attempts have failed before this one; 0 on the first.
   public var retryCount: Int { record.retryCount }
   /// How many retries the task has.
   public var maxRetries: RetryLimit { record.maxRetries }
-  /// Whether a failure of this attempt abandons the task, unless its handler wants it begun anew
-  /// (``TaskHandler/shouldRestart(_:after:in:)``).
+  /// Whether a failure of this attempt abandons the task.
+  ///
+  /// The handler can still restart the task (``TaskHandler/shouldRestart(_:after:in:)``).
   public var isLastAttempt: Bool { !record.maxRetries.allows(retryCount: record.nextRetryCount) }
-  /// How often the task was interrupted: begun by a process that ended before the attempt did.
+  /// How often the task was interrupted: its process ended before the attempt did.
   public var interruptionCount: Int { record.interruptionCount }
   /// When the task was enqueued.
   public var createdDate: Date { record.createdDate }
   /// The date from which this attempt was allowed.
   public var availableDate: Date { record.availableDate }
-  /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
+  /// Whether a retry waits for the queue's backoff, or is due at once.
   public var usesBackoff: Bool { record.usesBackoff }
   /// The text of the last error; `nil` if no attempt has failed.
   public var lastError: String? { record.lastError }
@@ -45,16 +47,17 @@ public struct TaskContext: Sendable {
   /// The labels that the task was given.
   public var tags: Set<String> { record.tags }
 
-  /// Tells observers and those who hold the task how far it is: 0 at the beginning, 1 at the end.
+  /// Reports the task's progress to observers and callers that hold the task: from 0 to 1.
   ///
-  /// What is outside of that is brought into it; what is no number is not told. Progress is not
-  /// stored. After the handler has ended, or its task was cancelled, nothing is told any more.
+  /// A fraction outside of that range is limited to it; not-a-number is ignored. Progress is not
+  /// stored. Reports after the handler has ended, or after its Swift task was cancelled, are
+  /// ignored.
   public func report(progress fraction: Double) {
     queue.report(fraction, of: record, by: worker, number)
   }
 }
 
 extension TaskContext: CustomStringConvertible {
-  /// The task's name, identity and state, without its payload.
+  /// The task's name, ID and state, without its payload.
   public var description: String { "attempt of \(record)" }
 }

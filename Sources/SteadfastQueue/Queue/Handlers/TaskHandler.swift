@@ -4,7 +4,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A handler with hooks: it performs the tasks of one type, and is asked when they fail or leave.
+/// A handler with hooks: it performs the tasks of one type, and is asked when they fail or end.
 ///
 /// ```swift
 /// struct Uploader: TaskHandler {
@@ -17,25 +17,26 @@ public import Foundation
 /// }
 /// await queue.register(handler: Uploader())
 /// ```
-/// All but ``perform(_:in:)`` have defaults. The hooks are called after the attempt, before what
-/// becomes of the task is stored: if the process ends between, the attempt is made again and so are
-/// the calls. A hook holds up its worker, not the others.
+/// All methods but ``perform(_:in:)`` have defaults. The hooks are called after the attempt, and
+/// before its result is stored. If the process ends in between, the attempt is made again, and so
+/// are the calls. A hook keeps its own worker busy, not the others.
 public protocol TaskHandler<Payload>: Sendable {
   /// What its tasks carry.
   associatedtype Payload: TaskPayload
-  /// What it returns, for whoever holds the task.
+  /// What it returns, for callers that hold the task.
   associatedtype Output: Sendable
 
   /// Does the work: returning is success, throwing is failure.
   ///
-  /// The same rules hold as for a handler given to ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
+  /// The same rules hold as for a handler given to
+  /// ``TaskQueue/register(_:maxConcurrentTasks:perform:)``.
   func perform(_ payload: Payload, in context: TaskContext) async throws -> Output
 
   /// Chooses when a failed task is tried again; by default at the proposed date.
   ///
-  /// It is asked when the queue's backoff proposes a date: not for a task that does not use backoff,
-  /// nor when the error has set its own delay. A date that has passed means at once, behind the
-  /// tasks that are available.
+  /// It is called when the queue's backoff proposes a date: not for a task that does not use
+  /// backoff, and not when the error has set its own delay. A date that has passed means at once,
+  /// behind the available tasks.
   func retryDate(
     of payload: Payload,
     after error: any Error,
@@ -43,24 +44,24 @@ public protocol TaskHandler<Payload>: Sendable {
     in context: TaskContext
   ) async -> Date
 
-  /// Whether a task whose retries are used up begins anew, with none counted; by default not.
+  /// Returns whether a task whose retries are used up starts over; by default `false`.
   ///
-  /// It then waits for the backoff of a first retry, if it uses backoff, and
-  /// ``retryDate(of:after:proposed:in:)`` is asked.
+  /// No retries are counted then. The task waits for the backoff of a first retry, if it uses
+  /// backoff, and ``retryDate(of:after:proposed:in:)`` is called.
   func shouldRestart(
     _ payload: Payload,
     after error: any Error,
     in context: TaskContext
   ) async -> Bool
 
-  /// Told that a task ends, on success too; by default it does nothing.
+  /// Called when a task ends, on success too; by default it does nothing.
   ///
-  /// A task that has ended may be kept, and restarted: then delete only what a restart does not need.
-  /// Nothing is called when a kept task leaves at last.
+  /// A task that has ended may be retained, and restarted: then delete only what a restart does not
+  /// need. Nothing is called when a retained task is removed later.
   ///
   /// After a cancellation it is called in a Swift task that is cancelled.
   ///
-  /// A task that is cancelled, replaced or removed while it waits leaves without this call.
+  /// A task that is cancelled, replaced or removed while it waits ends without this call.
   func willRemove(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
 }
 

@@ -1,25 +1,26 @@
 import Synchronization
 
-/// The tasks with a change that is being stored, or is stored and not told yet.
+/// Tracks the tasks with a change that is being stored, or is stored and not reported yet.
 ///
-/// Whoever learns from the store what has become of a task may be ahead of the one who has changed
-/// it before, and waits here until that is told. So what happens to one task is told in the order in
-/// which the store has kept it. While nothing is under way that a later change can follow, it costs
-/// one atomic read for each attempt.
+/// A change is reported when observers and waiting callers have been notified of it. A caller may
+/// learn from the store what became of a task before an earlier change of that task has been
+/// reported. Such a caller waits here. So the changes of one task are reported in the order in
+/// which they were stored. While no change is under way that a later one can follow, this costs one
+/// atomic read for each attempt.
 final class ChangesUnderWay: Sendable {
   private struct Entry {
-    /// How many ends of attempts are under way; more than one if a claim has run out.
+    /// The number of ends of attempts that are under way; more than one if a lease has run out.
     var ends = 0
-    /// Whether a change is under way that somebody has asked for.
+    /// Whether a requested change is under way.
     var isChanged = false
   }
 
   private let entries = Mutex<[TaskID: Entry]>([:])
-  /// Whether there are entries.
+  /// Whether `entries` holds anything.
   private let areAny = Atomic(false)
   private let told = Waiters<Void>()
 
-  /// How many tasks there are.
+  /// The number of tasks with a change under way.
   var count: Int { entries.withLock { $0.count } }
 
   // MARK: Ends of attempts
@@ -38,10 +39,11 @@ final class ChangesUnderWay: Sendable {
     told.resumeAll(with: .success(()))
   }
 
-  // MARK: Changes that somebody has asked for
+  // MARK: Requested changes
 
-  /// Waits until no other such change of these tasks is under way: of two, nobody could say which
-  /// one was stored first.
+  /// Waits until no other requested change of these tasks is under way, then begins one.
+  ///
+  /// Of two changes at the same time, it would be unknown which one was stored first.
   func beginChanges(of ids: [TaskID]) async {
     while !areBegun(of: ids) {
       await told.waitUncancelled {
@@ -70,14 +72,14 @@ final class ChangesUnderWay: Sendable {
     told.resumeAll(with: .success(()))
   }
 
-  // MARK: Those who come later
+  // MARK: Waiting for earlier changes
 
-  /// Waits until the end of the attempt is told that came before a change.
+  /// Waits until the end of the attempt that came before a change is reported.
   ///
-  /// An attempt that came after it waits for the change before it begins.
+  /// An attempt that comes after the change waits for the change before it begins.
   func waitUntilEndIsTold(of id: TaskID) async { await wait(for: id) { $0.ends == 0 } }
 
-  /// Waits until all is told that is under way of a task.
+  /// Waits until every change of a task that is under way is reported.
   func waitUntilAllIsTold(of id: TaskID) async { await wait(for: id) { _ in false } }
 
   private func wait(for id: TaskID, until isOver: (Entry) -> Bool) async {

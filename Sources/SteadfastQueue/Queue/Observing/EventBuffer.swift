@@ -1,8 +1,8 @@
-/// Events that wait for a slow observer: the latest so many, and how many were dropped for them.
+/// The latest events for a slow observer, and the number of events that were dropped for them.
 ///
-/// It holds no event that was dropped or delivered, and no more room than its capacity.
+/// It holds no event that was dropped or delivered, and takes no more room than its capacity.
 struct EventBuffer: Sendable {
-  /// The events, the first at the head; behind the last place comes the first one.
+  /// The events, in a ring: the first one is at `head`, and place 0 follows the last place.
   private var places: [TaskEvent?] = []
   private var head = 0
   private var count = 0
@@ -10,7 +10,7 @@ struct EventBuffer: Sendable {
   private let capacity: Int
 
   var isEmpty: Bool { count == 0 }
-  /// How many events it has room for now.
+  /// The number of events that it has room for now.
   var placeCount: Int { places.count }
 
   init(capacity: Int) { self.capacity = max(1, capacity) }
@@ -23,7 +23,7 @@ struct EventBuffer: Sendable {
       return
     }
     if count == places.count {
-      // From here on there is room behind the last place.
+      // After this, there is room behind the last place.
       places = Array(places[head...] + places[..<head])
       head = 0
       places.append(event)
@@ -45,7 +45,7 @@ struct EventBuffer: Sendable {
     return event
   }
 
-  /// The place so many behind the head.
+  /// Returns the place that is `offset` places behind the head.
   private func place(_ offset: Int) -> Int {
     let index = head + offset
     return index < places.count ? index : index - places.count

@@ -1,22 +1,23 @@
 import Synchronization
 
-/// Tells every observer what happens.
+/// Posts events to every observer.
 ///
-/// Those who enqueue a task and those who perform or change it race: whoever learns that it was stored
-/// tells that first (``announce(_:)``). ``ChangesUnderWay`` sees to the order of the rest.
+/// Enqueueing a task races with performing or changing it. The first side to learn that a task is
+/// stored posts its `.enqueued` event (``announce(_:)``). ``ChangesUnderWay`` keeps the other
+/// events in order.
 final class EventHub: Sendable {
   private struct WeakSubscription { weak var value: EventSubscription? }
 
   private struct Subscriptions {
     var list: [WeakSubscription] = []
-    /// Nothing is told any more.
+    /// Whether the hub has ended, and posts no more events.
     var hasEnded = false
 
     var observers: [EventSubscription] { list.compactMap(\.value) }
   }
 
   private let subscriptions = Mutex(Subscriptions())
-  /// Tasks that are being enqueued, and whose being enqueued is still to be told.
+  /// Tasks that are being enqueued, and whose `.enqueued` event is not posted yet.
   private let announcements = Mutex<[TaskID: TaskRecord]>([:])
   private let hasObservers = Atomic(false)
   private let capacity: Int
@@ -38,7 +39,7 @@ final class EventHub: Sendable {
     return TaskEvents(subscription)
   }
 
-  /// Ends what observers are told, after all that they have been told.
+  /// Ends the event sequences of all observers, after the events that were posted.
   func end() {
     let observers = subscriptions.withLock { subscriptions in
       defer { subscriptions = Subscriptions(hasEnded: true) }
@@ -48,12 +49,14 @@ final class EventHub: Sendable {
     endObservation()
   }
 
-  /// How many tasks are still to be told of.
+  /// The number of tasks whose `.enqueued` event is not posted yet.
   var announcementCount: Int { announcements.withLock { $0.count } }
 
   var isObserved: Bool { hasObservers.load(ordering: .acquiring) }
 
-  /// Costs one atomic read while nobody observes.
+  /// Posts an event to every observer.
+  ///
+  /// It costs one atomic read while there is no observer.
   func post(_ event: @autoclosure () -> TaskEvent) {
     guard isObserved else { return }
     let observers = subscriptions.withLock { $0.observers }
@@ -62,9 +65,9 @@ final class EventHub: Sendable {
     for observer in observers { observer.post(event) }
   }
 
-  /// Forgets what is still to be told, unless somebody has begun to observe meanwhile.
+  /// Forgets the `.enqueued` events that are not posted yet, unless a new observer has come.
   func endObservation() {
-    // What a record holds goes outside of the lock.
+    // The records, and what they hold, are freed outside of the lock.
     let forgotten = announcements.withLock { announcements in
       let isUnobserved = subscriptions.withLock { subscriptions in
         guard subscriptions.list.allSatisfy({ $0.value == nil }) else { return false }
@@ -80,7 +83,7 @@ final class EventHub: Sendable {
 
   func willEnqueue(_ record: TaskRecord) {
     guard isObserved else { return }
-    // Asked once more: nobody may be left, and then nobody forgets it any more.
+    // Checks again inside of the lock: when the last observer has left, nothing forgets the task.
     announcements.withLock { if isObserved { $0[record.id] = record } }
   }
 
@@ -89,9 +92,9 @@ final class EventHub: Sendable {
     announcements.withLock { _ = $0.removeValue(forKey: record.id) }
   }
 
-  /// Tells that a task was enqueued, unless that was told.
+  /// Posts the `.enqueued` event of a task, unless it was posted before.
   ///
-  /// Whoever comes second returns when the first has left the event with every observer.
+  /// A second caller returns when the first one has left the event with every observer.
   func announce(_ id: TaskID) {
     guard isObserved else { return }
     let observers = announcements.withLock { announcements -> [EventSubscription] in

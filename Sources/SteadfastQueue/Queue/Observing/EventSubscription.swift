@@ -1,6 +1,6 @@
 import Synchronization
 
-/// One observer's buffer, and the observer while it waits.
+/// The event buffer of one observer, and the observer itself while it waits.
 final class EventSubscription: Sendable {
   private struct State {
     var buffer: EventBuffer
@@ -17,7 +17,7 @@ final class EventSubscription: Sendable {
     wake()
   }
 
-  /// Leaves an event without waking the observer; ``wake()`` must follow.
+  /// Leaves an event without waking the observer; a call of ``wake()`` must follow.
   func leave(_ event: TaskEvent) {
     state.withLock { if !$0.hasEnded { $0.buffer.append(event) } }
   }
@@ -34,12 +34,12 @@ final class EventSubscription: Sendable {
       let (event, hasEnded) = state.withLock { ($0.buffer.popFirst(), $0.hasEnded) }
       if let event { return event }
       if hasEnded { return nil }
-      // Cancelled: the loop ends.
+      // If this is cancelled, the loop ends.
       try? await waiters.wait {
         state.withLock { $0.hasEnded || !$0.buffer.isEmpty } ? .success(()) : nil
       }
     }
-    // Woken and cancelled at the same time: the event is for another reader.
+    // The observer was woken and cancelled at the same time. Another reader gets the event.
     if state.withLock({ !$0.buffer.isEmpty }) { wake() }
     return nil
   }

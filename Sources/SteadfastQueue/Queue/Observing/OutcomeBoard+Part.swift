@@ -1,14 +1,14 @@
 import Synchronization
 
 extension OutcomeBoard {
-  /// What is known of a task.
+  /// What is known about a task.
   struct Known: RareValue {
     var outcome: TaskOutcome?
     var value: (any Sendable)?
     var progress = OutcomeCell.Progress()
-    /// Made for the first one that waits.
+    /// Made for the first waiter.
     var waiters: Waiters<TaskOutcome>?
-    /// Made for the first one that waits.
+    /// Made for the first waiter.
     var progressWaiters: Waiters<Void>?
 
     var isEmpty: Bool {
@@ -17,21 +17,21 @@ extension OutcomeBoard {
     }
   }
 
-  /// Some of the tasks that somebody holds.
+  /// Some of the tasks that have cells.
   final class Part: Sendable {
     fileprivate struct Entry: Sendable {
       let id: TaskID
-      /// How many cells of the task there are.
+      /// The number of the task's cells.
       var holders = 0
-      /// Nothing, of most tasks for as long as somebody holds them.
+      /// What is known about the task; for most tasks it stays empty as long as they have cells.
       var known = Rare(Known())
 
-      /// What a free slot holds.
+      /// The entry of a free slot.
       static let none = Entry(id: TaskID(high: 0, low: 0))
     }
 
     fileprivate struct State: Sendable {
-      /// Each task where its cells find it too.
+      /// The entry of each task, in the slot where the task's cells find it, too.
       var entries = Slab(filler: Entry.none)
       var slots = SlotIndex()
 
@@ -49,9 +49,9 @@ extension OutcomeBoard {
       return OutcomeCell(id: id, slot: slot, part: self)
     }
 
-    /// Changes what is known of a task that somebody holds, and returns what was known before.
+    /// Changes what is known about a task that has a cell, and returns what was known before.
     ///
-    /// A value that is let go thereby goes with the result, outside of the lock.
+    /// A value that is replaced is part of the result, and is freed outside of the lock.
     func change(_ id: TaskID, _ body: (inout Known) -> Void) -> Known? {
       state.withLock { state in
         guard let slot = state.slot(of: id) else { return nil }
@@ -76,7 +76,7 @@ extension OutcomeBoard {
         state.entries[slot].holders -= 1
         return state.entries[slot].holders == 0 ? state.removeEntry(at: slot) : nil
       }
-      // What a handler has returned goes outside of the lock: its end may hold another task.
+      // The value that a handler returned is freed outside of the lock: it may hold another task.
       withExtendedLifetime(last) {}
     }
 

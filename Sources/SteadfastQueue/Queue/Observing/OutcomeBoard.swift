@@ -1,17 +1,20 @@
-/// Where those who hold an enqueued task learn how it ended.
+/// Holds the outcomes of enqueued tasks, for the callers that want to learn them.
 ///
-/// What is known of a task lies here for as long as somebody holds it. Most are enqueued and let go
-/// at once: that costs an entry, and a cell to count the holder by. The tasks are spread over several
-/// parts, so that those who enqueue on different threads seldom want the same lock.
+/// The board keeps what is known about a task for as long as an ``EnqueuedTask`` refers to it. Most
+/// callers drop theirs at once. Such a task costs an entry, and a cell that counts the reference.
+/// The tasks are spread over several parts, so that callers that enqueue on different threads
+/// seldom contend for a lock.
 final class OutcomeBoard: Sendable {
   private let parts = (0..<16).map { _ in Part() }
 
   private func part(of id: TaskID) -> Part {
-    // The lower bits of what is drawn at random.
+    // The lower bits of the ID are random.
     parts[Int(truncatingIfNeeded: id.low) & (parts.count - 1)]
   }
 
-  /// A cell of a task: what happens to the task is remembered while there is one.
+  /// Returns a cell of a task.
+  ///
+  /// The board remembers what happens to the task for as long as it has a cell.
   func cell(of id: TaskID) -> OutcomeCell { part(of: id).cell(of: id) }
 
   func resolve(_ id: TaskID, _ outcome: TaskOutcome, value: (any Sendable)? = nil) {
@@ -33,7 +36,7 @@ final class OutcomeBoard: Sendable {
     old?.progressWaiters?.resumeAll(with: .success(()))
   }
 
-  /// A task was restarted: what is known of its end, if it had ended, is forgotten.
+  /// Forgets how a task ended, if it had ended, because it was restarted.
   func reopen(_ id: TaskID) {
     let old = part(of: id).change(id) { known in
       guard known.outcome != nil else { return }
@@ -44,7 +47,7 @@ final class OutcomeBoard: Sendable {
     old?.progressWaiters?.resumeAll(with: .success(()))
   }
 
-  /// The tasks whose ends somebody may wait for.
+  /// The tasks whose outcome a caller may be waiting for.
   var awaited: [TaskID] {
     parts.flatMap { part in
       part.all.compactMap { id, known in
@@ -53,16 +56,16 @@ final class OutcomeBoard: Sendable {
     }
   }
 
-  /// How many tasks somebody holds.
+  /// The number of tasks that have a cell.
   var count: Int { parts.reduce(0) { $0 + $1.count } }
 
-  /// Fails whoever waits for the end of a task.
+  /// Fails all waits for the outcome of a task.
   func fail(_ id: TaskID, _ error: any Error) {
     let old = part(of: id).change(id) { _ in }
     old?.waiters?.resumeAll(with: .failure(error))
   }
 
-  /// Fails whoever still waits.
+  /// Fails all waits for an outcome, and wakes all waits for progress.
   func failWaiters(_ error: any Error) {
     for (_, known) in parts.flatMap(\.all) {
       known.waiters?.resumeAll(with: .failure(error))

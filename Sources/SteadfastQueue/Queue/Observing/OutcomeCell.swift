@@ -1,6 +1,6 @@
-/// A hold on one task: how far it is, and how it ended, once it has.
+/// A reference to one task: its progress, and its outcome once it has ended.
 final class OutcomeCell: Sendable {
-  /// The progress, with a number that grows each time it is told.
+  /// The progress of a task, with a number that grows with each report.
   struct Progress: Sendable {
     var fraction = 0.0
     var number = 0
@@ -9,12 +9,12 @@ final class OutcomeCell: Sendable {
       Progress(fraction: fraction, number: number + 1)
     }
 
-    /// Nothing is done any more.
+    /// The progress after the work is undone: 0.
     var undone: Progress { fraction > 0 ? next(0) : self }
   }
 
   let id: TaskID
-  /// Where what is known of the task is kept, as long as there is a cell.
+  /// Where the board keeps what is known about the task, as long as the task has a cell.
   private let slot: Int
   private let part: OutcomeBoard.Part
 
@@ -27,10 +27,10 @@ final class OutcomeCell: Sendable {
   deinit { part.letGo(of: slot) }
 
   var outcome: TaskOutcome? { part.outcome(at: slot) }
-  /// What the handler has returned, if the task has succeeded in this process.
+  /// The value that the handler returned, if the task has succeeded in this process.
   var value: (any Sendable)? { part.value(at: slot) }
 
-  /// Waits for the outcome, unless the check finds at the last moment that it will not come.
+  /// Waits for the outcome, unless `check` finds at the last moment that it will not come.
   func wait(unless check: () -> (any Error)?) async throws -> TaskOutcome {
     try await part.waiters(at: slot).wait {
       if let outcome { return .success(outcome) }
@@ -38,14 +38,16 @@ final class OutcomeCell: Sendable {
     }
   }
 
-  /// Waits until progress was told after this number of times; `nil` when the task or the queue has
-  /// ended and nothing is left to tell, or the waiting is cancelled.
+  /// Waits for a report of progress after the one with this number.
+  ///
+  /// - Returns: The progress; `nil` if the task or the queue has ended and nothing is left to
+  ///   report, or if the wait is cancelled.
   func progress(after number: Int, hasQueueEnded: () -> Bool) async -> Progress? {
     while !Task.isCancelled {
       let (progress, hasEnded) = part.progress(at: slot)
       if progress.number > number { return progress }
       if hasEnded || hasQueueEnded() { return nil }
-      // Cancelled: the loop ends.
+      // If this is cancelled, the loop ends.
       try? await part.progressWaiters(at: slot).wait {
         let (progress, hasEnded) = part.progress(at: slot)
         let isOver = hasEnded || progress.number > number || hasQueueEnded()

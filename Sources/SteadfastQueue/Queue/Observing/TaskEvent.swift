@@ -6,49 +6,58 @@ public import Foundation
 
 /// Something that happened in a queue.
 ///
-/// What ended a task is told once it is stored. More kinds of events may be added.
+/// An event about the end of a task is posted once the end is stored. More kinds of events may be
+/// added.
 @nonexhaustive
 public enum TaskEvent: Sendable {
   /// A task was added.
   case enqueued(TaskRecord)
   /// An attempt begins.
   case started(TaskRecord)
-  /// A handler reported how far it is: from 0 to 1.
+  /// A handler reported its progress, from 0 to 1.
   case progressed(TaskRecord, fraction: Double)
-  /// An attempt failed, and the task is tried again at this date.
+  /// An attempt failed, and the task is tried again at `retryDate`.
   case failed(TaskRecord, reason: String, retryDate: Date, timing: TaskTiming)
-  /// A handler put its task off until this date; that counts as no attempt.
+  /// A handler snoozed its task until this date; that counts as no attempt.
   case snoozed(TaskRecord, until: Date)
   /// A handler returned.
   case succeeded(TaskRecord, timing: TaskTiming)
-  /// A task was given up; the timing is that of its last attempt, and `nil` if it was given up in
-  /// place of an attempt, because it had expired or had interrupted too many processes.
+  /// A task was abandoned.
+  ///
+  /// The timing is that of its last attempt. It is `nil` if the task was abandoned in place of an
+  /// attempt, because it had expired or had interrupted too many processes.
   case abandoned(TaskRecord, reason: String, timing: TaskTiming?)
-  /// A task was taken out before it ended.
+  /// A task was cancelled before it ended.
   case cancelled(TaskID)
-  /// A task was set aside.
+  /// A task was paused.
   case paused(TaskID)
-  /// A task that was set aside waits again.
+  /// A paused task was resumed, and waits again.
   case resumed(TaskID)
-  /// A task waits again as if it were new: one that was given up is tried once more, for example.
+  /// A task was restarted: it waits again as if it were new.
+  ///
+  /// For example, a task that was abandoned is tried again.
   case restarted(TaskID)
-  /// A task may be performed from another date on.
+  /// A task was rescheduled: it may be performed from another date on.
   case rescheduled(TaskID, to: Date)
-  /// What was chosen for a task that waits was changed.
+  /// The payload or the options of a task that had not ended were changed.
   case updated(TaskID)
-  /// An attempt was cut short, and the task waits as before: the queue's run was cancelled, or the
-  /// task was to be paused and then not.
+  /// An attempt was cut short, and the task waits as before.
+  ///
+  /// The queue's run was cancelled, or the task was to be paused and that was withdrawn.
   case released(TaskRecord)
-  /// A task is there that the queue can't perform: no handler is registered for its name, or its
-  /// payload can't be decoded. It stays, and is performed when that has changed.
+  /// The queue holds a task that it can't perform.
+  ///
+  /// No handler is registered for its name, or its payload can't be decoded. The task stays, and is
+  /// performed when that has changed.
   case unhandled(TaskRecord, reason: String)
-  /// This observer fell behind, and this many events were not kept for it.
+  /// This observer fell behind, and `count` events were dropped for it.
   case missed(count: Int)
 }
 
 extension TaskEvent: CustomStringConvertible {
-  /// What happened, to which task, and why it failed; never its payload, unless the text of a
-  /// handler's error shows it.
+  /// What happened, to which task, and why it failed.
+  ///
+  /// It never shows the task's payload, unless the text of a handler's error does.
   public var description: String {
     switch self {
     case .enqueued(let task): "enqueued: \(task)"
@@ -74,11 +83,11 @@ extension TaskEvent: CustomStringConvertible {
 
 /// How long a task waited for an attempt, and how long the attempt took.
 public struct TaskTiming: Sendable, Hashable {
-  /// How long the task was available before the attempt began, by the dates of the clock.
+  /// The time from which the task was available until the attempt began, by the clock's dates.
   ///
-  /// So long all workers were busy, or the queue did not run.
+  /// During this time, all workers were busy, or the queue did not run.
   public let waited: Duration
-  /// How long the handler took, by the clock's instants.
+  /// The time that the handler took, by the clock's instants.
   public let ran: Duration
 
   static let zero = TaskTiming(waited: .zero, ran: .zero)

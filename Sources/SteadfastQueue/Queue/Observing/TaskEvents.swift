@@ -1,17 +1,20 @@
-/// What happens in a queue from now on: an asynchronous sequence for one observer.
+/// An asynchronous sequence of what happens in a queue from now on, for one observer.
 ///
-/// It begins when ``TaskQueue/events`` is read, not when the loop does. It ends when the observing
-/// task is cancelled, the queue is freed, or the queue has been shut down and its run has ended, after
-/// the events until then. Up to ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer; then the oldest are
-/// dropped, and ``TaskEvent/missed(count:)`` says how many.
+/// The sequence begins when ``TaskQueue/events`` is read, not when the loop begins. It ends when
+/// the observing task is cancelled. It also ends when the queue is freed, or has been shut down and
+/// its run has ended; the events until then come first.
 ///
-/// The events of one task come in the order in which the store has kept what they tell, and an attempt
-/// begins when what was kept before is told. Those of different tasks may come in another order. On a
-/// store that several processes share, a queue tells what it has done itself.
+/// Up to ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer. Then the
+/// oldest events are dropped, and ``TaskEvent/missed(count:)`` says how many.
+///
+/// The events of one task come in the order in which the changes that they report were stored. An
+/// attempt begins when the earlier changes have been reported. Events of different tasks may come
+/// in another order. If several processes share a store, a queue posts only what it has done
+/// itself.
 public struct TaskEvents: AsyncSequence, Sendable {
   /// What the sequence delivers.
   public typealias Element = TaskEvent
-  /// The sequence does not fail.
+  /// The sequence never fails.
   public typealias Failure = Never
 
   private let subscription: EventSubscription
@@ -20,17 +23,17 @@ public struct TaskEvents: AsyncSequence, Sendable {
 
   /// Makes the iterator.
   ///
-  /// The events are shared among all iterators of one sequence.
+  /// All iterators of one sequence share its events: each event goes to one of them.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
 
   /// Delivers the events.
   public struct AsyncIterator: AsyncIteratorProtocol {
     fileprivate let subscription: EventSubscription
 
-    /// The next event; `nil` when the task is cancelled or nothing more will be told.
+    /// Returns the next event, or `nil` if the task is cancelled or no event will follow.
     public mutating func next() async -> TaskEvent? { await subscription.next() }
 
-    /// The next event; `nil` when the task is cancelled or nothing more will be told.
+    /// Returns the next event, or `nil` if the task is cancelled or no event will follow.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> TaskEvent? {
       await subscription.next()
     }

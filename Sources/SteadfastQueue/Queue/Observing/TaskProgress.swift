@@ -1,19 +1,20 @@
-/// How far a task is, as its handler reports it: an asynchronous sequence of fractions from 0 to 1.
+/// An asynchronous sequence of a task's progress, from 0 to 1, as its handler reports it.
 ///
-/// It begins with the last one that was reported, if any, and tells only the latest to an observer
-/// that is slow. An attempt that fails sets it back to 0, success to 1. It ends with the task, when
-/// the queue has been shut down, or when the observing task is cancelled.
+/// The sequence begins with the fraction that was reported last, if there is one. A slow observer
+/// gets only the latest fraction. A failed attempt sets the progress back to 0, and success sets it
+/// to 1. The sequence ends when the task ends, when the queue has been shut down, or when the
+/// observing task is cancelled.
 public struct TaskProgress: AsyncSequence, Sendable {
   /// What the sequence delivers.
   public typealias Element = Double
-  /// The sequence does not fail.
+  /// The sequence never fails.
   public typealias Failure = Never
 
   private let task: EnqueuedTask
 
   init(_ task: EnqueuedTask) { self.task = task }
 
-  /// Makes an iterator of its own.
+  /// Makes an iterator that is independent of others.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(task: task) }
 
   /// Delivers the fractions.
@@ -23,10 +24,10 @@ public struct TaskProgress: AsyncSequence, Sendable {
 
     fileprivate init(task: EnqueuedTask) { self.task = task }
 
-    /// The next fraction; `nil` when the task has ended or the observing one is cancelled.
+    /// Returns the next fraction, or `nil` if the task has ended or the observing one is cancelled.
     public mutating func next() async -> Double? { await next(isolation: #isolation) }
 
-    /// The next fraction; `nil` when the task has ended or the observing one is cancelled.
+    /// Returns the next fraction, or `nil` if the task has ended or the observing one is cancelled.
     public mutating func next(isolation actor: isolated (any Actor)?) async -> Double? {
       guard let progress = await task.progress(after: number) else { return nil }
       number = progress.number

@@ -8,9 +8,10 @@ import Foundation
 #endif
 
 extension TaskQueue {
-  /// Makes an attempt, and hands on what becomes of the task.
+  /// Makes an attempt, and settles its task.
   ///
-  /// Whether the attempt was to be cut short: then this Swift task is cancelled, or will be.
+  /// - Returns: Whether the attempt was to be cut short. If so, this Swift task is cancelled, or
+  ///   will be.
   nonisolated func perform(
     _ task: ClaimedTask,
     _ worker: Int,
@@ -19,7 +20,7 @@ extension TaskQueue {
     let record = task.record
     let context = TaskContext(record, queue: self, worker: worker, number: number)
     guard let handler = handlers[record.name] else {
-      // The store has handed out what it was not asked for.
+      // The store has handed out a task that it was not asked for.
       fail(UnaskedTask(name: record.name), to: "hand out tasks")
       let isCutShort = endAttempt(of: worker).1
       let settlement = judge.settlement(.release, of: task, now: now)
@@ -51,7 +52,7 @@ extension TaskQueue {
     after end: AttemptEnd,
     _ directive: Directive?
   ) -> Verdict {
-    // Most succeed: then there is nothing to draw, and no date to look at.
+    // Most attempts succeed. Then there is no random number to draw, and no date to read.
     if case .returned = end { return .succeed }
     var generator = makeGenerator()
     return judge.verdict(
@@ -63,13 +64,15 @@ extension TaskQueue {
     )
   }
 
-  /// What was asked of the task, and whether the attempt was to be cut short.
+  /// Ends the worker's attempt.
+  ///
+  /// - Returns: What was asked of the task, and whether the attempt was to be cut short.
   private nonisolated func endAttempt(of worker: Int) -> (Directive?, Bool) {
     let end = machine.withLock { machine in
       let isCutShort = machine.isInterrupted(worker)
       return (machine.endAttempt(of: worker), isCutShort)
     }
-    // It may have ended before it could be cut short.
+    // The attempt may have ended before it could be cut short.
     if end.0 != nil { interruption.resumeAll(with: .success(())) }
     return end
   }
@@ -78,12 +81,12 @@ extension TaskQueue {
     AttemptJudge.Moment(now: now, horizon: horizon)
   }
 
-  /// A generator of its own for each use, so that no lock is held while the user's backoff draws.
+  /// Makes a new generator for each use, so that no lock is held while the user's backoff draws.
   private nonisolated func makeGenerator() -> SplitMix64 {
     SplitMix64(seed: jitter.withLock { $0.next() })
   }
 
-  /// Calls the handler.
+  /// Calls the handler, within the task's time limit if it has one.
   private nonisolated func attempt(
     _ record: TaskRecord,
     _ handler: AnyHandler,
@@ -99,7 +102,7 @@ extension TaskQueue {
     }
   }
 
-  /// Asks the handler's hooks, and hands on what becomes of the task.
+  /// Asks the handler's hooks, and passes on the settlement of the task.
   private nonisolated func settle(
     _ task: ClaimedTask,
     _ verdict: Verdict,
@@ -144,14 +147,14 @@ extension TaskQueue {
     }
     var chosen = await hooks.retryDate(record, context, error, date)
     if !chosen.timeIntervalSince1970.isFinite { chosen = date }
-    // A date that has passed would put the task ahead of those that wait.
+    // A past date would put the task ahead of the tasks that wait.
     chosen = moment.notBeforeHorizon(max(chosen.storable, now))
-    // A wait that would end when it is too late is not begun.
+    // If the task will have expired by the retry's date, abandon it now instead of waiting.
     if record.hasExpired(by: chosen) { return .abandon(failure) }
     return .retry(at: chosen, retryCount: retryCount, failure: failure, isByBackoff: true)
   }
 
-  /// A handler reports how far it is.
+  /// Records the progress that a handler reports.
   nonisolated func report(
     _ fraction: Double,
     of record: TaskRecord,
@@ -167,7 +170,7 @@ extension TaskQueue {
   }
 }
 
-/// A store has handed out a task whose name it was not asked for.
+/// The error for a store that hands out a task whose name it was not asked for.
 private struct UnaskedTask: Error, CustomStringConvertible {
   let name: String
   var description: String { "it handed out a task named '\(name)', which it was not asked for" }

@@ -6,9 +6,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How workers come by tasks.
+/// Claims tasks for workers.
 extension TaskQueue {
-  /// Returns the worker's next step.
+  /// Claims tasks, and returns the worker's next step.
   nonisolated func claim(
     _ limit: Int,
     unparking parked: WorkMachine.ParkedNames,
@@ -36,7 +36,7 @@ extension TaskQueue {
         )
       )
       if let date = claim.nextDate {
-        // A store that names a date that has come, and hands out nothing, is asked again, but later.
+        // If a store names a date that has come but hands out nothing, ask it again a second later.
         if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
       }
       let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
@@ -45,7 +45,7 @@ extension TaskQueue {
       case .perform, .obey, .claim: return step
       case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
       }
-      // Perhaps a pause keeps what was claimed from being begun.
+      // A pause may keep the claimed tasks from being begun.
       let unbegun = machine.withLock { $0.takeHeldBack() }
       guard !unbegun.isEmpty else { return step }
       await putBack(unbegun)
@@ -62,10 +62,13 @@ extension TaskQueue {
     idleWatch.step()
   }
 
-  /// Keeps retries from waiting for a date that the system's clock has left behind.
+  /// Rebases the store's tasks after the system's clock was set back, or may have been.
+  ///
+  /// Otherwise, retries would wait until the clock reaches their old dates.
   private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
     machine.withLock { $0.dateWentBack(to: now) }
-    // A store that was just opened has not taken the date that was left for that of its claims.
+    // A store that was just opened has made no claim by the old date. Without unfinished tasks, it
+    // has nothing to rebase.
     if isFirst, try await store.count(matching: .unfinished) == 0 { return }
     _ = try await store.apply([.rebase(now)], durability: .relaxed)
   }
@@ -79,7 +82,7 @@ extension TaskQueue {
     _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
   }
 
-  /// The names of parked tasks that have no handler of their own.
+  /// Returns the names of parked tasks that have no handler of their own.
   private nonisolated func parkedNamesOfOthers() async throws -> Set<String> {
     let filter = TaskFilter(excludedNames: Set(handlers.names), states: [.parked])
     var names: Set<String> = []

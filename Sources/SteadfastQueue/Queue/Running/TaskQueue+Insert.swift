@@ -6,9 +6,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How new tasks are stored, and told.
+/// Stores new tasks, and reports them.
 extension TaskQueue {
-  /// What makes a new task different from others that are added with it.
+  /// The properties in which a new task differs from others that are added with it.
   struct Draft {
     let name: String
     let payload: StoredPayload
@@ -21,7 +21,7 @@ extension TaskQueue {
     }
   }
 
-  /// Adds new tasks, with what the call and the payload's type have chosen for all of them.
+  /// Adds new tasks, with the options that the call and the payload's type choose for all of them.
   nonisolated func add(
     _ drafts: some Collection<Draft>,
     _ options: consuming TaskOptions
@@ -30,7 +30,7 @@ extension TaskQueue {
     options.fill(from: configuration.taskDefaults)
     let policy = options.onDuplicate ?? .keep
     guard !drafts.isEmpty else { return [] }
-    // Identities are random: that one is taken means that another process draws the same ones.
+    // IDs are random, so a collision means that another queue uses the same seed.
     for _ in 0..<8 {
       let now = self.now
       var records = try drafts.map { draft in
@@ -58,28 +58,30 @@ extension TaskQueue {
     )
   }
 
-  /// How many tasks a caller adds, on average, before it gives way.
+  /// How many tasks a caller adds, on average, before it yields its thread.
   private static let tasksBeforeYielding: UInt64 = 32
 
-  /// Lets others have the thread now and then.
+  /// Yields the thread to other Swift tasks from time to time.
   ///
-  /// A store in memory never suspends its callers: a few that add one task after another would hold
-  /// all of Swift's threads, and nobody would perform what they add.
+  /// A store in memory never suspends its callers. A few callers that add one task after another
+  /// would hold all of Swift's threads, and no worker could perform what they add.
   private nonisolated func giveWay(after records: [TaskRecord]) async {
-    // Identities are random, and spare a count that those on several threads would contend for.
+    // Decide by the IDs, which are random. Callers on several threads would contend for a counter.
     guard store.appliesAtOnce,
       records.contains(where: { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) })
     else { return }
     await Task.yield()
   }
 
-  /// Has the store keep new tasks; `nil` if it holds tasks with their identities.
+  /// Stores new tasks.
+  ///
+  /// - Returns: The enqueued tasks; `nil` if the store holds a task with one of their IDs.
   private nonisolated func insert(
     _ records: [TaskRecord],
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> [EnqueuedTask]? {
-    // Made before the tasks can be performed, so that no outcome is missed.
+    // Make the cells before the tasks can be performed, so that no outcome is missed.
     var tasks = records.map { record in
       EnqueuedTask(cell: outcomes.cell(of: record.id), isNew: true, queue: self)
     }
@@ -89,7 +91,7 @@ extension TaskQueue {
       results = try await keep(records, policy)
     } catch {
       for record in records { hub.didNotEnqueue(record) }
-      // A twin that was to be replaced may have been passed over meanwhile.
+      // During the call, a claim may have skipped a task that was to be replaced.
       lookForWork()
       throw error
     }
@@ -112,7 +114,7 @@ extension TaskQueue {
     return tasks
   }
 
-  /// The error for the first task that was rejected, if one was.
+  /// Returns the error for the first task that was rejected, if there is one.
   private nonisolated func rejection(
     of records: [TaskRecord],
     _ results: [ChangeOutcome]
@@ -127,7 +129,7 @@ extension TaskQueue {
     return nil
   }
 
-  /// Has the store keep the tasks.
+  /// Stores the tasks, as the policy says.
   private nonisolated func keep(
     _ records: [TaskRecord],
     _ policy: UniquePolicy
@@ -140,7 +142,7 @@ extension TaskQueue {
     return results
   }
 
-  /// Has the store keep tasks that replace those with their keys, one call for a key at a time.
+  /// Stores tasks that replace the holders of their unique keys, one call at a time for each key.
   private nonisolated func replaceInTurn(with records: [TaskRecord]) async throws -> [ChangeOutcome]
   {
     let keys = Set(records.compactMap(\.uniqueKey))
@@ -150,14 +152,14 @@ extension TaskQueue {
     return try await replace(with: records)
   }
 
-  /// How often a store may say that a twin is being changed which this queue has done with.
+  /// How often a store may say that a twin is being changed after this queue is done with it.
   private static let mostRefusals = 1_000
 
-  /// Has the store keep tasks that replace those with their keys.
+  /// Stores tasks that replace the holders of their unique keys.
   ///
-  /// A twin that is just being changed has been changed when that is told: then the store is asked
-  /// once more. Of tasks with one key that are to replace one another only the last is stored; the
-  /// others are answered with `stale`.
+  /// A twin is the task that holds a key. If a twin is being changed, this waits until that change
+  /// is reported, and then asks the store again. If several tasks have the same key, only the last
+  /// one is stored. The result for the others is `stale`.
   private nonisolated func replace(with records: [TaskRecord]) async throws -> [ChangeOutcome] {
     let kept = records.count > 1 ? Self.lastOfEachKey(records) : records
     let batch = kept.map { TaskChange.insert($0, onDuplicate: .replace) }
@@ -183,9 +185,9 @@ extension TaskQueue {
     }.reversed()
   }
 
-  /// Tells what became of a new task.
+  /// Reports what happened to a new task.
   ///
-  /// Returns the twin, if that was kept instead.
+  /// - Returns: The twin, if it stays in place of the new task.
   private nonisolated func inserted(
     _ record: TaskRecord,
     _ result: ChangeOutcome,
@@ -213,7 +215,7 @@ extension TaskQueue {
 }
 
 extension [TaskRecord] {
-  /// The one of a batch that has taken the place of all others with its key.
+  /// Returns the task that has replaced all others of the batch with the same key.
   fileprivate func last(withKeyOf record: TaskRecord) -> TaskRecord? {
     last { $0.uniqueKey == record.uniqueKey }
   }

@@ -6,11 +6,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// How what is asked of tasks is done.
+/// Carries out requests that concern tasks.
 extension TaskQueue {
-  /// Asks something of a task, wherever it is: in a handler, on its way, or in the store.
+  /// Carries out a request for a task that is in a handler, on its way, or in the store.
   ///
-  /// Whether the task was there, and in a state for that.
+  /// - Returns: Whether the task was there, and in a state to which the request applies.
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
     return try await askOpened(directive, of: id)
@@ -18,7 +18,7 @@ extension TaskQueue {
 
   private nonisolated func askOpened(_ directive: Directive, of id: TaskID) async throws -> Bool {
     var claimsInVain = 0
-    // A task is in doubt in a store for as long as another change to it is being stored.
+    // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<Self.mostRefusals {
       let (answer, claims) = machine.withLock { machine in
         (machine.request(directive, of: id), machine.finishedClaimCount)
@@ -40,13 +40,14 @@ extension TaskQueue {
       if directive.isMet(by: record, now: now) { return true }
       if try await store([change(directive, of: record)], for: [record])[0] { return true }
       guard record.state == .running else { continue }
-      // Claimed by a claim that was under way, it is held when that has returned.
+      // If a claim under way has taken the task, the queue holds it when that claim has returned.
       if claims != nil, claims == machine.withLock({ $0.finishedClaimCount }) {
         // Another process performs it.
         if store.sharing != nil { return false }
         break
       }
-      // On a shared store claims may follow each other without a break, for the tasks of others.
+      // In a shared store, claims may follow each other without a break, for other queues' tasks.
+      // So wait for two claims at most.
       if store.sharing != nil, claimsInVain == 2 { return false }
       claimsInVain += 1
       await waitForClaim()
@@ -59,26 +60,28 @@ extension TaskQueue {
     )
   }
 
-  /// How often a store may refuse a change without a reason that the queue knows.
+  /// How often a store may refuse a change for no reason that the queue knows.
   private static let mostRefusals = 1_000
 
-  /// Returns when an attempt has been cut short, or has ended by itself.
+  /// Waits until an attempt is cut short, or ends by itself.
   ///
-  /// A handler that asks that of its own attempt finds it cancelled. If it is cancelled while it
-  /// waits, it is just that.
+  /// If a handler makes such a request for its own attempt, it is cancelled when this returns. If
+  /// the caller is cancelled while it waits, the wait ends.
   private nonisolated func waitForInterruption(of number: AttemptNumber, by worker: Int) async {
     while !Task.isCancelled,
       machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
     {
-      // Cancelled: the loop ends.
+      // Cancellation ends the loop.
       try? await interruption.wait {
         machine.withLock { $0.isWaitingForInterruption(number, of: worker) } ? nil : .success(())
       }
     }
   }
 
-  /// Does what was asked of tasks while the ends of their attempts were being kept, or nothing; then the
-  /// queue may be idle.
+  /// Carries out requests that came while their tasks were being settled or released.
+  ///
+  /// At the end it notifies `idleWatch`, even if there were no requests, because the queue may be
+  /// idle.
   nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
     for (id, directive) in requests {
       do {
@@ -91,7 +94,9 @@ extension TaskQueue {
     idleWatch.step()
   }
 
-  /// Has the store keep changes of tasks that nobody has claimed, and tells of those that it did.
+  /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
+  ///
+  /// - Returns: For each change, whether it was stored.
   nonisolated func store(_ batch: [TaskChange], for records: [TaskRecord]) async throws -> [Bool] {
     let ids = records.map(\.id)
     await changes.beginChanges(of: ids)
@@ -100,7 +105,7 @@ extension TaskQueue {
     do {
       results = try await keep(batch).map { $0 == .done }
     } catch {
-      // The tasks may have been passed over meanwhile.
+      // During the call, a claim may have skipped the tasks.
       lookForWork()
       throw error
     }
@@ -117,7 +122,7 @@ extension TaskQueue {
     return results
   }
 
-  /// What to do to a task that nobody has claimed.
+  /// Returns the change that carries out a request for a task that no queue has claimed.
   nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
     judge.change(
       directive,
@@ -150,7 +155,9 @@ extension Directive {
     }
   }
 
-  /// Whether the task is to be available now, and is already: then it keeps its place in line.
+  /// Returns whether the request is to make a task available now, and the task already is.
+  ///
+  /// Such a task keeps its place in line.
   func isMet(by record: TaskRecord, now: Date) -> Bool {
     self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
   }

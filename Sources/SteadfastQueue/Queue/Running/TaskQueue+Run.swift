@@ -9,33 +9,35 @@ import Foundation
 extension TaskQueue {
   /// Performs tasks until it is cancelled or the queue is shut down.
   ///
-  /// The tasks it performs are its children. When it is cancelled they are cancelled too; those
-  /// that then throw are put back unharmed, with no retry counted, and it throws
-  /// `CancellationError` when they have ended. It returns after ``shutDown(within:)``.
+  /// Handlers run in child tasks of this call, so cancelling the call cancels them, too. A task
+  /// whose handler then throws is released, with no retry counted. When all handlers have ended,
+  /// the call throws `CancellationError`. After ``shutDown(within:)``, it returns.
   ///
-  /// - Throws: `CancellationError`; what keeps the store from being opened; a ``TaskQueueError``
-  ///   if the queue runs already, or another one on its store, it was shut down, or its store has
-  ///   failed. After a failure of the store, nothing acknowledged is lost: run this queue again, which
-  ///   knows how the last attempts ended, or close the store and make a new queue and a new store. Calls
-  ///   that wait for outcomes go on waiting, so look at what the run throws, as a task group does.
+  /// - Throws: `CancellationError`; the error that keeps the store from being opened; a
+  ///   ``TaskQueueError`` if the queue or another one on its store already runs, if the queue was
+  ///   shut down, or if its store has failed. After a failure of the store, nothing acknowledged is
+  ///   lost. Run this queue again, which knows how the last attempts ended, or close the store and
+  ///   make a new queue with a new store. Calls that wait for outcomes keep waiting, so check what
+  ///   the run throws, as a task group does.
   public nonisolated func run() async throws { try await run(.untilStopped) }
 
-  /// Performs what is available now, and returns when it is done.
+  /// Performs the tasks that are available now, and returns when they are done.
   ///
-  /// A task that fails is not tried again in the same pass, even if its retry is due at once. What is
-  /// enqueued during the pass, by its handlers too, is available only from a later date than that of
-  /// the call, and left for the next pass. On a clock that stands still during the pass, as in a test,
-  /// it is performed too. ``waitUntilIdle()`` beside ``run()`` waits for all of it.
+  /// A task that fails is not tried again in the same pass, even if its retry is due at once. A
+  /// task that is enqueued during the pass, by a handler too, becomes available after the date of
+  /// the call, so it is left for the next pass. On a clock that stands still during the pass, as in
+  /// a test, it is performed in the same pass. To wait for all tasks, call ``waitUntilIdle()``
+  /// while ``run()`` performs them.
   ///
-  /// - Returns: the number of attempts; 0 if the queue is paused.
-  /// - Throws: as ``run()``.
+  /// - Returns: The number of attempts; 0 if the queue is paused.
+  /// - Throws: The same errors as ``run()``.
   @discardableResult
   public nonisolated func runAvailable() async throws -> Int {
     let horizon = machine.withLock { $0.nextHorizon(now: now) }
     return try await run(.pass(horizon: horizon))
   }
 
-  /// Returns the number of attempts.
+  /// Performs tasks as the mode says, and returns the number of attempts.
   @discardableResult
   private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
     try await open()
@@ -51,7 +53,7 @@ extension TaskQueue {
     await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
-      // Whoever learns that the run has ended may run another queue on the store at once.
+      // A caller that is notified of the end may run another queue on the store at once.
       use?.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
@@ -64,7 +66,7 @@ extension TaskQueue {
     return attemptCount
   }
 
-  /// Keeps what a failed run left over, drops what is kept no longer, says what can't be performed.
+  /// Stores what a failed run left over, prunes ended tasks, and reports tasks without a handler.
   private nonisolated func beginRun() async {
     await settleAll()
     do {
@@ -109,10 +111,10 @@ extension TaskQueue {
 
   // MARK: Workers
 
-  /// Works until there is nothing to do any more.
+  /// Runs a worker until there is nothing left to do.
   ///
-  /// A task that was cancelled stays so: a child whose attempt is cut short ends with it, and
-  /// another goes on in its place.
+  /// A Swift task that was cancelled stays cancelled. So a child whose attempt is cut short ends
+  /// with the attempt, and another child takes its place.
   private nonisolated func work(_ worker: Int) async {
     var goesOn = true
     while goesOn {
@@ -137,7 +139,7 @@ extension TaskQueue {
 
   private static let attemptsBeforeYielding = 256
 
-  /// Returns when the worker's attempt is to be cut short, or when cancelled.
+  /// Waits until the worker's attempt is to be cut short, or until cancelled.
   private nonisolated func waitForInterrupt(of worker: Int) async {
     while !Task.isCancelled {
       await interrupts[worker].wait()
@@ -145,7 +147,7 @@ extension TaskQueue {
     }
   }
 
-  /// Tells those who have asked for it that the worker's attempt is cut short.
+  /// Notifies the callers that wait for it that the worker's attempt is cut short.
   private nonisolated func wasInterrupted(_ worker: Int) {
     machine.withLock { $0.wasInterrupted(worker) }
     interruption.resumeAll(with: .success(()))
@@ -169,7 +171,7 @@ extension TaskQueue {
         await catchUp(with: task.record.id)
         if await perform(task, worker, number) { return .interrupted }
         attempts += 1
-        // Neither a store in memory nor a handler need ever suspend; others want the thread too.
+        // A store in memory and a handler may never suspend; others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task, let wakesAnother):
         if wakesAnother { wake.fire() }
@@ -181,14 +183,15 @@ extension TaskQueue {
     }
   }
 
-  /// Returns when all is told that has happened to a task until now.
+  /// Waits until everything that has happened to a task until now is reported.
   private nonisolated func catchUp(with id: TaskID) async {
     await changes.waitUntilAllIsTold(of: id)
     hub.announce(id)
   }
 
-  /// What a worker does next, after the machine was told of an event, which says whether there is a
-  /// next step at once.
+  /// Applies an event to the machine, and returns what the worker does next.
+  ///
+  /// The event returns whether there is a next step at once. If not, the worker waits.
   nonisolated func nextStep(
     of worker: Int,
     after event: (inout WorkMachine) -> Bool = { _ in true }

@@ -6,9 +6,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What attempts end in: stored, and then told.
+/// Stores how attempts ended, and then reports it.
 extension TaskQueue {
-  /// Hands on what ended an attempt.
+  /// Stores how an attempt ended, or adds it to the outbox for the finisher.
+  ///
+  /// The finisher is the Swift task that runs `finishLoop()`.
   nonisolated func finish(
     _ settlement: Settlement,
     _ worker: Int,
@@ -21,7 +23,7 @@ extension TaskQueue {
     } else if machine.withLock({
       $0.finished(worker, with: settlement, isAttempt: isAttempt)
     }) {
-      // The finisher of a cancelled run has gone, and other handlers may take long to end.
+      // The finisher of a cancelled run has ended, and other handlers may take long to end.
       if Task.isCancelled { await settleAll() } else { settle.fire() }
     }
   }
@@ -58,19 +60,20 @@ extension TaskQueue {
     }
   }
 
-  /// What to prune now that these tasks have ended.
+  /// Returns what to prune now that these tasks have ended.
   nonisolated func prunings(after settlements: [Settlement]) -> [TaskChange] {
-    // Mostly none is kept: then the lock is not worth taking.
+    // Usually no ended task is retained. Then don't take the lock.
     guard settlements.contains(where: \.isKeptEnd) else { return [] }
     return pruning.withLock { $0.changes(after: settlements, now: now) }
   }
 
-  /// The results, with `done` for each end of a task that the store had kept when it failed.
+  /// Returns the results, with `done` for each end that was stored although the store failed.
   private nonisolated func withoutDoubt(
     _ results: [ChangeOutcome],
     of settlements: [Settlement]
   ) async throws -> [ChangeOutcome] {
-    // Of tasks that others may have ended, whoever waits is told by looking them up.
+    // In a shared store, another process may have ended the task. Then `tellOfOthersTasks()` looks
+    // up the outcome for waiting callers.
     guard store.sharing == nil else { return results }
     var results = results
     for (index, settlement) in settlements.enumerated()
@@ -82,7 +85,7 @@ extension TaskQueue {
     return results
   }
 
-  /// Puts back what was claimed and not begun.
+  /// Releases tasks that were claimed but not begun.
   nonisolated func putBack(_ tasks: [ClaimedTask]) async {
     guard !tasks.isEmpty else { return }
     await apply(
@@ -103,7 +106,7 @@ extension TaskQueue {
     for index in settlements.indices where results[index] == .done { report(settlements[index]) }
   }
 
-  /// Tells what has been stored of a task.
+  /// Reports what has been stored about a task.
   nonisolated func report(_ settlement: Settlement) {
     let id = settlement.record.id
     if let outcome = settlement.outcome {
@@ -120,7 +123,7 @@ extension TaskQueue {
     case .reschedule(_, let date): becomesAvailable(at: date)
     case .release, .resume, .update: becomesAvailable(at: settlement.record.availableDate)
     case .park:
-      // Another handler may have been registered before the task was put aside.
+      // Another handler may have been registered before the task was parked.
       let name = settlement.record.name
       guard let handler = handlers[name], handler !== settlement.handler else { break }
       machine.withLock { $0.registered([name]) }
@@ -131,16 +134,16 @@ extension TaskQueue {
     }
   }
 
-  /// Sees to it that a worker looks when a task becomes available.
+  /// Makes a worker look for tasks when a task becomes available.
   ///
-  /// A date that has passed already spares the look at the clock.
+  /// If the date is not after `past`, this does not read the clock.
   nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
     if date <= past || date <= now { lookForWork() } else { alarm.set(date) }
   }
 
-  /// Has a worker look whether something is available.
+  /// Makes a worker look for available tasks.
   nonisolated func lookForWork() {
-    // Other runs look until they are stopped, and need not be told.
+    // A run that is not a pass looks until it is stopped, and need not be notified.
     if isPassing.load(ordering: .sequentiallyConsistent) {
       machine.withLock { $0.workArrived() }
     }
@@ -161,7 +164,7 @@ extension TaskQueue {
 }
 
 extension TaskQueue {
-  /// Has the store keep changes, and makes sure that each has an answer.
+  /// Has the store apply changes, and checks that there is a result for each of them.
   nonisolated func keep(
     _ changes: [TaskChange],
     _ durability: Durability = .durable
@@ -174,7 +177,7 @@ extension TaskQueue {
   }
 }
 
-/// A store has answered changes with what is no answer to them.
+/// The error for a store whose results don't match the changes that it was given.
 struct UnusableAnswer: Error, CustomStringConvertible {
   let results: [ChangeOutcome]
   let to: Int

@@ -9,13 +9,15 @@ import Foundation
 
 /// What a queue does on a store that others use at the same time.
 extension TaskQueue {
-  /// Until when a claim that is made now lasts.
+  /// The date until which a claim that is made now lasts; `nil` if the store is not shared.
   nonisolated var leaseEnd: Date? {
     store.sharing.map { now + max(0, $0.leaseDuration / .seconds(1)) }
   }
 
-  /// Extends claims until the body has returned, in a run that is cancelled too: its handlers may
-  /// take long to end, and nobody is to take their tasks over meanwhile.
+  /// Extends leases until the body has returned.
+  ///
+  /// It does so in a cancelled run, too: the run's handlers may take long to end, and no other
+  /// queue may take over their tasks before that.
   nonisolated func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
     let extending = Task(executorPreference: RealWork.taskExecutor) {
       await self.extendLeases(sharing)
@@ -25,10 +27,10 @@ extension TaskQueue {
     await extending.value
   }
 
-  /// Extends the claims of the tasks that are leased, until cancelled.
+  /// Extends the leases of the queue's tasks, until cancelled.
   private nonisolated func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
-      // Cancelled: the loop ends.
+      // Cancellation ends the loop.
       try? await clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       let leases = machine.withLock { $0.leases }
       guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
@@ -41,25 +43,27 @@ extension TaskQueue {
     }
   }
 
-  /// Somebody else has taken a task over: its attempt here is cut short, and its end not kept.
+  /// Handles a lease whose task another queue has taken over.
+  ///
+  /// The attempt in this queue is cut short, and its end is not stored.
   private nonisolated func lost(_ lease: Lease) {
     let worker = machine.withLock { $0.lose(lease) }
-    // Nothing may be left that a pause waits for.
+    // There may be nothing left that a pause waits for.
     stepWhilePaused.resumeAll(with: .success(()))
     if let worker { interrupts[worker].fire() }
   }
 
-  /// Looks now and then for tasks that others have added, until cancelled.
+  /// Looks at regular intervals for tasks that other queues have added, until cancelled.
   nonisolated func lookForOthersTasks(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
-      // Cancelled: the loop ends.
+      // Cancellation ends the loop.
       try? await clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
       lookForWork()
       await tellOfOthersTasks()
     }
   }
 
-  /// Tells those who wait for the end of a task that another process may have performed.
+  /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
   private nonisolated func tellOfOthersTasks() async {
     let awaited = outcomes.awaited
     guard !awaited.isEmpty else { return }

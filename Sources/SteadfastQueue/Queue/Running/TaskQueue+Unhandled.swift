@@ -1,13 +1,16 @@
 import Synchronization
 
-/// How people learn of tasks without a handler.
+/// Reports tasks without a handler.
 extension TaskQueue {
-  /// Tells observers, or once for each name the configuration's notice, of tasks without a handler.
+  /// Reports waiting tasks that have no handler.
   ///
-  /// - Throws: what the store throws.
+  /// Observers get an event for each task. Without observers, the configuration's notice is called
+  /// once for each name.
+  ///
+  /// - Throws: What the store throws.
   nonisolated func tellUnhandled() async throws {
     guard hub.isObserved || givesNotices, handlers.room.others == 0 else { return }
-    // Names that were said would fill the page and hide others.
+    // Names that were reported before would fill the page and hide others.
     let said = hub.isObserved ? [] : notice.withLock { $0.saidNames }
     let unhandled = try await store.tasks(
       matching: TaskFilter(excludedNames: said.union(handlers.names), states: [.waiting]),
@@ -26,33 +29,33 @@ extension TaskQueue {
     }
   }
 
-  /// A run begins.
+  /// Reports tasks without a handler when a run begins.
   ///
-  /// - Throws: what the store throws, if the queue's events are observed.
+  /// - Throws: What the store throws, if the queue's events are observed.
   nonisolated func tellUnhandledAtBeginning() async throws {
     if hub.isObserved { return try await tellUnhandled() }
-    // Later a worker looks that finds nothing to do. A notice must not stop a run.
+    // Later, a worker that finds nothing to do looks for them. A notice must not stop a run.
     guard givesNotices, notice.withLock({ $0.isFirstRun() }) else { return }
     try? await tellUnhandled()
   }
 
-  /// Whether to give notice of tasks without a handler.
+  /// Whether to call the configuration's notice about tasks without a handler.
   ///
-  /// Of a shared store another process may perform it.
+  /// The tasks of a shared store may be performed by another process.
   private nonisolated var givesNotices: Bool {
     configuration.unhandledNotice != nil && store.sharing == nil
   }
 
-  /// A worker has claimed, and was handed out nothing.
+  /// Looks for tasks without a handler, if that is due, after a claim that returned no task.
   nonisolated func foundNothing() async {
-    // Observers are told of each task when it is added.
+    // Observers get an event for each task when it is added.
     guard givesNotices, !hub.isObserved else { return }
     guard notice.withLock({ $0.takeDue() }) else { return }
-    // A store that fails says so when it is asked for tasks.
+    // A store that fails throws when it is asked for tasks, too.
     try? await tellUnhandled()
   }
 
-  /// A task was added, and may have no handler.
+  /// Reports a new task that has no handler, or notes its name for the notice.
   nonisolated func noticeAdded(_ record: TaskRecord) {
     let isObserved = hub.isObserved
     guard isObserved || givesNotices, !handlers.canPerform(record.name) else { return }

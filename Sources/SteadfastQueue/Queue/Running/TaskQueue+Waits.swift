@@ -6,11 +6,11 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a test is told that waits for what never comes.
+/// Describes to a test what it waits for, when the wait may never end.
 extension TaskQueue {
-  /// The task whose outcome is awaited, and what keeps it from coming.
+  /// Describes the task whose outcome is awaited, and what keeps it from ending.
   nonisolated func whyIsAwaited(_ id: TaskID, _ clock: any WallClock) async -> String {
-    // Only a store in memory answers whatever else waits.
+    // Only a store in memory answers regardless of what else waits.
     let isInMemory = store is InMemoryStore
     let record = isInMemory ? try? await record(of: id) : nil
     let task = record.map { "'\($0.name)' \(id)" } ?? "\(id)"
@@ -51,7 +51,7 @@ extension TaskQueue {
       """
   }
 
-  /// What keeps a run from ending.
+  /// Describes what keeps a run from ending.
   nonisolated var whyRunGoesOn: String {
     let (isPaused, hasEnded, performing) = machine.withLock { machine in
       (machine.isPaused, machine.hasEnded, machine.performing)

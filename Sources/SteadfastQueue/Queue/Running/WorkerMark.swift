@@ -1,13 +1,14 @@
 import Synchronization
 
-/// Which worker a Swift task is, or is a child of.
+/// Marks a Swift task as a worker, or as a child of a worker.
 ///
-/// It is left once for each worker, not for each attempt: what the worker performs, the machine knows.
+/// There is one mark for each worker, not for each attempt. The machine knows what a worker
+/// performs.
 struct WorkerMark: Sendable {
   private let queue: ObjectIdentifier
   private let worker: Int
 
-  /// The workers around the present Swift task; several where a handler runs another queue.
+  /// The workers around the current Swift task; several if a handler runs another queue.
   @TaskLocal private static var current: [WorkerMark] = []
 
   static func around<Result>(
@@ -19,16 +20,16 @@ struct WorkerMark: Sendable {
     return await $current.withValue(current + [mark]) { await body() }
   }
 
-  /// The worker of a queue that the present Swift task belongs to.
+  /// Returns the worker of a queue that the current Swift task belongs to, if there is one.
   static func worker(of queue: TaskQueue) -> Int? {
     current.last { $0.queue == ObjectIdentifier(queue) }?.worker
   }
 }
 
 extension TaskQueue {
-  /// The task of this queue whose handler, or what that has called or started, asks.
+  /// The task of this queue whose handler is the caller, or has called or started the caller.
   ///
-  /// It would wait in vain for its own end, and for that of the run.
+  /// Such a caller would wait forever for the end of its own task, or for the end of the run.
   nonisolated var callingTask: TaskID? {
     guard let worker = WorkerMark.worker(of: self) else { return nil }
     return machine.withLock { $0.attempts[worker]?.id }

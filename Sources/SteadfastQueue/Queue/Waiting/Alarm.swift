@@ -7,26 +7,27 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The queue's one timer: sleeps until the earliest date it was asked for, then rings.
+/// The queue's only timer: it sleeps until the earliest requested date, then rings.
 ///
-/// A later date than the one it sleeps on costs a lock; only an earlier one cuts the sleep short.
-/// A date whose task has gone rings once in vain. It looks at the clock at least once a minute, and
-/// rings too when the date has gone back: whoever it wakes sees to that.
+/// A date that is later than the one it sleeps until costs a lock. Only an earlier date cuts the
+/// sleep short. A date whose task is gone still rings once. The alarm looks at the clock at least
+/// once a minute. It also rings when the clock's date has gone back: the worker that it wakes
+/// handles that.
 final class Alarm: Sendable {
-  /// What the loop does at the moment.
+  /// What the loop is doing.
   private enum Activity {
-    /// It is about to look at the date.
+    /// The loop is about to look at the date.
     case looking
     case sleeping(until: Date)
     case waitingForDate
   }
 
-  /// How many seconds to sleep at most before it looks at the date.
+  /// The longest sleep before it looks at the date again, in seconds.
   private static let longestSleep = 60.0
 
   private struct State {
     var wanted: Date?
-    /// The date when it last looked.
+    /// The date when the loop last looked.
     var lastLook: Date?
     var activity = Activity.looking
   }
@@ -54,11 +55,11 @@ final class Alarm: Sendable {
     if mustLook { changed.fire() }
   }
 
-  /// Rings for each date until cancelled.
+  /// Rings at each requested date, until it is cancelled.
   func run(on clock: any WallClock, ring: @escaping @Sendable () -> Void) async {
     defer { state.withLock { $0.activity = .looking } }
     while !Task.isCancelled {
-      // A change that came as the last sleep ended must not cut the next one short.
+      // A change that arrived as the last sleep ended must not cut the next one short.
       changed.takeDown()
       switch next(at: clock.date) {
       case .ring: ring()
@@ -90,9 +91,10 @@ final class Alarm: Sendable {
     }
   }
 
-  /// Sleeps, and goes on ringing and sleeping, until no date is wanted or an earlier one is.
+  /// Sleeps and rings repeatedly, until no date is wanted or an earlier one is.
   ///
-  /// One group lasts for all the minutes until then: a long wait costs a sleep each minute.
+  /// One task group lasts for all the minutes until then, so a long wait costs one sleep each
+  /// minute.
   private func sleep(
     for seconds: Double,
     on clock: any WallClock,
@@ -103,12 +105,12 @@ final class Alarm: Sendable {
         var step = Step.sleep(seconds: seconds)
         while true {
           switch step {
-          // Cancelled or not: nobody else rings for a date that was taken.
+          // Rings even if cancelled: the date was taken, and nothing else rings for it.
           case .ring: ring()
           case .waitForDate: return
           case .sleep(let seconds): try? await clock.wait(for: .seconds(max(seconds, 1e-9)))
           }
-          // Cancelled: the loop around looks at the date again.
+          // If this is cancelled, the outer loop looks at the date again.
           if Task.isCancelled { return }
           step = self.next(at: clock.date)
         }

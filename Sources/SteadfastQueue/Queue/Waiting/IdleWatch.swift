@@ -1,23 +1,23 @@
 import Synchronization
 
-/// Those who wait for the queue to be idle, told of each step that may make it so.
+/// Notifies the callers that wait for an idle queue of each step that may make it idle.
 ///
-/// While there is none, a step costs one look at an atomic number.
+/// While no caller waits, a step costs one read of an atomic number.
 final class IdleWatch: Sendable {
   private let waiters = Waiters<Void>()
   private let waiterCount = Atomic(0)
 
-  /// Something has ended: a claim, the storing of ends, a run.
+  /// Wakes the waiters because something has ended: a claim, the storing of ends, or a run.
   func step() {
     guard waiterCount.load(ordering: .sequentiallyConsistent) > 0 else { return }
     waiters.resumeAll(with: .success(()))
   }
 
-  /// Returns after the next step, or at once when the check has a result.
+  /// Returns after the next step, or at once if `check` has a result.
   ///
-  /// - Throws: the check's error; `CancellationError` when cancelled.
+  /// - Throws: the error of `check`; `CancellationError` when cancelled.
   func wait(unless check: () -> Result<Void, any Error>?) async throws {
-    // Counted before the check looks: what changes after it is told here.
+    // Counts before the check looks, so that a change after the check reaches this waiter.
     waiterCount.add(1, ordering: .sequentiallyConsistent)
     defer { waiterCount.subtract(1, ordering: .sequentiallyConsistent) }
     try await waiters.wait(unless: check)

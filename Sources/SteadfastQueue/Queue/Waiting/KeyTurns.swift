@@ -1,34 +1,34 @@
 import Synchronization
 
-/// Takes turns at unique keys: of those who replace the task of one key, one at a time asks the store.
+/// Lets one caller at a time ask the store to replace the task with a unique key.
 ///
-/// A store can't say what becomes of a task whose key another one is just taking, so that all others
-/// would have to ask again for each one that goes ahead.
+/// While one caller takes over a key, a store can't say what becomes of the task that holds it.
+/// Without turns, all other callers would have to ask again for each one that goes ahead.
 final class KeyTurns: Sendable {
   fileprivate struct Turn {
-    /// Those who wait, in the order in which they came.
+    /// The waiting callers, in the order in which they came.
     var waiters: [CheckedContinuation<Void, Never>] = []
-    /// How many of them have had their turn.
+    /// The number of them that have had their turn.
     var servedCount = 0
 
     mutating func serve() {
       servedCount += 1
-      // A key that is never free must not hold all who ever waited.
+      // A key that is never free must not hold every caller that has ever waited.
       guard servedCount * 2 > waiters.count else { return }
       waiters.removeFirst(servedCount)
       servedCount = 0
     }
   }
 
-  /// The keys whose turn somebody has.
+  /// The keys that a caller has a turn at.
   private let turns = Mutex<[String: Turn]>([:])
 
-  /// How many keys somebody has a turn at.
+  /// The number of keys that a caller has a turn at.
   var count: Int { turns.withLock { $0.count } }
 
-  /// Returns when it is the caller's turn at all of the keys; ``end(_:)`` must follow.
+  /// Returns when the caller has its turn at all of the keys; a call of ``end(_:)`` must follow.
   func begin(_ keys: Set<String>) async {
-    // In one order for all, so that no two wait for each other.
+    // All callers take keys in the same order, so that no two wait for each other.
     for key in keys.sorted() { await begin(key) }
   }
 
@@ -52,7 +52,7 @@ final class KeyTurns: Sendable {
 }
 
 extension [String: KeyTurns.Turn] {
-  /// The turn goes to the one that has waited longest, if any waits.
+  /// Passes the turn to the caller that has waited longest, and returns it; `nil` if none waits.
   fileprivate mutating func next(at key: String) -> CheckedContinuation<Void, Never>? {
     guard let turn = self[key], turn.servedCount < turn.waiters.count else {
       self[key] = nil

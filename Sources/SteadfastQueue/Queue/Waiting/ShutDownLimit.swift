@@ -1,17 +1,19 @@
 import Synchronization
 
-/// Until when the attempts of a queue that shuts down may go on, for its run to keep to.
+/// The deadline for the attempts of a queue that is being shut down; its run keeps to it.
 final class ShutDownLimit: Sendable {
   private let deadline = Mutex<Duration?>(nil)
   private let changed = WakeUp()
 
-  /// Of several deadlines the earliest counts.
+  /// Sets a deadline; of several, the earliest counts.
   func set(_ new: Duration) {
     deadline.withLock { $0 = min($0 ?? new, new) }
     changed.fireAll()
   }
 
-  /// Waits until a deadline has passed, by this time; false when it was cancelled before.
+  /// Waits until a deadline has passed, as `time` measures it.
+  ///
+  /// - Returns: Whether one has passed; `false` if the wait was cancelled before.
   func hasPassed(on clock: some WallClock, _ time: @Sendable () -> Duration) async -> Bool {
     while !Task.isCancelled {
       guard let deadline = deadline.withLock({ $0 }) else {
@@ -21,7 +23,7 @@ final class ShutDownLimit: Sendable {
       let left = deadline - time()
       if left <= .zero { return true }
       await withTaskGroup { group in
-        // Cancelled: the loop looks at the deadline again.
+        // If this is cancelled, the loop looks at the deadline again.
         group.addTask { try? await clock.wait(for: left) }
         group.addTask { await self.changed.wait() }
         await group.next()

@@ -1,11 +1,11 @@
-/// Waiters in the order in which they came, each of which may leave at any time: a value.
+/// A value that holds waiters in order of arrival, each of which may leave at any time.
 ///
-/// What has left stays as a gap until there are as many gaps as waiters, so that many that leave one
-/// by one cost no more than a few steps each.
+/// A waiter that leaves stays as a gap until there are as many gaps as waiters. So when many
+/// waiters leave one by one, each costs only a few steps.
 struct WaiterList<Waiter> {
   private var list: [(key: UInt64, waiter: Waiter?)] = []
   private var gapCount = 0
-  /// How many entries were moved to close gaps.
+  /// The number of entries that were moved to close gaps.
   private(set) var moveCount = 0
 
   var isEmpty: Bool { list.count == gapCount }
@@ -17,7 +17,7 @@ struct WaiterList<Waiter> {
     list.insert((key, waiter), at: index)
   }
 
-  /// Takes out the waiter with a key, if it is still there.
+  /// Removes and returns the waiter with a key, if it is still there.
   mutating func remove(key: UInt64) -> Waiter? {
     var range = list.indices
     while !range.isEmpty {
@@ -34,7 +34,7 @@ struct WaiterList<Waiter> {
     return nil
   }
 
-  /// Takes out the one that came last.
+  /// Removes and returns the waiter that came last.
   mutating func popLast() -> Waiter? {
     while let last = list.popLast() {
       if let waiter = last.waiter { return waiter }
@@ -43,7 +43,7 @@ struct WaiterList<Waiter> {
     return nil
   }
 
-  /// Takes out all, the one that came first before the others.
+  /// Removes and returns all waiters, in order of arrival.
   mutating func takeAll() -> [Waiter] {
     defer {
       list = []

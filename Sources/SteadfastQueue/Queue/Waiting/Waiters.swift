@@ -1,11 +1,10 @@
 import Synchronization
 
-/// Tasks that wait for a value, each resumed exactly once: with a value, with an error, or by
-/// being cancelled.
+/// Tasks that wait for a value, each of which is resumed exactly once.
 ///
-/// What they wait for lives elsewhere, behind a lock of its own. Whoever changes it resumes
-/// waiters after the change; whoever waits has it checked at the last moment, so that no change
-/// falls between.
+/// A task is resumed with a value, with an error, or by being cancelled. The state that it waits
+/// for is elsewhere, behind its own lock. Code that changes the state resumes waiters after the
+/// change. A waiter has the state checked at the last moment, so that it misses no change.
 final class Waiters<Value: Sendable>: Sendable {
   private struct State {
     var list = WaiterList<CheckedContinuation<Value, any Error>>()
@@ -14,7 +13,7 @@ final class Waiters<Value: Sendable>: Sendable {
 
   private let state = Mutex(State())
 
-  /// Waits to be resumed, unless the check has a result already.
+  /// Waits to be resumed, unless `check` already has a result.
   ///
   /// - Throws: `CancellationError` when cancelled.
   func wait(unless check: () -> Result<Value, any Error>?) async throws -> Value {
@@ -37,9 +36,9 @@ final class Waiters<Value: Sendable>: Sendable {
     }
   }
 
-  /// Waits to be resumed with a value, unless the check has one already, even if cancelled.
+  /// Waits to be resumed with a value, even if cancelled, unless `check` already has one.
   ///
-  /// Nobody may resume those who wait so with an error.
+  /// These waiters must not be resumed with an error.
   func waitUncancelled(unless check: () -> Value?) async -> Value {
     let result = try? await withCheckedThrowingContinuation { continuation in
       let value = state.withLock { state -> Value? in
@@ -56,12 +55,12 @@ final class Waiters<Value: Sendable>: Sendable {
     return result
   }
 
-  /// Resumes the one that came last, if any waits.
+  /// Resumes the waiter that came last, if there is one.
   func resumeLast(returning value: Value) {
     state.withLock { $0.list.popLast() }?.resume(returning: value)
   }
 
-  /// Resumes all that wait.
+  /// Resumes all waiters.
   func resumeAll(with result: Result<Value, any Error>) {
     let all = state.withLock { state in state.list.isEmpty ? [] : state.list.takeAll() }
     for continuation in all { continuation.resume(with: result) }

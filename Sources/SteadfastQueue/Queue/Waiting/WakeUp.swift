@@ -2,15 +2,15 @@ import Synchronization
 
 /// A level-triggered wake-up for several waiters.
 ///
-/// A fire puts the level up and resumes one waiter; while the level is up, further fires cost one
-/// atomic exchange. A waiter takes the level down and only then looks for work, so that no fire is
-/// lost between looking and waiting.
+/// A fire raises the level and resumes one waiter. While the level is up, each further fire costs
+/// one atomic read. A waiter lowers the level first and only then looks for work, so that no fire
+/// is lost between looking and waiting.
 final class WakeUp: Sendable {
   private let waiters = Waiters<Void>()
   private let isUp = Atomic(false)
 
   func fire() {
-    // Mostly somebody has fired before; to look costs less than to write what others read.
+    // Usually the level is up already. A read costs less than a write of what other threads read.
     guard !isUp.load(ordering: .sequentiallyConsistent),
       !isUp.exchange(true, ordering: .sequentiallyConsistent)
     else { return }
@@ -22,10 +22,10 @@ final class WakeUp: Sendable {
     waiters.resumeAll(with: .success(()))
   }
 
-  /// Forgets fires that nobody has waited for.
+  /// Lowers the level, and so forgets fires that no waiter has waited for.
   func takeDown() { isUp.store(false, ordering: .sequentiallyConsistent) }
 
-  /// Returns when fired since the level was last taken down, or when cancelled.
+  /// Returns once fired since the level was last lowered, or when cancelled.
   func wait() async {
     if isUp.exchange(false, ordering: .sequentiallyConsistent) { return }
     do {
@@ -34,7 +34,7 @@ final class WakeUp: Sendable {
       }
       isUp.store(false, ordering: .sequentiallyConsistent)
     } catch {
-      // Cancelled: the level stays, a fire may be meant for another waiter.
+      // If this is cancelled, the level stays up: a fire may be meant for another waiter.
     }
   }
 }

@@ -1,4 +1,4 @@
-/// Any JSON value: what a task carries that has a name and no payload type.
+/// Any JSON value: the payload of a task that has a name and no payload type.
 ///
 /// A number is read back as ``integer(_:)`` whenever it has no fraction and fits.
 ///
@@ -21,7 +21,7 @@ public enum JSONValue: Sendable, Hashable {
   /// Values with names, in no order.
   case object([String: JSONValue])
 
-  /// The deepest nesting that is read and written: 64 lists and objects in one another.
+  /// The deepest nesting that is read and written: 64 lists and objects inside one another.
   public static var maxDepth: Int { 64 }
 }
 
@@ -129,7 +129,7 @@ extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral,
   public init(stringLiteral value: String) { self = .string(value) }
   /// Makes a list.
   public init(arrayLiteral elements: JSONValue...) { self = .array(elements) }
-  /// Makes an object; of members with the same name the last counts.
+  /// Makes an object; of members with the same name, the last one counts.
   public init(dictionaryLiteral members: (String, JSONValue)...) {
     self = .object(Dictionary(members) { _, last in last })
   }

@@ -6,24 +6,24 @@ import Foundation
 
 /// The payload of a task as a store keeps it: opaque bytes, made when a store asks for them.
 ///
-/// While the process lives, the value itself is kept and handed to the handler without being
-/// encoded and decoded; a store that keeps bytes asks for ``bytes()``, once. With a ``PayloadSeal``
-/// only the sealed bytes are kept. So are only bytes of an object, a payload whose type is a class,
-/// in a file: the handler gets what was stored, though the object may have changed since.
+/// While the process lives, the value itself is kept, and the handler gets it without encoding and
+/// decoding. A store that keeps bytes asks for ``bytes()`` once. With a ``PayloadSeal``, only the
+/// sealed bytes are kept. Of an object, that is, a payload whose type is a class, a file keeps only
+/// the bytes. The handler then gets what was stored, even if the object has changed since.
 public struct StoredPayload: Sendable {
   /// What the bytes are.
   ///
-  /// A store keeps the raw value beside the bytes and gives it back; it need not tell the formats
-  /// apart. More may be added.
+  /// A store keeps the raw value with the bytes and gives it back. It need not distinguish the
+  /// formats. More formats may be added.
   @nonexhaustive
   public enum Format: String, Sendable, Hashable {
     /// The text of a JSON value, in UTF-8, without line feeds.
     case json
     /// Anything else.
     case binary
-    /// What a ``PayloadSeal`` has made of a JSON text; to everybody else, any bytes.
+    /// What a ``PayloadSeal`` made of a JSON text. To all other code, these are any bytes.
     case sealedJSON
-    /// What a ``PayloadSeal`` has made of other bytes.
+    /// What a ``PayloadSeal`` made of other bytes.
     case sealedBinary
 
     /// Whether the bytes are sealed.
@@ -38,33 +38,33 @@ public struct StoredPayload: Sendable {
   private enum Form: Sendable {
     case bytes([UInt8])
     case value(any Encodable & Sendable)
-    /// A value, and what it was encoded as. Indirect: most payloads are not, and stay small.
+    /// A value and its encoded bytes. Indirect, so that other payloads, which are most, stay small.
     indirect case encodedValue(any Encodable & Sendable, [UInt8])
-    /// Made by opening what a store keeps, each time they are asked for.
+    /// Bytes that are made by opening the stored ones, each time they are requested.
     case opened(@Sendable () throws -> [UInt8])
   }
 
   /// The schema version of the payload's type when the bytes were made.
   public let version: Int
   private let form: Form
-  /// What ``bytes()`` returns.
+  /// The format of what ``bytes()`` returns.
   public let format: Format
 
-  /// Makes a payload of bytes that a store has kept.
+  /// Makes a payload from bytes that a store has kept.
   public init(_ bytes: [UInt8], format: Format, version: Int = 1) {
     self.format = format
     self.version = version
     form = .bytes(bytes)
   }
 
-  /// Makes a payload of a value that is encoded as JSON when a store asks.
+  /// Makes a payload from a value that is encoded as JSON when a store asks for it.
   init<Value: Encodable & Sendable>(_ value: Value, version: Int) {
     format = .json
     self.version = version
     form = .value(value)
   }
 
-  /// Makes a payload of a value that is encoded as JSON when a store asks.
+  /// Makes a payload from a value that is encoded as JSON when a store asks for it.
   init<Payload: TaskPayload>(_ payload: Payload) {
     self.init(payload, version: Payload.schemaVersion)
   }
@@ -75,7 +75,7 @@ public struct StoredPayload: Sendable {
     self.form = form
   }
 
-  /// Makes a payload of what somebody makes when it is asked for.
+  /// Makes a payload from a function that makes the bytes each time they are requested.
   init(
     format: Format,
     version: Int,
@@ -88,15 +88,14 @@ public struct StoredPayload: Sendable {
 
   private static let encoder: JSONEncoder = {
     let encoder = JSONEncoder()
-    // In order, so that a value is written the same each time.
+    // Keys are sorted, so that a value is written the same way each time.
     encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
     return encoder
   }()
 
-  /// The bytes to keep.
+  /// The bytes to store.
   ///
-  /// Of a task that was looked up over a store that seals payloads they are opened here, at each
-  /// call.
+  /// For a task that was looked up in a store that seals payloads, each call opens the bytes.
   ///
   /// - Throws: what the payload's `encode(to:)` throws; a ``TaskQueueError`` with the code
   ///   ``TaskQueueError/Code/unopenedPayload``.
@@ -113,7 +112,7 @@ public struct StoredPayload: Sendable {
     do {
       return Array(try encoder.encode(value))
     } catch EncodingError.invalidValue(let value, let context) {
-      // The value and its path may say what nobody is to read in a log.
+      // The value and its path may show what must not appear in a log.
       throw EncodingError.invalidValue(
         "a value of the type \(type(of: value))",
         EncodingError.Context(codingPath: [], debugDescription: context.debugDescription)
@@ -121,11 +120,11 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// The same payload with bytes that were made once and for all: what becomes of its value, or what
-  /// the value's encoding does later, does not change them.
+  /// Returns the same payload with bytes that are made once and for all.
   ///
-  /// The value is kept for the handler, unless it is an object: that may have changed by then, and
-  /// is made of the bytes.
+  /// Later changes of the value, or of how it is encoded, do not change the bytes. The value is
+  /// kept for the handler, unless it is an object. An object may have changed when the handler
+  /// begins, so the handler's value is made from the bytes.
   ///
   /// - Throws: as ``bytes()``.
   func encoded() throws -> StoredPayload {
@@ -149,12 +148,12 @@ public struct StoredPayload: Sendable {
     }
   }
 
-  /// The payload without the value that it was made of: what a later process finds of it.
+  /// Returns the payload without the value that it was made from, as a later process finds it.
   func withoutValue() throws -> StoredPayload {
     StoredPayload(try bytes(), format: format, version: version)
   }
 
-  /// The value itself, if this process made it.
+  /// Returns the value itself, if this process made it.
   func value<Value>(as type: Value.Type) -> Value? {
     switch form {
     case .bytes, .opened: nil
@@ -164,6 +163,6 @@ public struct StoredPayload: Sendable {
 }
 
 extension StoredPayload: CustomStringConvertible {
-  /// What kind of payload it is; never what is in it.
+  /// The kind of the payload; never its content.
   public var description: String { "payload (\(format), version \(version))" }
 }

@@ -4,14 +4,15 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What a task carries: any value that can be encoded, and the name under which its handler is
-/// found again after a restart.
+/// What a task carries: a value that can be encoded, and the name of its handler.
+///
+/// After a restart, the handler is found again under this name.
 ///
 /// ```swift
 /// struct PostComment: TaskPayload { var text: String }
 /// ```
 ///
-/// A type may say what its tasks have in common, so that it isn't repeated at each call of `enqueue`:
+/// A type can say what its tasks have in common, so that it isn't repeated at each `enqueue`:
 ///
 /// ```swift
 /// struct Sync: TaskPayload {
@@ -21,11 +22,10 @@ public import Foundation
 /// }
 /// ```
 ///
-/// The payload is kept as the JSON of its `Codable` conformance. Give a type that you rename, or move
-/// into another type, its old name in ``formerTaskNames``, so that tasks from before are still
-/// performed. When a change of
-/// its properties makes old JSON unreadable, raise ``schemaVersion`` and implement
-/// ``decode(from:version:)``:
+/// The payload is stored as the JSON of its `Codable` conformance. When you rename a type, or move
+/// it into another type, add its old name to ``formerTaskNames``, so that earlier tasks are still
+/// performed. When a change of its properties makes old JSON unreadable, raise ``schemaVersion``
+/// and implement ``decode(from:version:)``:
 ///
 /// ```swift
 /// extension PostComment {
@@ -38,36 +38,37 @@ public import Foundation
 /// }
 /// ```
 public protocol TaskPayload: Codable, Sendable {
-  /// The name that is stored with the task; by default the type's own, after those of the types
-  /// around it, without the module: `Mail.Send` for a type `Send` in a type `Mail`.
+  /// The name that is stored with the task; by default the type's own.
   ///
-  /// It is the same in each build of the program, for generic, private and local types too. No two
-  /// types may have one name: ``TaskQueue/register(_:maxConcurrentTasks:perform:)`` says what happens
-  /// then. It may not be empty.
+  /// The default is the type's name after those of the types around it, without the module:
+  /// `Mail.Send` for a type `Send` in a type `Mail`. It is the same in each build of the program,
+  /// for generic, private and local types, too.
+  ///
+  /// No two types may have the same name: ``TaskQueue/register(_:maxConcurrentTasks:perform:)``
+  /// says what happens then. A name must not be empty.
   static var taskName: String { get }
-  /// Names that tasks of this type were stored under before; by default none.
+  /// The names under which tasks of this type were stored before; by default none.
   static var formerTaskNames: [String] { get }
   /// The version of the payload's JSON that is stored with the task; by default 1.
   static var schemaVersion: Int { get }
-  /// What is chosen for each task of this type, unless the call that adds it says otherwise; by
-  /// default nothing, which leaves it to the queue's ``TaskQueueConfiguration/taskDefaults``.
+  /// The options for each task of this type; by default nothing is chosen.
   ///
-  /// It is asked for at each call of `enqueue`.
+  /// The call that adds a task may choose otherwise. What is not chosen is left to the queue's
+  /// ``TaskQueueConfiguration/taskDefaults``. The property is read at each call of `enqueue`.
   static var options: TaskOptions { get }
 
-  /// The key that only one task of this payload may bear, unless the call that adds it gives
-  /// another; by default `nil`, for none.
+  /// The key that only one task may hold; by default `nil`, for none.
   ///
-  /// Declare it with the type `String?`: a property of the type `String` is not this one, and is not
-  /// asked for.
+  /// The call that adds a task may give another key. Declare the property with the type `String?`:
+  /// a property of the type `String` is a different one, and is not read.
   var uniqueKey: String? { get }
 
-  /// Makes a payload of what was stored, by this version of the type or an earlier one.
+  /// Makes a payload from what this version of the type, or an earlier one, has stored.
   ///
-  /// By default it decodes the JSON, whatever its version. It is not called for a version that is
-  /// later than ``schemaVersion``.
-  /// - Throws: what makes it unreadable; then the task is put aside and stays, until a handler is
-  ///   registered for it anew or the queue runs again.
+  /// By default, this decodes the JSON, whatever its version. It is not called for a version that
+  /// is later than ``schemaVersion``.
+  /// - Throws: the error that makes the JSON unreadable. The task is then parked until a handler is
+  ///   registered for it again, or the queue runs again.
   static func decode(from json: Data, version: Int) throws -> Self
 }
 

@@ -1,21 +1,21 @@
 extension TaskRecord {
-  /// The task's payload, as its handler is given it.
+  /// Returns the task's payload, as its handler gets it.
   ///
   /// ```swift
   /// for letter in try await queue.tasks(matching: .deadLetters) where letter.name == Mail.taskName {
   ///   let mail = try letter.payload(as: Mail.self)
   /// }
   /// ```
-  /// A payload that an earlier version of the type has stored is read by
-  /// ``TaskPayload/decode(from:version:)``.
+  /// ``TaskPayload/decode(from:version:)`` reads a payload that an earlier version of the type has
+  /// stored.
   ///
-  /// - Parameter type: the payload's type; ``name`` must be its ``TaskPayload/taskName`` or one of its
-  ///   ``TaskPayload/formerTaskNames``.
+  /// - Parameter type: the payload's type; ``name`` must be its ``TaskPayload/taskName`` or one of
+  ///   its ``TaskPayload/formerTaskNames``.
   /// - Returns: the payload.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/undecodablePayload`` if the
-  ///   task's name is not the type's, or the payload can't be decoded; with the code
-  ///   ``TaskQueueError/Code/unopenedPayload`` if it is sealed and can't be opened. None of them
-  ///   shows the payload.
+  ///   task's name is not the type's, or if the payload can't be decoded; with the code
+  ///   ``TaskQueueError/Code/unopenedPayload`` if the payload is sealed and can't be opened.
+  ///   Neither error shows the payload.
   public func payload<Payload: TaskPayload>(as type: Payload.Type = Payload.self) throws -> Payload
   {
     guard name == Payload.taskName || Payload.formerTaskNames.contains(name) else {
@@ -32,7 +32,7 @@ extension TaskRecord {
     } catch let error as TaskQueueError {
       throw error
     } catch {
-      // It may show the payload.
+      // The error may show the payload.
       throw TaskQueueError(
         .undecodablePayload,
         "the payload of the task \(id) ('\(name)') can't be encoded: it throws a "

@@ -1,17 +1,18 @@
 import Synchronization
 
-/// How the name of a type is told from where the type happens to be.
+/// Separates the name of a type from the place where the type is declared.
 enum TypeName {
-  /// A type's name for people, with its module: `App.Box<Swift.Int>` of the full name
-  /// `App.(unknown context at $1a2b).Box<Swift.Int>`.
+  /// Returns a type's name for people, with its module.
+  ///
+  /// For example, `App.(unknown context at $1a2b).Box<Swift.Int>` becomes `App.Box<Swift.Int>`.
   static func readable(_ type: Any.Type) -> String {
     shortened(String(reflecting: type), keepsModules: true)
   }
 
-  /// A type's full name without what may be another in the next build.
+  /// Returns a type's full name without the parts that may differ in the next build.
   ///
-  /// That is the modules, and the parts that stand for a file or a function:
-  /// `App.(unknown context at $1a2b).Box<Swift.Int>` is `Box<Int>`.
+  /// These are the modules, and the parts that stand for a file or a function: `App.(unknown
+  /// context at $1a2b).Box<Swift.Int>` becomes `Box<Int>`.
   static func withoutModules(_ name: String) -> String { shortened(name, keepsModules: false) }
 
   private static func shortened(_ name: String, keepsModules: Bool) -> String {
@@ -25,7 +26,7 @@ enum TypeName {
       } else if isPart(ofIdentifier: first) {
         let identifier = takeIdentifier(from: &rest)
         if !keepsModules, !isPathBegun, rest.first == "." {
-          // The module.
+          // This is the module.
           rest.removeFirst()
         } else {
           result += identifier
@@ -40,8 +41,9 @@ enum TypeName {
     return result
   }
 
-  /// Takes what stands in parentheses for a file, a function or an extension; the identifier in it,
-  /// if there is one, is what is left.
+  /// Takes a part in parentheses that stands for a file, a function or an extension.
+  ///
+  /// - Returns: The identifier in the part, empty if it has none; `nil` if there is no such part.
   private static func takePlace(from name: inout Substring) -> Substring? {
     guard name.first == "(", let end = name.firstIndex(of: ")") else { return nil }
     let inside = name[name.index(after: name.startIndex)..<end]
@@ -56,7 +58,7 @@ enum TypeName {
       return nil
     }
     name = name[name.index(after: end)...]
-    // The dot behind a place that is left out, and the colon behind an extension.
+    // Drops the dot after an omitted place, and the colon after an extension.
     if identifier.isEmpty, name.first == "." || name.first == ":" { name.removeFirst() }
     return identifier
   }
@@ -79,17 +81,17 @@ enum TypeName {
   }
 }
 
-/// The names that tasks have by default, each found out once for a type.
+/// The default names of tasks, each of which is found once for a type.
 ///
-/// A type's name is asked for whenever a task is enqueued, and takes thousands of instructions to
-/// find out. The table only grows, by an entry for each type of the program that is asked for. A lock
-/// and a dictionary take a fifth of the time of lines of lazy references, which need no lock.
+/// A type's name is needed whenever a task is enqueued, and takes thousands of instructions to
+/// find. The table only grows, by an entry for each type of the program whose name is needed. A
+/// lock and a dictionary take a fifth of the time of lists of lazy references, which need no lock.
 final class TypeNames: Sendable {
   static let shared = TypeNames()
 
   private let names = Mutex<[ObjectIdentifier: String]>([:])
 
-  /// The name of a type with those of the types around it, as in `Mail.Send`.
+  /// Returns the name of a type after those of the types around it, as in `Mail.Send`.
   func name(of type: Any.Type) -> String {
     let identifier = ObjectIdentifier(type)
     if let name = names.withLock({ $0[identifier] }) { return name }

@@ -1,7 +1,7 @@
-/// A payload that is not what its handler's type wants.
+/// An error for a payload that does not fit its handler's type.
 ///
-/// It names what is missing, never the payload itself: of a path it tells only the keys that the
-/// program has declared, not those of a dictionary.
+/// It names what is missing, and never shows the payload. Of a path, it shows only the keys that
+/// the program has declared, not those of a dictionary.
 struct UndecodablePayload: Error, CustomStringConvertible {
   let description: String
 
@@ -29,9 +29,9 @@ struct UndecodablePayload: Error, CustomStringConvertible {
     return "'\(keys.map { isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
   }
 
-  /// Whether a key is a case of the program's own.
+  /// Returns whether a key is a case that the program has declared.
   ///
-  /// The keys of dictionaries, and the places in arrays, which look alike, are structures or have
+  /// The keys of dictionaries and the indices of arrays look alike, but are structures or have
   /// associated values.
   private static func isDeclared(_ key: any CodingKey) -> Bool {
     let mirror = Mirror(reflecting: key)

@@ -6,11 +6,13 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Gathers changes into a batch as a queue makes one: it holds at most one change for each task, and
-/// none that rests on what becomes of another.
+/// Gathers changes into a batch, as a queue does.
+///
+/// A batch has at most one change for each task, and no change that depends on the outcome of
+/// another one.
 struct ModelBatch {
   private(set) var changes: [TaskChange] = []
-  /// The insertion that is the first to refuse the batch.
+  /// The index of the first insertion that refuses the batch.
   private(set) var firstRefusal: Int?
   private let reference: ReferenceTable
   private var touched: Set<TaskID> = []
@@ -40,7 +42,7 @@ struct ModelBatch {
 }
 
 extension Date {
-  /// One of few dates, so that tasks are often equals.
+  /// Rounds to one of a few dates, so that tasks often have the same date.
   fileprivate static func coarse(_ seconds: Double) -> Date {
     .second((seconds / 40).rounded(.down) * 40)
   }
@@ -61,7 +63,7 @@ extension TaskRecord {
 }
 
 extension TaskUpdate {
-  /// One that changes everything, or little.
+  /// Makes an update that changes almost everything, or only the priority.
   fileprivate static func drawn(at seconds: Double, changesAll: Bool) -> TaskUpdate {
     let number = Int(seconds) % 7
     guard changesAll else { return TaskUpdate(priority: .init(rawValue: number % 3 - 1)) }

@@ -6,12 +6,12 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Random steps on a store and on a reference, whose answers must be the same.
+/// Performs random steps on a store and on a reference, and expects the same answers.
 struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
   private var leases: [Lease] = []
-  /// The date of the next step; each has one of its own.
+  /// The date of the next step; each step has a date of its own.
   private var now = 0.0
 
   private var isShared: Bool { store.store.sharing != nil }
@@ -43,7 +43,7 @@ struct ModelRun {
       try await apply(.prune(state, endedBefore: date, keepingLatest: count))
     case .rebase(let seconds):
       guard !isShared else { return }
-      // Which of them ended last is not to be told when the dates of ends go back.
+      // When the dates at which tasks end go back, it is not clear which of them ended last.
       for state: TaskState in [.succeeded, .abandoned, .cancelled] {
         try await apply(.prune(state, endedBefore: nil, keepingLatest: 0))
       }
@@ -69,7 +69,7 @@ struct ModelRun {
   private mutating func apply(_ changes: [ModelStep.Change]) async throws {
     var batch = ModelBatch(reference)
     for change in changes {
-      // Whatever ends has a date of its own.
+      // Each task that ends has a date of its own.
       let date = now + Double(batch.changes.count) / 4
       switch change {
       case .insert(let task): batch.insert(task, at: date)
@@ -85,20 +85,22 @@ struct ModelRun {
     let expected = reference.apply(batch.changes)
     let found = try await store.apply(batch.changes, durability: .relaxed)
     for (index, (found, expected)) in zip(found, expected).enumerated() where found != expected {
-      // What comes after the insertion that refuses the batch may go without an answer of its own.
+      // Changes after the insertion that refuses the batch need no outcome of their own.
       if let refusal = batch.firstRefusal, refusal < index, found == .batchRefused { continue }
       try store.expect("outcome \(index + 1)", found.step, expected.step)
     }
   }
 
-  /// A lease by its place from the end, among all that were given.
+  /// Returns a lease by its place among all leases so far; negative places count from the end.
   private func lease(_ claim: Int) -> Lease? {
     guard !leases.isEmpty else { return nil }
     let place = claim % leases.count
     return leases[place < 0 ? place + leases.count : place]
   }
 
-  /// Whether nobody knows yet if somebody else takes the task over.
+  /// Returns whether a lease that is still current has run out, or does before the next step.
+  ///
+  /// Then it is not known whether another claim takes the task over.
   private func hasRunOut(_ lease: Lease) -> Bool {
     reference.entries.contains { entry in
       entry.lease == lease && entry.leaseEnd.map { $0 <= .second(now + 3) } ?? false
@@ -148,7 +150,7 @@ struct ModelRun {
   ) throws {
     let isDue = claim.nextDate.map { $0 <= request.now } ?? false
     if hasMore { return try store.expect("whether the next date has come", isDue, true) }
-    // A claim that was filled up may be followed by another one at once.
+    // After a claim that reached its limit, the next date may be now.
     if isDue, claim.tasks.count >= request.limit { return }
     let ends = reference.entries.compactMap(\.leaseEnd)
     func first(where isWanted: (String) -> Bool) -> Date? {
@@ -157,7 +159,7 @@ struct ModelRun {
       }.map(\.availableDate)
       return (dates + ends).min()
     }
-    // The date of a task that cannot be asked for at present may count or not.
+    // The date of a task whose name this claim does not accept may count or not.
     let latest = first { (request.names[$0] ?? request.otherNames) > 0 }
     let earliest = first { _ in true }
     let isWithin =

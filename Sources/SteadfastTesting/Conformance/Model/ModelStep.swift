@@ -7,8 +7,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What is done to a store in the check against a reference, as it is drawn: tasks and claims go by
-/// numbers, so that a step means something whatever steps are left out before it.
+/// A random step in the check of a store against a reference.
+///
+/// Steps name tasks and claims by numbers, so that a step keeps a meaning when earlier steps are
+/// left out.
 enum ModelStep: Sendable {
   struct NewTask: Sendable {
     var number: Int
@@ -40,14 +42,14 @@ enum ModelStep: Sendable {
   case claim(limit: Int, names: [String: Int], otherNames: Int)
   case unpark(name: String)
   case prune(TaskState, age: Double?, keepingLatest: Int?)
-  /// For a store that one queue uses.
+  /// Only for a store that one queue uses.
   case rebase(back: Double)
-  /// For a store that several queues share.
+  /// Only for a store that several queues share.
   case extend(claim: Int)
   case reopen
 }
 
-/// Draws steps.
+/// Draws random steps from a seed.
 struct ModelDrawing {
   private var random: SplitMix64
   private var lastNumber = 0
@@ -89,7 +91,7 @@ struct ModelDrawing {
     switch below(10) {
     case 0..<5: return .insert(newTask())
     case 5..<8:
-      // Mostly the latest claims: earlier ones are stale.
+      // One of the latest claims, because earlier ones are mostly stale.
       return .end(
         claim: -1 - below(6),
         draw(ModelStep.End.allCases),
@@ -107,7 +109,7 @@ struct ModelDrawing {
 
   private mutating func newTask() -> ModelStep.NewTask {
     lastNumber += 1
-    // Now and then an identity that is taken.
+    // Sometimes an ID that is taken.
     let number = below(20) == 0 ? below(lastNumber) + 1 : lastNumber
     return ModelStep.NewTask(
       number: number,

@@ -6,14 +6,14 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// All changes, as a store is given them.
+/// Applies changes to the reference, as to a store.
 extension ReferenceTable {
-  /// All or, if an insertion refuses the batch, none.
+  /// Applies all changes, or none if an insertion refuses the batch.
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     let before = self
     var inserted: Set<TaskID> = []
     let outcomes = batch.map { change -> ChangeOutcome in
-      // A twin of the same batch is not kept yet, and not replaced.
+      // A task with the same key in the same batch is not stored yet, so it is not replaced.
       if case .insert(let record, .replace) = change, let twin = keyHolder(record.uniqueKey),
         inserted.contains(twin)
       {
@@ -123,7 +123,7 @@ extension ReferenceTable {
 }
 
 extension TaskRecord {
-  /// The same task, made of its parts one by one.
+  /// Returns the same task with the update, made from each of its fields.
   fileprivate func updated(by update: TaskUpdate) -> TaskRecord {
     TaskRecord(
       id: id,
@@ -150,7 +150,7 @@ extension TaskRecord {
 
   fileprivate mutating func note(_ failure: TaskFailure?) {
     guard let failure else { return }
-    // Cut to their scalars, which are what other systems count as characters.
+    // The texts are cut by Unicode scalars, which other systems count as characters.
     earlierFailures = failures.suffix(4).map { earlier in
       let scalars = Array(earlier.reason.unicodeScalars).prefix(500)
       var reason = String.UnicodeScalarView()

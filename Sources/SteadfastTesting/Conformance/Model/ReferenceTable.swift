@@ -6,17 +6,19 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// What a store should do, written as plainly as possible: one list, searched from end to end.
+/// A reference for what a store should do, as simple as possible: one list, searched linearly.
 package struct ReferenceTable: Sendable {
   package struct Entry: Sendable {
     package var record: TaskRecord
-    /// Its place among its equals; those that were unparked together share one.
+    /// The task's place among tasks of the same priority and date.
+    ///
+    /// Tasks that were unparked together share a place.
     package var place: Int
     package var lease: Lease?
-    /// When the claim ends; `nil` in a store that one queue uses.
+    /// The date at which the claim ends; `nil` in a store that one queue uses.
     package var leaseEnd: Date?
     package var holdsKey: Bool
-    /// Grows as tasks end.
+    /// The task's place in the order in which tasks ended.
     package var end = 0
   }
 
@@ -30,7 +32,7 @@ package struct ReferenceTable: Sendable {
 
   package func record(of id: TaskID) -> TaskRecord? { index(id).map { entries[$0].record } }
 
-  /// All tasks, in the order of identities.
+  /// All tasks, in the order of their IDs.
   package var records: [TaskRecord] { entries.map(\.record).sorted { $0.id < $1.id } }
 
   mutating func nextPlace() -> Int {
@@ -72,7 +74,7 @@ package struct ReferenceTable: Sendable {
     return .done
   }
 
-  /// What somebody does to a task that is not claimed.
+  /// Changes a task that is not claimed.
   package mutating func change(
     _ id: TaskID,
     in states: Set<TaskState>,
@@ -124,7 +126,7 @@ package struct ReferenceTable: Sendable {
     return .done
   }
 
-  /// The clock went back.
+  /// Moves dates after the clock went back.
   package mutating func rebase(to now: Date) {
     horizon = min(horizon, now)
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place })
@@ -133,7 +135,7 @@ package struct ReferenceTable: Sendable {
       if let failed = record.failedDate {
         guard failed > now else { continue }
         let moved = now + record.availableDate.timeIntervalSince(failed)
-        // As it reads after it was stored as seconds since 1970.
+        // Rounded as after storing it in seconds since 1970.
         record.availableDate = Date(timeIntervalSince1970: moved.timeIntervalSince1970)
         record.failedDate = now
       } else {
@@ -166,7 +168,7 @@ package struct ReferenceTable: Sendable {
 // MARK: - Claims
 
 extension ReferenceTable {
-  /// The tasks to claim, in order; the store under test says which leases they get.
+  /// Returns the tasks to claim, in order; their leases come from the store under test.
   package mutating func claimable(_ request: ClaimRequest) -> [Entry] {
     interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
     let hasReady = entries.contains {
@@ -194,7 +196,7 @@ extension ReferenceTable {
     entries[index].leaseEnd = end
   }
 
-  /// The claims of these tasks are void: they wait again, in their places, with one interruption more.
+  /// Ends the claims of these tasks: they wait again, in their places, with one more interruption.
   package mutating func interrupt(where isOver: (Entry) -> Bool = { _ in true }) {
     for index in entries.indices where entries[index].lease != nil && isOver(entries[index]) {
       entries[index].lease = nil
@@ -206,7 +208,7 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable.Entry {
-  /// What decides about the order of tasks that are available: the lesser goes first.
+  /// Decides the order of available tasks: the lower rank goes first.
   package struct Rank: Comparable, Sendable {
     package let priority: Int
     package let availableDate: Date
@@ -231,9 +233,9 @@ extension ReferenceTable.Entry {
 }
 
 extension ReferenceTable {
-  /// The ranks of these tasks, in their order; `nil` for those that are not there.
+  /// Returns the ranks of these tasks, in the order of `ids`; `nil` for tasks that are not there.
   ///
-  /// Tasks of the same rank may be handed out in any order.
+  /// Tasks of the same rank may be claimed in any order.
   package func ranks(of ids: [TaskID]) -> [Entry.Rank?] {
     ids.map { id in index(id).map { entries[$0].rank } }
   }

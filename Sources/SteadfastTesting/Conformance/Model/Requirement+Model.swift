@@ -1,7 +1,7 @@
 import SteadfastQueue
 import SteadfastRetry
 
-/// That random calls are answered as a plain reference answers them.
+/// The requirement that a store answers random calls as a plain reference does.
 extension PersistenceConformance.Requirement {
   static let model: [Self] = [
     Self(
@@ -24,7 +24,7 @@ extension PersistenceConformance.Requirement {
         runs += 1
         return await self.failure(of: steps, store, "\(number)-\(runs)")
       }
-      // The steps that are told are those of the last run.
+      // The report shows the steps of the last run.
       let last = await self.failure(of: smallest, store, "\(number)-last")
       store.trial.note("(the random case of the seed \(seed), with as few steps as still fail)")
       throw last ?? smallestFailure

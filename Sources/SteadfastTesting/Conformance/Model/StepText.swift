@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// How the steps of a check are told: tasks by numbers, dates by seconds.
+/// The texts of a check's steps, with tasks as numbers and dates as seconds.
 extension TaskChange {
   var step: String {
     switch self {

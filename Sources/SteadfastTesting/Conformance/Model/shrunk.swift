@@ -1,4 +1,6 @@
-/// The smallest list found that fails too, with its failure, by taking elements out of one that fails.
+/// Removes elements from a list that fails, as long as it still fails.
+///
+/// - Returns: the smallest failing list that was found, with its failure.
 package func shrunk<Element, Failure>(
   _ elements: [Element],
   failing failure: Failure,

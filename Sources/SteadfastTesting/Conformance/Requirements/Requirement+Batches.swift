@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// That a batch is kept whole or not at all.
+/// Requirements about batches, which are stored as a whole or not at all.
 extension PersistenceConformance.Requirement {
   static let batches: [Self] = [
     Self(
@@ -96,7 +96,7 @@ extension PersistenceConformance.Requirement {
     try await refuse(store, .insert(.numbered(1), onDuplicate: .keep), .identityTaken)
   }
 
-  /// A batch of all sorts with one insertion that can't be kept.
+  /// Checks a batch of various changes with one insertion that can't be stored.
   private static func refuse(
     _ store: StoreProbe,
     _ culprit: TaskChange,
@@ -117,7 +117,7 @@ extension PersistenceConformance.Requirement {
     try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
     try await store.expectTasks([1, 2, 3, 8])
     for record in before { try await store.expect(record.id.number, is: record) }
-    // Nothing holds the key of the insertion that was refused, and the claim is good.
+    // No task holds the key of the refused insertion, and the lease is still valid.
     let later = TaskRecord.numbered(4, at: 60, key: "new")
     try await store.apply(.insert(later, onDuplicate: .reject))
     try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), keeps: false))

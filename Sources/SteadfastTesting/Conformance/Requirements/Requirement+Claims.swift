@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a claim hands out, and when asking again is worth it.
+/// Requirements about the tasks that a claim returns, and its date for the next claim.
 extension PersistenceConformance.Requirement {
   static let claims: [Self] = [
     Self("claim.date", "A task is handed out from its available date on.", check: claimDate),
@@ -144,6 +144,6 @@ extension PersistenceConformance.Requirement {
 }
 
 extension StoreProbe {
-  /// What the next date is when nothing waits and something is claimed.
+  /// A claim's next date when no task waits and some task is claimed.
   fileprivate var endOfClaims: Date? { store.sharing == nil ? nil : .second(Self.farLeaseEnd) }
 }

@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// Calls that are made at the same time.
+/// Requirements about calls that are made at the same time.
 extension PersistenceConformance.Requirement {
   static let concurrency: [Self] = [
     Self(
@@ -27,7 +27,7 @@ extension PersistenceConformance.Requirement {
 
   private static let callers = 8
 
-  /// What so many callers do at the same time.
+  /// Runs `body` in `callers` tasks at the same time, and returns the results.
   private static func atOnce<Result: Sendable>(
     _ body: @escaping @Sendable (Int) async throws -> Result
   ) async throws -> [Result] {
@@ -55,7 +55,7 @@ extension PersistenceConformance.Requirement {
     )
     var claimed = try await atOnce { _ in
       var claimed: [ClaimedTask] = []
-      // No more often than there are tasks: some stores hand them out again and again.
+      // At most as many claims as there are tasks: a faulty store may return tasks for ever.
       for _ in 1...200 {
         let claim = try await store.store.claim(request)
         guard !claim.tasks.isEmpty else { break }
@@ -63,7 +63,7 @@ extension PersistenceConformance.Requirement {
       }
       return claimed
     }.flatMap(\.self)
-    // A claim may have left what another one was about to take.
+    // A claim may have left tasks that another claim was about to take.
     for _ in 1...200 {
       let claim = try await store.store.claim(request)
       guard !claim.tasks.isEmpty else { break }

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What is done to tasks that nobody has claimed.
+/// Requirements about changes to tasks that are not claimed.
 extension PersistenceConformance.Requirement {
   static let control: [Self] = [
     Self(
@@ -57,8 +57,9 @@ extension PersistenceConformance.Requirement {
     ),
   ]
 
-  /// One task in each state but running: 1 waiting, 2 parked, 3 paused, 4 succeeded, 5 abandoned,
-  /// 6 cancelled.
+  /// Inserts one task in each state except running.
+  ///
+  /// Task 1 is waiting, 2 parked, 3 paused, 4 succeeded, 5 abandoned and 6 cancelled.
   static func insertOneInEachState(_ store: StoreProbe) async throws -> [TaskRecord] {
     for number in 1...6 {
       try await store.insert(.numbered(number, key: "key \(number)"))
@@ -83,7 +84,7 @@ extension PersistenceConformance.Requirement {
     return records
   }
 
-  /// Makes a change to each of the tasks; those that it does not concern are as before.
+  /// Makes a change to a task in each state, and expects that it has an effect only in `states`.
   private static func change(
     _ store: StoreProbe,
     applyingTo states: Set<TaskState>,

@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// What becomes of tasks that have ended and are kept, and of dates when the clock goes back.
+/// Requirements about retained tasks, and about dates when the clock goes back.
 extension PersistenceConformance.Requirement {
   static let ended: [Self] = [
     Self(
@@ -27,7 +27,7 @@ extension PersistenceConformance.Requirement {
     ),
   ]
 
-  /// Lets tasks succeed, the first of them one second after the beginning and so on.
+  /// Inserts tasks, and lets them succeed one second after another.
   private static func succeed(_ numbers: [Int], _ store: StoreProbe) async throws {
     for number in numbers { try await store.insert(.numbered(number)) }
     for (index, task) in try await store.claim().tasks.enumerated() {
@@ -66,7 +66,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func rebaseDates(_ store: StoreProbe) async throws {
-    // 1 was to be performed at once, 2 has a date that was chosen, 3 has failed and 4 has ended.
+    // Task 1 is to be performed at once, 2 has a chosen date, 3 has failed, and 4 has ended.
     try await store.insert(.numbered(3), .numbered(4))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)

@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// How claimed tasks end, or wait again.
+/// Requirements about how claimed tasks end or wait again.
 extension PersistenceConformance.Requirement {
   static let ends: [Self] = [
     Self(
@@ -104,7 +104,8 @@ extension PersistenceConformance.Requirement {
 
   private static func failuresAreKept(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
-    // Of an earlier text the first 500 scalars are kept, whatever characters they make.
+    // Of the text of an earlier failure, the first 500 scalars are stored, even if that splits a
+    // character.
     let long = String(repeating: "e\u{301}x", count: 400)
     let reasons = ["first", "second", "", long, "fifth", long, "\(long)!"]
     for (index, reason) in reasons.enumerated() {

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// That what no store can keep is refused.
+/// The requirement that a store refuses changes that make no sense.
 extension PersistenceConformance.Requirement {
   static let form: [Self] = [
     Self(

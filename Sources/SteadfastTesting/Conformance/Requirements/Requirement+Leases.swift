@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// That nobody overwrites what another one holds.
+/// Requirements about leases: a claimed task changes only with its current lease.
 extension PersistenceConformance.Requirement {
   static let leases: [Self] = [
     Self(
@@ -25,7 +25,7 @@ extension PersistenceConformance.Requirement {
     ),
   ]
 
-  /// Every change that needs a lease.
+  /// Returns every change that needs a lease, except an extension of the lease.
   static func changes(with lease: Lease) -> [TaskChange] {
     [
       .succeed(lease, at: .second(9), keeps: true), .succeed(lease, at: .second(9), keeps: false),

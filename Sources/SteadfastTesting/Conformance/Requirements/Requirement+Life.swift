@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// The beginning and the end of a store's use.
+/// Requirements about opening, closing and destroying a store.
 extension PersistenceConformance.Requirement {
   static let life: [Self] = [
     Self("life.empty", "A new store is empty.", check: empty),
@@ -67,7 +67,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2], TaskFilter(states: [.waiting]))
   }
 
-  /// No call gets an answer any more.
+  /// Expects that every call throws.
   private static func expectNoAnswers(_ store: StoreProbe) async throws {
     try await store.expectError("apply") {
       try await store.apply([.insert(.numbered(9), onDuplicate: .keep)])

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Looking tasks up.
+/// Requirements about looking up tasks.
 extension PersistenceConformance.Requirement {
   static let lookUps: [Self] = [
     Self(
@@ -114,7 +114,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func pages(_ store: StoreProbe) async throws {
-    // Both halves count, and neither is a signed number.
+    // Both halves of an ID decide the order, as unsigned numbers.
     let halves: [UInt64] = [0, 1, .max / 2, .max / 2 + 1, .max]
     let ids = halves.flatMap { high in halves.map { TaskID(high: high, low: $0) } }
     for (number, id) in ids.shuffledForCheck().enumerated() {
@@ -137,7 +137,7 @@ extension PersistenceConformance.Requirement {
     }
     try store.expect("what comes last", try await store.tasks(after: ids.last).map(\.id), [])
     try store.expect("a page of none", try await store.tasks(limit: 0).map(\.id), [])
-    // The one to go on after need not be among those that are looked for.
+    // The ID after which a page begins need not belong to a task that matches the filter.
     let after = TaskID(high: 1, low: 2)
     let filter = TaskFilter(states: [.waiting])
     let rest = try await store.tasks(filter, after: after, limit: 2).map(\.id)
@@ -148,7 +148,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension Array {
-  /// Another order, always the same.
+  /// Returns the elements in another order, which is always the same.
   fileprivate func shuffledForCheck() -> [Element] {
     indices.map { self[($0 * 7 + 3) % count] }
   }

@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// In which order tasks are handed out.
+/// Requirements about the order in which tasks are claimed.
 extension PersistenceConformance.Requirement {
   static let order: [Self] = [
     Self(
@@ -32,7 +32,7 @@ extension PersistenceConformance.Requirement {
   private static func priority(_ store: StoreProbe) async throws {
     let priorities = [0, .min, 1, .max, -1, .min + 1, .max - 1]
     for (number, priority) in priorities.enumerated() {
-      // The later date of what is more urgent must not matter.
+      // A later date must not matter for a task of higher priority.
       let seconds = priority > 0 ? 5.0 : 0
       try await store.insert(.numbered(number, priority: priority, at: seconds))
     }
@@ -48,7 +48,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func kept(_ store: StoreProbe) async throws {
-    // Neither the identities nor the names are in the order of insertion.
+    // Neither the IDs nor the names are in the order of insertion.
     try await store.insert(.numbered(5), .numbered(2, name: "B"), .numbered(9))
     try await store.insert(.numbered(1, name: "B"))
     try await store.insert(.numbered(7), .numbered(3))
@@ -98,7 +98,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension Optional {
-  /// What must be there, or else a claim has handed out too little.
+  /// Returns the value, or throws a mismatch: a claim has returned too few tasks.
   func required() throws -> Wrapped {
     guard let self else {
       throw ConformanceMismatch(expected: "a task is handed out", found: "none")

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// That a task is found and handed out as it was enqueued.
+/// Requirements about records: look-ups and claims return tasks as they were enqueued.
 extension PersistenceConformance.Requirement {
   static let records: [Self] = [
     Self(
@@ -74,7 +74,7 @@ extension PersistenceConformance.Requirement {
       StoredPayload(Array(0...255), format: .binary, version: 2),
       StoredPayload(text, format: .json, version: 1_000_000),
     ]
-    // A store keeps the name of a format, whatever it means.
+    // A store stores the name of a format, whatever the name means.
     payloads += ["json", "binary", "sealed"].compactMap(StoredPayload.Format.init(rawValue:))
       .map { StoredPayload(Array("[]".utf8), format: $0, version: 3) }
     for (number, payload) in payloads.enumerated() {
@@ -94,7 +94,7 @@ extension PersistenceConformance.Requirement {
   }
 
   static func large(_ number: Int) -> TaskRecord {
-    // Of blocks that fit no power of two, so that a store that mixes up its pages is found out.
+    // The size of a block is no power of two, so a store that mixes up its pages fails.
     let block = (0..<4099).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
     var bytes: [UInt8] = []
     while bytes.count < 1 << 20 { bytes += block }
@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension StoreProbe {
-  /// A date, or the end of claims that are earlier.
+  /// Returns the date, or the end of claims in a shared store if that is earlier.
   fileprivate func earlier(_ date: Date) -> Date {
     store.sharing == nil ? date : min(date, .second(Self.farLeaseEnd))
   }

@@ -6,7 +6,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// That tasks outlive the store.
+/// Requirements about tasks that outlive their store.
 extension PersistenceConformance.Requirement {
   static let reopening: [Self] = [
     Self(
@@ -59,7 +59,8 @@ extension PersistenceConformance.Requirement {
     try await store.apply([.insert(.numbered(12), onDuplicate: .keep)], durability: .relaxed)
     var records = try await store.tasks()
     try store.expect("the tasks", records.map(\.id.number), Array(1...12))
-    // What was made here could be kept in memory as it was; what comes back twice is stored.
+    // The store could hold the records made here in memory as they are. Records that come back
+    // after it was opened again twice are stored.
     for (number, expected) in [(7, TaskRecord.full(7)), (8, .full(8)), (11, large(11))] {
       records[number - 1] = expected
     }

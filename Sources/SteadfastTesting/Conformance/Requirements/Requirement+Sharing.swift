@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// Several queues that use one store.
+/// Requirements about several queues that share a store.
 extension PersistenceConformance.Requirement {
   static let sharing: [Self] = [
     Self(

@@ -1,6 +1,6 @@
 import SteadfastQueue
 
-/// Tasks of which there is to be no second.
+/// Requirements about unique keys.
 extension PersistenceConformance.Requirement {
   static let uniqueKeys: [Self] = [
     Self(
@@ -44,7 +44,7 @@ extension PersistenceConformance.Requirement {
     try await addTwins(store, .reject)
   }
 
-  /// A second task for one in each state, which changes nothing.
+  /// Inserts a second task for a task in each state, and expects that it changes nothing.
   private static func addTwins(_ store: StoreProbe, _ policy: UniquePolicy) async throws {
     _ = try await insertOneInEachState(store)
     try await store.insert(.numbered(7, name: "B", key: "key 7"))
@@ -79,11 +79,11 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.insert(.numbered(3, key: "k"), onDuplicate: .replace))
     try await store.apply(.insert(.numbered(4, key: "other"), onDuplicate: .replace))
     try await store.expectTasks([1, 2, 3, 4])
-    // The first one still bears it.
+    // The first task's record still has the key.
     try await store.expectTasks([1, 3], TaskFilter(uniqueKeys: ["k"]))
     let twin = TaskChange.insert(.numbered(9, key: "k"), onDuplicate: .keep)
     try await store.apply(twin, .duplicate(of: .numbered(3)))
-    // Whether the first one is removed or waits again, the key is not its own any more.
+    // Whether the first task is removed or waits again, it does not hold the key any more.
     try await store.apply(.succeed(leases[0], at: .second(1), keeps: false))
     try await store.apply(
       .retry(leases[1], availableDate: .second(9), retryCount: 1, failure: nil)
