@@ -172,6 +172,7 @@ private final class MemoryFile: JournalFile {
   }
 
   func close() {
+    storage.state.withLock { $0.observer }?(.close)
     isClosed.withLock { $0 = true }
     storage.state.withLock { $0.calls.append(.close) }
   }

@@ -86,7 +86,7 @@ final class JSONFileCore: Sendable {
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
   /// The count of forks when the thread was started; negative before that.
-  private let forkCount = Atomic(-1)
+  let forkCount = Atomic(-1)
   /// Whether the file is open.
   ///
   /// Most calls read this, and so need not take the lock.

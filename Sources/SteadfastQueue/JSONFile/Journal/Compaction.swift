@@ -95,6 +95,7 @@ struct Compaction {
     do {
       if tasks.firstUsedSlot(from: slot) != nil {
         try copyTasks()
+        seenSize = journal.size
         return .unfinished
       }
       try copyLines(of: journal)

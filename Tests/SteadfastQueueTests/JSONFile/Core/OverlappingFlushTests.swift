@@ -218,6 +218,63 @@ import Testing
     )
   }
 
+  @Test func `who has written before a flush fails is told, too, and the file is given up in turn`()
+    async throws
+  {
+    let (core, storage, executor, log) = (core, storage, executor, log)
+    try await executor.runToEnd {
+      try await core.open()
+      await insert(1)
+      storage.fail(.synchronize, EIO)
+    }
+    let hasFlushed = Mutex(false)
+    storage.onCall { call in
+      if call == .close, !executor.hasTurn { log.add("closed beside other work") }
+      guard call == .synchronize, hasFlushed.withLock({ $0.set() }) else { return }
+      Task(executorPreference: executor) { await insertBesideClaim(3) }
+      executor.runAll()
+      log.add("flushed")
+    }
+    try await executor.runToEnd { await insert(2) }
+    #expect(log.entries.first == "1 stored")
+    #expect(log.entries.count == 5)
+    #expect(Set(log.entries) == ["1 stored", "claimed [1]", "flushed", "2 unknown", "3 unknown"])
+  }
+
+  @Test func `a compaction does not begin while a flush is under way`() async throws {
+    let (storage, executor) = (storage, executor)
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: CompactionPolicy(minimumSize: 6_000),
+      thread: { executor }
+    ) { (nil, storage) }
+    @Sendable func insert(_ record: TaskRecord) async throws {
+      _ = try await core.apply([.insert(record, onDuplicate: .keep)], .durable)
+    }
+    try await executor.runToEnd {
+      try await core.open()
+      try await insert(.make(1))
+      var number = 10
+      while storage.bytes.count < 5_500 {
+        number += 1
+        try await insert(.make(number))
+        let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), keeps: false)
+        _ = try await core.apply([end], .durable)
+      }
+    }
+    // The claim is written while the flush goes on, and finds that a compaction is due.
+    duringFlushes {
+      _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0)))
+    }
+    let payload = Array(#""\#(String(repeating: "x", count: 1_000))""#.utf8)
+    try await executor.runToEnd {
+      try await insert(.make(2).replacing(payload: StoredPayload(payload, format: .json)))
+    }
+    #expect(storage.calls.contains(.rename(.replacement, .journal)))
+    #expect(core.read { $0.taskCount } == 2)
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
   @Test func `changes of one task that can't be written are taken back, the last one first`()
     async throws
   {
@@ -328,5 +385,13 @@ import Testing
     }
     try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "1 stored", "[]", "2 stored"])
+  }
+}
+
+extension Bool {
+  /// Makes it true; whether it was not before.
+  fileprivate mutating func set() -> Bool {
+    defer { self = true }
+    return !self
   }
 }

@@ -182,6 +182,39 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == added)
   }
 
+  @Test func `what is left for the thread while it writes takes room`() async throws {
+    let (core, storage, executor) = (makeCore(), storage, executor)
+    let log = Log<String>()
+    @Sendable func insert(_ number: Int) async {
+      do {
+        _ = try await core.openAndInsert(.large(number))
+        log.add("\(number) stored")
+      } catch let error as JSONFileError {
+        log.add("\(number) \(error.code == .fileFull ? "full" : "\(error)")")
+      } catch {
+        log.add("\(number) \(error)")
+      }
+    }
+    try await executor.runToEnd { await insert(1) }
+    let appends = Counter()
+    storage.onCall { call in
+      guard call == .append else { return }
+      appends.add(1)
+      guard appends.value == 1 else { return }
+      Task(executorPreference: executor) { await insert(3) }
+      executor.runTasks()
+    }
+    executor.whileHandedOn {
+      guard appends.value == 1 else { return }
+      Task(executorPreference: executor) { await insert(4) }
+      executor.runTasks()
+    }
+    try await executor.runToEnd { await insert(2) }
+    #expect(Set(log.entries) == ["1 stored", "2 stored", "3 stored", "4 full"])
+    #expect(log.entries.count == 4)
+    #expect(storage.bytes.count <= Self.limit)
+  }
+
   @Test func `who waits for room is told that the store was closed`() async throws {
     let core = makeCore()
     let error = try await run {

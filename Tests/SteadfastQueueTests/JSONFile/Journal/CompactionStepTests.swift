@@ -32,6 +32,30 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == alive)
   }
 
+  @Test func `lines that come while tasks are copied are copied in steps, too`() throws {
+    var journal = try Journal.open(storage).journal
+    var table = TaskTable()
+    for number in 1...3 { table.insert(.make(number)) }
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries,
+      in: storage,
+      CompactionPolicy(stepSize: 500, stepTasks: 1)
+    )
+    _ = try compaction.advance(journal, at: .seconds(0))
+    for number in 4...103 {
+      try journal.append([[JournalBody(.change(.insert(.make(number), onDuplicate: .keep)))]])
+    }
+    let lines = journal.size
+    var sizes = [storage.bytes(of: .replacement)?.count ?? 0]
+    while case .unfinished = try compaction.advance(journal, at: .seconds(0)) {
+      sizes.append(storage.bytes(of: .replacement)?.count ?? 0)
+    }
+    #expect(sizes.count > lines / 500)
+    #expect(zip(sizes, sizes.dropFirst()).allSatisfy { $1 - $0 <= 500 })
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 103)
+  }
+
   @Test func `a task that has grown too large to be read is not written anew`() throws {
     let journal = try Journal.open(storage).journal
     let bytes = storage.bytes

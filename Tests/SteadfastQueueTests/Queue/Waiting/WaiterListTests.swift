@@ -38,6 +38,15 @@ import Testing
     #expect(list.popLast() == 4)
   }
 
+  @Test func `one who waits behind a gap that was taken out counts`() {
+    var list = list(1...3)
+    #expect(list.remove(key: 3) == 3)
+    #expect(list.popLast() == 2)
+    #expect(!list.isEmpty)
+    #expect(list.popLast() == 1)
+    #expect(list.isEmpty)
+  }
+
   @Test(arguments: [Order.forwards, .backwards, .mixed])
   func `that all leave one by one takes a few steps for each`(order: Order) {
     let count: UInt64 = 40_000

@@ -1,0 +1,92 @@
+import Foundation
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A store that is closed in the midst of something.
+@Suite struct ClosingTests {
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+  private let log = Log<String>()
+
+  private func makeCore(_ policy: CompactionPolicy = CompactionPolicy()) -> JSONFileCore {
+    let (storage, executor) = (storage, executor)
+    return JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: policy,
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
+  private func insert(_ number: Int, into core: JSONFileCore) async throws {
+    _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .durable)
+  }
+
+  @Test func `a store that is closed while it opens takes no changes`() async throws {
+    let (core, executor, log) = (makeCore(), executor, log)
+    storage.onCall { call in
+      guard call == .open(.journal) else { return }
+      Task(executorPreference: executor) {
+        try await core.close()
+        log.add("closed")
+      }
+      executor.runTasks()
+    }
+    try await executor.runToEnd {
+      try await core.open()
+      do {
+        try await insert(1, into: core)
+        log.add("stored")
+      } catch let error as JSONFileError {
+        log.add(error.code == .closed ? "refused" : "\(error)")
+      }
+    }
+    #expect(log.entries == ["refused", "closed"])
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 0)
+  }
+
+  @Test func `a store that is closed in the midst of a compaction leaves no second file`()
+    async throws
+  {
+    let core = makeCore(CompactionPolicy(minimumSize: 4_000, stepTasks: 1))
+    let storage = storage
+    let isCompacting = Counter()
+    // A new file is made in the same way.
+    try await executor.runToEnd { try await core.open() }
+    let before = storage.calls.count
+    storage.onCall { if $0 == .create(.replacement) { isCompacting.add(1) } }
+    try await executor.runToEnd {
+      for number in 1...30 { try await insert(number, into: core) }
+      var number = 100
+      while isCompacting.value == 0 {
+        number += 1
+        try await insert(number, into: core)
+        let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), keeps: false)
+        _ = try await core.apply([end], .durable)
+      }
+      #expect(storage.bytes(of: .replacement) != nil)
+      try await core.close()
+    }
+    #expect(storage.bytes(of: .replacement) == nil)
+    #expect(!storage.calls.dropFirst(before).contains(.rename(.replacement, .journal)))
+    #expect(try JournalReader.read(storage.bytes).table.taskCount == 30)
+  }
+
+  @Test func `a child that was forked off is refused, and waits for no thread`() async throws {
+    let core = makeCore()
+    try await executor.runToEnd { try await core.open() }
+    let count = core.forkCount.load(ordering: .relaxed)
+    core.forkCount.store(count + 1, ordering: .relaxed)
+    let calls: [@Sendable () async throws -> Void] = [
+      { try await core.open() }, { try await core.close() },
+    ]
+    for call in calls {
+      let error = await #expect(throws: JSONFileError.self) { try await call() }
+      #expect(error?.code == .inUse)
+    }
+    core.forkCount.store(count, ordering: .relaxed)
+    try await executor.runToEnd { try await core.close() }
+  }
+}
