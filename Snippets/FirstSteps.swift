@@ -33,9 +33,12 @@ print(greeting)
 // snippet.queue
 struct PostComment: TaskPayload { var text: String }
 
-let queue = TaskQueue(persistence: .jsonFile(at: file))
+let queue = TaskQueue(
+  persistence: .jsonFile(at: file),
+  configuration: TaskQueueConfiguration(backoff: .exponential(from: .seconds(0.1), multiplier: 2))
+)
 await queue.register(PostComment.self) { comment, _ in try await api.post(comment.text) }
-let task = try await queue.enqueue(PostComment(text: "so important"), usesBackoff: false)
+let task = try await queue.enqueue(PostComment(text: "so important"))
 
 async let running: Void = queue.run()  // performs tasks until the queue is shut down
 print(try await task.outcome())  // succeeded, after two retries

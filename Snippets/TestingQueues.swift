@@ -48,6 +48,16 @@ actor Server {
   }
 }
 
+// snippet.short
+try await withVirtualTime { time in
+  let queue = TaskQueue(clock: time.clock)
+  await queue.register(PostComment.self) { _, _ in throw Offline() }
+  let task = try await queue.enqueue(PostComment(text: "never arrives"))
+  let attempts = try await time.drain(queue)
+  print(attempts, try await task.outcome())  // 11, abandoned after nearly three hours
+}
+// snippet.end
+
 // snippet.enqueued
 try await withVirtualTime { time in
   let app = await Comments(InMemoryStore(), time.clock) { _ in }
