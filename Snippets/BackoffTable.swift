@@ -1,4 +1,4 @@
-//! Prints the delays of some policies side by side, to choose one or to see what jitter does.
+//! Prints the delays of some policies next to each other, to choose one or to see what jitter does.
 
 import SteadfastRetry
 

@@ -1,4 +1,5 @@
-//! Gives a queue any formula for the delays of its retries: that of iDelayedJob, (attempts + 5) × 4 s.
+//! Gives a queue its own formula for the delays of retries: that of iDelayedJob,
+//! (attempts + 5) × 4 s.
 
 import SteadfastTesting
 
@@ -9,7 +10,7 @@ struct RegisterPurchase: TaskPayload { var item: String }
 try await withVirtualTime { time in
   // snippet.backoff
   let configuration = TaskQueueConfiguration(
-    // The number of the retry, from 1: as many attempts have failed.
+    // The number of the retry, from 1, is the number of attempts that have failed.
     backoff: .custom { retry in .seconds(4) * (retry.number + 5) },
     // 10 attempts in all.
     taskDefaults: TaskOptions(maxRetries: 9)

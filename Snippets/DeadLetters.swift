@@ -1,4 +1,4 @@
-//! Looks at the tasks that were given up, tries some of them once more, and removes the others.
+//! Lists the dead letters, tries some of them once more, and removes the others.
 
 import SteadfastQueue
 
@@ -26,7 +26,7 @@ let service = Service()
 // snippet.queue
 let queue = TaskQueue(
   configuration: TaskQueueConfiguration(
-    // The last 100 of at most a week.
+    // Retains the last 100 abandoned tasks, for at most a week.
     abandonedRetention: Retention(maxCount: 100, maxAge: .seconds(7 * 86_400))
   )
 )

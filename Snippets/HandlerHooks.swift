@@ -1,4 +1,4 @@
-//! A handler with hooks: it chooses the dates of retries, lets a task begin anew, and cleans up.
+//! A handler with hooks: it chooses the dates of retries, restarts a task, and cleans up.
 
 import Foundation
 import SteadfastTesting
@@ -6,7 +6,7 @@ import SteadfastTesting
 struct Unauthorized: Error {}
 struct Busy: Error {}
 
-/// A server that is busy for a while, and wants a new token once.
+/// A server that is busy for a while, and asks for a new token once.
 actor Server {
   private var calls = 0
 
@@ -29,7 +29,9 @@ struct Uploader: TaskHandler {
     try await server.receive(upload.photo)
   }
 
-  /// At night, when the server has time; the queue has proposed an earlier date.
+  /// Postpones a retry to midnight, when the server has time.
+  ///
+  /// The queue proposes an earlier date.
   func retryDate(
     of upload: Upload,
     after error: any Error,
@@ -41,14 +43,16 @@ struct Uploader: TaskHandler {
     return Date(timeIntervalSince1970: midnight)
   }
 
-  /// A server that is only busy is not given up.
+  /// Restarts the task if the server is only busy.
   func shouldRestart(_ upload: Upload, after error: any Error, in context: TaskContext) async
     -> Bool
   {
     error is Busy
   }
 
-  /// Removes the copy that was kept for the upload; one that was given up may be restarted.
+  /// Removes the upload's copy after a success.
+  ///
+  /// An abandoned upload keeps its copy, because it may be restarted.
   func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
     guard outcome == .succeeded else { return }
     print("\(upload.photo) \(outcome), its copy is removed")

@@ -1,4 +1,4 @@
-//! Shows downloads on the main actor: one handler works there, progress and events arrive there.
+//! Shows downloads on the main actor: a handler runs there, and progress and events arrive there.
 
 import SteadfastQueue
 
@@ -9,7 +9,7 @@ import SteadfastQueue
 
   func show(_ line: String) { lines.append(line) }
 
-  /// Follows all that happens until the last of so many tasks has been shown.
+  /// Follows all events until `count` tasks are shown as done.
   func follow(_ events: TaskEvents, until count: Int) async {
     for await event in events {
       switch event {
@@ -38,7 +38,7 @@ let queue = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 
 // snippet.handlers
 await queue.register(Download.self, maxConcurrentTasks: 2) { download, context in
   for step in 1...4 {
-    // Work, away from the main actor.
+    // The work runs away from the main actor.
     context.report(progress: Double(step) / 4)
   }
   // The key keeps a second attempt from adding a second banner while the first one waits.
@@ -53,7 +53,7 @@ await queue.register(ShowBanner.self) { @MainActor banner, _ in
 // snippet.end
 
 // snippet.follow
-let events = queue.events  // from now on, before anything can happen
+let events = queue.events  // starts here, before anything can happen
 async let following: Void = model.follow(events, until: 4)
 let downloads = try await queue.enqueue(contentsOf: [Download(file: "a"), Download(file: "b")])
 async let first: Void = model.follow(downloads[0], as: "a")

@@ -2,9 +2,9 @@
 //!
 //! Each file becomes a durable task, which is tried again until the file has arrived. Stop the
 //! program at any moment, even with SIGKILL, and start it again with the same queue file: it goes
-//! on with what is left and adds nothing twice. A file that has changed is delivered again; one
-//! that was given up is given another chance. All regular files are delivered, hidden ones too;
-//! links are not followed.
+//! on with what is left and adds nothing twice. A file that has changed is delivered again, and a
+//! file that was given up is tried again. All regular files are delivered, hidden ones too. Links
+//! are not followed.
 //!
 //! ```
 //! swift run Outbox
@@ -25,21 +25,21 @@ import FoundationNetworking
 #endif
 
 // snippet.task
-/// A file on its way.
+/// A file to deliver.
 struct Delivery: TaskPayload {
   var file: String
   var target: URL
   var size: Int
   var modified: Date
 
-  /// The same for the same version of a file, which goes to the same place only once.
+  /// Is the same for the same version of a file, so that it goes to the same place only once.
   var uniqueKey: String? { "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)" }
 
   static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry) }
 }
 // snippet.end
 
-/// What is wrong, in words, and whether trying again can help.
+/// An error in words, and whether trying again can help.
 struct Problem: RetryAwareError, CustomStringConvertible {
   let description: String
   let retryDecision: RetryDecision
@@ -52,16 +52,16 @@ struct Problem: RetryAwareError, CustomStringConvertible {
 
 // MARK: - Carriers
 
-/// A way to get a file to where it belongs.
+/// A way to get a file to its target.
 protocol Carrier: Sendable {
-  /// Returns when the file has arrived; throws when it has not.
+  /// Carries a file to its target, and throws if it does not arrive.
   ///
-  /// The identity is the same each time that the carrying is tried.
+  /// The identity is the same for each attempt.
   func carry(_ file: URL, to target: URL, for id: TaskID) async throws
 }
 
 extension Carrier {
-  /// Carries a file, and says in words what goes wrong.
+  /// Carries a file, and throws errors in words.
   func deliver(_ delivery: Delivery, for id: TaskID) async throws {
     let file = delivery.file
     guard FileManager.default.fileExists(atPath: file) else {
@@ -118,7 +118,7 @@ extension HTTPCarrier {
   }
 }
 
-/// Refuses redirections, because a PUT may go on from one without its file.
+/// Refuses redirections, because a redirected PUT may lose its file.
 final class NoRedirection: NSObject, URLSessionTaskDelegate {
   func urlSession(
     _ session: URLSession,
@@ -130,7 +130,7 @@ final class NoRedirection: NSObject, URLSessionTaskDelegate {
 }
 
 extension HTTPURLResponse {
-  /// What `Retry-After` asks for: a number of seconds, or a date (RFC 9110, section 10.2.3).
+  /// The delay in `Retry-After`: a number of seconds, or a date (RFC 9110, section 10.2.3).
   var retryDelay: Duration? {
     guard let text = value(forHTTPHeaderField: "Retry-After") else { return nil }
     if let seconds = Int(text) { return .seconds(seconds) }
@@ -141,16 +141,16 @@ extension HTTPURLResponse {
   }
 }
 
-/// Copies files into a folder, where each appears whole or not at all.
+/// Copies files into a folder, so that each file appears there whole or not at all.
 struct FolderCarrier: Carrier {
   func carry(_ file: URL, to target: URL, for id: TaskID) async throws {
     let folder = target.deletingLastPathComponent()
     let partial = folder.appending(path: ".\(id).partial")
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-    // A process that was killed has left it behind.
+    // A process that was killed may have left a partial copy.
     try? FileManager.default.removeItem(at: partial)
     try FileManager.default.copyItem(at: file, to: partial)
-    // The queue is to remember for good that the file has arrived: it must be there for good.
+    // The queue stores for good that the file has arrived, so the file must outlast a power cut.
     try FileHandle(forReadingFrom: partial).synchronize()
     guard rename(partial.path, target.path) == 0 else {
       throw Problem("\(target.path) can't be replaced: \(String(cString: strerror(errno)))")
@@ -159,7 +159,7 @@ struct FolderCarrier: Carrier {
   }
 }
 
-/// Takes its time, and fails in a third of the cases before another carrier gets the file.
+/// Waits a little, and fails in a third of the cases before another carrier gets the file.
 final class UnreliableCarrier: Carrier {
   private let base: any Carrier
   private let seed = Mutex<UInt64>(42)
@@ -184,7 +184,7 @@ final class UnreliableCarrier: Carrier {
 
 // MARK: - The command line
 
-/// What was asked for.
+/// The arguments of the program.
 struct Options {
   static let usage = """
     usage: Outbox [--from FOLDER --to URL-or-FOLDER] [--queue FILE] [--concurrency N]
@@ -272,7 +272,7 @@ struct Options {
 }
 
 extension Options {
-  /// The call that goes on where this one stopped.
+  /// The command that goes on where this process stopped.
   var command: String {
     let values = [source.path, place, queueFile.path].map { value in
       "'\(value.replacing("'", with: #"'\''"#))'"
@@ -282,7 +282,7 @@ extension Options {
 
   var place: String { target.isFileURL ? target.path : target.absoluteString }
 
-  /// What there is to deliver.
+  /// Returns the files to deliver.
   func deliveries() throws -> [Delivery] {
     var isFolder: ObjCBool = false
     guard FileManager.default.fileExists(atPath: source.path, isDirectory: &isFolder),
@@ -300,7 +300,7 @@ extension Options {
   private func delivery(of path: String) -> Delivery? {
     let file = source.appending(path: path).path
     guard ![queueFile.path, queueFile.path + ".lock"].contains(file) else { return nil }
-    // A file that has gone since stays on the list: it will be given up, with the reason.
+    // A file that is gone by now stays on the list. It will be given up, with the reason.
     let attributes = (try? FileManager.default.attributesOfItem(atPath: file)) ?? [:]
     let type = attributes[.type] as? FileAttributeType ?? .typeRegular
     guard type == .typeRegular else { return nil }
@@ -329,7 +329,7 @@ extension Options {
 
 // MARK: - Progress
 
-/// How many files are in which state.
+/// The number of files in each state.
 struct Counts {
   var left = 0
   var delivered = 0
@@ -348,7 +348,7 @@ struct Counts {
   }
 }
 
-/// Follows a queue, shows how far it is, and shuts it down when nothing is left.
+/// Follows a queue, shows its progress, and shuts it down when nothing is left.
 final class Monitor: Sendable {
   private struct Tally {
     var bytes = 0
@@ -378,7 +378,7 @@ final class Monitor: Sendable {
   func delivered(bytes: Int) { tally.withLock { $0.bytes += bytes } }
 
   // snippet.events
-  /// Follows what happens, and shuts the queue down when nothing is left.
+  /// Follows the queue's events, and shuts the queue down when nothing is left.
   func follow(_ events: TaskEvents) async {
     for await event in events {
       tally.withLock { tally in
@@ -397,8 +397,9 @@ final class Monitor: Sendable {
   }
   // snippet.end
 
-  /// Lets what is under way end, for half a minute at most; asked again, ends the process at once,
-  /// which harms nothing.
+  /// Shuts the queue down, and gives running attempts half a minute at most to end.
+  ///
+  /// A second call ends the process at once, which harms nothing.
   func stop(_ signal: Int32) {
     guard tally.withLock({ exchange(&$0.signal, with: signal) }) == nil else { _exit(128 + signal) }
     say("\nStopping when what is under way has ended; ask again to stop at once\n")
@@ -427,14 +428,14 @@ final class Monitor: Sendable {
     say("\r\(line.prefix(Self.width))\u{1B}[K")
   }
 
-  /// One less than the columns of the terminal, so that the line is not broken.
+  /// One less than the columns of the terminal, so that the line does not wrap.
   private static var width: Int {
     var size = winsize()
     let isKnown = ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &size) == 0 && size.ws_col > 1
     return isKnown ? Int(size.ws_col) - 1 : 79
   }
 
-  /// Says how it ended; returns the exit code.
+  /// Prints how the work ended, and returns the exit code.
   func summary(_ options: Options) async throws -> Int32 {
     let (counts, tally) = (try await counts, tally.withLock { $0 })
     let seconds = (ContinuousClock.now - start) / .seconds(1)
@@ -458,7 +459,7 @@ func say(_ text: String) { try? FileHandle.standardOutput.write(contentsOf: Data
 
 // MARK: - The work
 
-/// Delivers what there is; returns the exit code.
+/// Delivers all files, and returns the exit code.
 func deliver(_ options: Options) async throws -> Int32 {
   let deliveries = try options.deliveries()
   // snippet.queue
@@ -497,7 +498,7 @@ func deliver(_ options: Options) async throws -> Int32 {
 }
 
 // snippet.enqueue
-/// Adds what is new and what was given up, in one durable write each.
+/// Adds the new files in one durable write, and the files that were given up in another.
 func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
   let others = TaskFilter(excludedNames: [Delivery.taskName], states: TaskFilter.unfinished.states)
   guard try await queue.count(matching: others) == 0 else {
@@ -515,7 +516,7 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
 // snippet.end
 
 // snippet.run
-/// Runs the queue until nothing is left, it is told to stop, or its file fails.
+/// Runs the queue until nothing is left, a signal stops it, or its file fails.
 func run(_ queue: TaskQueue, _ monitor: Monitor) async throws {
   let events = queue.events
   let signals = [SIGINT, SIGTERM].map { number in
@@ -532,7 +533,7 @@ func run(_ queue: TaskQueue, _ monitor: Monitor) async throws {
     do {
       try await queue.run()
     } catch let error as TaskQueueError where error.code == .shutDown {
-      // The signal came first.
+      // A signal came before the run began.
     }
     group.cancelAll()
   }

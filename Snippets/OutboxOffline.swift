@@ -1,5 +1,5 @@
-//! An outbox that keeps comments while there is no network, over a restart, and empties itself when
-//! there is. Nine hours pass in milliseconds.
+//! An outbox that stores comments while there is no network, even over a restart, and posts them
+//! when the network is back. Nine hours pass in milliseconds.
 
 import Foundation
 import SteadfastTesting
@@ -26,22 +26,23 @@ let network = Network()
 // snippet.outbox
 struct PostComment: TaskPayload { var text: String }
 
-/// What posts comments, now or when there is a network.
+/// Posts comments, now or when there is a network.
 struct Outbox: Sendable {
   let queue: TaskQueue
 
   init(_ store: some Persistence, _ network: Network, clock: some WallClock) async {
     queue = TaskQueue(name: "outbox", persistence: store, clock: clock)
     await queue.register(PostComment.self) { comment, _ in
-      // Known to be offline: put off without counting, however long it lasts.
+      // Offline: snooze the task. That counts no retry, however often it happens.
       guard await network.isReachable else { throw TaskSnoozed(for: .seconds(3600)) }
       try await network.post(comment.text)
     }
   }
 
-  /// Call it when the network is back: what was put off is tried now.
+  /// Tries all postponed comments now.
   ///
-  /// It has as many retries left as it had. What was scheduled for tomorrow waits until then.
+  /// Call it when the network is back. The comments have as many retries left as before. A
+  /// comment that is scheduled for tomorrow waits until then.
   func networkIsBack() async throws {
     try await queue.reschedule(matching: .retrying)
   }

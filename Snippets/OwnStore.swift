@@ -1,4 +1,4 @@
-//! A store of one's own: a JSON document that is written anew at each change, checked by the
+//! A store of your own: a JSON document that is written again at each change, checked by the
 //! conformance kit.
 
 import Foundation
@@ -8,18 +8,24 @@ import SteadfastTesting
 /// A task, and what the store adds to it.
 struct Entry: Sendable {
   var record: TaskRecord
-  /// Its place among its equals.
+  /// Its place among tasks of the same priority and date.
   var place: Int
-  /// Whether it has its key still: what replaces a running task takes it.
+  /// Whether it still holds its key.
+  ///
+  /// A task that replaces a running one takes the key.
   var holdsKey: Bool
-  /// The proof of its claim, while it runs.
+  /// The token of its lease, while it is claimed.
   var token: UInt64?
 }
 
-/// All that is kept, as a value: a change is made to a copy, and the copy is written.
+/// Everything in the store, as a value.
+///
+/// A change is made to a copy, and the copy is written.
 struct Document: Sendable {
   var entries: [TaskID: Entry] = [:]
-  /// Never given twice: places and tokens are made of it.
+  /// The last number that was used for a place or a token.
+  ///
+  /// No number is used twice.
   var lastNumber = 0
 
   mutating func nextNumber() -> Int {
@@ -46,7 +52,7 @@ actor DocumentStore: Persistence {
     if FileManager.default.fileExists(atPath: url.path) {
       read = try JSONDecoder().decode(Document.self, from: Data(contentsOf: url))
     }
-    // Whoever was performing these is gone.
+    // The process that was performing these tasks is gone.
     for entry in read.entries.values where entry.token != nil {
       var entry = entry
       entry.token = nil
@@ -58,10 +64,10 @@ actor DocumentStore: Persistence {
     return read
   }
 
-  /// Writes what is to be kept, and only then takes it for kept.
+  /// Writes the next document, and makes it the present one only after that.
   ///
-  /// This survives the end of the process; for a power cut, the file and its folder would have to be
-  /// flushed too.
+  /// This survives the end of the process. To survive a power cut, the file and its folder would
+  /// have to be flushed too.
   private func keep(_ next: Document) throws {
     try JSONEncoder().encode(next).write(to: url, options: .atomic)
     document = next
@@ -142,7 +148,7 @@ extension Document {
 
 // snippet.changes
 extension Document {
-  /// All changes that have an effect or, if an insertion refuses the batch, none.
+  /// Makes all changes of a batch or, if an insertion refuses the batch, none.
   mutating func apply(_ batch: [TaskChange]) throws -> [ChangeOutcome] {
     let before = self
     var outcomes: [ChangeOutcome] = []
@@ -152,7 +158,7 @@ extension Document {
       switch (change, outcome) {
       case (_, .identityTaken), (.insert(_, onDuplicate: .reject), .duplicate):
         self = before
-        // What had no effect anyway keeps its answer.
+        // A change that had no effect anyway keeps its outcome.
         let answers = outcomes.map { outcome in
           switch outcome {
           case .done, .replaced: ChangeOutcome.batchRefused
@@ -212,7 +218,7 @@ extension Document {
     case .unpark(let name): unpark(name)
     case .prune(let state, let date, let count): prune(state, endedBefore: date, keeping: count)
     case .rebase(let date): rebase(to: date)
-    // One queue uses this store: its claims have no end.
+    // Only one queue uses this store, so its claims have no end.
     case .extend: break
     @unknown default: throw DocumentError.unknownChange
     }
@@ -255,7 +261,7 @@ extension Document {
     return outcome
   }
 
-  /// Moves a task that its holder names by its lease, or that is in one of the states.
+  /// Moves a task to a state: a claimed one by its lease, an unclaimed one from one of `states`.
   private mutating func move(
     _ target: TaskTarget,
     from states: Set<TaskState> = [],
@@ -322,7 +328,7 @@ extension Document: Codable {
   }
 }
 
-/// As it stands in the document.
+/// A task in the form that it has in the document.
 private struct EarlierFailure: Codable {
   var reason: String
   var date: Date

@@ -1,4 +1,4 @@
-//! Holds the large uploads back while the network is metered, and waits until the rest is done.
+//! Pauses large uploads while the network is metered, and waits until the other tasks are done.
 
 import SteadfastQueue
 

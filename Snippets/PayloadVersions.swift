@@ -1,4 +1,4 @@
-//! Reads the payloads that an older version of a program has stored, after their type has changed.
+//! Reads payloads that an older version of the program stored, after their type has changed.
 
 import Foundation
 import SteadfastQueue
@@ -8,7 +8,7 @@ try FileManager.default.createDirectory(at: folder, withIntermediateDirectories:
 defer { try? FileManager.default.removeItem(at: folder) }
 let file = folder.appending(path: "queue.jsonl")
 
-/// The first version of the program, with the type of that time.
+/// The first version of the program, with the old type.
 func runFirstVersion() async throws {
   // snippet.old
   struct PostComment: TaskPayload { var body: String }

@@ -1,4 +1,4 @@
-//! Looks at a damaged file, saves what can be read of it, and goes on.
+//! Verifies a damaged file, saves what can be read, and goes on.
 
 import Foundation
 import SteadfastQueue
@@ -15,7 +15,7 @@ try await TaskQueue(persistence: store)
   .enqueue(contentsOf: (1...5).map(SendInvoice.init))
 try await store.close()
 
-// A disk has lost a bit.
+// The disk loses a bit.
 let handle = try FileHandle(forUpdating: file)
 let middle = try handle.seekToEnd() / 2
 try handle.seek(toOffset: middle)
@@ -30,7 +30,7 @@ print(report)
 // snippet.end
 
 // snippet.open
-/// Opens a store, of a damaged file after a repair.
+/// Opens a store, after a repair if its file is damaged.
 func openStore(at file: URL) async throws -> JSONFileStore {
   let store = JSONFileStore(at: file)
   do {

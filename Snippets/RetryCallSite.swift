@@ -1,4 +1,4 @@
-//! Calls a service that fails now and then, in the ways that a call site can ask for.
+//! Calls a service that fails now and then, with each of the options of a call site.
 
 import SteadfastRetry
 
@@ -57,7 +57,7 @@ do {
     throw Forbidden()
   }
 } catch {
-  let forbidden: Forbidden = error  // No cast: the type of error is kept.
+  let forbidden: Forbidden = error  // No cast: the call keeps the type of error.
   print("typed:", forbidden)
 }
 // snippet.end

@@ -2,14 +2,14 @@
 
 import SteadfastRetry
 
-/// What a server answered.
+/// A server's response.
 struct Response {
   var status: Int
   var headers: [String: String] = [:]
 }
 
 // snippet.error
-/// A response that is no success, and knows whether the request may be sent again.
+/// A response that is no success, and that knows whether the request may be sent again.
 struct HTTPError: RetryAwareError {
   var status: Int
   var retryDecision: RetryDecision
@@ -26,7 +26,7 @@ struct HTTPError: RetryAwareError {
 }
 // snippet.end
 
-/// A server that is overloaded, then wants to be left alone until a certain time, then answers.
+/// A server that is overloaded, then refuses requests until a certain time, then answers.
 func send(_ attempt: Int) -> Response {
   switch attempt {
   case 1: Response(status: 503)

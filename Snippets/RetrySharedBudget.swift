@@ -1,4 +1,4 @@
-//! Keeps the retries of many callers from drowning a service that is down.
+//! Keeps the retries of many callers from overloading a service that is down.
 
 import SteadfastRetry
 import Synchronization
@@ -17,7 +17,7 @@ final class DownService: Sendable {
   }
 }
 
-/// How many calls the service gets from a thousand callers who try up to five times.
+/// Returns how many calls the service gets from a thousand callers that try up to five times.
 func calls(budget: RetryBudget?) async -> Int {
   let service = DownService()
   await withTaskGroup { group in
@@ -35,8 +35,8 @@ func calls(budget: RetryBudget?) async -> Int {
 }
 
 // snippet.budget
-// One for each service, shared by all of its callers: a reserve of 100 retries, to which every
-// ten successes add one.
+// All callers of a service share one budget: a reserve of 100 retries, to which every ten successes
+// add one.
 let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
 // snippet.end
 

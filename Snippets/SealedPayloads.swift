@@ -1,13 +1,13 @@
-//! Keeps what tasks carry sealed in the file. The seal here is a stand-in that protects nothing.
+//! Seals the payloads in a file. The seal here is a stand-in that protects nothing.
 
 import Foundation
 import SteadfastQueue
 
-/// A STAND-IN FOR ENCRYPTION, which protects nothing: anybody who reads the file can undo it.
+/// A STAND-IN FOR ENCRYPTION, which protects nothing: any reader of the file can undo it.
 ///
-/// It has what encryption has in its place: a key with a number, bytes that differ each time, and
-/// a refusal of what was sealed with another key or for another task. A program calls `AES.GCM` of
-/// CryptoKit or swift-crypto here; the article "Sealing payloads" shows how.
+/// Like encryption, it has a key with a number, returns bytes that differ each time, and refuses
+/// what was sealed with another key or for another task. A program calls `AES.GCM` of CryptoKit or
+/// swift-crypto here. The article "Sealing payloads" shows how.
 struct StandIn {
   struct CannotOpen: Error, CustomStringConvertible {
     let description: String
@@ -64,7 +64,7 @@ try await withQueue(StandIn(keyNumber: 1)) { queue in
 let text = try String(contentsOf: file, encoding: .utf8)
 print("as plain text in the file: \(text.contains("a rare one"))")
 
-// With another key the task is put aside, and says why; with its own it is performed.
+// With another key the task is parked, and its error says why. With its own key it is performed.
 try await withQueue(StandIn(keyNumber: 2)) { queue in
   try await queue.runAvailable()
   for task in try await queue.tasks() { print("\(task.state): \(task.lastError ?? "")") }

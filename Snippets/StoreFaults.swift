@@ -1,4 +1,4 @@
-//! What an app does when its disk is full, slow or gone: a store that fails when told to, in virtual
+//! What an app does when its disk is full, slow or gone: a store that fails on request, in virtual
 //! time.
 
 import SteadfastTesting
@@ -30,7 +30,7 @@ try await withVirtualTime { time in
   let store = FaultInjectingStore()
   let queue = TaskQueue(persistence: store, clock: time.clock)
 
-  // The connection breaks after the database has kept the task, and before it has said so.
+  // The connection breaks after the database has stored the task, and before its answer arrives.
   store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
   _ = try? await queue.enqueue(Upload(name: "letter.pdf"), uniqueKey: "letter.pdf")
   let task = try await queue.enqueue(Upload(name: "letter.pdf"), uniqueKey: "letter.pdf")

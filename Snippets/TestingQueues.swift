@@ -1,4 +1,4 @@
-//! Tests a task queue in virtual time: what was enqueued, single attempts, days of retries, a restart,
+//! Tests a task queue in virtual time: enqueued tasks, single attempts, days of retries, a restart,
 //! and a system clock that jumps.
 
 import Foundation
@@ -33,7 +33,7 @@ struct Comments: Sendable {
 }
 // snippet.end
 
-/// A server that can be taken away.
+/// A server that can be up or down.
 actor Server {
   private var isUp: Bool
   private(set) var comments: [String] = []
@@ -105,7 +105,7 @@ try await withVirtualTime { time in
   let file = folder.appending(path: "comments")
   let server = Server()
 
-  // The first day: a comment is put off, and the process ends.
+  // The first day: a comment is scheduled for the next day, and the process ends.
   let first = JSONFileStore(at: file)
   let monday = await Comments(first, time.clock) { try await server.receive($0) }
   try await monday.post("tomorrow", at: time.clock.date + 86_400)
@@ -133,7 +133,7 @@ try await withVirtualTime(.manual) { time in
     await time.advance(by: .seconds(60))
     await server.setUp(true)
     time.clock.setDate(time.clock.date - 365 * 86_400)
-    // The queue notices within a minute, and waits for the hour that was to be waited for.
+    // The queue notices within a minute, and waits for an hour as before.
     await time.advance(by: .seconds(3660))
     print("\(time.clock.now): \(await server.comments)")
     group.cancelAll()

@@ -1,4 +1,5 @@
-//! Tests code that retries in virtual time: a minute of waiting takes no time, and nothing is guessed.
+//! Tests code that retries, in virtual time: a minute of waiting takes no time, and the test
+//! guesses nothing.
 
 import SteadfastTesting
 
@@ -31,7 +32,7 @@ actor Server {
   }
 }
 
-// The time passes by itself while all else waits.
+// The time passes by itself while everything else waits.
 // snippet.automatic
 try await withVirtualTime { time in
   let weather = Weather(clock: time.clock) { throw Offline() }
@@ -61,7 +62,7 @@ try await withVirtualTime(.manual) { time in
 }
 // snippet.end
 
-// Waiting for what can't come is an error, at once.
+// To wait for what can't come is an error, at once.
 do {
   try await withVirtualTime(.manual) { time in
     _ = try await Weather(clock: time.clock) { throw Offline() }.temperature()

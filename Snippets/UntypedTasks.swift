@@ -1,5 +1,5 @@
-//! Tasks with a name and any JSON, and one closure for all of them: what KTBTaskQueue did, call by
-//! call.
+//! Tasks with a name and any JSON, and one closure for all of them: a counterpart for each call of
+//! KTBTaskQueue.
 
 import Foundation
 import SteadfastQueue

@@ -1,12 +1,15 @@
 import Foundation
 
-/// What libFuzzer calls with each input: reads it as a file, and ends the process if what comes of it
-/// is not sound.
+/// Reads an input as a file, and ends the process if the result is not sound.
 ///
-/// The first byte says what the rest is. Even: the bytes of a file. Odd: the bodies of lines, each of
-/// which is given its number and the right checksum, so that what is behind the checksum is reached:
-/// `+` before a body says that the batch goes on, `!` that all lines before it are durable. What is
-/// above the first byte's lowest bit says of how many bytes the parts are in which it is read too.
+/// libFuzzer calls this function with each input. The first byte says what the other bytes are:
+///
+/// - Even: the bytes of a file.
+/// - Odd: the bodies of lines. Each body gets its number and the right checksum, so that the fuzzer
+///   reaches the code behind the checksum. A `+` before a body says that the batch goes on, a `!`
+///   that all lines before it are durable.
+///
+/// If the first byte is greater than 1, the file is also read in parts of four times as many bytes.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzOneInput(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
   let input = unsafe Array(UnsafeBufferPointer(start: start, count: count))

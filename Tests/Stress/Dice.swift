@@ -1,7 +1,7 @@
 import SteadfastRetry
 import Synchronization
 
-/// Random numbers of a seed, for many who draw at the same time.
+/// Random numbers from a seed, for many tasks that draw at the same time.
 final class Dice: Sendable {
   private let generator: Mutex<SplitMix64>
 
@@ -15,7 +15,7 @@ final class Dice: Sendable {
 
   func happens(_ count: Int, in total: Int) -> Bool { number(1...total) <= count }
 
-  /// One of these, of which there is at least one.
+  /// Draws one of these, of which there is at least one.
   func pick<Choice>(_ choices: [Choice]) -> Choice { choices[number(0...choices.count - 1)] }
 
   /// Other dice, so that what one task draws does not depend on how fast another one is.

@@ -1,7 +1,7 @@
 import SteadfastQueue
 import Synchronization
 
-/// What is known of each task of a round, written by all who take part in it.
+/// What is known of each task of a round, noted by all parts of the round.
 final class Ledger: Sendable {
   /// What happened to one task.
   struct Entry {
@@ -10,14 +10,14 @@ final class Ledger: Sendable {
     var isRefused = false
     var attempts = 0
     var returns = 0
-    /// Somebody asked for it to be taken out.
+    /// A call has asked to cancel the task.
     var mayBeCancelled = false
     var mayBeRemoved = false
     var succeeded = 0
     var cancelled = 0
     var abandoned = 0
     var restarted = 0
-    /// What those who waited were told.
+    /// The outcomes that waiting callers got.
     var outcomes: [TaskOutcome] = []
   }
 
@@ -26,7 +26,7 @@ final class Ledger: Sendable {
     var numbers: [TaskID: Int] = [:]
     var violations: [String] = []
     var controls = 0
-    /// How many calls are under way that take out any task.
+    /// How many calls are under way that may cancel any task.
     var cancellations = 0
   }
 
@@ -60,11 +60,11 @@ final class Ledger: Sendable {
   /// A handler is about to return, and its task will have succeeded.
   func returns(_ number: Int) { state.withLock { $0.entries[number].returns += 1 } }
 
-  /// Somebody asks that a task is taken out.
+  /// A call asks to cancel a task.
   func cancels(_ number: Int) { state.withLock { $0.entries[number].mayBeCancelled = true } }
-  /// Somebody asks that a task is removed.
+  /// A call asks to remove a task.
   func removes(_ number: Int) { state.withLock { $0.entries[number].mayBeRemoved = true } }
-  /// Somebody asks that any task is taken out; those too that are added during the call.
+  /// A call asks to cancel any task, including the tasks that are added during the call.
   func cancelsAny(_ call: () async throws -> Void) async throws {
     state.withLock { state in
       state.cancellations += 1
@@ -88,17 +88,17 @@ final class Ledger: Sendable {
 
   func violate(_ text: String) { state.withLock { $0.violations.append(text) } }
 
-  /// Somebody who waited was told.
+  /// A waiting caller got an outcome.
   func told(_ outcome: TaskOutcome, of number: Int) {
     state.withLock { $0.entries[number].outcomes.append(outcome) }
   }
 
-  /// Something happened that an observer is told.
+  /// An observer got an event.
   func observe(_ event: TaskEvent) {
     state.withLock { state in
       switch event {
       case .enqueued(let record):
-        // Others may end a task before those who have added it know its identity.
+        // Another call may end a task before the caller that added it knows its identity.
         if let chore = try? record.payload(as: Chore.self) {
           state.note(record.id, of: chore.number)
         }

@@ -9,8 +9,8 @@ import SteadfastTesting
 
 /// A store, and the queues that use it one after another.
 ///
-/// All but the last have random handlers, runs and controls. The last one is calm: it performs what is
-/// left, so that every task has an end that can be checked.
+/// All but the last have random handlers, runs and controls. The last one is calm: it performs what
+/// is left, so that every task has an end that can be checked.
 struct Round: Sendable {
   private let dice: Dice
   private let clock: any WallClock
@@ -85,7 +85,7 @@ struct Round: Sendable {
         }
         try await load.waitForAll()
       }
-      // Those who still wait are told by the end of the queue.
+      // The end of the queue ends the wait of the callers that still wait.
       continuation.finish()
       await queue.resume()
       await shutDown(queue)
@@ -126,7 +126,7 @@ struct Round: Sendable {
     }
   }
 
-  /// Adds tasks, and has others wait for the end of some.
+  /// Adds tasks, and lets other tasks wait for the end of some.
   private func produce(
     on queue: TaskQueue,
     _ dice: Dice,

@@ -8,9 +8,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Puts queues under random load, and checks what has become of every task.
+/// Puts queues under random load, and checks what has happened to every task.
 ///
-/// None may be lost, performed too often, or waited for in vain.
+/// No task may be lost or performed too often, and no wait for a task may go unanswered.
 ///
 ///     swift run -c release Stress [memory | file | virtual]… [tasks=1000000] [seed=1]
 ///
@@ -113,7 +113,7 @@ enum Place: String, CaseIterable {
   }
 }
 
-/// What was done.
+/// Counts of what was done.
 struct Tally {
   var tasks = 0
   var attempts = 0

@@ -8,11 +8,12 @@ import Glibc
 import Musl
 #endif
 
-/// Says a line in one write, so that it is said as a whole before anything else happens.
+/// Prints a line in one write, so that the whole line is out before anything else happens.
 func say(_ line: String) {
   let bytes = Array((line.split(whereSeparator: \.isNewline).joined(separator: " ") + "\n").utf8)
   let count = unsafe bytes.withUnsafeBytes { unsafe write(1, $0.baseAddress, $0.count) }
-  // Nobody listens any more, or a part was said: what is not known to be said must not be relied on.
+  // The reader is gone, or only a part was written. No later output may rest on a line that may
+  // not have been written.
   if count != bytes.count { exit(3) }
 }
 

@@ -10,9 +10,9 @@ import Glibc
 import Musl
 #endif
 
-/// A child that is forked off, and goes on with what it has inherited.
+/// A forked child, which goes on with what it has inherited.
 enum Fork {
-  /// Says what each use of the parent's queue comes to in a child.
+  /// Prints the result of each use of the parent's queue in a child.
   static func check(_ session: Session) throws {
     let child = try fork { use(session) }
     var status: Int32 = 0
@@ -76,7 +76,7 @@ private final class InlineExecutor: TaskExecutor {
     changed.signal()
   }
 
-  /// What a call comes to; `nil` if it waits for what never comes.
+  /// The result of a call; `nil` if it waits for something that never comes.
   static func result(of call: @escaping @Sendable () async throws -> Void) -> String? {
     let executor = InlineExecutor()
     let result = Log()
@@ -88,7 +88,7 @@ private final class InlineExecutor: TaskExecutor {
         result.text.withLock { $0 = "\(Fact.code(of: error)) \(error)" }
       }
     }
-    // A store that the child opens anew has a thread, which may resume the call.
+    // A store that the child opens itself has a thread, which may resume the call.
     while result.text.withLock({ $0 == nil }) {
       guard executor.changed.wait(timeout: .now() + 10) == .success else { break }
       while let job = executor.jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {

@@ -4,9 +4,10 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The store against every power cut.
+/// The store survives every power cut.
 ///
-/// A quick look in each run of the tests; in release, with the number of distinct images to recover:
+/// A plain run of the tests takes a quick look. For a long run, in release, set the number of
+/// distinct images to recover:
 ///
 ///     STEADFAST_IMAGES=300000 swift test -c release -Xswiftc -enable-testing \
 ///       --scratch-path .build/testing --filter CrashSimulator

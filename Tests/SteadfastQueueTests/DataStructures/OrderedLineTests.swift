@@ -22,7 +22,7 @@ private struct Counted: Comparable, Sendable {
 }
 
 @Suite struct OrderedLineTests {
-  /// One time in so many an element is out of order.
+  /// Each element whose index is a multiple of `regularity` is out of order.
   @Test(arguments: [1, 2, 10, 100_000])
   func `in a line of 100,000, one step costs a few comparisons`(regularity: Int) {
     let count = Counted.Count()

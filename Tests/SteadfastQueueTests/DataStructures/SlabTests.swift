@@ -6,7 +6,7 @@ import Testing
 @Suite struct SlabTests {
   private static let pageSize = Slab<Int>.pageSize
 
-  /// A slab of so many numbers, each at its own slot.
+  /// A slab of `count` numbers, each at its own slot.
   private func filled(_ count: Int) -> Slab<Int> {
     var slab = Slab(filler: -1)
     for number in 0..<count { #expect(slab.insert(number) == number) }
@@ -21,7 +21,7 @@ import Testing
 
   /// Where the pages of a slab are in memory.
   ///
-  /// Nothing but time and memory tells whether a page is shared, so this looks inside.
+  /// Only time and memory show whether a page is shared, so this looks inside.
   private func addresses(of slab: Slab<Int>) throws -> [Int] {
     let pages = try #require(Mirror(reflecting: slab).descendant("pages") as? [[Int]])
     return pages.map { page in
@@ -71,7 +71,7 @@ import Testing
     let count = 10 * Self.pageSize
     var slab = filled(count)
     for slot in 0..<count where slot != 4 * Self.pageSize { slab.remove(slot) }
-    // The one in use, the one that was emptied last, and the one that stands for all others.
+    // The page in use, the page that was emptied last, and the page that represents all others.
     #expect(Set(try addresses(of: slab)).count == 3)
     #expect((0..<count).allSatisfy { slab[$0] == ($0 == 4 * Self.pageSize ? $0 : -1) })
     for number in 0..<count - 1 { slab[slab.insert(number)] += 1 }
@@ -103,7 +103,7 @@ import Testing
     #expect(slab.insert(0) == count)
   }
 
-  /// Against a dictionary, whatever is done in whatever order.
+  /// Compares a slab with a dictionary, through random operations.
   @Test(arguments: 0..<20)
   func `it holds what was inserted and not removed`(seed: UInt64) {
     var random = SplitMix64(seed: seed)

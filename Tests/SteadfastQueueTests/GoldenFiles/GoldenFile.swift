@@ -3,8 +3,9 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A file of which every byte is known, and the tasks in it: whatever version of the library reads
-/// it, and whatever version writes it.
+/// A file of which every byte is known, and the tasks in it.
+///
+/// Both stay the same, whatever version of the library reads or writes the file.
 struct GoldenFile: Sendable, CustomStringConvertible {
   let name: String
   fileprivate let write: @Sendable (inout GoldenWriter) throws -> Void
@@ -16,7 +17,7 @@ struct GoldenFile: Sendable, CustomStringConvertible {
 
   /// The file itself.
   var url: URL { Self.folder.appending(path: "\(name).jsonl") }
-  /// The tasks in it as JSON, in the order of their places, without what is as if it were not there.
+  /// The tasks in the file as JSON, in the order of their places, without fields of default values.
   var tasksURL: URL { Self.folder.appending(path: "\(name).tasks.json") }
 
   /// What the library writes now.
@@ -68,7 +69,7 @@ private struct GoldenWriter {
   mutating func reopen(closing: Bool = false) throws {
     if closing { try journal.close() }
     (journal, table) = try Journal.open(storage)
-    // What is owed, if something is, comes in a write of its own, as it did before.
+    // Lines that are owed come in a write of their own, as they did before.
     try journal.append([])
     try journal.synchronize()
   }
@@ -111,7 +112,7 @@ private struct GoldenWriter {
 
   // MARK: Files
 
-  /// Every field of a task, and every form of what it carries.
+  /// Every field of a task, and every form of payload.
   mutating func writeFields() throws {
     let escapes = "\"quoted\" \\ /\u{8}\u{c}\n\r\t\u{0}\u{1f}\u{7f} é \u{2028} 👩‍👩‍👧 e\u{301}"
     let payloads = [
@@ -161,7 +162,7 @@ private struct GoldenWriter {
     }
   }
 
-  /// Every change, with and without what it may have.
+  /// Every change, with and without its optional fields.
   mutating func writeChanges() throws {
     for number in 1...24 { try insert(task(number, name: number < 20 ? "Note" : "Other")) }
     try begin(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 21)
@@ -195,7 +196,7 @@ private struct GoldenWriter {
     try begin(12, 12)
   }
 
-  /// Who holds a unique key, and who has lost it.
+  /// Tasks that hold a unique key, and tasks that have lost it.
   mutating func writeKeys() throws {
     try insert(task(1, key: "a"), task(2, key: "b"), task(3, key: "c"), task(4, key: ""))
     try begin(2, 3)
@@ -271,7 +272,7 @@ private struct GoldenWriter {
     )
   }
 
-  /// Tasks that have failed more often than is kept, before and after a compaction.
+  /// Tasks with more failures than a record keeps, before and after a compaction.
   mutating func writeFailures() throws {
     let long = String(repeating: "é", count: 499) + "👩‍👩‍👧" + "e\u{301}\"\u{1}"
     try insert(task(1), task(2), task(3), task(4))
@@ -309,7 +310,7 @@ private struct GoldenWriter {
     try change(.rebase(date(4)))
   }
 
-  /// Tasks that their last attempt has put off, and others.
+  /// Tasks that were postponed by their last attempt, and others.
   mutating func writePutOff() throws {
     var (putOff, chosen, retried) = (
       task(1, available: 50), task(2, available: 60), task(3, available: 70)
@@ -377,7 +378,7 @@ private struct GoldenWriter {
     try insert(task(7))
   }
 
-  /// Closed and opened, twice, with a process that ended in between.
+  /// A file that is closed and opened twice, with a process that ended in between.
   mutating func writeSealed() throws {
     try insert(task(1), task(2), task(3))
     try begin(2, 3)
@@ -407,7 +408,7 @@ private struct GoldenWriter {
 }
 
 extension MemoryStorage {
-  /// Makes bytes of the journal what a disk holds that has not written them.
+  /// Replaces bytes of the journal by what a disk holds that has not written them.
   fileprivate func damage(_ range: Range<Int>) {
     state.withLock { state in
       guard let file = state.names[.journal] else { return }

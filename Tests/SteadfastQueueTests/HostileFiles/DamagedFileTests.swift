@@ -4,12 +4,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Real files, damaged at random, their checksums left as they were.
+/// Real files, damaged at random, with their checksums left as they were.
 ///
-/// What must come of each is known exactly: the file is refused, at the first line that is not what
-/// was written, or the tasks are those of all whole batches before that line. Refused it is if a
-/// later line that is whole shows that the bad one, or its batch, was stored; or if the lines do not
-/// follow each other.
+/// The right result of each file is known exactly. Either the file is refused, at the first line
+/// that is not as it was written, or the tasks are those of all whole batches before that line. The
+/// file is refused if a later whole line shows that the bad one, or its batch, was stored. It is
+/// also refused if the lines do not follow each other.
 ///
 /// A long run: `STEADFAST_RUNS=60000 swift test -c release -Xswiftc -enable-testing --scratch-path
 /// .build/testing --filter HostileFiles`.

@@ -3,8 +3,10 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Makes files as the library writes them: the real store performs changes at random, of every kind
-/// and with every field, is closed or ends, and is opened again.
+/// Makes files as the library writes them.
+///
+/// The real store makes random changes, of every kind and with every field. From time to time it is
+/// closed, or its process ends, and it is opened again.
 struct FileMaker {
   private var random: SplitMix64
   private var taskCount = 0
@@ -13,7 +15,9 @@ struct FileMaker {
 
   private init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
-  /// A file of about so many lines; sealed or not, as the seed has it.
+  /// A file that `rounds` random steps have written.
+  ///
+  /// The seed decides whether it is sealed.
   static func file(seed: UInt64, rounds: Int = 24) async throws -> RealFile {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
@@ -38,7 +42,7 @@ struct FileMaker {
     _ storage: MemoryStorage,
     _ executor: ManualExecutor
   ) async throws -> JSONFileCore {
-    // A process that ended leaves what it had not done.
+    // A process that ended leaves its remaining jobs undone.
     executor.dropJobs()
     let core = JSONFileCore(
       URL(filePath: "/queue.jsonl"),

@@ -6,9 +6,9 @@ import Testing
 
 /// Real files, changed at random, with checksums and numbers that are right.
 ///
-/// Whoever can write the file chooses the tasks. What is promised even so: the file is refused by name
-/// and changed in nothing, or its tasks make a sound table, which is served, written, compacted and
-/// found again.
+/// A program that can write the file chooses the tasks. The library still promises this: it refuses
+/// the file by name and does not change it, or the tasks make a sound table, which is served,
+/// written, compacted and found again.
 @Suite struct ForgedHostileFilesTests {
   @Test func `a forged file is refused by name, or served like any other`() async throws {
     let runs = Soak.runs(short: 50)

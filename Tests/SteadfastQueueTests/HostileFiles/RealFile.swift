@@ -44,10 +44,10 @@ struct RealFile {
   }
 }
 
-/// What must come of reading a file that was a real one before somebody damaged it.
+/// The right result of reading a real file that was damaged.
 ///
-/// Told by comparing its lines with the real ones, byte for byte: without checksums, and without
-/// looking into a line that is not a real one.
+/// It comes from comparing the lines with the real ones, byte for byte, without checksums, and
+/// without looking into a line that is not a real one.
 enum ExpectedReading: Equatable {
   /// The first lines, and nothing else.
   case recovered(lineCount: Int)

@@ -3,7 +3,7 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// What holds of every table between changes and does not hold of this one; empty if all is well.
+  /// The invariants of a table between changes that this table breaks; empty if there are none.
   func brokenInvariants() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
@@ -97,7 +97,7 @@ extension TaskTable {
     return broken
   }
 
-  /// Whether all that waits is handed out, each task once, in order.
+  /// Checks that all waiting tasks are handed out, each task once, in order.
   private func brokenOrder() -> [String] {
     var table = self
     let expected = slots.all.map { entries[$0] }.filter { $0.record.state == .waiting }
@@ -115,7 +115,7 @@ extension TaskTable {
       now: Date(timeIntervalSince1970: .greatestFiniteMagnitude)
     )
     let claimed = table.claim(request).tasks.map(\.record.id)
-    // Equals may be in either order if somebody has given them the same place.
+    // Equal tasks may be in either order if the file gives them the same place.
     guard Set(expected.map(\.position)).count == expected.count else {
       return Set(claimed) == Set(expected.map(\.record.id)) && claimed.count == expected.count
         ? [] : ["all that waits is claimed"]
@@ -149,8 +149,10 @@ extension TaskTable {
 }
 
 extension TaskTable {
-  /// Whether a number is of a size that no writer comes near: a date that is written anew may differ
-  /// by minutes in billions of years, and a place may be the last one.
+  /// Whether a number is so large that no writer comes near it.
+  ///
+  /// Such a date may differ by minutes in billions of years when it is written again, and such a
+  /// place may be the last one.
   var hasExtremes: Bool {
     slots.all.contains { slot in
       let record = entries[slot].record

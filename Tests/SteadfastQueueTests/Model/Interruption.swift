@@ -1,7 +1,9 @@
 import Synchronization
 
-/// What happens to a run of the model check at one of its suspensions: before or after a call of the
-/// store, at the beginning or the end of a handler, or while the case waits.
+/// Acts on a run of the model check at one of its suspensions.
+///
+/// A run suspends before and after each call of the store, at the beginning and the end of a
+/// handler, and while the case waits.
 final class Interruption: Sendable {
   private let act: CancellationTests.Act
   private let pointsLeft: Mutex<Int>

@@ -36,7 +36,7 @@ extension ModelCase: CustomStringConvertible {
 // MARK: - Drawing
 
 extension ModelCase {
-  /// Draws a case of so many operations.
+  /// Draws a case of `count` operations.
   init(seed: UInt64, operations count: Int) {
     var random = ModelRandom(seed: seed)
     self.seed = seed
@@ -59,7 +59,7 @@ struct ModelRandom {
 
   mutating func below(_ bound: Int) -> Int { Int(generator.next(upperBound: UInt64(bound))) }
 
-  /// True once in so many draws.
+  /// Returns `true` once in `count` draws, on average.
   mutating func once(in count: Int) -> Bool { below(count) == 0 }
 
   mutating func operation() -> ModelOperation {

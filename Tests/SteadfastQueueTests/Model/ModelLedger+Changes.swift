@@ -4,7 +4,7 @@ import SteadfastTesting
 
 @testable import SteadfastQueue
 
-/// Whether each change that a queue stores is what must follow from what has happened.
+/// Checks that each change that a queue stores follows from what has happened.
 extension ModelLedger {
   mutating func note(_ change: TaskChange) {
     switch change {
@@ -30,7 +30,7 @@ extension ModelLedger {
       end(lease.id, .abandoned(reason: failure.reason), event: "abandoned")
     case .release(let lease):
       requireCutShort(lease, "is put back", .pause)
-      // What was claimed and not begun is put back without a word.
+      // A task that was claimed and not begun is released without an event.
       if entries[lease.id]?.attempt != nil { entries[lease.id]?.expectedEvents.append("released") }
       release(lease.id)
     case .cancel(let target, _, _):
@@ -88,7 +88,9 @@ extension ModelLedger {
     )
   }
 
-  /// Whether the task's time was up when its handler ended; at the very moment it may be either.
+  /// Whether the task's time was up when its handler ended.
+  ///
+  /// At the very moment of its limit, both answers are right.
   private func hasTimedOut(_ id: TaskID, surely: Bool) -> Bool {
     guard let entry = entries[id], let limit = entry.claimed?.timeLimit,
       let attempt = entry.attempt, let ended = attempt.ended

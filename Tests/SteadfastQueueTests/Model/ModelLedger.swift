@@ -4,9 +4,9 @@ import TestSupport
 
 @testable import SteadfastQueue
 
-/// What is known of a case's tasks: what was asked, what their handlers did, what was stored.
+/// Everything that is known of a case's tasks: requests, what handlers did, what was stored.
 ///
-/// Each event is checked against what came before it; what does not fit is a violation.
+/// Each event is checked against what came before it. An event that does not fit is a violation.
 struct ModelLedger: Sendable {
   enum End: Sendable { case returned, failed, abandoned, snoozed(Int), retryAfter(Int), cancelled }
 
@@ -31,7 +31,7 @@ struct ModelLedger: Sendable {
     var asked: Set<ModelOperation.Request> = []
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
-    /// The expected events, by their place, that no observer may be told: the queue has ended.
+    /// The expected events, by place, that an observer may miss because the queue has ended.
     var untoldEvents: Set<Int> = []
   }
 
@@ -57,7 +57,9 @@ struct ModelLedger: Sendable {
   var runsWereCut = false
   /// By how many seconds the date was set back in all.
   var setBack = 0.0
-  /// Whether the queue is being shut down: its events end, and tasks may still be added and changed.
+  /// Whether the queue is being shut down.
+  ///
+  /// Its events end, and tasks may still be added and changed.
   var isShutDown = false
   /// How many handlers are at work.
   var liveCount = 0
@@ -72,7 +74,7 @@ struct ModelLedger: Sendable {
     if !holds, log.count < 10 { log.add(text()) }
   }
 
-  /// How a task is called in a violation.
+  /// The name of a task in a violation.
   func label(_ id: TaskID) -> String {
     let number = known.firstIndex(of: id).map { "task \($0)" } ?? "a task that is not known"
     let state = table.record(of: id).map { "\($0.state)" } ?? "gone"
@@ -193,18 +195,19 @@ struct ModelLedger: Sendable {
     }
   }
 
-  /// A task was removed; one that had ended leaves without a word.
+  /// Notes that a task was removed; one that had ended leaves without an event.
   mutating func removed(_ id: TaskID) {
     if entries[id]?.hasEnded == false { end(id, .cancelled, event: "cancelled") }
   }
 
-  /// Nobody asks for anything at this moment: what was asked of tasks that are not performed is done,
-  /// or never will be.
+  /// Forgets what was asked of tasks that are not performed.
+  ///
+  /// No call is under way at this moment, so these requests were carried out, or never will be.
   mutating func forgetRequests() {
     for (id, entry) in entries where entry.lease == nil { entries[id]?.asked = [] }
   }
 
-  /// Nobody holds the task any more.
+  /// The task is not claimed any more.
   mutating func release(_ id: TaskID) {
     require(
       entries[id]?.attempt.map { $0.end != nil } ?? true,

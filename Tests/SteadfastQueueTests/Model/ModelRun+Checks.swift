@@ -12,7 +12,7 @@ extension ModelRun {
   func settle() async throws {
     await time.advance(by: .zero)
     let found = try await base.tasks(matching: TaskFilter(), after: nil, limit: .max)
-    // These calls are not to be those that fail, or are interrupted.
+    // These calls must not fail, nor be interrupted.
     if fault == nil, !isInterrupted { try await checkCounts(found) }
     let state = state.withLock { $0 }
     let now = (instant: time.clock.now, date: time.clock.date)
@@ -120,7 +120,7 @@ extension ModelLedger {
     }
   }
 
-  /// Nothing waits that could be performed, and nothing is held that is not performed.
+  /// Checks that no waiting task could be performed, and that each claimed task is being performed.
   fileprivate func checkOrder(
     _ state: ModelRun.State,
     _ now: VirtualClock.Instant,
@@ -137,7 +137,7 @@ extension ModelLedger {
       let isHeldBack =
         entry.attempt == nil && (state.isPaused || !isRunning)
         && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
-      // How it ended is kept by the next run if the store has failed.
+      // If the store has failed, the next run stores how the task ended.
       let isUnsettled = mayHaveFailed && !isRunning && entry.attempt?.end != nil
       require(
         isLive || isHeldBack || isUnsettled,
@@ -205,7 +205,7 @@ extension ModelLedger {
 }
 
 extension ModelLedger.Entry {
-  /// Whether the events came in order, and none is missing that had to be told.
+  /// Checks that the events came in order, and that no required event is missing.
   fileprivate var hasSeenWhatIsTold: Bool {
     var seen = seenEvents[...]
     for (place, event) in expectedEvents.enumerated() {

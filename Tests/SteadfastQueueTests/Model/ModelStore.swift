@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A store that tells a ledger what it does, and suspends before and after if it is to.
+/// A store that notes in a ledger what it does, and can suspend before and after each call.
 final class ModelStore: Persistence {
   private let base: any Persistence
   private let ledger: SharedLedger
@@ -84,8 +84,8 @@ final class ModelStore: Persistence {
   func destroy() async throws { try await base.destroy() }
 }
 
-/// Lets one call at a time reach a store, so that the order in which they are told is the order in
-/// which they take effect.
+/// Lets one call at a time reach a store, so that calls are noted in the order in which they take
+/// effect.
 final class Turns: Sendable {
   private struct State {
     var isTaken = false

@@ -54,7 +54,7 @@ import Testing
     try await check(storage, Self.seeds(short: 40))
   }
 
-  @Test func `so does one that keeps its tasks in a file`() async throws {
+  @Test func `a queue over a file does what must follow from what is done with it`() async throws {
     try await withTemporaryFolder { folder in
       let seeds = Self.seeds(short: 5)
       try await check(.file, seeds.count > 1 ? seeds.prefix(200) : seeds, in: folder)

@@ -2,7 +2,7 @@ import Foundation
 import SteadfastQueue
 import TestSupport
 
-/// The job by protocol of iDelayedJob's README: it notes what it is asked.
+/// The job of iDelayedJob's README that conforms to its protocol, and that notes its calls.
 struct AbilityJob: TaskHandler {
   struct Arguments: TaskPayload { var text: String }
 

@@ -34,7 +34,7 @@ import Testing
     TaskQueue(persistence: store, configuration: configuration, clock: clock)
   }
 
-  /// A queue whose jobs note their attempts, and are performed the number of times that they say.
+  /// A queue whose jobs note their attempts, and whose job `bad` fails.
   private func workingQueue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = queue(store)
     await queue.register(Note.self) { [self] note, context in

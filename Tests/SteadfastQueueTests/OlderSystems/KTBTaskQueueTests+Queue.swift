@@ -174,7 +174,7 @@ extension KTBTaskQueueTests {
 
   // MARK: The delegate
 
-  /// What their delegate did: it notes what it is asked, and may choose the dates of retries.
+  /// Does what their delegate did: notes its calls, and may choose the dates of retries.
   private struct Delegate: TaskHandler {
     let log: Log<String>
     var chosenDelay: Double?

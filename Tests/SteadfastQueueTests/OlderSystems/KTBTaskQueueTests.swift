@@ -25,7 +25,7 @@ import Testing
     TaskQueueConfiguration(backoff: .exponential(from: .seconds(10), multiplier: 2))
   }
 
-  /// A queue whose one block performs all tasks; it notes each attempt, and fails as often as said.
+  /// A queue whose one block performs all tasks, notes each attempt, and fails as often as told.
   func queue(
     _ store: any Persistence = InMemoryStore(),
     _ configuration: TaskQueueConfiguration? = nil,
@@ -205,7 +205,7 @@ import Testing
     }
     let task = try await queue.enqueue(name: "counted", options: TaskOptions(maxRetries: 2))
     _ = try await withRunning(queue) { try await task.outcome() }
-    // Their canBeRetried is our isLastAttempt, the other way round.
+    // Their `canBeRetried` is the opposite of our `isLastAttempt`.
     #expect(log.entries == ["0 false", "1 false", "2 true"])
   }
 

@@ -31,7 +31,7 @@ import Testing
     )
   }
 
-  /// A queue whose downloads begin, report a half, and go on when the gate opens.
+  /// A queue whose downloads begin, report half of their progress, and go on when the gate opens.
   private func heldQueue(concurrency: Int = 1) async -> TaskQueue {
     let queue = queue(concurrency: concurrency)
     await queue.register(Download.self) { [gate] _, context in
@@ -104,7 +104,7 @@ import Testing
           if running == 5 { break }
         }
       }
-      // One more upload goes by, and still no sixth download has begun.
+      // One more upload ends, and still no sixth download has begun.
       #expect(try await queue.enqueue(Upload(url: "up")).outcome() == .succeeded)
       #expect(try await queue.count(matching: TaskFilter(states: [.running])) == 5)
       try await queue.cancelAll()
@@ -170,7 +170,7 @@ import Testing
     #expect(await fractions.next() == nil)
   }
 
-  @Test func `the result is there for whoever holds the job`() async throws {
+  @Test func `the result is there for every caller that holds the job`() async throws {
     let queue = queue()
     await queue.register(Download.self) { download, _ in "\(download.url).mp4" }
     let job = try await queue.enqueue(Download(url: "a"))
@@ -251,7 +251,9 @@ import Testing
     #expect(try await queue.remove(job.id) == false)
   }
 
-  @Test func `all jobs are paused and resumed; one that is added meanwhile waits`() async throws {
+  @Test func `all jobs are paused and resumed; one that is added during the pause waits`()
+    async throws
+  {
     let queue = queue()
     await queue.register(Download.self) { _, _ in }
     await queue.pause()

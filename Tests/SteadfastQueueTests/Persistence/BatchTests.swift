@@ -36,7 +36,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `two of one batch with the same key are twins too`(kind: StoreKind) async throws {
+  func `two tasks of one batch with the same key are duplicates too`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let queue = TaskQueue(persistence: store, clock: clock)
       let notes = ["same", "same"].map(Note.init)
@@ -55,7 +55,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `an identity that is taken is drawn anew`(kind: StoreKind) async throws {
+  func `a new identity is drawn in place of one that is taken`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       // Two queues with one seed draw the same identities, as two processes would.
       let seeded = TaskQueueConfiguration(randomness: .seeded(7))
@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `what could not be read back is refused, with the rest of its batch`(
+  func `a change that could not be read back is refused, with the rest of its batch`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -106,7 +106,7 @@ import Testing
     }
   }
 
-  @Test func `a table forgets names that no task bears, and nodes of tasks that have gone`() {
+  @Test func `a table forgets names that no task has, and nodes of tasks that are gone`() {
     var table = TaskTable()
     for number in 0..<20_000 {
       table.insert(.make(number, name: "name \(number)", key: "k"), onDuplicate: .replace)

@@ -5,7 +5,7 @@ import Synchronization
 import TestSupport
 import Testing
 
-/// What every store promises, of the stores that there are.
+/// Checks for each store that it does what every store promises.
 @Suite struct ConformanceTests {
   /// More cases: `STEADFAST_RUNS=1000 swift test --filter ConformanceTests`.
   private func conformance(cases: Int) -> PersistenceConformance {

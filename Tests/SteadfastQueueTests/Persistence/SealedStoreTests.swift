@@ -17,7 +17,7 @@ import Testing
     return queue
   }
 
-  /// Has the file hold tasks, and returns its text.
+  /// Makes the file hold tasks, and returns its text.
   @discardableResult
   private func enqueue(
     _ texts: String...,
@@ -131,7 +131,9 @@ import Testing
     }
   }
 
-  @Test func `tasks from before there was a seal are performed beside sealed ones`() async throws {
+  @Test func `tasks that were stored before there was a seal are performed as well as sealed ones`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await enqueue("plain", in: file, nil)
@@ -144,7 +146,9 @@ import Testing
     #expect(log.entries == ["plain", "sealed"])
   }
 
-  @Test func `a plain payload is put aside where none is accepted`() async throws {
+  @Test func `a task with a plain payload is parked where plain payloads are not accepted`()
+    async throws
+  {
     let base = InMemoryStore()
     try await TaskQueue(persistence: base, clock: clock).enqueue(Note("plain"))
     let seal = TestSeal().payloadSeal
@@ -162,7 +166,7 @@ import Testing
 
   // MARK: What can't be opened
 
-  @Test func `a task whose payload can't be opened is put aside, stops no other, and comes back`()
+  @Test func `a task whose payload can't be opened is parked, stops no other, and comes back`()
     async throws
   {
     let seal = TestSeal(keys: [1])
@@ -188,7 +192,7 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `it comes back when its handler is registered anew`() async throws {
+  @Test func `a parked task comes back when its handler is registered again`() async throws {
     let seal = TestSeal()
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     let events = queue.events
@@ -204,7 +208,7 @@ import Testing
     #expect(log.entries == ["locked"])
   }
 
-  @Test func `look-ups show a task that can't be opened beside those that can`() async throws {
+  @Test func `look-ups show tasks that can't be opened as well as those that can`() async throws {
     let seal = TestSeal(keys: [1])
     let queue = await queue(InMemoryStore().sealingPayloads(with: seal.payloadSeal))
     try await queue.enqueue(Note("a"))
@@ -258,7 +262,7 @@ import Testing
     )
   }
 
-  @Test func `a sealed task in a store without a seal is put aside, and the text says why`()
+  @Test func `a sealed task in a store without a seal is parked, and the text says why`()
     async throws
   {
     let base = InMemoryStore()
@@ -280,7 +284,7 @@ import Testing
 
   // MARK: Sealing
 
-  @Test func `what sealing throws is thrown by enqueue, and nothing of the batch is added`()
+  @Test func `enqueue throws the error of the seal, and adds no task of the batch`()
     async throws
   {
     let seal = TestSeal(keys: [])
@@ -295,7 +299,7 @@ import Testing
     #expect(log.entries == ["c"])
   }
 
-  @Test func `a task that is copied between sealed stores is sealed anew, or passed on as it is`()
+  @Test func `a task that is copied between sealed stores is sealed again, or passed on as it is`()
     async throws
   {
     let (old, new) = (TestSeal(keys: [1]), TestSeal(keys: [2]))
@@ -334,7 +338,7 @@ import Testing
     }
   }
 
-  @Test func `what is authenticated is the same bytes in every version`() {
+  @Test func `the authenticated bytes are the same in every version`() {
     let context = PayloadSeal.Context(
       id: TaskID(high: 0x0102_0304_0506_0708, low: 0x090A_0B0C_0D0E_0F10),
       name: "é",

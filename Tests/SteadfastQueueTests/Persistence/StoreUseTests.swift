@@ -24,7 +24,7 @@ import Testing
         try await withRunning(first) {
           _ = try await task.outcome()
           for _ in 0..<2 {
-            // That the first one refuses another run of its own does not end its use of the store.
+            // The first queue refuses a second run of its own, and still uses the store.
             _ = try? await first.runAvailable()
             let error = await #expect(throws: TaskQueueError.self) {
               try await second.runAvailable()
@@ -39,7 +39,9 @@ import Testing
     }
   }
 
-  @Test func `whoever waited for a run to end can run another queue on its store`() async throws {
+  @Test func `a caller that has waited for the end of a run can run another queue on its store`()
+    async throws
+  {
     let store = InMemoryStore()
     let first = await noteQueue(on: store)
     let second = TaskQueue(persistence: store)
@@ -56,7 +58,7 @@ import Testing
       let executor = ThreadForEachJob(isAwaited: true)
       group.addTask(executorPreference: executor) {
         await first.shutDown()
-        // The next run begins inside of the call by which the last one lets the waiting go on.
+        // The next run begins inside the call by which the last run resumes its waiters.
         executor.isAwaited.store(false, ordering: .relaxed)
         let count = try await second.runAvailable()
         #expect(count == 0)
@@ -67,7 +69,9 @@ import Testing
     }
   }
 
-  @Test func `what was shut down says so even if another queue runs on its store`() async throws {
+  @Test func `a queue that was shut down says so even if another queue runs on its store`()
+    async throws
+  {
     let store = InMemoryStore()
     let first = await noteQueue(on: store)
     let second = await noteQueue(on: store)

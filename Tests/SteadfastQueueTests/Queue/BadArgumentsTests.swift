@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What becomes of numbers, dates and texts that make no sense, or little.
+/// What happens with numbers, dates and texts that make little or no sense.
 @Suite(.virtualTime) struct BadArgumentsTests {
   private let clock: VirtualClock
 
@@ -119,7 +119,7 @@ import Foundation
   }
 
   @Test(arguments: [Duration.seconds(Int64.min), .seconds(-1), .zero])
-  func `to shut down within less than no time is to do so at once`(limit: Duration) async throws {
+  func `shutting down with a negative limit shuts down at once`(limit: Duration) async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(100)) }
     try await queue.enqueue(Note("a"))
@@ -131,7 +131,7 @@ import Foundation
   }
 
   @Test(arguments: [Duration.seconds(Int64.min), .seconds(-1), .zero])
-  func `to put off for less than no time is to be called again at once`(
+  func `a snooze of negative length leads to another attempt at once`(
     duration: Duration
   ) async throws {
     let queue = TaskQueue(clock: clock)
@@ -147,7 +147,7 @@ import Foundation
   }
 
   @Test(arguments: [(-Double.infinity, 0.0), (-1, 0), (2, 1), (.infinity, 1)])
-  func `progress is brought into its bounds`(reported: Double, told: Double) async throws {
+  func `progress is limited to its bounds`(reported: Double, told: Double) async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { _, context in
       context.report(progress: .nan)
@@ -202,7 +202,7 @@ import Foundation
     }
   }
 
-  @Test func `a snooze, a retry and a shutdown may be as far off as they get`() async throws {
+  @Test func `a snooze, a retry and a shutdown may be as far away as a date can be`() async throws {
     let queue = TaskQueue(clock: clock)
     let huge = Duration.seconds(Int64.max)
     await queue.register(Note.self) { note, _ in

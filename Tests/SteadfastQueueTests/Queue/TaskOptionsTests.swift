@@ -3,7 +3,7 @@ import SteadfastQueue
 import SteadfastTesting
 import Testing
 
-/// Where what is chosen for a new task comes from.
+/// Where the options of a new task come from.
 @Suite struct TaskOptionsTests {
   private let clock = VirtualClock()
 
@@ -48,8 +48,7 @@ import Testing
     try #require(try await queue.tasks().first { $0.id == task.id })
   }
 
-  @Test func `where nobody chooses, a task has the defaults that the properties name`() async throws
-  {
+  @Test func `a task without options has the defaults that the properties name`() async throws {
     let queue = queue()
     let task = try await record(try await queue.enqueue(Note("a")), in: queue)
     #expect(task.availableDate == task.createdDate)
@@ -62,7 +61,7 @@ import Testing
     #expect(task.uniqueKey == nil)
   }
 
-  @Test func `the queue's defaults fill what nobody else has chosen`() async throws {
+  @Test func `the queue's defaults fill the options that nothing else chooses`() async throws {
     let queue = queue(Self.everything)
     let task = try await record(try await queue.enqueue(Note("a")), in: queue)
     #expect(task.availableDate == Self.everything.availableDate)
@@ -73,7 +72,7 @@ import Testing
     #expect(task.tags == ["call"])
   }
 
-  @Test func `the payload's type chooses before the queue`() async throws {
+  @Test func `the payload's type takes precedence over the queue`() async throws {
     let queue = queue(Self.everything)
     let task = try await record(try await queue.enqueue(Choosy()), in: queue)
     #expect(task.availableDate == task.createdDate + 60)
@@ -85,7 +84,7 @@ import Testing
     #expect(task.tags == ["type", "call"])
   }
 
-  @Test func `the options of the call choose before the payload's type`() async throws {
+  @Test func `the options of the call take precedence over the payload's type`() async throws {
     let queue = queue()
     let single = try await queue.enqueue(Choosy(), options: Self.everything)
     let several = try await queue.enqueue(contentsOf: [Choosy()], options: Self.everything)
@@ -101,7 +100,7 @@ import Testing
     }
   }
 
-  @Test func `a labelled argument chooses before the options of the call`() async throws {
+  @Test func `a labelled argument takes precedence over the options of the call`() async throws {
     let queue = queue()
     let task = try await queue.enqueue(
       Choosy(),
@@ -150,7 +149,7 @@ import Testing
     #expect(attempts == [0, 0, 1])
   }
 
-  @Test func `a delay and a date at once are an error that names both`() async throws {
+  @Test func `a delay and a date together are an error that names both`() async throws {
     let queue = queue()
     let both = TaskOptions(availableDate: clock.date, delay: .seconds(1))
     let calls: [() async throws -> Void] = [
@@ -180,7 +179,8 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
-  @Test func `a payload's own key keeps a second one out, as its type says`() async throws {
+  @Test func `a payload's own key makes a second task a duplicate, as its type says`() async throws
+  {
     let queue = queue()
     try await queue.enqueue(Choosy(key: "k"))
     let error = await #expect(throws: TaskQueueError.self) {

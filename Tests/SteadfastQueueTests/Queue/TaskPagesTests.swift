@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What is asked of many tasks at once.
+/// Calls that concern many tasks at once.
 @Suite struct TaskPagesTests {
-  /// A store in which somebody enqueues whenever tasks are listed.
+  /// A store in which another caller enqueues a task whenever tasks are listed.
   private final class BusyStore: ForwardingStore {
     let base: any Persistence = InMemoryStore()
     let batches = Log<Int>()

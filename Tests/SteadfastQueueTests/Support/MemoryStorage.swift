@@ -10,7 +10,7 @@ import Glibc
 import Musl
 #endif
 
-/// A storage in memory that fails when told to, and notes what it was asked.
+/// A storage in memory that fails when told to, and notes its calls.
 final class MemoryStorage: JournalStorage {
   enum Call: Equatable {
     case open(JournalFileName), create(JournalFileName), remove(JournalFileName)
@@ -19,7 +19,7 @@ final class MemoryStorage: JournalStorage {
   }
 
   struct State {
-    /// The contents of files, and which of them bears which name.
+    /// The contents of files, and which of them has which name.
     var files: [[UInt8]] = []
     var names: [JournalFileName: Int] = [:]
     var calls: [Call] = []
@@ -59,12 +59,12 @@ final class MemoryStorage: JournalStorage {
     state.withLock { state in state.names[name].map { state.files[$0] } }
   }
 
-  /// The next such call fails once, with this error; or a later one, when so many have passed.
+  /// Lets one such call fail with this error, after `count` such calls have succeeded.
   func fail(_ call: Call, _ number: Int32, after count: Int = 0) {
     state.withLock { $0.failures.append((call, number, count)) }
   }
 
-  /// Says what is done at each call before it is.
+  /// Sets what is done before each call.
   func onCall(_ body: @escaping @Sendable (Call) -> Void) {
     state.withLock { $0.observer = body }
   }
@@ -138,7 +138,7 @@ private final class MemoryFile: JournalFile {
     return Array(bytes.dropFirst(offset).prefix(count))
   }
 
-  /// A write that fails has written half.
+  /// A failing write writes half of its bytes.
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
     let part = storage.state.withLock { state in
       state.longestWritten = max(state.longestWritten, bytes.count)

@@ -3,7 +3,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A store that several queues use at the same time, as a database would be: claims run out.
+/// A store with leases that several queues use at the same time, as a database would be.
 final class SharedStore: Sendable {
   struct State {
     var table = TaskTable()
@@ -86,7 +86,7 @@ final class SharedStore: Sendable {
     }
   }
 
-  /// Rescues the tasks whose claims have run out, and then claims.
+  /// Releases the tasks whose leases have run out, and then claims.
   private func claim(_ request: ClaimRequest) -> Claim {
     state.withLock { state in
       for (lease, end) in state.leaseEnds where end <= request.now {
@@ -106,7 +106,7 @@ extension TaskTable {
     slot(of: lease.id).map { entries[$0].place == .leased(token: lease.token) } ?? false
   }
 
-  /// The claim has run out: the task is available again, with one interruption more.
+  /// The lease has run out: the task is available again, with one more interruption.
   fileprivate mutating func interrupt(_ lease: Lease) {
     guard isHeld(lease), let slot = slot(of: lease.id) else { return }
     entries[slot].record.interruptionCount += 1

@@ -3,8 +3,9 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// A stand-in for encryption that has its rules and none of its strength: what was sealed is opened
-/// with the same key, for the same task, unchanged, or not at all.
+/// A stand-in for encryption, with its rules but none of its strength.
+///
+/// A sealed payload opens only if it is unchanged, with the same key and for the same task.
 final class TestSeal: Sendable {
   struct WrongKey: Error, CustomStringConvertible {
     let description = "the key does not fit"
@@ -17,7 +18,7 @@ final class TestSeal: Sendable {
 
   init(keys: [UInt8] = [0x5A]) { self.keys = Mutex(keys) }
 
-  /// Takes these keys from now on: all of them open, and the first one seals.
+  /// Uses these keys from now on: the first one seals, and all of them open.
   func use(_ keys: UInt8...) { self.keys.withLock { $0 = keys } }
 
   var sealCount: Int { counted.withLock { $0.seals } }

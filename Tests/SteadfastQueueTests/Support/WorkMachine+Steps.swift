@@ -25,12 +25,12 @@ extension WorkMachine {
     next(for: attempts.firstIndex { $0 == nil } ?? 0)
   }
 
-  /// The first worker that performs something has ended its attempt, and that is kept.
+  /// Ends the attempt of the first worker that performs something, and stores the end.
   mutating func finished() {
     finished(attempts.firstIndex { $0 != nil } ?? 0, isAttempt: true)
   }
 
-  /// The first worker that performs something has ended its attempt.
+  /// Ends the attempt of the first worker that performs something.
   mutating func finished(with settlement: Settlement) -> Bool {
     finished(attempts.firstIndex { $0 != nil } ?? 0, with: settlement, isAttempt: true)
   }

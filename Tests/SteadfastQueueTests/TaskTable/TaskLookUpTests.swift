@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Look-ups that let go of the table between their slices.
+/// Look-ups that release the table between their slices.
 @Suite struct TaskLookUpTests {
   private static let states: [TaskState] = [.waiting, .parked, .paused, .succeeded, .abandoned]
 
@@ -74,7 +74,7 @@ import Testing
   }
 
   @Test(arguments: filters)
-  func `what is there all the while is found, and each task once, though others come and go`(
+  func `tasks that are there all the time are found, each once, though others come and go`(
     filter: TaskFilter
   ) {
     var random = SplitMix64(seed: 3)

@@ -42,7 +42,7 @@ import Testing
   }
 
   @Test(arguments: 0..<UInt64(Soak.runs(short: 8)))
-  mutating func `tasks of many names are handed out in one order, whoever is asked for`(
+  mutating func `tasks of many names are handed out in one order, whichever names a claim asks for`(
     seed: UInt64
   ) {
     var random = SplitMix64(seed: seed)
@@ -85,7 +85,7 @@ import Testing
     #expect(table.ranking.isEmpty)
   }
 
-  @Test mutating func `names whose tasks have gone leave nothing behind`() {
+  @Test mutating func `names whose tasks are gone leave nothing behind`() {
     for round in 0..<10 {
       for number in 1...100 {
         table.insert(.make(number, name: "user \(round) \(number)"))

@@ -35,7 +35,7 @@ private struct Comparison {
     }
   }
 
-  /// What a process finds that opens the file after this one was killed.
+  /// What a process finds when it opens the file after this process was killed.
   func checkRestart() throws {
     var found = try JournalReader.read(storage.bytes).table
     var expected = reference

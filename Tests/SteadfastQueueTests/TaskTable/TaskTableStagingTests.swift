@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Changes that are decided while others are staged and not kept yet.
+/// Changes that are decided while others are staged and not committed yet.
 @Suite struct TaskTableStagingTests {
   var table = TaskTable()
 
-  /// What may be asked of a task that has ended; the task is number 1 and has the key "k".
+  /// A request for a task that has ended; the task is number 1 and has the key "k".
   enum Request: CaseIterable {
     case restart, remove, replace
 
@@ -19,7 +19,7 @@ import Testing
       }
     }
 
-    /// The answer while nobody knows whether the task is there.
+    /// The answer while it is unknown whether the task is there.
     var refusal: ChangeOutcome {
       switch self {
       case .restart, .remove: .stale
@@ -51,7 +51,7 @@ import Testing
   }
 
   @Test(arguments: Request.allCases)
-  func `a file can be read in which something was asked of a task beside its pruning`(
+  func `a file with a request for a task together with its pruning can be read`(
     request: Request
   ) async throws {
     let (storage, executor) = (MemoryStorage(), ManualExecutor { 0 })
@@ -80,7 +80,7 @@ import Testing
     #expect(read.brokenInvariants() == [])
   }
 
-  @Test mutating func `what a staged change holds makes no claim ask again at once`() {
+  @Test mutating func `a task that a staged change holds makes no claim ask again at once`() {
     table.insert(.make(1))
     table.insert(.make(2))
     let change = table.stage(.cancel(.unclaimed(.numbered(2)), at: .seconds(0), keeps: false))
@@ -111,7 +111,7 @@ import Testing
   }
 
   @Test
-  mutating func `what was parked waits again in the order of parking, after a compaction too`()
+  mutating func `parked tasks wait again in the order of parking, after a compaction too`()
     throws
   {
     for number in 1...5 { table.insert(.make(number)) }

@@ -17,7 +17,7 @@ import Testing
     #expect(table.claim(9).numbers == [5, 3, 2, 4, 1])
   }
 
-  @Test mutating func `a name whose tasks have gone is told from one that is empty`() {
+  @Test mutating func `a name whose tasks are gone is told from one that is empty`() {
     for number in [1, 2, 3] as [Int] {
       let name = number == 2 ? "" : "Note"
       table.insert(.make(number, name: name))
@@ -35,7 +35,7 @@ import Testing
     #expect(table.claim(1, at: 60).numbers == [1])
   }
 
-  @Test mutating func `a claim tells when asking again is worth it`() {
+  @Test mutating func `a claim says when asking again is worth it`() {
     table.insert(.make(1))
     table.insert(.make(2))
     table.insert(.make(3, available: 60))
@@ -54,7 +54,7 @@ import Testing
     #expect(table.claim(9, ["A": 2, "B": 5]).numbers == [1, 2, 4])
   }
 
-  @Test mutating func `names that nobody claims stay and hold nobody up`() {
+  @Test mutating func `tasks of names that no claim asks for stay, and hold up no other task`() {
     table.insert(.make(1, name: "Unknown", priority: .high))
     table.insert(.make(2))
     #expect(table.claim(9).numbers == [2])
@@ -69,7 +69,7 @@ import Testing
 
   // MARK: Leases
 
-  @Test mutating func `a claimed task is not handed out again until it is put back`() {
+  @Test mutating func `a claimed task is not handed out again until it is released`() {
     table.insert(.make(1))
     let claimed = table.claim(1)
     #expect(table.claim(1).isEmpty)
@@ -134,7 +134,7 @@ import Testing
     #expect(table.count(matching: .unfinished) == 1)
   }
 
-  @Test mutating func `a key is free when its task has gone, and borne while it is kept`() {
+  @Test mutating func `a key is held while its task is retained, and free when the task is gone`() {
     table.insert(.make(1, key: "k"))
     _ = table.apply([.succeed(table.claim(1)[0].lease, at: .seconds(1), keeps: true)])
     #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
@@ -142,13 +142,13 @@ import Testing
     #expect(table.insert(.make(3, key: "k")) == .done)
   }
 
-  @Test mutating func `a task replaces a twin that waits`() {
+  @Test mutating func `a task replaces a waiting holder of its key`() {
     table.insert(.make(1, key: "k"))
     #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .replaced(.numbered(1)))
     #expect(table.claim(9).numbers == [2])
   }
 
-  @Test mutating func `a task takes the key of a twin that is running, which goes on`() {
+  @Test mutating func `a task takes its key from a holder that is running, which goes on`() {
     table.insert(.make(1, key: "k"))
     let running = table.claim(1)
     #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .done)
@@ -207,7 +207,7 @@ import Testing
     #expect(table.claim(9).numbers == [2])
   }
 
-  @Test mutating func `a replacement that is rolled back leaves the twin in its place`() {
+  @Test mutating func `a replacement that is rolled back leaves the replaced task in its place`() {
     table.insert(.make(1, key: "k"))
     table.insert(.make(2))
     let staged = table.stage(.insert(.make(3, key: "k"), onDuplicate: .replace))
@@ -256,7 +256,7 @@ import Testing
     #expect(table.count(matching: filter) == numbers.count)
   }
 
-  @Test mutating func `a filter of keys lets those through that have lost theirs`() {
+  @Test mutating func `a filter of keys lets tasks through that have lost their key`() {
     let filter = TaskFilter(uniqueKeys: ["k"])
     func numbers() -> [Int] {
       table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) }
@@ -280,7 +280,7 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
-  @Test func `what was parked waits again though a change behind it is rolled back`() {
+  @Test func `parked tasks wait again though a change behind it is rolled back`() {
     var table = TaskTable()
     let record = TaskRecord(
       id: TaskID(high: 1, low: 1),

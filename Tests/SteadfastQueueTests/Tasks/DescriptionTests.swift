@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What is printed, and what an app shows of an error.
+/// What printing shows, and what an app shows of an error.
 @Suite struct DescriptionTests {
   private let clock = VirtualClock()
 
@@ -29,7 +29,7 @@ import Testing
     #expect(snoozed.localizedDescription == "put off for 5.0 seconds")
   }
 
-  @Test func `what is printed names the task, and never shows its payload`() async throws {
+  @Test func `printing names the task, and never shows its payload`() async throws {
     let queue = TaskQueue(name: "uploads", clock: clock)
     let events = queue.events
     let log = Log<String>()

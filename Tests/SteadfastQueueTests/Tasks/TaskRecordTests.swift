@@ -23,13 +23,13 @@ import Testing
     )
   }
 
-  @Test func `a task takes 64 bytes in a table, beside what never changes about it`() {
+  @Test func `a task takes 64 bytes in a table, besides what never changes about it`() {
     #expect(MemoryLayout<TaskRecord>.stride <= 40)
     #expect(MemoryLayout<TaskTable.Entry>.stride <= 64)
   }
 
   @Test(arguments: [RetryLimit.atMost(0), .atMost(10), .atMost(.max), .alwaysRetry])
-  func `a record tells the limit of retries that it was made with`(limit: RetryLimit) {
+  func `a record has the limit of retries that it was made with`(limit: RetryLimit) {
     #expect(record(maxRetries: limit).maxRetries == limit)
   }
 
@@ -68,7 +68,7 @@ import Testing
     #expect(clean.lastError == nil)
   }
 
-  @Test func `a task is put off if it has retries, unless it is said whether it is`() {
+  @Test func `a task with retries counts as postponed unless the record says otherwise`() {
     func record(_ retryCount: Int, _ isPutOff: Bool?) -> TaskRecord {
       TaskRecord(
         id: .numbered(1),
@@ -123,7 +123,7 @@ import Testing
     )
   }
 
-  @Test func `a task that is made new waits, and nothing is left of what went wrong`() {
+  @Test func `a renewed task waits, and nothing is left of what went wrong`() {
     var task = record(tags: ["red"])
     task.retryCount = 3
     task.interruptionCount = 2

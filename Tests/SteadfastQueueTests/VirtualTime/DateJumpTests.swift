@@ -38,7 +38,7 @@ import Testing
     try await withRunning(queue) {
       await time.advance(by: .seconds(100))
       step(hours: -5)
-      // Within a minute it is noticed, and the delay begins anew.
+      // The queue notices the jump within a minute, and the delay begins again.
       await time.advance(by: .seconds(660))
       #expect(log.entries.count == 2)
       await time.advance(by: .seconds(600))

@@ -4,10 +4,10 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
-/// Runs of a queue that differ in nothing but the machine's mood.
+/// Runs of a queue that differ only in the load and timing of the machine.
 ///
-/// The long form, beside a busy loop on each core, takes as many runs in memory as it is told, as
-/// many over a file, at most 2,000, and a tenth of that with pairs of seeds:
+/// The long form is meant for a machine with a busy loop on each core. It does the given number of
+/// runs in memory, as many over a file, at most 2,000, and a tenth of that with pairs of seeds:
 /// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter
 /// QueueDeterminismTests`.
 @Suite struct QueueDeterminismTests {
@@ -78,7 +78,7 @@ import Testing
     #expect(Set(traces.entries).count >= min(seeds / 2, 30))
   }
 
-  /// Does so many runs, several at the same time, because what they do most is wait for the disk.
+  /// Does this many runs, several at the same time, because they mostly wait for the disk.
   private static func sideBySide(
     _ runs: Int,
     _ run: @escaping @Sendable (_ number: Int) async throws -> Void

@@ -3,8 +3,10 @@ import SteadfastQueue
 import SteadfastTesting
 import TestSupport
 
-/// Three workers of a queue, with retries, time limits, tasks put off, given up and replaced, and a
-/// run that is cancelled half-way.
+/// A queue with three workers.
+///
+/// It has retries, time limits, tasks that are postponed, abandoned and replaced, and a run that is
+/// cancelled half-way.
 enum QueueScenario {
   struct Job: TaskPayload { var number: Int }
 

@@ -40,7 +40,7 @@ import Testing
     }
   }
 
-  @Test func `a month of retries over a real file passes while nobody waits`() async throws {
+  @Test func `a month of retries over a real file passes without real waiting`() async throws {
     try await withTemporaryFolder { folder in
       let trace = try await trace(in: folder, days: 30)
       #expect(

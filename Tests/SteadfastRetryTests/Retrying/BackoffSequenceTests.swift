@@ -118,7 +118,8 @@ import Testing
     #expect(await iterator.next() == RetryAttempt(number: 1))
   }
 
-  @Test func `reset begins delays and time limit anew, and goes on with the random numbers`() async
+  @Test func `reset restarts the delays and the time limit, and goes on with the random numbers`()
+    async
   {
     let clock = InstantClock()
     let backoff = Backoff.exponential(from: .seconds(1)).jittered(.equal)

@@ -28,7 +28,7 @@ import Testing
 
   // MARK: Attempts
 
-  @Test func `the first success is returned, after so many failures`() async throws {
+  @Test func `the first success is returned after several failures`() async throws {
     let policy = RetryPolicy.attempts(5, backoff: .exponential(from: .seconds(1)))
     #expect(try await secondsOfAttempts(policy, failures: 3) == [0, 1, 3, 7])
   }
@@ -112,7 +112,7 @@ import Testing
     #expect(elapsed == [.seconds(5), .seconds(40)])
   }
 
-  @Test func `every failure can be kept by whoever wants the history`() async {
+  @Test func `a caller can keep every failure as a history`() async {
     var history: [Offline] = []
     await #expect(throws: Offline(attempt: 3)) {
       try await withRetry(.attempts(3), clock: clock) { attempt throws(Offline) in

@@ -9,7 +9,7 @@ struct Spread {
   private var sumOfSquares = 0.0
   private var boxes = [Double](repeating: 0, count: 10)
 
-  /// Draws so many delays, sorted into ten boxes between the bounds.
+  /// Draws `count` delays, sorted into ten boxes between the bounds.
   init(
     of backoff: Backoff,
     after attempt: RetryAttempt,

@@ -58,7 +58,7 @@ import Testing
     #expect(endSleep(end) == End(due: ["in an hour"], next: nil))
   }
 
-  @Test func `who is taken out is forgotten, and the sleep runs out`() {
+  @Test func `a waiter that is removed is forgotten, and the sleep runs out`() {
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     #expect(timer.schedule.remove(ticket) == "a")
     #expect(timer.schedule.remove(ticket) == nil)
@@ -67,7 +67,7 @@ import Testing
     #expect(timer.schedule.sleepCount == 0)
   }
 
-  @Test func `one who comes while a sleep runs out uses it`() {
+  @Test func `a waiter that comes while a sleep runs out uses it`() {
     let ticket = timer.schedule.add("a", until: .seconds(5), now: .zero).ticket
     _ = timer.schedule.remove(ticket)
     #expect(add("b", until: 9, at: 4) == nil)

@@ -112,7 +112,8 @@ import Testing
     )
     let failure = try #require(report.failures.first)
     #expect(failure.requirement.id == "model.random")
-    // A task, its retry, its pause and two claims, each with the look-up that compares; of 40 steps.
+    // Of 40 steps, these are left: a task, its retry, its pause and two claims, each with the
+    // look-up that compares.
     #expect(failure.steps.count <= 20, "\(failure)")
     #expect(failure.steps.last?.contains("seed") == true)
   }

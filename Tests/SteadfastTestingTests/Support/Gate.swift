@@ -1,4 +1,4 @@
-/// Lets those who wait for it pass once it is open, on whatever thread they run.
+/// Lets waiting tasks pass once it is open, whatever thread they run on.
 struct Gate: Sendable {
   private let stream: AsyncStream<Void>
   private let continuation: AsyncStream<Void>.Continuation

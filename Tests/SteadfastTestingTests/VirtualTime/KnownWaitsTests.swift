@@ -17,7 +17,7 @@ import Testing
     }
   }
 
-  @Test func `nobody runs the queue`() async {
+  @Test func `the queue is not run`() async {
     let text = await text { time in
       let queue = TaskQueue(clock: time.clock)
       await queue.register(Work.self) { _, _ in }

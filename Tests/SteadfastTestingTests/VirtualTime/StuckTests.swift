@@ -28,7 +28,7 @@ import Testing
     #expect(error?.description.contains("left behind") == false)
   }
 
-  @Test func `sleepers are listed when nobody moves the time`() async {
+  @Test func `sleepers are listed when the test does not move the time`() async {
     let error = await error(.manual) { time in
       await withThrowingTaskGroup(of: Void.self) { group in
         group.addTask(name: "uploads") { try await time.clock.sleep(for: .seconds(90)) }

@@ -1,7 +1,7 @@
-/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`, in this folder;
-/// all of it where nothing is named.
+/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`.
 ///
-/// `name=` with part of a row's name, once or several times, measures such rows alone.
+/// Run it in this folder. Without arguments, it measures everything. `name=` with part of a row's
+/// name measures only the rows whose names contain that part. It can be given several times.
 @main enum Bench {
   static func main() async throws {
     let groups = CommandLine.arguments.dropFirst().filter { !$0.hasPrefix(rowArgument) }

@@ -65,7 +65,7 @@ let crowdBenchmarks = [
   },
 ]
 
-/// A clock that is moved with nobody to wake: the cost of the call.
+/// Moves a clock on which nothing sleeps: the cost of the call.
 let advanceBenchmarks = [
   Benchmark("VirtualClock, nobody sleeps", iterations: sleeps) { count in
     let clock = VirtualClock()
@@ -98,7 +98,7 @@ let yearBenchmarks = [
 
 private struct Reminder: TaskPayload {}
 
-/// Sleeps for a second, so many times.
+/// Sleeps for a second, `count` times.
 private func sleep(_ count: Int, on clock: VirtualClock) async {
   for _ in 0..<count { try? await clock.sleep(for: .seconds(1)) }
 }

@@ -20,10 +20,11 @@ private let bare = "bare append and flush of 200 bytes"
 private let sqliteEnqueue = "SQLite FULL: enqueue, one transaction each"
 private let sqliteWhole = "SQLite FULL: enqueue, claim, complete, each"
 
-/// Each task survives a power cut before `enqueue` returns, and so does its end.
+/// Each task is durable before `enqueue` returns, and so is its end.
 ///
-/// Beside it, what the disk allows: an append of as many bytes and a flush, one after the other; and
-/// what a table in SQLite costs that promises the same.
+/// Two more kinds of rows are for comparison. One shows what the disk allows: an append of as many
+/// bytes and a flush, one after the other. The other shows the cost of a table in SQLite that
+/// promises the same.
 let fileBenchmarks = [
   Benchmark(bare, iterations: writes) { count in
     try await withScratchFile { url in try appendAndFlush(count, to: url) }

@@ -74,7 +74,7 @@ private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double)
         try await queue.run()
       } catch is CancellationError {
       } catch {
-        // Nobody would ever be handed a task.
+        // Without a run, no task would ever be handed out.
         preconditionFailure("\(error)")
       }
     }
@@ -93,9 +93,9 @@ private func reopen(_ url: URL) async throws -> (seconds: Double, bytes: Double)
 private let dead = 500_000
 private let alive = 1000
 
-/// How long an enqueue takes while the file is written anew, beside before and after.
+/// How long an enqueue takes before, during and after a compaction of the file.
 ///
-/// Of a million records 1,000 stay alive: the file shrinks by itself while eight producers go on.
+/// Of a million records, 1,000 stay alive. The file shrinks by itself while eight producers go on.
 func reportCompaction() async throws {
   try await withScratchFile { url in
     let store = JSONFileStore(at: url)

@@ -103,7 +103,9 @@ private func reportLatency(_ name: String, of queue: TaskQueue) async throws {
   report(name, figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined())
 }
 
-/// What a pending task takes beside its payload, which is small enough to need no memory of its own.
+/// How much memory a pending task takes.
+///
+/// The payload is small enough to need no memory of its own.
 func reportMemory() async throws {
   guard isPicked("memory of pending tasks") else { return }
   report("\nmemory of pending tasks", "   bytes a task")

@@ -1,7 +1,8 @@
 /// Measures benchmarks and prints a table of what they cost.
 ///
-/// The rounds are interleaved, so that a slow spell of the machine strikes all alike. Printed is the
-/// median of all rounds, and of the ratios to the baseline within each round.
+/// The rounds are interleaved, so that a slow spell of the machine affects all benchmarks alike.
+/// The table shows the median of all rounds, and the median of the ratios to the baseline within
+/// each round.
 func report(
   _ title: String,
   _ benchmarks: [Benchmark],

@@ -124,8 +124,9 @@ let delayBenchmarks: [Benchmark] =
     }
   }
 
-/// What a time limit that is not reached adds to a call, of an operation that does not suspend and of
-/// one that does.
+/// What a time limit that is not reached adds to a call.
+///
+/// One operation does not suspend, the other one does.
 let timeoutBenchmarks = [
   Benchmark("withTimeout(.seconds(60))", iterations: 10_000) { count in
     for index in 0..<count {

@@ -10,7 +10,7 @@ extension [UInt8] {
     return Array(lines.joined(separator: [0x0A]))
   }
 
-  /// The bytes with lines that are numbered as they stand, where the number has as many digits.
+  /// The bytes with lines that are numbered by position, where the number has as many digits.
   func withLinesRenumbered() -> [UInt8] {
     var number: UInt64 = 0
     return withLines { line in
@@ -19,7 +19,7 @@ extension [UInt8] {
     }
   }
 
-  /// The bytes with lines that take all those before their batch for durable.
+  /// The bytes with lines that claim that all lines before their batch are durable.
   func withLinesThatClaimAllDurable() -> [UInt8] {
     var start: UInt64?
     return withLines { line in
@@ -68,14 +68,14 @@ extension RandomAccessCollection<UInt8> {
 
 /// One line.
 extension [UInt8] {
-  /// Which lines a line takes for durable.
+  /// Which lines a line claims to be durable.
   enum Durable {
     case none, upTo(UInt64)
   }
 
   private static var checksumStart: Int { #"{"c":""#.utf8.count }
 
-  /// Writes the checksum that the rest has.
+  /// Writes the right checksum of the rest of the line.
   mutating func mendChecksum() {
     let start = Self.checksumStart
     guard count > start + 8, starts(with: #"{"c":""#.utf8) else { return }
@@ -97,7 +97,7 @@ extension [UInt8] {
     }
   }
 
-  /// Writes another number; the nearest one that has as many digits.
+  /// Replaces a number by this one, or by the nearest one that has as many digits.
   fileprivate mutating func replaceNumber(behind key: String, by number: UInt64) {
     guard JournalLine(self, indices) != nil, let key = range(of: #""\#(key)":"#) else { return }
     let digits = self[key.upperBound...].prefix { $0 >= 0x30 && $0 <= 0x39 }
@@ -108,7 +108,7 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Puts the mark that the batch goes on where nobody looks for it.
+  /// Moves the mark that the batch goes on to a place where no reader looks for it.
   mutating func moveBatchMark() {
     guard let line = JournalLine(self, indices), line.isContinued,
       let mark = range(of: #""more":true,"#)
@@ -118,7 +118,7 @@ extension [UInt8] {
     mendChecksum()
   }
 
-  /// Makes a line say nothing.
+  /// Replaces a line by a seal of the same length, so that what it said is lost.
   mutating func silence(_ kind: String? = nil) {
     guard let line = JournalLine(self, indices), kind.map(isOfKind) ?? true else { return }
     let start = Self(#""k":"seal","as":""#.utf8)
@@ -137,7 +137,7 @@ extension [UInt8] {
     if isOfKind("task") { replaceNumber(behind: "place", by: 1) }
   }
 
-  /// Gives a field a name that nobody asks for.
+  /// Gives a field a name that no reader asks for.
   mutating func forgetField(_ name: String, of kind: String) {
     guard JournalLine(self, indices) != nil, isOfKind(kind),
       let field = range(of: #""\#(name)":"#)

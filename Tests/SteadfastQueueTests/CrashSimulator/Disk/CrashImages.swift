@@ -2,7 +2,7 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// What of a disk is durable, and what may or may not be.
+/// The durable part of a disk, and the operations that may or may not become durable.
 struct CrashImages {
   private(set) var durable: DiskImage
   private(set) var pending: [DiskOperation] = []
@@ -43,7 +43,7 @@ struct CrashImages {
     pending.removeAll(where: isSettled)
   }
 
-  /// The disk if all that is pending was written, except for these.
+  /// The disk after all pending operations except these.
   private func image(without skipped: (Int) -> Bool = { _ in false }) -> DiskImage {
     var image = durable
     for (index, operation) in pending.enumerated() where !skipped(index) { image.apply(operation) }
@@ -53,7 +53,9 @@ struct CrashImages {
   /// An image, made when it is asked for, and how it came about.
   typealias Candidate = () -> (image: DiskImage, kind: String)
 
-  /// Every image that a power cut may leave now: of each kind all or, where there are too many, some.
+  /// The images that a power cut may leave now.
+  ///
+  /// They are all images of each kind or, where there are too many, some of them.
   func candidates(_ density: Density, using random: inout SplitMix64) -> [Candidate] {
     var candidates: [Candidate] = [{ (durable, "nothing pending") }]
     guard !pending.isEmpty else { return candidates }
@@ -88,7 +90,7 @@ struct CrashImages {
     return candidates
   }
 
-  /// The disk if all before a write was written, and part of it, and what came later or not.
+  /// The disk after all operations before a write, a part of that write, and maybe the later ones.
   private func image(
     torn index: Int,
     isLast: Bool,
@@ -104,7 +106,7 @@ struct CrashImages {
 
   // MARK: Torn writes
 
-  /// What stands where bytes were lost behind the old end of a file.
+  /// What is found in place of lost bytes behind the old end of a file.
   enum Filler {
     case zeros, garbage(UInt64)
     /// The file ends there.
@@ -135,13 +137,15 @@ struct CrashImages {
   ) -> [Int] {
     guard bytes.count > 1 else { return [] }
     if density.cutsEverywhere { return Array(1..<bytes.count) }
-    // Between lines, and on either side of a line feed, is where a reader may go wrong.
+    // A reader may go wrong between lines, and on either side of a line feed.
     let lineEnds = bytes.indices.filter { bytes[$0] == 0x0A }
     let nearby = lineEnds.suffix(8).flatMap { [$0, $0 + 1] }.filter { $0 > 0 && $0 < bytes.count }
     return nearby + (0..<density.cuts).map { _ in 1 + Int(random.next() % UInt64(bytes.count - 1)) }
   }
 
-  /// Writes bytes of which some are lost: what was durable there stays, and behind it is filler.
+  /// Writes bytes of which some are lost.
+  ///
+  /// In their place, durable bytes stay as they were. Behind the durable bytes is filler.
   private func put(
     _ bytes: [UInt8],
     without lost: Range<Int>,

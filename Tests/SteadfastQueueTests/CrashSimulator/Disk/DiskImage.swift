@@ -1,6 +1,6 @@
 @testable import SteadfastQueue
 
-/// The contents of a disk: files, and which of them bears which name.
+/// The contents of a disk: files, and which of them has which name.
 struct DiskImage: Sendable {
   /// By node: a file keeps its node when its name changes.
   private(set) var contents: [[UInt8]] = []
@@ -14,12 +14,12 @@ struct DiskImage: Sendable {
     names = [.journal: 0]
   }
 
-  /// The contents of the file that bears a name.
+  /// The contents of the file that has a name.
   func bytes(of name: JournalFileName) -> [UInt8]? { names[name].map { contents[$0] } }
 
   func size(of node: Int) -> Int { node < contents.count ? contents[node].count : 0 }
 
-  /// What a process that starts now could tell apart.
+  /// Identifies everything that a process that starts now could tell apart.
   var fingerprint: UInt64 {
     var hasher = Hasher()
     for name in [JournalFileName.journal, .replacement] {
@@ -76,11 +76,11 @@ enum DiskOperation: Sendable {
   case write(node: Int, offset: Int, [UInt8])
   case truncate(node: Int, size: Int)
   case flush(node: Int)
-  /// The flush of a file failed: what it should have written is dropped, and looks clean.
+  /// A flush of a file failed. The system drops what it should have written, and shows it as clean.
   case failedFlush(node: Int)
   case flushFolder
 
-  /// The file whose bytes it changes.
+  /// The file whose bytes the operation changes.
   var changedNode: Int? {
     switch self {
     case .write(let node, _, _), .truncate(let node, _): node
@@ -88,7 +88,7 @@ enum DiskOperation: Sendable {
     }
   }
 
-  /// Whether it changes which file bears which name.
+  /// Whether the operation changes which file has which name.
   var changesNames: Bool {
     switch self {
     case .create, .rename, .remove: true

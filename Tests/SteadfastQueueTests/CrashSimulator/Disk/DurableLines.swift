@@ -1,13 +1,14 @@
 /// How much of each file was known to be durable when its last line was appended.
 ///
-/// Damage there must be told from a torn write. It comes from the operations of the disk, not from
-/// what the lines say.
+/// A reader must be able to tell damage in that part from a torn write. The size follows from the
+/// operations of the disk, not from what the lines say.
 struct DurableLines {
   private struct File {
     var size = 0
     var flushedSize = 0
-    /// What was flushed before the last flush: a line that was written while that was under way does
-    /// not know what it covers.
+    /// How much was flushed before the last flush.
+    ///
+    /// A line that is written during a flush does not know what that flush covers.
     var knownSize = 0
     /// Where appending writes began, and how much was known to be durable then.
     var appends: [(offset: Int, durable: Int)] = []

@@ -2,12 +2,12 @@ import SteadfastRetry
 
 @testable import SteadfastQueue
 
-/// Lets the power fail after every operation of a history, in every way, and recovers what is left
-/// with the real code.
+/// Simulates a power cut after every operation of a history, in every way, and recovers what is
+/// left with the real code.
 struct CrashCheck {
   struct Figures: Sendable {
     var crashPoints = 0
-    /// How often the file was made or written anew, and how many flushes failed.
+    /// How often the file was made or replaced, and how many flushes failed.
     var replacements = 0
     var failedFlushes = 0
     /// How many recoveries were run.
@@ -18,7 +18,7 @@ struct CrashCheck {
     var damagedFiles = 0
     /// The fingerprints of the images.
     var images: Set<UInt64> = []
-    /// What must not be, with the crash point and the image.
+    /// The broken promises, each with the crash point and the image.
     var findings: [String] = []
   }
 
@@ -27,13 +27,13 @@ struct CrashCheck {
   var imagesPerMoment = 60
   /// How many times to damage the file after each flush.
   var damagesPerFlush = 2
-  /// Before which moment the power does not fail.
+  /// The first moment at which the power may fail.
   var firstMoment = 0
-  /// In how many of a hundred images the power fails again while they are recovered.
+  /// For how many of a hundred images the power fails again during the recovery.
   var nestedShare = 5
   /// Puts something between the recovery and the disk.
   var wrap: @Sendable (any JournalStorage) -> any JournalStorage = { $0 }
-  /// Whether to look on after a finding.
+  /// Whether to continue after a finding.
   var stopsAtFinding = true
   var figures = Figures()
 
@@ -45,7 +45,7 @@ struct CrashCheck {
   private var random: SplitMix64
   /// What is found after that, by the digest of what was found before.
   private var laterDigests: [UInt64: UInt64] = [:]
-  /// Second crashes that were looked at, by image and what may be found.
+  /// The second crashes that were checked, by image and by what may be found.
   private var nestedImages: Set<[UInt64]> = []
 
   init(seed: UInt64) { random = SplitMix64(seed: seed) }
@@ -118,7 +118,7 @@ struct CrashCheck {
   ) {
     figures.crashPoints += 1
     var candidates = disk.candidates(density, using: &random)
-    // What is durable alone is always looked at: it shows best what was promised too early.
+    // Always check the image of only what is durable: it shows best what was promised too early.
     if candidates.count > imagesPerMoment { candidates[1...].shuffle(using: &random) }
     var seen: Set<UInt64> = []
     for candidate in candidates where seen.count < imagesPerMoment {
@@ -188,7 +188,7 @@ struct CrashCheck {
     return digest
   }
 
-  /// Lets the power fail again during a recovery, and while a batch is stored after it.
+  /// Simulates a power cut during a recovery, and while a batch is stored after it.
   private mutating func failAgain(
     _ image: DiskImage,
     _ operations: [DiskOperation],

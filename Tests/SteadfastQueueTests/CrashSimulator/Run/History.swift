@@ -9,7 +9,7 @@ struct History: Sendable {
     let entries: [JournalEntry]
   }
 
-  /// What a batch survives that was acknowledged.
+  /// What an acknowledged batch survives.
   enum Survival: Sendable {
     case endOfProcess
     /// And power cuts once the interval between flushes has passed.
@@ -22,7 +22,7 @@ struct History: Sendable {
     case submitted([Batch])
     /// A caller was told that its batch is stored.
     case acknowledged(call: Int, survives: Survival)
-    /// A caller was told that its batch is not stored, or that nobody knows.
+    /// A caller was told that its batch is not stored, or that the outcome is unknown.
     case failed(call: Int, isUnknown: Bool)
     /// The store is at rest, and serves this.
     case served(digest: UInt64)
@@ -76,7 +76,7 @@ struct Promises {
     case .submitted(let batches):
       for batch in batches { submit(batch) }
     case .acknowledged(let call, let survival):
-      // Of a call that changed nothing there is no stage.
+      // A call that changed nothing has no stage.
       guard let stage = stages.lastIndex(where: { $0.call == call }) else { return }
       firstKept = max(firstKept, stage)
       if survival != .endOfProcess { firstDurableLater = max(firstDurableLater, stage) }
@@ -99,7 +99,7 @@ struct Promises {
     case .gaveUp(let reason):
       throw Finding("the file could not be opened any more: \(reason)")
     case .opened(let digest):
-      // The power did not fail: what survives the end of a process has survived.
+      // The power did not fail, so everything that survives the end of a process is there.
       guard let stage = stages[firstKept...].lastIndex(where: { $0.digest == digest }) else {
         throw Finding("a process that was started anew found a state that can't be")
       }
@@ -128,7 +128,7 @@ struct Promises {
   }
 }
 
-/// Something that must not be.
+/// A broken promise.
 struct Finding: Error, CustomStringConvertible {
   let description: String
 

@@ -12,9 +12,9 @@ final class ManualExecutor: TaskExecutor, JobThread {
     var delayedJobs: [@Sendable () -> Void] = []
     /// Whether what runs now has the turn.
     var hasTurn = false
-    /// Whether somebody else has the turn whenever a job asks for it once more.
+    /// Whether a job that asks for the turn again is refused, as if another job had it.
     var refusesTurns = false
-    /// What goes on while a job hands its turn on.
+    /// What happens while a job hands its turn on.
     var meanwhile: (@Sendable () -> Void)?
     /// The moment at which what runs now became able to run.
     var presentMoment = 0
@@ -45,7 +45,9 @@ final class ManualExecutor: TaskExecutor, JobThread {
 
   func addBeside(_ job: @escaping @Sendable () -> Void) { add(job) }
 
-  /// What goes on meanwhile has ended when a job goes on.
+  /// Takes the turn again, unless turns are refused.
+  ///
+  /// What happened while the job had handed its turn on has ended by then.
   func takeTurn() -> Bool {
     state.withLock { state in
       if !state.refusesTurns { state.hasTurn = true }
@@ -56,10 +58,12 @@ final class ManualExecutor: TaskExecutor, JobThread {
   /// Whether what runs now may write to the file.
   var hasTurn: Bool { state.withLock { $0.hasTurn } }
 
-  /// From now on somebody else has the turn whenever a job asks for it once more.
+  /// From now on, refuses the turn to jobs that ask for it again, as if another job had it.
   func refuseTurns() { state.withLock { $0.refusesTurns = true } }
 
-  /// Does the body and then, if told so, what goes on beside it, before the body's end is seen.
+  /// Does the body and then, if there is something, what happens during it.
+  ///
+  /// The end of the body is seen only after that.
   func handOn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
@@ -68,7 +72,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     return try body()
   }
 
-  /// Says what goes on while a job hands its turn on.
+  /// Sets what happens while a job hands its turn on.
   func whileHandedOn(_ body: @escaping @Sendable () -> Void) {
     state.withLock { $0.meanwhile = body }
   }
@@ -81,7 +85,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// The process ends: what it still had to do is not done.
+  /// Ends the process: its remaining jobs are not done.
   func dropJobs() {
     state.withLock { state in
       state.jobs = []
@@ -103,7 +107,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     }
   }
 
-  /// Performs the body and all jobs that come of it.
+  /// Performs the body and all jobs that follow from it.
   func run<Value: Sendable>(
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
@@ -112,7 +116,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     return try await task.value
   }
 
-  /// As `run(_:)`, and all that is left to do when the body has ended.
+  /// Performs the body as `run(_:)` does, and then everything that is left to do.
   func runToEnd(_ body: @escaping @Sendable () async throws -> Void) async throws {
     try await run(body)
     runAll()
@@ -123,7 +127,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     repeat { runTasks() } while doJob()
   }
 
-  /// Does the first job; whether there was one.
+  /// Does the first job, and returns whether there was one.
   func doJob() -> Bool {
     let (job, hadTurn) = state.withLock { state -> ((@Sendable () -> Void)?, Bool) in
       guard !state.jobs.isEmpty else { return (nil, state.hasTurn) }

@@ -28,7 +28,7 @@ struct SimulatedCaller: Sendable {
   /// A number from zero on, below the limit.
   private mutating func pick(_ limit: Int) -> Int { Int(random.next() % UInt64(limit)) }
 
-  /// Whether one of so many in a hundred comes up.
+  /// Returns `true` in `share` of a hundred draws.
   mutating func hits(_ share: Int) -> Bool { pick(100) < share }
 
   /// The calls to make at the same time.

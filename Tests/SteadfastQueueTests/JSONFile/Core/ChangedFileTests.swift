@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that another program writes while it is in use.
+/// A file that another program changes while it is in use.
 @Suite struct ChangedFileTests {
   private func insert(_ number: Int, into store: JSONFileStore) async throws {
     _ = try await store.apply([.insert(.make(number), onDuplicate: .keep)], durability: .durable)
@@ -31,7 +31,7 @@ import Testing
   }
 
   @Test(arguments: Change.allCases)
-  func `a file that another program has changed takes nothing in until it is as it was`(
+  func `a file that another program has changed accepts no change until it is as it was`(
     change: Change
   ) async throws {
     try await withTemporaryFolder { folder in
@@ -47,7 +47,7 @@ import Testing
         #expect(error?.message.contains("has \(changed.count) bytes") == true)
         #expect(error?.message.contains("\(before.count) were written") == true)
       }
-      // Nothing was written over what the other one has left, and memory has the tasks.
+      // What the other program wrote is still there, and memory has the tasks.
       #expect(try Data(contentsOf: file) == changed)
       #expect(try await store.count(matching: TaskFilter()) == 1)
       try self.change(file) { handle in

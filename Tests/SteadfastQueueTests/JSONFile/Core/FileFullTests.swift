@@ -22,7 +22,7 @@ import Testing
     }
   }
 
-  @Test func `to compact a file is worth it if a quarter of it is dead and there is room then`() {
+  @Test func `compacting a file is worth it if a quarter of it is dead, and there is room then`() {
     func isMended(size: Int, compactSize: Int) -> Bool {
       FileFull(needed: 100, limit: 4000, size: size, compactSize: compactSize).isMendedByCompaction
     }

@@ -36,7 +36,7 @@ import Testing
     #expect(!executor.doJob())
   }
 
-  @Test func `a flush after an interval that fails is told to the next call`() async throws {
+  @Test func `if a flush after an interval fails, the next call gets the error`() async throws {
     let core = makeCore(.atMostEvery(.seconds(1)))
     try await executor.run {
       try await core.open()

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A disk that takes nothing more: what is there can still be opened, read and closed.
+/// A full disk: a file on it can still be opened, read and closed.
 @Suite struct FullDiskTests {
   private func makeCore(_ storage: MemoryStorage, limit: Int? = nil) -> JSONFileCore {
     JSONFileCore(
@@ -39,7 +39,7 @@ import Testing
     }
     #expect(error?.code == .systemCall)
     #expect(try interruptions(storage.bytes) == 1)
-    // What follows rests on it: a paused task has no attempt.
+    // The rest of the test depends on this: a paused task has no attempt.
     _ = try await core.apply([insertion, .pause(.unclaimed(.numbered(1)))], .durable)
     #expect(try await core.verify().problems == [])
     try await core.close()
@@ -60,7 +60,9 @@ import Testing
     }
   }
 
-  @Test func `interrupted tasks that were looked at and left are interrupted once`() async throws {
+  @Test func `interrupted tasks count one interruption, however often the file is opened`()
+    async throws
+  {
     let storage = MemoryStorage(try interruptedFile())
     for _ in 1...3 {
       let core = makeCore(storage)

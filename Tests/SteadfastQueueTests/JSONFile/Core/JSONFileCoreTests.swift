@@ -162,7 +162,7 @@ import Testing
     #expect(stored.count(matching: TaskFilter()) == 101)
   }
 
-  @Test func `a batch of which a crash has torn the end is gone as a whole`() async throws {
+  @Test func `a batch whose end a crash has torn off is gone as a whole`() async throws {
     try await core.open()
     try await insert(1)
     let size = storage.bytes.count
@@ -174,13 +174,15 @@ import Testing
   }
 
   @Test(arguments: [EINVAL, EPERM, EMLINK])
-  func `a system call that fails is not taken for an unsafe file`(number: Int32) async throws {
+  func `a failed system call is not reported as an unsafe file`(number: Int32) async throws {
     storage.fail(.synchronizeFolder, number)
     let error = await #expect(throws: JSONFileError.self) { try await core.open() }
     #expect(error?.code == .systemCall)
   }
 
-  @Test func `two who close at the same time both return when it is closed`() async throws {
+  @Test func `two calls that close the store at the same time both return when it is closed`()
+    async throws
+  {
     for _ in 1...200 {
       let storage = MemoryStorage()
       let core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }

@@ -28,7 +28,8 @@ import Testing
     }
   }
 
-  /// As ``insert(_:_:)``, beside a claim, which has all be written that has gathered.
+  /// As ``insert(_:_:)``, at the same time as a claim, which causes all gathered changes to be
+  /// written.
   private func insertBesideClaim(_ number: Int) async {
     let core = core
     async let claim = core.claim(
@@ -43,7 +44,7 @@ import Testing
     await insertion
   }
 
-  /// During each flush in turn, one of these is called and what it leads to is done.
+  /// Makes one of these calls during each flush, in turn, and does all jobs that follow from it.
   private func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
     let left = Mutex(calls[...])
     let (executor, log) = (executor, log)
@@ -55,7 +56,7 @@ import Testing
     }
   }
 
-  /// The numbers of the lines, and of the first that each of them does not know to be durable.
+  /// The numbers of the lines, and of the first line that each does not know to be durable.
   private var lines: [(sequence: UInt64, firstUnsynced: UInt64)] {
     var lines: [(UInt64, UInt64)] = []
     var start = 0
@@ -101,7 +102,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `what is written while a flush is under way is stored by the next one`() async throws {
+  @Test func `changes that are written during a flush are stored by the next one`() async throws {
     let core = core
     try await executor.runToEnd {
       try await core.open()
@@ -114,8 +115,7 @@ import Testing
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
   }
 
-  @Test
-  func `what has gathered when a flush ends is stored by the next one, written before or not`()
+  @Test func `changes that gather during a flush are stored by the next one, written or not`()
     async throws
   {
     let core = core
@@ -152,7 +152,7 @@ import Testing
     #expect(log.entries == ["flushed", "next flush", "1 stored", "flushed", "2 stored"])
   }
 
-  @Test func `no line says that one was durable which was written during the last flush`()
+  @Test func `no line claims that a line written during the last flush is durable`()
     async throws
   {
     let core = core
@@ -189,7 +189,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  /// Stores the first task, and the second by a flush that fails, beside which this is called.
+  /// Stores the first task, and the second one by a flush that fails, and makes a call during it.
   private func failFlush(beside call: @escaping @Sendable () async throws -> Void) async throws {
     let (core, storage) = (core, storage)
     try await executor.runToEnd {
@@ -201,7 +201,7 @@ import Testing
     try await executor.runToEnd { await insert(2) }
   }
 
-  @Test func `of a flush that fails, nobody who waits knows the outcome`() async throws {
+  @Test func `after a flush that fails, no waiting caller knows the outcome`() async throws {
     try await failFlush { await insert(3) }
     #expect(log.entries.first == "1 stored")
     #expect(Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown"])
@@ -209,7 +209,9 @@ import Testing
     #expect(storage.calls.last == .close)
   }
 
-  @Test func `who has written beside a flush that fails is told, too`() async throws {
+  @Test func `callers whose changes were written during a flush that fails get its error, too`()
+    async throws
+  {
     try await failFlush { await insertBesideClaim(3) }
     #expect(log.entries.first == "1 stored")
     #expect(log.entries.count == 5)
@@ -326,8 +328,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 1)
   }
 
-  @Test
-  func `the file is closed by whoever has the turn, though something was to be written first`()
+  @Test func `the job that has the turn closes the file, though something was to be written first`()
     async throws
   {
     let (core, executor, log) = (core, executor, log)

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file that a compaction has replaced, and that somebody still flushes or closes.
+/// A file that a compaction has replaced while it is still being flushed or closed.
 @Suite struct ReplacedFileTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }

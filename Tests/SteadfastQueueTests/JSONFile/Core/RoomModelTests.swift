@@ -5,9 +5,9 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random work in a file whose size is limited, and the limit held against what is in the file.
+/// Random work in a file whose size is limited, compared with what is in the file.
 ///
-/// A tenth as many files as it is told runs:
+/// A long run, with a tenth as many files as runs:
 /// `STEADFAST_RUNS=20000 swift test -c release -Xswiftc -enable-testing --filter RoomModelTests`.
 @Suite struct RoomModelTests {
   private static let limit = 12_000
@@ -83,7 +83,7 @@ private final class LimitedRun: Sendable {
     )
   }
 
-  /// Whether there was room; it must have been told rightly.
+  /// Returns whether there was room, and checks that the store has answered correctly.
   private func insert(_ record: TaskRecord, into core: JSONFileCore) async throws -> Bool {
     let change = TaskChange.insert(record, onDuplicate: .keep)
     let isAccepted = try await executor.run {

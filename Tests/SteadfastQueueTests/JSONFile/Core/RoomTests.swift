@@ -26,7 +26,9 @@ import Testing
 
   private var generation: Int { (try? JournalReader.read(storage.bytes).generation) ?? 0 }
 
-  @Test func `a task that would make the file too large is refused, and told why`() async throws {
+  @Test func `a task that would make the file too large is refused, and the error says why`()
+    async throws
+  {
     let core = makeCore()
     let (count, error) = try await run { try await fill(core) }
     #expect(count > 5)
@@ -39,7 +41,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == count)
   }
 
-  @Test func `nothing of a batch that does not fit is stored, and nothing of it is held`()
+  @Test func `no task of a batch that does not fit is stored, and no room is held for it`()
     async throws
   {
     let core = makeCore()
@@ -66,7 +68,7 @@ import Testing
     #expect(outcomes == [.duplicate(of: .numbered(1))])
   }
 
-  @Test func `what becomes of tasks is written however full the file is`() async throws {
+  @Test func `changes of tasks are written however full the file is`() async throws {
     let (core, storage) = (makeCore(), storage)
     let (count, outcomes, size) = try await run {
       let (count, _) = try await fill(core)
@@ -141,7 +143,7 @@ import Testing
     #expect(storage.calls.count { $0 == .create(.replacement) } == 1)
   }
 
-  @Test func `where no room can be made the file is full, until it can`() async throws {
+  @Test func `a file stays full until room can be made`() async throws {
     let core = makeCore()
     let errors = try await run { [storage] in
       _ = try await fill(core, .large)
@@ -158,7 +160,9 @@ import Testing
     #expect(outcomes == [.done])
   }
 
-  @Test func `many who need room at once share it, and none goes beyond the limit`() async throws {
+  @Test func `many callers that need room at once share it, and none goes beyond the limit`()
+    async throws
+  {
     let core = makeCore()
     let added = try await run {
       _ = try await fill(core, .large)
@@ -215,7 +219,7 @@ import Testing
     #expect(storage.bytes.count <= Self.limit)
   }
 
-  @Test func `who waits for room is told that the store was closed`() async throws {
+  @Test func `a caller that waits for room gets an error when the store is closed`() async throws {
     let core = makeCore()
     let error = try await run {
       _ = try await fill(core, .large)
@@ -231,7 +235,7 @@ import Testing
     #expect(storage.bytes(of: .replacement) == nil)
   }
 
-  @Test func `who waits for room is told that the disk has failed`() async throws {
+  @Test func `a caller that waits for room gets an error when the disk fails`() async throws {
     let core = makeCore()
     let error = try await run { [storage] in
       _ = try await fill(core, .large)
@@ -276,7 +280,7 @@ extension JSONFileCore {
 }
 
 extension TaskRecord {
-  /// A task of which three fill a file.
+  /// A task of such a size that three fill a file.
   fileprivate static func large(_ number: Int) -> TaskRecord {
     let payload = Array(#"{"text":"\#(String(repeating: "x", count: 800))"}"#.utf8)
     return make(number).replacing(payload: StoredPayload(payload, format: .json))
@@ -285,7 +289,7 @@ extension TaskRecord {
 
 private enum Size { case small, large }
 
-/// Adds tasks until there is no room; how many there was room for, and the error.
+/// Adds tasks until there is no room, and returns how many fitted, and the error.
 private func fill(
   _ core: JSONFileCore,
   _ size: Size = .small

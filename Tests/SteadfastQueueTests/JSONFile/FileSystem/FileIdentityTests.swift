@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A file, or its lock file, that somebody else deletes, moves or replaces while it is in use.
+/// A file, or its lock file, that another program deletes, moves or replaces while it is in use.
 @Suite struct FileIdentityTests {
   /// The error of a call.
   private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
@@ -39,7 +39,9 @@ import Testing
   // MARK: The lock file
 
   @Test(arguments: [false, true])
-  func `a lock file that is deleted or replaced lets nobody in`(isReplaced: Bool) async throws {
+  func `no second store can open a file whose lock file is deleted or replaced`(isReplaced: Bool)
+    async throws
+  {
     try await withOpenFile { file, store in
       let lock = URL(filePath: file.path + ".lock")
       try FileManager.default.removeItem(at: lock)

@@ -12,7 +12,7 @@ import Glibc
 import Musl
 #endif
 
-/// A lock file that changes while somebody tries for it, or can't be written.
+/// A lock file that changes while a process tries to lock it, or that can't be written.
 @Suite struct FileLockTests {
   private func open(_ path: String, _ flags: Int32 = O_RDWR | O_CREAT) throws -> FileLock.Opened {
     FileLock.Opened(descriptor: try FileStorage.openAsItIs(path, flags).descriptor, path: path)
@@ -33,7 +33,7 @@ import Musl
   }
 
   /// A new file is often given the number of one that has just gone.
-  @Test func `locks of files that come and go beside each other are no obstacle to each other`()
+  @Test func `locks of files that come and go at the same time do not block each other`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -48,7 +48,7 @@ import Musl
     }
   }
 
-  @Test func `a lock whose holder can't be written is good`() async throws {
+  @Test func `a lock is valid though the number of its holder can't be written`() async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl.lock").path
       FileStorage.close(try open(path).descriptor)
@@ -59,7 +59,7 @@ import Musl
     }
   }
 
-  @Test func `the number of a process that is no more is not told`() async throws {
+  @Test func `the error does not name a process that has ended`() async throws {
     try await withTemporaryFolder { folder in
       let path = folder.appending(path: "queue.jsonl").path
       let holder = try open(path + ".lock")

@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a table says that a file takes for its tasks.
+/// How many bytes of a file a table counts for its tasks.
 @Suite struct CompactSizeTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }

@@ -3,12 +3,12 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What each step of a compaction does, for which other work waits.
+/// What each step of a compaction does while other work waits for it.
 @Suite struct CompactionStepTests {
   private let storage = MemoryStorage()
 
   @Test(arguments: [(1000, 10), (99, 1), (1, 1), (0, 0)])
-  func `a step of a compaction writes so many tasks, and passes over the places of others`(
+  func `a step of a compaction writes a limited number of tasks, and skips places without a task`(
     alive: Int,
     steps: Int
   ) throws {
@@ -56,7 +56,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 103)
   }
 
-  @Test func `a task that has grown too large to be read is not written anew`() throws {
+  @Test func `a compaction does not write a task that has grown too large to be read`() throws {
     let journal = try Journal.open(storage).journal
     let bytes = storage.bytes
     var table = TaskTable()
@@ -78,8 +78,7 @@ import Testing
     #expect(storage.bytes == bytes)
   }
 
-  @Test func `a compaction gives up what it has copied as it goes, and not all at its end`() throws
-  {
+  @Test func `a compaction frees what it has copied as it goes, and not all at its end`() throws {
     final class Token: Codable, Sendable {}
     let journal = try Journal.open(storage).journal
     var table = TaskTable()

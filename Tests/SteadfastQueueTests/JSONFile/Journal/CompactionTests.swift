@@ -169,7 +169,7 @@ import Testing
       try compaction.finish(journal, at: .seconds(0))
     }
     if case .read = call {
-      // What comes meanwhile is read from the journal.
+      // Lines that are appended during the compaction are read from the journal.
       let begun = try Compaction(of: journal, tasks: tasks, in: storage)
       try journal.append([[JournalBody(.seal)]])
       var compaction = begun
@@ -208,7 +208,7 @@ import Testing
     try await run { try await fresh.close() }
   }
 
-  @Test func `what a crash in a compaction has left is swept when the file is opened`() throws {
+  @Test func `opening a file removes what a crash during a compaction has left`() throws {
     _ = try Journal.open(storage)
     _ = try Journal.makeReplacement(in: storage, generation: 2, beside: nil)
     #expect(storage.bytes(of: .replacement) != nil)

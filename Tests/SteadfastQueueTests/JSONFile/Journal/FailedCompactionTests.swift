@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a compaction that failed is tried again, and who learns of it.
+/// When a failed compaction is tried again, and when the failure is reported.
 @Suite struct FailedCompactionTests {
   private let storage = MemoryStorage()
   private let executor = ManualExecutor { 0 }
@@ -55,7 +55,7 @@ import Testing
   @Test(arguments: [
     MemoryStorage.Call.create(.replacement), .openFolder, .rename(.replacement, .journal),
   ])
-  func `why a compaction failed is told, once for a reason`(
+  func `each reason why a compaction failed is reported once`(
     call: MemoryStorage.Call
   ) async throws {
     let core = makeCore()

@@ -114,7 +114,7 @@ private struct Reading: Equatable {
   }
 
   @Test(arguments: [1, 2, 8, 9])
-  func `a part that can't be read is told as what the system says`(number: Int) throws {
+  func `a part that can't be read throws the error of the system`(number: Int) throws {
     let storage = MemoryStorage(ForgedFile.bytes((1...3000).map { ForgedFile.insertion($0) }))
     let bytes = storage.bytes
     storage.fail(.read, EIO, after: number - 1)

@@ -29,7 +29,7 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).nextSequence == 1)
   }
 
-  @Test func `opening cuts the torn end, writes what may be unsynced anew, then flushes`() throws {
+  @Test func `opening cuts the torn end, rewrites what may be unsynced, then flushes`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     try journal.append([line(1)])
@@ -52,7 +52,7 @@ import Testing
     MemoryStorage.Call.open(.journal), .read, .open(.replacement), .truncate(to: 0),
     .overwrite(at: 0), .synchronize, .synchronizeFolder,
   ])
-  func `an opening that fails gives the file up, and another one succeeds`(
+  func `an opening that fails closes the file, and another one succeeds`(
     call: MemoryStorage.Call
   ) throws {
     let storage = MemoryStorage()
@@ -83,7 +83,7 @@ import Testing
     #expect(try numbers(storage) == [1, 2])
   }
 
-  @Test func `a write that comes to nothing fails and is not tried for ever`() throws {
+  @Test func `a write that writes nothing fails, and is not tried again for ever`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     storage.state.withLock { $0.longestWrite = 0 }
@@ -107,7 +107,7 @@ import Testing
     #expect(try numbers(storage) == [1, 3])
   }
 
-  @Test func `what a failed write has left is removed for good before the caller is told`() throws {
+  @Test func `what a failed write has left is removed durably before the call throws`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal
     let size = storage.bytes.count
@@ -126,7 +126,7 @@ import Testing
     MemoryStorage.Call.open(.replacement), .create(.replacement), .append, .synchronize,
     .openFolder, .rename(.replacement, .journal), .synchronizeFolder,
   ])
-  func `a making of the file that fails is done again by the next opening`(
+  func `if making the file fails, the next opening makes it again`(
     call: MemoryStorage.Call
   ) throws {
     let storage = MemoryStorage()

@@ -38,7 +38,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     #expect(report.lostRecordCount == 0)
   }
 
-  @Test func `a torn end is told, and no problem`() throws {
+  @Test func `a torn end is reported, and is not a problem`() throws {
     var lines = try fiveTasks()
     lines[8].removeLast(3)
     let report = try inspect(lines).report
@@ -52,7 +52,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     #expect(try JournalInspection([]).report == JSONFileReport())
   }
 
-  @Test func `every line but the first two that is changed is named, and costs itself alone`()
+  @Test func `a changed line, other than the first two, is named, and no other line is lost`()
     throws
   {
     let lines = try fiveTasks()
@@ -109,7 +109,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     }
   }
 
-  @Test func `all problems are told, and the first thousand are named`() throws {
+  @Test func `all problems are counted, and the first thousand are named`() throws {
     var text = try JournalText()
     try text.addTasks(1...2400)
     var lines = text.lines
@@ -142,7 +142,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     let report = try JournalInspection(Array(bytes[..<(bytes.count / 2)])).report
     #expect(report.isSound)
     #expect(report.tornByteCount > 0)
-    // From the other half everything is saved that does not rest on the first.
+    // The other half gives everything that does not depend on the first half.
     let inspection = try JournalInspection(Array(bytes[(bytes.count / 2)...]))
     #expect(inspection.table.numbers == [4, 5])
     #expect(!inspection.report.isSound)
@@ -151,11 +151,11 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
   // MARK: What is left to others
 
   @Test(arguments: ["hello", "{}\n", "[1,2]\n\n\n", "\0\0\0\0\n"])
-  func `a file without a single good line is none of ours`(text: String) {
+  func `a file without a single good line is not a queue's file`(text: String) {
     #expect(throws: JournalProblem.notAJournal) { try JournalInspection(Array(text.utf8)) }
   }
 
-  @Test func `what a newer version wrote is refused, damaged or not`() throws {
+  @Test func `a file of a newer version is refused, damaged or not`() throws {
     var newer = JournalLineText()
     newer.add(#""k":"header","format":"steadfast-queue","version":2,"generation":1}"#)
     newer.add(#""k":"unpark","name":"A"}"#)

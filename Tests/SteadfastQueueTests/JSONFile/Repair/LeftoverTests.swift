@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What stands where a compaction writes, and who has put it there.
+/// A file that is already in the place where a compaction writes.
 @Suite struct LeftoverTests {
   private let storage: MemoryStorage
   private let journal: [UInt8]
@@ -27,7 +27,7 @@ import Testing
     return text.bytes
   }
 
-  @Test func `what a crash has left is removed`() throws {
+  @Test func `a file that a crash has left is removed`() throws {
     let compaction = try Self.compaction(4)
     let header = compaction.prefix { $0 != 0x0A }.count
     let leftovers: [[UInt8]] = [
@@ -43,7 +43,9 @@ import Testing
     }
   }
 
-  @Test func `what somebody else has put there gets a name of its own, and is not lost`() throws {
+  @Test func `a file of another program in its place gets a name of its own, and is not lost`()
+    throws
+  {
     var other = try JournalText(generation: 3)
     try other.addTasks(101...140)
     let strangers: [[UInt8]] = [
@@ -59,7 +61,7 @@ import Testing
     #expect(storage.bytes == journal)
   }
 
-  @Test func `a new file does not take the place of somebody else's either`() throws {
+  @Test func `a new file does not replace the file of another program either`() throws {
     for bytes in [try Self.compaction(1), Array("milk\n".utf8)] {
       let storage = MemoryStorage()
       storage.put(bytes, as: .replacement)

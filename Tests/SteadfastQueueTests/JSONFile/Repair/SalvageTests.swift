@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What is saved of the tasks of a file from which lines were lost.
+/// Which tasks are saved from a file that has lost lines.
 @Suite struct SalvageTests {
   private func lease(_ number: Int) -> Lease { Lease(id: .numbered(number), token: 0) }
 
-  /// What is saved of a file of which the lines are lost that the entries' numbers name, from 1.
+  /// Salvages a file that has lost the lines of the entries with these numbers, from 1.
   private func salvage(_ entries: [JournalEntry], losing lost: Int...) throws -> JournalInspection {
     var text = try JournalText()
     for entry in entries { try text.add(entry) }
@@ -26,7 +26,7 @@ import Testing
     .change(.insert(.make(number, key: key), onDuplicate: policy))
   }
 
-  @Test func `a task whose begin was lost has ended all the same`() throws {
+  @Test func `a task has ended even if the line of its begin was lost`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let ends: [(TaskChange, TaskState?)] = [
       (.succeed(lease(1), at: .seconds(2), keeps: false), nil),
@@ -45,7 +45,10 @@ import Testing
     }
   }
 
-  @Test func `a task whose end was lost is performed again, and counts the interruption`() throws {
+  @Test
+  func `a task is performed again if the line of its end was lost, and counts an interruption`()
+    throws
+  {
     let success = TaskChange.succeed(lease(1), at: .seconds(2), keeps: false)
     let found = try salvage(
       [insertion(1), .begin(.numbered(1)), .change(success), insertion(2)],
@@ -56,7 +59,7 @@ import Testing
     #expect(record.interruptionCount == 1)
   }
 
-  @Test func `a task that began was set aside no more`() throws {
+  @Test func `a task that began was no longer paused, parked or abandoned`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let asides: [[JournalEntry]] = [
       [.change(.pause(.unclaimed(.numbered(1)))), .change(.resume(.numbered(1)))],
@@ -92,7 +95,7 @@ import Testing
     #expect(found.table.numbers == [2])
   }
 
-  @Test func `a task is saved though the one that had its key is thought to be there`() throws {
+  @Test func `a task is saved though another task seems to hold its key`() throws {
     // The first was done before the second was stored, and that was lost.
     let found = try salvage(
       [
@@ -118,7 +121,8 @@ import Testing
   }
 
   @Test func `a payload that looks like a line is not taken for one`() throws {
-    // A line in the payload of another one that is damaged: whoever enqueues it could make up tasks.
+    // A line in the payload of a damaged one. If it counted, the caller that enqueues the payload
+    // could make up tasks.
     var forged = try JournalText()
     try forged.addTasks([66])
     let inner = String(decoding: forged.lines[1].dropLast(), as: UTF8.self)
@@ -177,19 +181,21 @@ import Testing
     #expect(try JournalInspection(Array(lines.joined())).table.numbers == [1, 2, 3])
   }
 
-  @Test func `a batch that was ended has an end, however bad the lines before it`() throws {
+  @Test func `a batch that has its last line is complete, however bad the lines before it are`()
+    throws
+  {
     var text = try JournalText()
     try text.addBatch([insertion(1), insertion(2)])
     try text.addBatch([insertion(3), insertion(4)])
     try text.addTasks([5])
-    // The line that ends the first batch is bad: the next one is no part of it, and as it should be.
+    // The line that ends the first batch is bad. The next line is not part of that batch, and good.
     let found = try JournalInspection(text.lines.flipping(2).flatMap { $0 })
     #expect(found.table.numbers == [1, 3, 4, 5])
     #expect(found.report.problems.map(\.line) == [3])
   }
 
   @Test(arguments: [false, true])
-  func `a file whose lines end as another system ends them is told of, and saved`(isClosed: Bool)
+  func `a file with the line endings of another system is reported, and saved`(isClosed: Bool)
     throws
   {
     var text = try JournalText(generation: 2)
@@ -228,14 +234,14 @@ import Testing
     )
     try text.addSuccess(of: 1)
     try text.addTasks([1])
-    // The restart once more, behind the success, would have the task performed again.
+    // If the restart counted again, behind the success, the task would be performed again.
     let lines = text.lines + [text.lines[3]]
     let found = try JournalInspection(lines.flatMap { $0 })
     #expect(found.report.problems.map(\.reason) == ["it stands in the file twice"])
     #expect(found.table.record(of: .numbered(1))?.retryCount == 0)
   }
 
-  @Test func `of two files that were mixed the tasks of both are saved`() throws {
+  @Test func `the tasks of two files that were mixed are all saved`() throws {
     var first = try JournalText(generation: 1)
     try first.addTasks(1...4)
     try first.addSuccess(of: 2)

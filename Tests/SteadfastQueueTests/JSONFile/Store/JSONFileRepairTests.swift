@@ -6,7 +6,7 @@ import Testing
 
 /// The public calls, on a real file.
 @Suite struct JSONFileRepairTests {
-  /// Makes a file of so many tasks, closed in good order.
+  /// Makes a file of `tasks` tasks, and closes it.
   private func makeFile(_ file: URL, tasks: Int = 5) async throws {
     let store = JSONFileStore(at: file)
     for number in 1...tasks { _ = try await store.apply([insertion(number)], durability: .durable) }
@@ -39,7 +39,7 @@ import Testing
     Set(try FileManager.default.contentsOfDirectory(atPath: folder.path))
   }
 
-  @Test func `a damaged file is refused, told of, repaired and served`() async throws {
+  @Test func `a damaged file is refused, reported, repaired and served`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       try await makeFile(file)
@@ -138,7 +138,9 @@ import Testing
     }
   }
 
-  @Test func `verifying and repairing leave a file to those who might use it`() async throws {
+  @Test func `verifying and repairing do not take a file from the users that may use it`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let options = JSONFileStore.Options(permissions: .group)
@@ -201,7 +203,7 @@ import Testing
         damaged[offset] ^= 1
         #expect(throws: JournalProblem.self, "byte \(offset)") { try JournalReader.read(damaged) }
       }
-      // A seal that is damaged itself takes nothing with it: what it stood for is there.
+      // If only the seal is damaged, nothing is lost: the tasks that it covers are there.
       for offset in seal..<bytes.count {
         var damaged = bytes
         damaged[offset] ^= 1

@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  @Test func `the file is opened anew as soon as the last reference has gone`() async throws {
+  @Test func `the file can be opened again as soon as the last reference is gone`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       for count in 1...20 {
@@ -72,7 +72,9 @@ import Testing
 
   // MARK: Refusals
 
-  @Test func `a second store in this process is told so`() async throws {
+  @Test func `a second store of the file in this process is refused, and the error says so`()
+    async throws
+  {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let first = JSONFileStore(at: file)
@@ -129,7 +131,7 @@ import Testing
     }
   }
 
-  @Test func `a symbolic link, a folder, a file for all to write: each is refused`()
+  @Test func `a symbolic link, a folder and a file that all users may write are refused`()
     async throws
   {
     try await withTemporaryFolder { folder in

@@ -80,7 +80,7 @@ import Testing
     }
   }
 
-  @Test func `what was done to the file behind the store's back is found`() async throws {
+  @Test func `changes to the file that the store did not make are found`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       let store = try await busyStore(file)
@@ -117,7 +117,7 @@ import Testing
     }
   }
 
-  @Test func `a task of which the file says something else is named`() async throws {
+  @Test func `a task that differs in the file is named`() async throws {
     let storage = MemoryStorage()
     let core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
     try await core.open()
@@ -135,7 +135,7 @@ import Testing
   }
 
   @Test(arguments: Workload.all.filter { $0.faultShare == 0 })
-  func `a store that nothing happened to has no problem, whatever it is asked`(
+  func `an intact store has no problem, whatever calls it gets`(
     workload: Workload
   ) async throws {
     for seed in 1...UInt64(Soak.runs(short: 1)) {
@@ -196,7 +196,7 @@ import Testing
     }
   }
 
-  @Test func `what is just being stored is left out`() async throws {
+  @Test func `changes that are just being stored are left out`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
@@ -206,7 +206,7 @@ import Testing
     }
     let verification = Task(executorPreference: executor) { try await core.verify() }
     executor.runTasks()
-    // The verification waits for the thread; these are decided meanwhile, and not written.
+    // The verification waits for the thread. These changes are decided before it, and not written.
     let claim = Task(executorPreference: executor) {
       try await core.claim(ClaimRequest(limit: 2, names: ["Note": .max], now: .seconds(0)))
     }
@@ -224,7 +224,7 @@ import Testing
     repeat { executor.runTasks() } while executor.doJob()
     let report = try await verification.value
     #expect(report.problems == [])
-    // What is claimed is being performed already, as the store sees it.
+    // For the store, a claimed task is already being performed.
     #expect(report.counts == [.waiting: 2, .running: 2])
     #expect(try await claim.value.tasks.count == 2)
     #expect(try await changes.value == [.done, .done])

@@ -13,7 +13,9 @@ import Musl
 #endif
 
 @Suite struct IOThreadTests {
-  @Test func `a thread does a job when its time has come, and other jobs meanwhile`() async throws {
+  @Test func `a thread does a delayed job when its time has come, and other jobs until then`()
+    async throws
+  {
     let thread = try IOThread()
     let allAreThere = DispatchSemaphore(value: 0)
     thread.add { allAreThere.wait() }
@@ -30,7 +32,7 @@ import Musl
       thread.add { note("at once") }
       allAreThere.signal()
     }
-    // How much time has passed when they are all there is anybody's guess.
+    // It is unknown how much time has passed when they are all there.
     #expect(order.filter { $0 != "at once" } == ["soon", "late"])
   }
 
@@ -53,7 +55,7 @@ import Musl
     #expect(left == [])
   }
 
-  @Test func `a job that hands its turn on lets the others be done beside it`() async throws {
+  @Test func `a job that hands its turn on lets other jobs run at the same time`() async throws {
     let thread = try IOThread()
     let order = await withCheckedContinuation { continuation in
       let log = Log<String>()

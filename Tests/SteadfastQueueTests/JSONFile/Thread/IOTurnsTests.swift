@@ -8,7 +8,7 @@ import Testing
 @Suite struct IOTurnsTests {
   private let now = ContinuousClock.now
 
-  /// What a thread does next, without what it does it to.
+  /// What a thread does next, without the job.
   private enum Move: Equatable {
     case perform, watch, sleep, end
     case sleepUntil(ContinuousClock.Instant)
@@ -44,7 +44,8 @@ import Testing
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
-  @Test func `who has done a job watches for the next one, and none is woken for that`() {
+  @Test
+  func `a thread that has done a job watches for the next one, and no other is woken for that`() {
     var turns = IOTurns<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
@@ -57,7 +58,7 @@ import Testing
     #expect(!turns.endsWatch)
   }
 
-  @Test func `none watches while another one does something beside`() {
+  @Test func `no thread watches while another works without the turn`() {
     var turns = IOTurns<Int>()
     _ = turns.next(for: 2, now)
     turns.add {}
@@ -73,7 +74,7 @@ import Testing
     // The other one has its turn, and takes the next job by itself.
     #expect(move(turns.next(for: 1, now)) == .sleep)
     #expect(move(turns.next(for: 2, now)) == .watch)
-    // One that a late wake-up has brought takes the job, and leaves the watching to the first.
+    // A thread that wakes late takes the job, and leaves the watching to the first one.
     turns.add {}
     #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 1, now)) == .sleep)
@@ -82,7 +83,7 @@ import Testing
     #expect(wakes(&turns))
   }
 
-  @Test func `who watches in vain leaves more and more watches out`() {
+  @Test func `a thread that watches without effect leaves out more and more watches`() {
     var turns = IOTurns<Int>()
     // How many jobs are followed by sleep between two watches.
     var skipped: [Int] = []
@@ -99,7 +100,7 @@ import Testing
       }
     }
     #expect(skipped == [0, 1, 2, 4, 8, 16, 32, 64, 64, 64])
-    // One that is not in vain ends that.
+    // A watch that finds a job ends that.
     while true {
       turns.add {}
       _ = turns.next(for: 1, now)
@@ -114,11 +115,11 @@ import Testing
     var turns = IOTurns<Int>()
     turns.add({}, at: now + .seconds(2))
     turns.add({}, at: now + .seconds(1))
-    // Nobody sleeps yet.
+    // No thread sleeps yet.
     #expect(!wakes(&turns))
     #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
-    // Whoever has the turn looks after the other one.
+    // The thread that has the turn takes care of the other job.
     #expect(move(turns.next(for: 2, now + .seconds(1))) == .sleep)
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .watch)
     #expect(
@@ -143,7 +144,7 @@ import Testing
     #expect(done.entries == ["0", "delayed", "more"])
   }
 
-  @Test func `a job that needs no turn is done beside the one that has it`() {
+  @Test func `a job that needs no turn is done while another has the turn`() {
     var turns = IOTurns<Int>()
     _ = turns.next(for: 2, now)
     turns.add {}
@@ -152,7 +153,7 @@ import Testing
     #expect(wakes(&turns))
     #expect(!wakes(&turns))
     #expect(move(turns.next(for: 2, now)) == .perform)
-    // The first has its turn still, so what needs one waits.
+    // The first thread still has the turn, so a job that needs it waits.
     turns.add {}
     #expect(!wakes(&turns))
     #expect(move(turns.next(for: 2, now)) == .sleep)
@@ -182,7 +183,8 @@ import Testing
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
-  @Test func `who has handed its turn on takes the next one, unless it is somebody's`() {
+  @Test
+  func `a thread that has handed its turn on takes the next one, unless another thread has it`() {
     var turns = IOTurns<Int>()
     for _ in 0..<3 { turns.add {} }
     _ = turns.next(for: 1, now)
@@ -208,7 +210,8 @@ import Testing
   }
 
   @Test(arguments: 0..<50 as Range<UInt64>)
-  func `no job is left while all threads sleep, and never are two at work`(_ seed: UInt64) {
+  func `no job is left while all threads sleep, and two threads never have the turn`(_ seed: UInt64)
+  {
     var generator = SplitMix64(seed: seed)
     var model = ThreadsModel()
     for _ in 0..<2_000 { model.goOn(using: &generator) }

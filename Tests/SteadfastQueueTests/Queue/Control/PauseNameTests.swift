@@ -97,8 +97,7 @@ private struct Mail: TaskPayload { var text: String }
     #expect(start.duration(to: clock.now) == .seconds(3))
   }
 
-  @Test
-  func `what is on its way when its name is paused does not begin once the pause has returned`()
+  @Test func `a task being claimed when its name is paused does not begin after that`()
     async throws
   {
     // A claim takes a second, and hands out more than begins at once.
@@ -121,9 +120,9 @@ private struct Mail: TaskPayload { var text: String }
     #expect(try await queue.count == 0)
   }
 
-  /// Tasks that were claimed and not begun are put back, which takes a while.
+  /// Claimed tasks that were not begun are released, which takes a while.
   @Test(arguments: [false, true])
-  func `what is asked of a task that is being put back is done`(resumes: Bool) async throws {
+  func `a request for a task that is being released is carried out`(resumes: Bool) async throws {
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
     store.inject(.delay(.seconds(5), on: clock), times: nil) { $0.changes.contains("release") }

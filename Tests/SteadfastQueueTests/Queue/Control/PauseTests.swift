@@ -41,7 +41,7 @@ import Testing
     }
   }
 
-  @Test func `a queue that is paused and resumed all the time gets on`() async throws {
+  @Test func `a queue that is paused and resumed all the time makes progress`() async throws {
     // Each claim takes longer than the queue is left in peace.
     let store = FaultInjectingStore()
     store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
@@ -70,7 +70,9 @@ import Testing
     }
   }
 
-  /// A queue that has put back what it had claimed, because it was paused then, and owes an attempt.
+  /// A queue that owes an attempt.
+  ///
+  /// It was paused after it had claimed tasks, and has released them.
   private func queueThatOwesAnAttempt(
     _ store: FaultInjectingStore,
     workers: Int = 2,
@@ -98,7 +100,7 @@ import Testing
 
   @Test func `a pause returns though the claim that it waits for finds nothing`() async throws {
     let store = FaultInjectingStore()
-    // A second worker would look once more, and tell.
+    // A second worker would ask the store again, and so end the wait.
     let queue = try await queueThatOwesAnAttempt(store, workers: 1)
     #expect(try await queue.cancelAll() == 2)
     try await withRunning(queue) {
@@ -120,7 +122,7 @@ import Testing
     try await store.waitForHeldCalls()
     async let pause: Void = queue.pause()
     try await clock.sleep(for: .seconds(1))
-    // It has a worker ask for something to do.
+    // This makes a worker ask for something to do.
     try await queue.enqueue(Note("c"))
     try await clock.sleep(for: .seconds(1))
     store.restore()
@@ -145,7 +147,7 @@ import Testing
     #expect(log.entries == ["a"])
   }
 
-  @Test func `a task that was not begun is taken out at once while the queue is paused`()
+  @Test func `a task that was not begun can be cancelled at once while the queue is paused`()
     async throws
   {
     let queue = try await queuePausedDuringClaim()
@@ -159,7 +161,7 @@ import Testing
   }
 }
 
-/// A store in memory that does something else once, between a claim and its answer.
+/// A store in memory that once does something else between a claim and its answer.
 private final class PausingStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let action = Mutex<(@Sendable () async -> Void)?>(nil)

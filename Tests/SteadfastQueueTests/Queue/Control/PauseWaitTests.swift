@@ -4,14 +4,14 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A pause that waits for what the last one has kept from beginning.
+/// A pause that waits for the tasks that the last pause has kept from beginning.
 @Suite(.virtualTime) struct PauseWaitTests {
   private let clock: VirtualClock
   private let store = FaultInjectingStore()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Runs a queue with one worker, whose claim hangs after a pause has put back a task.
+  /// Runs a queue with one worker, whose claim hangs after a pause has released a task.
   ///
   /// The next pause waits for that claim, since what it hands out is to begin.
   private func withClaimThatHangs(_ body: (TaskQueue) async throws -> Void) async throws {

@@ -66,7 +66,7 @@ import Testing
     async let attempts = queue.runAvailable()
     try await clock.sleep(for: .milliseconds(200))
     store.inject(.hang, .afterEffect, times: nil) { $0.kind == .claim }
-    // A pause puts back what an idle worker has claimed: the next one lets it begin.
+    // A pause releases what an idle worker has claimed. The next pause lets it begin.
     try await queue.enqueue(Note("pauses"), availableDate: begin)
     try await store.waitForHeldCalls()
     await queue.pause()

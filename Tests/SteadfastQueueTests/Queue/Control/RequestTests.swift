@@ -11,7 +11,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What is asked of tasks while their claims and their ends are on their way.
+/// Requests for tasks while a claim or an end of them is being stored.
 @Suite(.virtualTime) struct RequestTests {
   private let clock: VirtualClock
 
@@ -38,7 +38,7 @@ import Foundation
     }
   }
 
-  @Test func `a restart that is told late does not erase the success that followed it`()
+  @Test func `a restart whose answer comes late does not erase the success that followed it`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -53,7 +53,7 @@ import Foundation
     try await withRunning(queue) {
       async let n = queue.restart(matching: .deadLetters)
       try await clock.sleep(for: .seconds(50))
-      // It has been claimed, and is performed when the restart is told.
+      // The task has been claimed, and is being performed when the restart is answered.
       let restarted = try await queue.tasks(matching: TaskFilter(ids: [task.id]))
       #expect(restarted.map(\.state) == [.running])
       store.letGo()
@@ -65,7 +65,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that is put back while others are being stored is performed again`()
+  @Test func `a task that is released while others are being stored is performed again`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -95,7 +95,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that is being put back is taken out when it is there`() async throws {
+  @Test func `a task that is being released is cancelled when it is there`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.kind == .claim }
     store.inject(.hang) { $0.changes.contains("release") }
@@ -142,7 +142,7 @@ import Foundation
       #expect(try await task.cancel())
       store.letGo()
       try await clock.sleep(for: .seconds(1))
-      // The cancellation is being answered; somebody asks for it once more.
+      // The cancellation is being answered; another call asks for it again.
       try await queue.enqueue(Note("tick"))
       try await clock.sleep(for: .seconds(5))
       #expect(try await task.cancel() == false)
@@ -160,7 +160,7 @@ import Foundation
     }
   }
 
-  @Test func `a task that was restarted meanwhile is not removed with the dead letters`()
+  @Test func `a task that is restarted during the removal of the dead letters is not removed`()
     async throws
   {
     let base = InMemoryStore()
@@ -179,7 +179,7 @@ import Foundation
     #expect(try await queue.contains(task.id))
   }
 
-  @Test func `cancelled tasks are kept by policy though they never ran`() async throws {
+  @Test func `cancelled tasks are retained as configured though they never ran`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(cancelledRetention: Retention(maxCount: 10)),
       clock: clock
@@ -204,7 +204,7 @@ import Foundation
     let log = Log<String>()
     await queue.register(Note.self) { [clock] _, _ in
       log.add("begins")
-      // It does not look whether it is cancelled.
+      // The handler ignores its cancellation.
       await Task(executorPreference: time.executor) {
         try? await clock.sleep(for: .seconds(100))
       }.value

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a call on a task waits for, and what it does not wait for.
+/// What a call on a task waits for, and what it doesn't wait for.
 @Suite(.virtualTime) struct RequestWaitTests {
   private let clock: VirtualClock
 
@@ -45,7 +45,7 @@ import Foundation
     async let error = queueError { try await task.cancel() }
     try await clock.sleep(for: .seconds(1))
     store.letGo()
-    // The claim has leased the task, and nobody knows its lease.
+    // The claim has leased the task, but its answer was lost, so no queue knows the lease.
     #expect(await error?.code == .storeFailed)
     #expect(await failure?.message.contains("the line is cut") == true)
   }
@@ -76,7 +76,7 @@ import Foundation
     #expect(await failure?.code == .storeFailed)
   }
 
-  @Test func `what is asked of a task before its attempt counts as none`() async throws {
+  @Test func `a request for a task before its attempt does not count as an attempt`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
       clock: clock

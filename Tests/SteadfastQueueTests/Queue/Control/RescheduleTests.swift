@@ -53,7 +53,7 @@ import Foundation
     }
   }
 
-  @Test func `all that wait for a retry are tried when the network is back`() async throws {
+  @Test func `all tasks that wait for a retry are tried when the network is back`() async throws {
     let queue = await queue()
     try await queue.enqueue(
       contentsOf: [Note("a"), Note("b")],
@@ -69,7 +69,7 @@ import Foundation
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `back online, what waits for a retry is tried, and what was scheduled for tomorrow waits`(
+  func `back online, tasks that wait for a retry are tried, and those scheduled for tomorrow wait`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -90,7 +90,7 @@ import Foundation
       let moved = try await queue.enqueue(Note("moved"))
       try await withRunning(queue) {
         try await clock.sleep(for: .seconds(5))
-        // Its date was chosen after it was put off.
+        // Its date was chosen after it was postponed.
         #expect(try await moved.reschedule(to: tomorrow + 60))
         try await clock.sleep(for: .seconds(5))
         #expect(try await queue.count(matching: .retrying) == 2)
@@ -108,7 +108,7 @@ import Foundation
     }
   }
 
-  @Test func `what was put off is known after a restart of the process, and after a compaction`()
+  @Test func `a restart of the process and a compaction keep which tasks were postponed`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -225,7 +225,7 @@ import Foundation
     }
   }
 
-  @Test func `a date that is none is refused`() async throws {
+  @Test func `an invalid date is refused`() async throws {
     let queue = TaskQueue(clock: clock)
     let task = try await queue.enqueue(Note("a"))
     let never = Date(timeIntervalSince1970: .infinity)

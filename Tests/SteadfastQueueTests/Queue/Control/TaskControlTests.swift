@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// The stores on which control must mean the same.
+/// The stores on which control must have the same effect.
 enum StoreKind: CaseIterable {
   case memory, file, sealedMemory, sealedFile
 
@@ -55,7 +55,7 @@ enum StoreKind: CaseIterable {
   // MARK: Cancel
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that waits is taken out when it is cancelled`(kind: StoreKind) async throws {
+  func `a waiting task leaves the queue when it is cancelled`(kind: StoreKind) async throws {
     try await withQueue(kind) { queue in
       let log = Log<String>()
       await queue.register(Note.self) { note, _ in log.add(note.text) }
@@ -143,7 +143,7 @@ enum StoreKind: CaseIterable {
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `cancelling all reaches what waits, what is performed and what is set aside`(
+  func `cancelling all reaches tasks that wait, are performed or are paused`(
     kind: StoreKind
   ) async throws {
     try await withQueue(kind, TaskQueueConfiguration(cancelledRetention: .forever)) { queue in
@@ -188,7 +188,8 @@ enum StoreKind: CaseIterable {
     }
   }
 
-  @Test func `pausing a task that is performed sets it aside, and counts nothing`() async throws {
+  @Test func `pausing a task that is performed ends its attempt, and counts no retry`() async throws
+  {
     try await withQueue(.memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(3_600))
@@ -209,7 +210,7 @@ enum StoreKind: CaseIterable {
     }
   }
 
-  @Test func `a pause that is taken back at once puts the task back`() async throws {
+  @Test func `a pause that is taken back at once releases the task`() async throws {
     try await withQueue(.memory) { queue in
       await queue.register(Note.self) { [clock] _, _ in
         try await clock.sleep(for: .seconds(100))
@@ -249,7 +250,7 @@ enum StoreKind: CaseIterable {
     }
   }
 
-  @Test func `a task that is performed begins anew when it is restarted`() async throws {
+  @Test func `a task that is performed begins again when it is restarted`() async throws {
     try await withQueue(.memory) { queue in
       let begins = Log<Duration>()
       await queue.register(Note.self) { [clock] _, _ in

@@ -138,7 +138,7 @@ import Foundation
     #expect(log.entries == ["as it was"])
   }
 
-  @Test func `a task that is not there, or has ended, is left alone`() async throws {
+  @Test func `a task that doesn't exist, or has ended, is left alone`() async throws {
     let queue = await queue(
       InMemoryStore(),
       TaskQueueConfiguration(succeededRetention: Retention(maxCount: 5))
@@ -150,7 +150,7 @@ import Foundation
     #expect(try await queue.tasks(matching: TaskFilter()).map(\.state) == [.succeeded])
   }
 
-  @Test func `what makes no sense is refused, and nothing is changed`() async throws {
+  @Test func `a change that makes no sense is refused, and nothing is changed`() async throws {
     struct Fax: TaskPayload { var text: String }
     struct Letter: TaskPayload {
       static let formerTaskNames = ["Note"]
@@ -176,7 +176,7 @@ import Foundation
     #expect(try await queue.update(id, with: Letter(text: "c")))
   }
 
-  @Test func `a task that was put aside for its payload is performed with another one`()
+  @Test func `a task that was parked for its payload is performed with another one`()
     async throws
   {
     let store = InMemoryStore()
@@ -196,7 +196,7 @@ import Foundation
     #expect(log.entries == ["mended at 0"])
   }
 
-  @Test func `whoever observes the queue is told, once it is stored`() async throws {
+  @Test func `an observer gets an event once the change is stored`() async throws {
     let queue = await queue()
     var events = queue.events.makeAsyncIterator()
     let id = try await queue.enqueue(Note("a")).id

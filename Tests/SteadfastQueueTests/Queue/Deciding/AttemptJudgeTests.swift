@@ -118,7 +118,7 @@ private struct Decided: RetryAwareError {
     #expect(found == "retry 4 in 9.0: -")
   }
 
-  @Test func `what has ended is kept as the configuration says`() {
+  @Test func `an ended task is retained as the configuration says`() {
     #expect(verdict(.returned(()), on: task()) == "succeeded at 1000.0, gone")
     #expect(
       verdict(.returned(()), on: task(), TaskQueueConfiguration(succeededRetention: .forever))
@@ -133,7 +133,8 @@ private struct Decided: RetryAwareError {
     )
   }
 
-  @Test func `a cancelled attempt is put back, an undecodable payload put aside`() {
+  @Test
+  func `the task of a cancelled attempt is released, one with an undecodable payload is parked`() {
     #expect(verdict(.cancelled, on: task()) == "released")
     #expect(verdict(.undecodable(Refusal("torn")), on: task()) == "parked: torn")
   }
@@ -177,7 +178,8 @@ private struct Decided: RetryAwareError {
     )
   }
 
-  @Test func `a queue that prohibits backoff retries everything at once but what says when`() {
+  @Test
+  func `a queue that prohibits backoff retries all at once, except errors that name a delay`() {
     let configuration = TaskQueueConfiguration(prohibitsBackoff: true)
     #expect(
       verdict(.threw(Refusal("no")), on: task(), configuration) == "retry 1 in 0.0: no"
@@ -191,7 +193,7 @@ private struct Decided: RetryAwareError {
     (.restart, "restarted at 1000.0"), (.remove, "cancelled at 1000.0, gone"),
     (.release, "released"),
   ])
-  func `what was asked of the task counts when the handler throws`(
+  func `a request for the task counts when the handler throws`(
     directive: Directive,
     expected: String
   ) {

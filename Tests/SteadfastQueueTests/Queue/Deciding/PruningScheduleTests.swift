@@ -26,7 +26,7 @@ import Testing
     )
   }
 
-  @Test func `a run begins with pruning what may have been kept under another configuration`() {
+  @Test func `a run begins with a pruning, as another configuration may have retained more`() {
     let schedule = PruningSchedule(configuration)
     #expect(
       summary(schedule.changes(now: .seconds(1000))) == [
@@ -35,7 +35,7 @@ import Testing
     )
   }
 
-  @Test func `what is not kept at all is not pruned again and again`() {
+  @Test func `tasks that are not retained at all are not pruned again and again`() {
     var schedule = PruningSchedule(configuration)
     var changes: [TaskChange] = []
     for number in 0..<255 {

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What is asked of tasks that are held, and what is still to be kept of them.
+/// Requests for claimed tasks, and what is still to be stored of them.
 @Suite struct WorkMachineAttemptsTests {
   private let now = Date.seconds(100)
 
-  @Test func `what is asked of a task that is performed cuts its attempt short`() {
+  @Test func `a request for a task that is performed cuts its attempt short`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -21,7 +21,8 @@ import Testing
     #expect(!machine.isInterrupted(1))
   }
 
-  @Test func `what is asked of a task before its attempt begins is done in its place`() {
+  @Test
+  func `a request for a task before its attempt begins is carried out in place of the attempt`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let early = machine.request(.pause, of: .numbered(2))
@@ -32,13 +33,13 @@ import Testing
     #expect(machine.next().summary == "perform 1, wake another")
     #expect(machine.next().summary == "pause 2")
     #expect(machine.requests.isEmpty)
-    // It is not an attempt that could be cut short.
+    // There is no attempt that could be cut short.
     #expect(!machine.isInterrupted(1))
     let later = machine.request(.cancel, of: .numbered(2))
     #expect(later == .kept)
   }
 
-  @Test func `what is asked of a task that is being put back is done when it is there`() {
+  @Test func `a request for a task that is being released is carried out when it is there`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1, 2)
@@ -57,7 +58,7 @@ import Testing
     #expect(machine.requests.isEmpty)
   }
 
-  @Test func `what could not be put back keeps what was asked of it`() {
+  @Test func `a task that could not be released keeps its request`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1)
@@ -82,7 +83,7 @@ import Testing
     #expect(!machine.isClaiming && machine.finishedClaimCount == 1)
   }
 
-  @Test func `a task that is to end is not set aside by what is asked later`() {
+  @Test func `a task that is to end is not paused by a later request`() {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -101,7 +102,7 @@ import Testing
     #expect((kept, late) == (.kept, .refused))
   }
 
-  @Test func `another date is not asked of a task that is performed, and undoes nothing else`() {
+  @Test func `a new date for a task that is performed is refused, and undoes no other request`() {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -117,7 +118,7 @@ import Testing
     #expect(machine.requests == [.numbered(1): .cancel])
   }
 
-  @Test func `what is asked of a task whose attempt has ended waits until that is kept`() {
+  @Test func `a request for a task whose attempt has ended waits until the end is stored`() {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
@@ -134,7 +135,7 @@ import Testing
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
 
-  @Test func `one settles at a time, and takes what others leave`() {
+  @Test func `one worker settles at a time, and takes what others leave`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -151,7 +152,9 @@ import Testing
     #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
   }
 
-  /// The end of the first task was taken to be kept, and is not known to be.
+  /// A machine whose first task has ended.
+  ///
+  /// The end was taken from the outbox to be stored, and it is not known yet whether it was.
   private func machineKeepingFirstEnd() -> WorkMachine {
     var machine = WorkMachine.running()
     _ = machine.next()
@@ -162,7 +165,7 @@ import Testing
     return machine
   }
 
-  @Test func `of a task that was claimed again before its last end was told one lease is named`() {
+  @Test func `if a task was claimed again before its last end was answered, one lease is named`() {
     var machine = machineKeepingFirstEnd()
     _ = machine.next()
     let lease = Lease(id: .numbered(1), token: 7)
@@ -173,7 +176,7 @@ import Testing
     #expect(machine.leases == [lease])
   }
 
-  @Test func `what is being kept stays so though something else could not be put back`() {
+  @Test func `an end that is being stored stays so though another task could not be released`() {
     var machine = machineKeepingFirstEnd()
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
@@ -182,7 +185,7 @@ import Testing
     #expect(machine.settled().requests.map(\.0) == [.numbered(1)])
   }
 
-  @Test func `a pause that is taken back puts the task back`() {
+  @Test func `a pause that is taken back releases the task`() {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)

@@ -34,7 +34,7 @@ import Testing
     machine.setPaused(true)
     machine.finished()
     #expect(machine.next().summary == "stop")
-    // It is over, whatever comes.
+    // The pass is over, whatever comes.
     machine.setPaused(false)
     #expect(machine.next().summary == "stop")
   }
@@ -50,7 +50,7 @@ import Testing
     #expect(machine.next().summary == "perform 2")
   }
 
-  @Test func `a worker that does what was asked of a task wakes another for the rest`() {
+  @Test func `a worker that carries out a request wakes another one for the rest`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)

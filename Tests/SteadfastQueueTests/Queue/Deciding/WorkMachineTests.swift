@@ -14,12 +14,12 @@ import Testing
     #expect(machine.next().summary == "wait")
     #expect(machine.claimed(.numbered(1, 2), now: now) == true)
     #expect(machine.next().summary == "perform 1, wake another")
-    // Two have asked meanwhile, so that more may be there.
+    // Two workers have asked since the claim began, so that more may be there.
     #expect(machine.next().summary == "perform 2, wake another")
     #expect(machine.next().summary == "claim 1")
   }
 
-  @Test func `a worker that asked while a claim was in flight has the store asked again`() {
+  @Test func `the store is asked again for a worker that asked while a claim was in flight`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.next()
@@ -131,7 +131,7 @@ import Testing
     #expect(machine.takeOutbox() == nil)
   }
 
-  @Test func `workers wait while too much is to be stored`() {
+  @Test func `workers wait while too many ends are still to be stored`() {
     var machine = WorkMachine.running(maxUnsettled: 1)
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
@@ -143,7 +143,7 @@ import Testing
     #expect(machine.next().summary == "perform 2")
   }
 
-  @Test func `after a failure nothing begins, and what ended is kept for the next run`() throws {
+  @Test func `after a failure no attempt begins, and the ends are kept for the next run`() throws {
     var machine = WorkMachine.running()
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)

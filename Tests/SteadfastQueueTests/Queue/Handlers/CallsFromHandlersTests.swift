@@ -37,7 +37,9 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler that destroys its queue is told that it would wait for itself`(limit: Duration?)
+  func `a handler that destroys its queue gets the error that it would wait for itself`(
+    limit: Duration?
+  )
     async throws
   {
     let outcome = try await perform(timeLimit: limit) { queue, _ in
@@ -60,7 +62,7 @@ import Foundation
   }
 
   @Test(arguments: [nil, Duration.seconds(60)])
-  func `a handler that waits for its own outcome is told so, for that of another it waits`(
+  func `a handler that asks for its own outcome gets an error, and waits for that of another task`(
     limit: Duration?
   ) async throws {
     let outcome = try await perform(timeLimit: limit) { queue, context in

@@ -68,7 +68,7 @@ private struct Comment: TaskPayload {
   }
 
   @Test(arguments: [false, true])
-  func `a handler that is registered while a task is being put aside performs it`(
+  func `a handler that is registered while a task is being parked performs it`(
     atOnce: Bool
   ) async throws {
     let store = FaultInjectingStore(appliesAtOnce: atOnce)
@@ -169,7 +169,7 @@ private struct Comment: TaskPayload {
 
   // MARK: Values
 
-  @Test func `whoever holds a task is told what its handler returned`() async throws {
+  @Test func `a caller that holds a task gets the value that its handler returned`() async throws {
     let queue = queue()
     await queue.register(Note.self) { note, _ in note.text.count }
     let task = try await queue.enqueue(Note("four"))
@@ -262,7 +262,7 @@ private struct Comment: TaskPayload {
     #expect(clock.now.offset == .seconds(120))
   }
 
-  @Test func `a task that expired while nobody ran the queue is not attempted`() async throws {
+  @Test func `a task that expired while the queue did not run is not attempted`() async throws {
     let queue = queue()
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
     let task = try await queue.enqueue(
@@ -275,7 +275,7 @@ private struct Comment: TaskPayload {
     #expect(log.entries.isEmpty)
   }
 
-  @Test func `what makes no sense is named, and adds nothing`() async throws {
+  @Test func `an error names an argument that makes no sense, and nothing is added`() async throws {
     let queue = queue()
     for (word, enqueue) in [
       ("timeLimit", { try await queue.enqueue(Note("a"), options: TaskOptions(timeLimit: .zero)) }),

@@ -21,7 +21,7 @@ private enum Named {
   struct Nameless: TaskPayload { static var taskName: String { "" } }
 }
 
-/// Which handler performs what, and which registrations are refused.
+/// Which handler performs which tasks, and which registrations are refused.
 @Suite(.virtualTime) struct RegistrationTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -96,7 +96,7 @@ private enum Named {
   enum Mistake: CaseIterable {
     case secondType, formerName, namelessType, emptyName, noTasks, lessThanNone
 
-    /// What the error is, and names.
+    /// The error, and the name in it.
     var error: (code: TaskQueueError.Code, words: [String]) {
       switch self {
       case .secondType: (.nameTaken, ["'Same'", "Named.First", "Named.Second"])
@@ -122,7 +122,7 @@ private enum Named {
   }
 
   @Test(arguments: Mistake.allCases)
-  func `a handler that can't be registered is named by all that follows`(
+  func `all later calls name a handler that can't be registered`(
     _ mistake: Mistake
   ) async throws {
     let (code, words) = mistake.error

@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// A handler that notes what it is asked, and answers as it was made to.
+/// A handler that notes its calls, and answers as it was told to.
 private struct Asked: TaskHandler {
   let log: Log<String>
   let clock: VirtualClock
@@ -88,7 +88,8 @@ private struct Asked: TaskHandler {
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `a task whose retries are used up begins anew when it says so`() async throws {
+  @Test func `a task whose retries are used up begins again when its handler says so`() async throws
+  {
     try await perform(Asked(log: log, clock: clock, restarts: 1))
     #expect(
       log.entries == [
@@ -104,7 +105,7 @@ private struct Asked: TaskHandler {
     #expect(log.entries == ["0.0 seconds: attempt 1", "leaves: abandoned: no"])
   }
 
-  @Test func `a date that it chooses behind the expiry abandons the task at once`() async throws {
+  @Test func `if it chooses a date after the expiry, the task is abandoned at once`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(handler: Asked(log: log, clock: clock, delay: 3_600))
     let options = TaskOptions(expiryDate: clock.date + 60)
@@ -114,12 +115,12 @@ private struct Asked: TaskHandler {
     #expect(clock.now.offset == .zero)
   }
 
-  @Test func `a date that is none is not taken`() async throws {
+  @Test func `an invalid date is not used`() async throws {
     try await perform(Asked(log: log, clock: clock, delay: .nan))
     #expect(clock.now.offset == .seconds(10))
   }
 
-  @Test func `a date that has passed means at once, and does not starve the others`() async throws {
+  @Test func `a date in the past means at once, and does not starve other tasks`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(handler: Asked(log: log, clock: clock, delay: -1_000_000))
     await queue.register(name: "Other") { [log] _, _ in log.add("other") }
@@ -143,7 +144,7 @@ private struct Asked: TaskHandler {
     #expect(clock.now.offset == .seconds(7))
   }
 
-  /// How a task leaves that is performed, and then ended from outside.
+  /// How a task leaves that is ended by a call while it is performed.
   private func end(_ body: @Sendable (EnqueuedTask, TaskQueue) async throws -> Void) async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(cancelledRetention: .forever),

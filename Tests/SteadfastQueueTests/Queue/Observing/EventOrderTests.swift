@@ -5,8 +5,8 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What happens to one task is told in the order in which the store has kept it, however late the
-/// store's answers are.
+/// The events of a task come in the order in which the store has stored its changes, however late
+/// the store answers.
 @Suite(.virtualTime) struct EventOrderTests {
   private let clock: VirtualClock
 
@@ -19,7 +19,7 @@ import Testing
     through last: String
   ) async -> [String] {
     var kinds: [String] = []
-    // Whether there is a handler is no matter of the store.
+    // Whether there is a handler does not depend on the store.
     for await event in events where event.id == id && event.kind != "unhandled" {
       kinds.append(event.kind)
       if event.kind == last { break }
@@ -27,8 +27,9 @@ import Testing
     return kinds
   }
 
-  /// Performs a task whose first attempt throws, and whose second one begins while the store has not
-  /// said yet that it has kept the end of the first.
+  /// Performs a task whose first attempt throws.
+  ///
+  /// The second attempt begins before the store has answered that the first one's end is stored.
   private func kinds(
     afterFirstAttemptThrows error: any Error,
     answering kind: String,
@@ -51,7 +52,7 @@ import Testing
     let task = try await queue.enqueue(Note("first"), usesBackoff: false)
     return try await withRunning(queue) {
       try await clock.sleep(for: .seconds(10))
-      // It has workers look for what is available.
+      // This makes workers look for available tasks.
       try await queue.enqueue(Note("tick"))
       try await clock.sleep(for: .seconds(10))
       store.letGo()
@@ -60,7 +61,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `a failure is told before the next attempt begins`(atOnce: Bool) async throws {
+  func `the event of a failure comes before the next attempt begins`(atOnce: Bool) async throws {
     let kinds = try await kinds(
       afterFirstAttemptThrows: Refusal(),
       answering: "retry",
@@ -70,7 +71,7 @@ import Testing
   }
 
   @Test(arguments: [false, true])
-  func `that a task was put off is told before the next attempt begins`(
+  func `the event of a snooze comes before the next attempt begins`(
     atOnce: Bool
   ) async throws {
     let kinds = try await kinds(
@@ -81,7 +82,8 @@ import Testing
     #expect(kinds == ["enqueued", "started", "snoozed", "started", "succeeded"])
   }
 
-  @Test func `a restart is told after the end that it undoes, and before the next attempt`()
+  @Test
+  func `the event of a restart comes after the end that it undoes, and before the next attempt`()
     async throws
   {
     let slow = FaultInjectingStore()
@@ -113,7 +115,7 @@ import Testing
     )
   }
 
-  @Test func `a task is told of before its twin takes its place`() async throws {
+  @Test func `the event of a task comes before its duplicate takes its place`() async throws {
     let slow = FaultInjectingStore()
     let store = FaultInjectingStore(slow)
     slow.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
@@ -132,7 +134,7 @@ import Testing
     #expect(try await task.outcome() == .cancelled)
   }
 
-  @Test func `a task is told of before it is taken out`() async throws {
+  @Test func `the event of a new task comes before it is cancelled`() async throws {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
     let queue = TaskQueue(persistence: store, clock: clock)
@@ -145,7 +147,7 @@ import Testing
     #expect(await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "cancelled"])
   }
 
-  @Test func `what is asked of one task at the same time is done one after the other`()
+  @Test func `concurrent requests for one task are carried out one after the other`()
     async throws
   {
     let store = FaultInjectingStore()
@@ -165,7 +167,8 @@ import Testing
     #expect(queue.changes.count == 0)
   }
 
-  @Test func `a change is told before a twin takes the task's place`() async throws {
+  @Test func `the event of a change comes before a duplicate takes the task's place`() async throws
+  {
     let store = FaultInjectingStore()
     store.inject(.hang, .afterEffect) { $0.changes.contains("pause") }
     let queue = TaskQueue(persistence: store, clock: clock)

@@ -60,7 +60,7 @@ extension TaskEvent {
     #expect(await summaries(second, count: 7) == later)
   }
 
-  @Test func `an attempt's end tells how long the task waited, and how long the attempt took`()
+  @Test func `the event of an attempt's end says how long the task waited and the attempt took`()
     async throws
   {
     let clock = clock
@@ -119,7 +119,7 @@ extension TaskEvent {
     return summaries
   }
 
-  @Test func `an observer that falls behind is told how much it missed`() async throws {
+  @Test func `an observer that falls behind learns how many events it missed`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(eventBufferSize: 3),
       clock: clock
@@ -140,7 +140,7 @@ extension TaskEvent {
     for await event in events { Issue.record("\(event)") }
   }
 
-  @Test func `nothing is remembered for observers that have gone`() async throws {
+  @Test func `nothing is remembered for observers that are gone`() async throws {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
@@ -162,12 +162,12 @@ extension TaskEvent {
     }
   }
 
-  @Test func `what is to be told is kept for an observer that comes as the last one leaves`() {
+  @Test func `events to come are kept for an observer that comes as the last one leaves`() {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
     queue.hub.willEnqueue(record)
-    // Somebody has seen no observers before this one came.
+    // Another caller has found no observers just before this one came.
     queue.hub.endObservation()
     #expect(queue.hub.isObserved)
     #expect(queue.hub.announcementCount == 1)
@@ -198,7 +198,9 @@ extension TaskEvent {
     }
   }
 
-  @Test func `the beginning of a task is never told before its being enqueued`() async throws {
+  @Test func `the event of a task's beginning never comes before that of its enqueueing`()
+    async throws
+  {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4, eventBufferSize: 10_000)
     )

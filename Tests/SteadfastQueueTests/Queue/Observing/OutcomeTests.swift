@@ -16,7 +16,7 @@ import Testing
     return queue
   }
 
-  @Test func `an outcome is told to those who ask late`() async throws {
+  @Test func `a caller that asks late gets the outcome`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(Note("done"))
     try await queue.runAvailable()
@@ -24,7 +24,7 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `a duplicate tells the outcome of the task that was there`() async throws {
+  @Test func `a duplicate returns the outcome of the task that was there`() async throws {
     let queue = await queue(keeping: .forever)
     let first = try await queue.enqueue(Note("once"), uniqueKey: "k")
     let second = try await queue.enqueue(Note("twice"), uniqueKey: "k")
@@ -32,7 +32,7 @@ import Testing
     #expect(first.id == second.id)
     try await queue.runAvailable()
     #expect(try await second.outcome() == .succeeded)
-    // Nobody but the store remembers by now.
+    // Only the store knows the outcome by now.
     let third = try await queue.enqueue(Note("thrice"), uniqueKey: "k")
     #expect(try await third.outcome() == .succeeded)
   }
@@ -55,7 +55,7 @@ import Testing
   enum Farewell: CaseIterable { case remove, removeAll, replace }
 
   @Test(arguments: Farewell.allCases)
-  func `a task that has succeeded is not called cancelled when it leaves`(
+  func `a task that has succeeded is not reported as cancelled when it leaves`(
     farewell: Farewell
   ) async throws {
     let queue = await queue(keeping: .forever)
@@ -87,7 +87,9 @@ import Testing
     #expect(error?.message == "a task with the unique key 'k' is there already: \(first.id)")
   }
 
-  @Test func `shutting down fails those who wait for a task that has not ended`() async throws {
+  @Test func `shutting down throws an error to callers that wait for a task that has not ended`()
+    async throws
+  {
     let queue = await queue()
     let task = try await queue.enqueue(Note("never"), availableDate: clock.date + 1000)
     await withTaskGroup { group in
@@ -114,7 +116,7 @@ import Testing
     #expect(try await task.outcome() == .succeeded)
   }
 
-  @Test func `removing a task that has ended changes nothing of how it did`() async throws {
+  @Test func `removing a task that has ended does not change its outcome`() async throws {
     let queue = await queue()
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("no such album") }
     let task = try await queue.enqueue(Note("dead letter"))
@@ -129,7 +131,7 @@ import Testing
     }
   }
 
-  @Test func `nothing is remembered for those who do not ask`() async throws {
+  @Test func `nothing is remembered for callers that do not ask`() async throws {
     let queue = await queue()
     for number in 1...100 { try await queue.enqueue(Note("\(number)")) }
     #expect(queue.outcomes.count == 0)
@@ -160,7 +162,7 @@ import Testing
     #expect(board.awaited.isEmpty)
     let outcomes = await withTaskGroup { group in
       for cell in cells[50...] {
-        // By the time that this is checked the task is listed; the error ends the wait.
+        // The task is listed by the time of this check. The error ends the wait.
         group.addTask {
           try? await cell.wait {
             #expect(board.awaited.contains(cell.id))

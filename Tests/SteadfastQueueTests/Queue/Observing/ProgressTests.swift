@@ -21,7 +21,7 @@ import Testing
     return queue
   }
 
-  @Test func `whoever holds a task sees how far it is, until it has ended`() async throws {
+  @Test func `a caller that holds a task sees its progress until it has ended`() async throws {
     let queue = await queue { [clock] context in
       for percent in [0, 25, 50] {
         context.report(progress: Double(percent) / 100)
@@ -36,7 +36,7 @@ import Testing
     }
   }
 
-  @Test func `a failed attempt sets the progress back`() async throws {
+  @Test func `a failed attempt resets the progress`() async throws {
     let queue = await queue { [clock] context in
       context.report(progress: 0.75)
       try await clock.sleep(for: .seconds(1))
@@ -68,7 +68,7 @@ import Testing
     #expect(await fractions.next() == 1)
   }
 
-  @Test func `what was told of a task that is done is not told when it is tried once more`()
+  @Test func `the progress of a task that is done is not reported again when it is restarted`()
     async throws
   {
     let queue = TaskQueue(
@@ -83,7 +83,9 @@ import Testing
     #expect(await fractions.next() == 0)
   }
 
-  @Test func `what is no fraction is brought into range, or not told`() async throws {
+  @Test func `progress that is not a fraction is limited to its range, or not reported`()
+    async throws
+  {
     let queue = await queue { context in
       for fraction in [-1, .nan, 7, 0.5] { context.report(progress: fraction) }
     }

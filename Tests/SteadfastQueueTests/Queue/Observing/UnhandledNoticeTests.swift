@@ -4,7 +4,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What people are told of tasks without a handler.
+/// The notices about tasks without a handler.
 @Suite(.virtualTime) struct UnhandledNoticeTests {
   private let clock: VirtualClock
   private let notices = Log<String>()
@@ -27,7 +27,7 @@ import Testing
     "the queue 'mail' holds tasks that wait: no handler is registered for the name '\(name)'"
   }
 
-  @Test func `a name without a handler is said once, when the queue runs`() async throws {
+  @Test func `a name without a handler is reported once, when the queue runs`() async throws {
     let queue = queue()
     for _ in 0..<3 { try await queue.enqueue(name: "lost") }
     try await queue.enqueue(name: "found too late")
@@ -37,7 +37,8 @@ import Testing
     #expect(notices.entries == [notice("found too late"), notice("lost")])
   }
 
-  @Test func `a task that is added to a queue that runs is said, whatever else it performs`()
+  @Test
+  func `a task that is added to a running queue is reported, whatever else the queue performs`()
     async throws
   {
     let queue = queue()
@@ -55,7 +56,7 @@ import Testing
     }
   }
 
-  @Test func `nothing is said where all tasks have handlers, or a fallback performs them`()
+  @Test func `nothing is reported where all tasks have handlers, or a fallback performs them`()
     async throws
   {
     let queue = queue()
@@ -68,7 +69,7 @@ import Testing
     #expect(notices.entries.isEmpty)
   }
 
-  @Test func `who observes the queue is told by an event instead`() async throws {
+  @Test func `an observer of the queue gets an event instead`() async throws {
     let queue = queue()
     let events = queue.events
     try await queue.enqueue(name: "lost")
@@ -96,7 +97,7 @@ import Testing
     )
   }
 
-  @Test func `a look is due once, after a task was added whose name has not been said`() {
+  @Test func `one look is due after a task was added whose name has not been reported`() {
     var notice = UnhandledNotice()
     func look() -> Bool { notice.takeDue() }
     #expect(!look())
@@ -114,7 +115,7 @@ import Testing
     #expect(look())
   }
 
-  @Test func `a name is said though a look between has found nothing new`() async throws {
+  @Test func `a name is reported though a look before it has found nothing new`() async throws {
     let queue = queue()
     try await withRunning(queue) {
       try await queue.enqueue(name: "lost")
@@ -129,7 +130,7 @@ import Testing
     }
   }
 
-  @Test func `a kept task without a handler is said when it is restarted`() async throws {
+  @Test func `a retained task without a handler is reported when it is restarted`() async throws {
     let queue = queue(cancelledRetention: .forever)
     let task = try await queue.enqueue(name: "lost")
     try await queue.cancel(task.id)

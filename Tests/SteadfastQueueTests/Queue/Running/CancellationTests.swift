@@ -5,11 +5,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A scenario in which one call is cancelled, or the queue is shut down, at each of its suspensions.
+/// Cancels a call, or shuts the queue down, at each suspension of a scenario.
 ///
 /// The scenarios are cases of the model check over a store that suspends before and after each of
-/// its calls. These suspensions are counted, those of the handlers, and the case's own, in which all
-/// is idle; at the chosen one the test acts.
+/// its calls. The test counts these suspensions, those of the handlers, and the case's own, in
+/// which everything is idle. It acts at the chosen one.
 @Suite struct CancellationTests {
   enum Act: CaseIterable, Sendable {
     case cancelRun, shutDown, shutDownAtOnce, shutDownSoon, cancelCalls

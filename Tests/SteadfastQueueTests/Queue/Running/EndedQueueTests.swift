@@ -20,7 +20,7 @@ import Foundation
     case withoutRun, afterRun, duringRun, withinLimit, byHandler, destroyed
   }
 
-  /// Makes a queue whose handlers hold it, uses it, and ends it so.
+  /// Makes a queue whose handlers hold it, uses it, and ends it in this way.
   private func use(_ end: End, _ body: (TaskQueue) -> Void) async throws {
     let queue = TaskQueue(clock: clock)
     body(queue)
@@ -58,7 +58,7 @@ import Foundation
   }
 
   @Test(arguments: End.allCases)
-  func `what its observers are told ends, after the last event`(end: End) async throws {
+  func `the sequences of its observers end, after the last event`(end: End) async throws {
     let log = Log<TaskEvents>()
     let held = Log<TaskQueue>()
     try await use(end) { queue in
@@ -77,7 +77,7 @@ import Foundation
     for await event in held.entries[0].events { Issue.record("\(event)") }
   }
 
-  @Test func `a task that is added later is not told to have no handler`() async throws {
+  @Test func `a task that is added later is not reported to have no handler`() async throws {
     let queue = TaskQueue(clock: clock)
     let events = queue.events
     await queue.register(Note.self) { _, _ in }
@@ -88,7 +88,7 @@ import Foundation
     #expect(queue.hub.announcementCount == 0)
   }
 
-  @Test func `a file is free for a new queue when the handlers that hold the old one have gone`()
+  @Test func `a file is free for a new queue when the handlers that hold the old one are gone`()
     async throws
   {
     try await withTemporaryFolder { folder in

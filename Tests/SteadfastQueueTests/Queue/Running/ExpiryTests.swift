@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What becomes of the date of expiry when a task is begun anew.
+/// What happens to the expiry date when a task is restarted.
 @Suite(.virtualTime) struct ExpiryTests {
   private let clock: VirtualClock
 
@@ -41,7 +41,7 @@ import Foundation
     }
   }
 
-  @Test func `that the date was dropped is known after a restart of the process`() async throws {
+  @Test func `a dropped expiry date stays dropped after a restart of the process`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "queue")
       let store = JSONFileStore(at: url)
@@ -63,7 +63,7 @@ import Foundation
     }
   }
 
-  @Test func `a date of expiry that is ahead stays when the task is restarted`() async throws {
+  @Test func `an expiry date in the future stays when the task is restarted`() async throws {
     let queue = queue(InMemoryStore())
     await queue.register(Note.self) { _, _ in throw TaskAbandoned("x") }
     let expiry = clock.date + 3_600

@@ -50,7 +50,7 @@ import Testing
     }
   }
 
-  @Test func `a backoff is told the delay before each failed attempt`() async throws {
+  @Test func `a backoff gets the delay before each failed attempt`() async throws {
     let log = log
     try await withVirtualTime { time in
       let configuration = TaskQueueConfiguration(
@@ -118,7 +118,7 @@ import Testing
     }
   }
 
-  @Test func `a snoozed task is put off without counting`() async throws {
+  @Test func `a snooze is not counted as a retry`() async throws {
     let queue = await failingQueue(TaskSnoozed(for: .seconds(45)))
     try await queue.enqueue(Note("not yet"), maxRetries: 0)
     #expect(try await queue.runAvailable() == 1)
@@ -128,7 +128,7 @@ import Testing
     #expect(record.availableDate == clock.date + 45)
   }
 
-  @Test func `CancellationError is a failure like any other while nobody has cancelled`()
+  @Test func `CancellationError is a failure like any other while nothing was cancelled`()
     async throws
   {
     let queue = await failingQueue(CancellationError())
@@ -137,14 +137,14 @@ import Testing
     #expect(try await queue.tasks().map(\.retryCount) == [1])
   }
 
-  @Test func `a long error is kept in short`() async throws {
+  @Test func `a long error is shortened`() async throws {
     let queue = await failingQueue(Refusal(String(repeating: "x", count: 5000)))
     try await queue.enqueue(Note("wordy"))
     try await queue.runAvailable()
     #expect(try await queue.tasks().first?.lastError?.utf8.count == 4095)
   }
 
-  @Test func `only so many dead letters are kept`() async throws {
+  @Test func `no more dead letters are retained than the limit`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(abandonedRetention: Retention(maxCount: 3)),
       clock: clock
@@ -175,7 +175,7 @@ import Testing
     #expect(unhandled.count == 2)
   }
 
-  @Test func `a payload that can't be decoded is put aside, and says what is missing`() async throws
+  @Test func `a task with an undecodable payload is parked, and says what is missing`() async throws
   {
     let store = InMemoryStore()
     let queue = TaskQueue(persistence: store, clock: clock)

@@ -36,7 +36,7 @@ import Testing
     #expect(log.entries == ["0.0 a", "10.0 b", "20.0 c"])
   }
 
-  @Test func `a limit that is taken back holds no more`() async throws {
+  @Test func `a limit that is removed has no effect any more`() async throws {
     let queue = TaskQueue(
       configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
       clock: clock

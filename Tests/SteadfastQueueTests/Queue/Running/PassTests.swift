@@ -3,15 +3,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// When a pass over what is available is over.
+/// When a pass ends.
 @Suite(.virtualTime) struct PassTests {
   private let clock: VirtualClock
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A worker gives way after each 256th attempt; its last claim may be on its way back then.
+  /// A worker yields after each 256th attempt, and its last claim may be in flight then.
   @Test(arguments: 253...258)
-  func `it performs what a handler enqueues, wherever its other workers are`(count: Int)
+  func `it performs what a handler enqueues, whatever its other workers do`(count: Int)
     async throws
   {
     let queue = TaskQueue(

@@ -101,11 +101,13 @@ import Testing
   }
 
   @Test(.virtualTime)
-  func `whoever adds one task after another lets a worker perform them meanwhile`() async throws {
+  func `a caller that adds one task after another lets a worker perform them at the same time`()
+    async throws
+  {
     let queue = await queue()
     try await withRunning(queue) {
       for number in 0..<2_000 { try await queue.enqueue(Note("\(number)")) }
-      // One thread does all this: no task would be performed if nobody gave way.
+      // One thread does all this: no task would be performed if the caller did not yield.
       #expect(log.entries.count > 1_000)
     }
   }
@@ -157,7 +159,7 @@ import Testing
 
   // MARK: Lifetime of a run
 
-  @Test func `a second run meanwhile throws`() async throws {
+  @Test func `a second run at the same time throws`() async throws {
     let queue = await queue()
     let task = try await queue.enqueue(Note("one"))
     try await withRunning(queue) {
@@ -176,7 +178,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `shutting down waits for what is under way`() async throws {
+  @Test func `shutting down waits for the attempts under way`() async throws {
     let queue = await queue()
     let log = log
     await queue.register(Note.self) { note, _ in
@@ -189,7 +191,9 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `cancelling a run cancels its tasks and puts them back unharmed`() async throws {
+  @Test func `cancelling a run cancels its attempts and releases their tasks unchanged`()
+    async throws
+  {
     let queue = await queue(concurrency: 2)
     let started = Log<Int>()
     await queue.register(Note.self) { _, context in

@@ -55,7 +55,7 @@ import Testing
     #expect(log.entries == ["a begins 600 (0) at 0", "a ends 600"])
   }
 
-  @Test func `who waits for a task is told of a success that takes longer to store than a poll`()
+  @Test func `a waiter gets a success that takes longer to store than a poll`()
     async throws
   {
     let slow = FaultInjectingStore(store.process())
@@ -73,7 +73,7 @@ import Testing
     let a = TaskQueue(name: "a", persistence: store.process(), clock: clock)
     await a.register(Note.self) { [clock, log] _, _ in
       log.add("a begins")
-      // It does not look whether it is cancelled.
+      // The handler ignores its cancellation.
       await Task(executorPreference: time.executor) {
         try? await clock.sleep(for: .seconds(600))
       }.value
@@ -110,7 +110,7 @@ import Testing
     #expect(try await b.count == 0)
   }
 
-  @Test func `tasks of a process that has gone are taken over when their claims run out`()
+  @Test func `tasks of a process that is gone are taken over when their leases run out`()
     async throws
   {
     let dying = store.process()
@@ -124,7 +124,7 @@ import Testing
       group.cancelAll()
       dying.revive()
     }
-    // The process that had gone has ended its attempt, but could not say so in time.
+    // The process that was gone has ended its attempt, but could not store that in time.
     #expect(
       log.entries == [
         "a begins 30 (0) at 0", "a ends 30", "b begins 30 (1) at 60",
@@ -133,7 +133,8 @@ import Testing
     )
   }
 
-  @Test func `whoever has lost a task is stopped, and overwrites nothing`() async throws {
+  @Test func `an attempt that has lost its task is cancelled, and overwrites nothing`() async throws
+  {
     let suspended = store.process()
     let (a, b) = (await queue("a", suspended), await queue("b", store.process()))
     let task = try await a.enqueue(Note("300"))
@@ -163,7 +164,7 @@ import Testing
     #expect(log.entries.first == "a begins 1 (0) at 3605")
   }
 
-  @Test func `whoever has lost a task is not told that it was cancelled, and learns how it ended`()
+  @Test func `a lost task is not reported as cancelled, and waiting for its outcome ends`()
     async throws
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
@@ -184,7 +185,7 @@ import Testing
         #expect(!log.entries.contains("a willRemove cancelled"), "\(log.entries)")
         try await clock.sleep(for: .seconds(1000))
         #expect(try await b.contains(task.id) == false)
-        // It was not kept, and only the other process knows how it ended.
+        // The task was not retained, and only the other process knows how it ended.
         let error = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
         #expect(error?.code == .unknownTask)
       }

@@ -28,7 +28,9 @@ import Foundation
     return queue
   }
 
-  @Test func `what ends within the limit is done, the rest is put back unharmed`() async throws {
+  @Test func `attempts that end within the limit count, the other tasks are released unchanged`()
+    async throws
+  {
     let queue = await queue()
     let short = try await queue.enqueue(Note("20"))
     try await queue.enqueue(Note("3600"))
@@ -45,7 +47,7 @@ import Foundation
     #expect(left.map(\.retryCount) == [0])
   }
 
-  @Test func `it returns as soon as all have ended`() async throws {
+  @Test func `it returns as soon as all attempts have ended`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("20"))
     try await withThrowingTaskGroup { group in
@@ -119,7 +121,7 @@ import Foundation
     }
   }
 
-  @Test func `statistics tell what is there and what was done`() async throws {
+  @Test func `statistics count the tasks that are there and those that were done`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("10"))
     try await queue.enqueue(Note("30"))
@@ -136,7 +138,7 @@ import Foundation
   }
 }
 
-/// Runs the body where the cancellation of the caller does not reach it.
+/// Runs the body so that a cancellation of the caller does not reach it.
 private func withUncancelled(_ body: @escaping @Sendable () async -> Void) async {
   await Task(executorPreference: RealWork.taskExecutor) { await body() }.value
 }

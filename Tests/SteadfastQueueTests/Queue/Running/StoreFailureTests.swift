@@ -38,12 +38,12 @@ import Testing
     store.restore()
     try await queue.runAvailable()
     #expect(try await queue.count == 0)
-    // What was performed and could not be kept at first was kept later, not performed again.
+    // Ends that could not be stored at first were stored later. Their tasks did not run again.
     #expect(log.entries.sorted() == names)
   }
 
   @Test(.virtualTime, arguments: [false, true])
-  func `who waits for a task is told of an end that the store kept though it failed`(
+  func `a waiter gets an end that the store has stored though it failed`(
     atOnce: Bool
   ) async throws {
     let clock = try #require(VirtualTime.current).clock

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A store whose call N fails, or hangs until it is mended, for each N of long scenarios.
+/// Lets call N of a store fail, or hang until the store is mended, for each N of long scenarios.
 ///
 /// The scenarios are cases of the model check, so that all its rules hold: nothing acknowledged is
-/// lost, nothing is performed after its end was stored, and the queue runs again. All N of more of
-/// them: `STEADFAST_RUNS=500 swift test --filter StoreFaultTests`.
+/// lost, no task is performed after its end was stored, and the queue runs again. This command
+/// tries each N of more scenarios: `STEADFAST_RUNS=500 swift test --filter StoreFaultTests`.
 @Suite struct StoreFaultTests {
   struct Setting: Sendable, CustomTestStringConvertible {
     var fault: FaultPlan.Fault

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Many threads at one queue: for the thread sanitizer to see, and for what only real threads break.
+/// Uses one queue from many threads, for the thread sanitizer and for bugs that need real threads.
 @Suite struct StressTests {
   private static let producers = 64
   private static let observers = 10
@@ -100,7 +100,7 @@ import Testing
   }
 }
 
-/// A store in memory that says of itself how it applies changes.
+/// A store in memory whose `appliesAtOnce` can be chosen.
 private final class GatheringStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   let appliesAtOnce: Bool

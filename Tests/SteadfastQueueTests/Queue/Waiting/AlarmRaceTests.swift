@@ -10,10 +10,10 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What can only happen on several threads.
+/// Races that can only happen on several threads.
 @Suite struct AlarmRaceTests {
   @Test(.timeLimit(.minutes(5)))
-  func `a date that has come is rung for though an earlier one is set at that moment`() async {
+  func `a date that has come fires though an earlier one is set at that moment`() async {
     let alarm = Alarm()
     let start = Date.seconds(1_000)
     let clock = CrossingClock(start: start) {
@@ -38,7 +38,7 @@ import Foundation
   }
 }
 
-/// A clock whose first sleep ends at once, and then something else happens before the date is told.
+/// A clock whose first sleep ends at once, and which then does something before it tells the date.
 private final class CrossingClock: WallClock {
   private let start: Date
   private let crossing: @Sendable () -> Void

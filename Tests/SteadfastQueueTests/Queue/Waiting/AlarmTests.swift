@@ -29,7 +29,7 @@ import Foundation
 
   private func set(in seconds: Double) { alarm.set(time.clock.date + seconds) }
 
-  @Test func `it rings once for the earliest of the dates it was asked for`() async throws {
+  @Test func `it fires once, for the earliest date that was set`() async throws {
     try await run {
       set(in: 90)
       set(in: 30)
@@ -49,7 +49,7 @@ import Foundation
     #expect(rings.entries == [3_605])
   }
 
-  @Test func `a date that is set while it rings is kept`() async throws {
+  @Test func `a date that is set while it fires is kept`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask { [alarm, time, rings] in
         await alarm.run(on: time.clock) {
@@ -74,7 +74,7 @@ import Foundation
     #expect(rings.entries == [60])
   }
 
-  @Test func `a clock that goes back rings within a minute, and the date is waited for`()
+  @Test func `when the clock goes back, it fires within a minute, and still waits for the date`()
     async throws
   {
     try await run {
@@ -96,6 +96,6 @@ import Foundation
 }
 
 extension VirtualTime {
-  /// The whole second that it is; dates are exact to less than a microsecond.
+  /// The present time in whole seconds, as dates are only exact to less than a microsecond.
   fileprivate var second: Int { Int((clock.now.offset / .seconds(1)).rounded()) }
 }

@@ -10,8 +10,9 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// Waits on the system's clock that are longer than it can count, and waits that are cut short; each
-/// in a process of its own, which a mistake would end or fill.
+/// Waits on the system's clock that are longer than it can count, and waits that are cut short.
+///
+/// Each runs in a process of its own, as a mistake would crash the process or fill its memory.
 @Suite(.timeLimit(.minutes(5))) struct LongWaitTests {
   @Test func `a queue that is shut down within the longest time waits for its attempts`() async {
     await #expect(processExitsWith: .success) {

@@ -4,14 +4,15 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What a signal handler does: it begins to shut the queue down, and waits for nothing.
+/// Shutting a queue down as a signal handler does, without waiting for it.
 @Suite(.virtualTime) struct ShutDownLimitTests {
   private let clock: VirtualClock
   private let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Runs a queue whose one attempt takes 10 s, shuts it down after 1 s, and says when its run ended.
+  /// Runs a queue whose one attempt takes 10 s, shuts it down after 1 s, and returns when its run
+  /// ended.
   private func run(
     shuttingDown: @escaping @Sendable (TaskQueue) -> Void
   ) async throws -> (end: Duration, left: Int) {
@@ -38,7 +39,7 @@ import Testing
   }
 
   @Test(arguments: [Duration.seconds(3), .zero, .seconds(-1)])
-  func `attempts are cut short when the limit has passed, and put back unharmed`(
+  func `attempts are cut short when the limit has passed, and their tasks released unchanged`(
     _ limit: Duration
   ) async throws {
     let (end, left) = try await run { $0.beginShutDown(within: limit) }
@@ -47,7 +48,7 @@ import Testing
     #expect(log.entries.isEmpty)
   }
 
-  @Test func `a limit as long as can be is none`() async throws {
+  @Test func `the longest possible limit is no limit`() async throws {
     let (end, _) = try await run { $0.beginShutDown(within: .seconds(Int64.max)) }
     #expect(end == .seconds(10))
   }
@@ -60,7 +61,7 @@ import Testing
     #expect(shortened == .seconds(3))
   }
 
-  @Test func `who shuts down again may not wait any more`() async throws {
+  @Test func `a second shutdown can shorten the limit`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(60)) }
     try await queue.enqueue(Note("slow"))
@@ -76,7 +77,7 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `a limit that was given while nothing ran is kept to by nothing`() async throws {
+  @Test func `a limit that was given while nothing ran has no effect`() async throws {
     let queue = TaskQueue(clock: clock)
     queue.beginShutDown(within: .seconds(5))
     await queue.shutDown()

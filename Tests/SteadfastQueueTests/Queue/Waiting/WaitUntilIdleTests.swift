@@ -11,7 +11,7 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// Two stores: one that keeps each end at once, and one whose answers are waited for.
+  /// Two stores: one that stores each end at once, and one whose answers take time.
   private func queue(appliesAtOnce: Bool = true) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: FaultInjectingStore(appliesAtOnce: appliesAtOnce),
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `what is available is done first, with retries that are due at once and what handlers add`(
+  func `available tasks are done first, with retries due at once and tasks that handlers add`(
     appliesAtOnce: Bool
   ) async throws {
     let queue = await queue(appliesAtOnce: appliesAtOnce)
@@ -72,7 +72,7 @@ import Testing
     }
   }
 
-  @Test func `one that does not run is waited for`() async throws {
+  @Test func `a call waits for a queue that does not run yet`() async throws {
     let queue = await queue()
     try await queue.enqueue(Note("a"))
     async let idle: Void = queue.waitUntilIdle()
@@ -82,7 +82,7 @@ import Testing
     #expect(clock.now.offset == .seconds(70))
   }
 
-  @Test func `who waits before a pass of which nothing is left is told`() async throws {
+  @Test func `a waiter returns after a pass that leaves nothing`() async throws {
     let queue = await queue(appliesAtOnce: false)
     async let idle: Void = queue.waitUntilIdle()
     try await clock.sleep(for: .seconds(1))

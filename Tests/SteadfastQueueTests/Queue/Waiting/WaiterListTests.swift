@@ -9,7 +9,7 @@ import Testing
     return list
   }
 
-  @Test func `each is taken once, whoever takes it`() {
+  @Test func `each waiter is taken once, by key or from the end`() {
     var list = list(1...6)
     #expect(list.remove(key: 2) == 2)
     #expect(list.remove(key: 2) == nil)
@@ -48,7 +48,7 @@ import Testing
   }
 
   @Test(arguments: [Order.forwards, .backwards, .mixed])
-  func `that all leave one by one takes a few steps for each`(order: Order) {
+  func `each removal takes a few steps when all leave one by one`(order: Order) {
     let count: UInt64 = 40_000
     var list = list(0..<count)
     for index in 0..<count {

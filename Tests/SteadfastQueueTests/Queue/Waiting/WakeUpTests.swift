@@ -10,7 +10,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What has the workers and the finisher of a queue go on.
+/// What makes the workers and the finisher of a queue go on.
 @Suite(.virtualTime) struct WakeUpTests {
   private let time: VirtualTime
   private var clock: VirtualClock { time.clock }
@@ -27,7 +27,7 @@ import Foundation
     let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Note("\($0)") })
     try await withRunning(queue) {
       try await clock.sleep(for: .seconds(1))
-      // They wait, so that what is still to be stored does not grow for ever.
+      // The workers wait, so that the outbox does not grow for ever.
       #expect(performed.value < count)
       store.letGo()
       for task in tasks {
@@ -47,7 +47,7 @@ import Foundation
       clock: clock
     )
     await queue.register(Note.self) { [clock, time] note, _ in
-      // It does not look whether it is cancelled.
+      // The handler ignores its cancellation.
       await Task(executorPreference: time.executor) {
         try? await clock.sleep(for: .seconds(Int(note.text) ?? 0))
       }.value
@@ -64,7 +64,7 @@ import Foundation
     }
   }
 
-  @Test func `a store that hands out nothing of what is due is asked again a second later`()
+  @Test func `a store that hands out no task though some are due is asked again a second later`()
     async throws
   {
     let queue = TaskQueue(persistence: LateStore(until: clock.date + 0.5), clock: clock)
@@ -76,7 +76,7 @@ import Foundation
   }
 }
 
-/// A store that hands out nothing before a date, though it says that it has something.
+/// A store that hands out nothing before a date, though it says that a task is available.
 private final class LateStore: ForwardingStore {
   let base: any Persistence = InMemoryStore()
   private let start: Date

@@ -35,7 +35,7 @@ private struct Letter: TaskPayload, Equatable {
     )
   }
 
-  @Test func `a dead letter's payload is had with its type`() async throws {
+  @Test func `a dead letter gives its payload as the payload's type`() async throws {
     try await withTemporaryFolder { folder in
       let store = JSONFileStore(at: folder.appending(path: "tasks"))
       let queue = TaskQueue(persistence: store, clock: VirtualClock())
@@ -61,7 +61,7 @@ private struct Letter: TaskPayload, Equatable {
     (#"{"text":"secret"}"#, 3, "Letter", "version 3"),
     (#"{"text":"secret"}"#, 2, "Postcard", "'Postcard'"),
   ])
-  func `what is not the type's payload is an error that does not show it`(
+  func `reading another type's payload throws an error that does not show it`(
     _ json: String,
     _ version: Int,
     _ name: String,

@@ -36,7 +36,7 @@ private enum Mail {
     ("Bare", "Bare"),
     ("", ""),
   ])
-  func `a name is told without what is another in the next build`(_ name: String, _ kept: String) {
+  func `a name has no parts that differ in the next build`(_ name: String, _ kept: String) {
     #expect(TypeName.withoutModules(name) == kept)
   }
 
@@ -60,7 +60,7 @@ private enum Mail {
     #expect(Mail.Box<[Note]>.Lid.taskName == "Mail.Box<Array<Note>>.Lid")
   }
 
-  @Test func `many threads that ask for a name at once are told the same`() async {
+  @Test func `many threads that ask for a name at once get the same one`() async {
     let names = TypeNames()
     let found = await withTaskGroup(of: [String].self) { group in
       for _ in 0..<8 {

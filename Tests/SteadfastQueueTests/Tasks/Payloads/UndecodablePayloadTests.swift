@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What is told of a payload that can't be read, and kept with the task.
+/// What is reported about a payload that can't be read, and stored with the task.
 @Suite struct UndecodablePayloadTests {
   private struct Grant: Codable {
     var level: Int
