@@ -8,7 +8,9 @@ public import Foundation
 ///
 /// ```swift
 /// struct Uploader: TaskHandler {
-///   func perform(_ upload: Upload, in context: TaskContext) async throws { try await send(upload) }
+///   func perform(_ upload: Upload, in context: TaskContext) async throws {
+///     try await send(upload)
+///   }
 ///   func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
 ///     // One that was given up may be restarted.
 ///     guard outcome == .succeeded else { return }

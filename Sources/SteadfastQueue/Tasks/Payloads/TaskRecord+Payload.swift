@@ -2,7 +2,8 @@ extension TaskRecord {
   /// Returns the task's payload, as its handler gets it.
   ///
   /// ```swift
-  /// for letter in try await queue.tasks(matching: .deadLetters) where letter.name == Mail.taskName {
+  /// let letters = try await queue.tasks(matching: .deadLetters)
+  /// for letter in letters where letter.name == Mail.taskName {
   ///   let mail = try letter.payload(as: Mail.self)
   /// }
   /// ```

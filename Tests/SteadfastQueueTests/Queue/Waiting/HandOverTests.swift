@@ -61,7 +61,7 @@ import Testing
     await turns.begin(["key 0"])
     let waiting = Task(executorPreference: executor) { await turns.begin(keys) }
     executor.runTasks()
-    // It waits for the first of them all, and keeps nobody from the others.
+    // It waits for the first key, and has taken no turn at the others.
     #expect(turns.count == 1)
     turns.end(["key 0"])
     executor.runTasks()

@@ -38,7 +38,7 @@ import Testing
     #expect(list.popLast() == 4)
   }
 
-  @Test func `one who waits behind a gap that was taken out counts`() {
+  @Test func `a waiter before a gap that was taken out counts`() {
     var list = list(1...3)
     #expect(list.remove(key: 3) == 3)
     #expect(list.popLast() == 2)
