@@ -80,8 +80,7 @@ extension TaskQueue {
   /// - Throws: what the store throws.
   @discardableResult
   public nonisolated func restart(_ id: TaskID) async throws -> Bool {
-    defer { notice.withLock { $0.restarted() } }
-    return try await ask(.restart, of: id)
+    try await ask(.restart, of: id)
   }
 
   /// Restarts the tasks that match a filter, as ``restart(_:)`` does, and returns how many.
@@ -91,8 +90,7 @@ extension TaskQueue {
   /// - Throws: what the store throws; some tasks may have been restarted by then.
   @discardableResult
   public nonisolated func restart(matching filter: TaskFilter) async throws -> Int {
-    defer { notice.withLock { $0.restarted() } }
-    return try await ask(.restart, of: filter)
+    try await ask(.restart, of: filter)
   }
 
   /// Sets the date from which a task may be performed; by default now, instead of after its delay.

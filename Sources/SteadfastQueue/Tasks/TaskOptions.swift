@@ -117,7 +117,7 @@ public struct TaskOptions: Sendable, Equatable {
   }
 
   /// The options that a call, a type or a queue has chosen.
-  fileprivate struct Choices: RareValue, Equatable {
+  private struct Choices: RareValue, Equatable {
     var availableDate: Date?
     var delay: Duration?
     var maxRetries: RetryLimit?
@@ -165,7 +165,17 @@ extension TaskOptions {
   ///   names the option.
   func check(path: String) throws(TaskQueueError) {
     guard let choices = choices.present else { return }
-    try choices.checkDelay(path: path)
+    if let delay = choices.delay {
+      guard choices.availableDate == nil else {
+        throw TaskQueueError(
+          .invalidArgument,
+          "\(path)delay and \(path)availableDate are both given; give one of them"
+        )
+      }
+      guard delay >= .zero else {
+        throw TaskQueueError(.invalidArgument, "\(path)delay is \(delay); give zero or more")
+      }
+    }
     try TaskQueueError.check(choices.availableDate, "\(path)availableDate")
     if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
     try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
@@ -193,10 +203,7 @@ extension TaskOptions {
         "uniqueKey is empty, and would be one key for unrelated tasks; give nil for no key"
       )
     }
-    if !choices.isEmpty {
-      try choices.value.checkDelay(path: "")
-      try TaskQueueError.check(tags, "tags")
-    }
+    try check(path: "")
     let record = TaskRecord(
       id: id,
       name: name,
@@ -221,20 +228,5 @@ extension TaskOptions {
       )
     }
     return record
-  }
-}
-
-extension TaskOptions.Choices {
-  fileprivate func checkDelay(path: String) throws(TaskQueueError) {
-    guard let delay else { return }
-    guard availableDate == nil else {
-      throw TaskQueueError(
-        .invalidArgument,
-        "\(path)delay and \(path)availableDate are both given; give one of them"
-      )
-    }
-    guard delay >= .zero else {
-      throw TaskQueueError(.invalidArgument, "\(path)delay is \(delay); give zero or more")
-    }
   }
 }

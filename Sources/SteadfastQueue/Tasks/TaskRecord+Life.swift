@@ -18,9 +18,7 @@ extension TaskRecord {
     forgetTroubles()
     if hasExpired(by: availableDate) { dropExpiry() }
   }
-}
 
-extension TaskRecord {
   /// Moves the dates that the queue took from a clock that has gone back since.
   ///
   /// Stores call this on `TaskChange.rebase(_:)`. A failure that is later than `now` is taken to
@@ -41,9 +39,7 @@ extension TaskRecord {
     availableDate = now
     return true
   }
-}
 
-extension TaskRecord {
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {
     switch state {

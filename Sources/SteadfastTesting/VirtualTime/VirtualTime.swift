@@ -102,9 +102,7 @@ extension VirtualTime {
     /// The time moves only in ``VirtualTime/advance(by:)``, and no further than that call asks.
     case manual
   }
-}
 
-extension VirtualTime {
   /// The order in which the tasks of a virtual time run when several of them can.
   public enum Order: Sendable, Hashable {
     /// Tasks run in the order in which they became able to run.

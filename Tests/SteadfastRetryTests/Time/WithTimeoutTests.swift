@@ -280,6 +280,7 @@ private actor Counter {
   }
 
   @Test func `the task that stands for another hands on cancellation and waits`() async {
+    // What `withTimeout` starts where a child task can't begin at once.
     let task = Task { while !Task.isCancelled { await Task.yield() } }
     await withTaskGroup(of: Void.self) { group in
       group.addTask { await TimeoutRace.wait(for: task) }

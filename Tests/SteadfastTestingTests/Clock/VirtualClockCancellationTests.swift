@@ -2,6 +2,7 @@ import SteadfastTesting
 import TestSupport
 import Testing
 
+/// Sleeps that are cancelled one by one: each is in a `Task` of its own, since a group cancels all.
 @Suite(.timeLimit(.minutes(5))) struct VirtualClockCancellationTests {
   private let clock = VirtualClock()
 

@@ -98,6 +98,7 @@ import Testing
   @Test func `a body on the main actor is waited for`() async throws {
     let trace = Trace()
     try await withVirtualTime { @MainActor time in
+      // As the code of an app starts its work; it stays on the main actor.
       let task = Task { @MainActor in
         try await time.clock.sleep(for: .seconds(2))
         trace.note("\(time.clock.now)")

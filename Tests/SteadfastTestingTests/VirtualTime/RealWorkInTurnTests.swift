@@ -236,6 +236,7 @@ import Testing
         Task(executorPreference: time.executor) {
           await RealWork.performInTurn {
             begun.open()
+            // Detached, so that the virtual time does not see the wait.
             await Task.detached { await release.pass() }.value
           }
           await RealWork.performInTurn { trace.note("\(work)") }

@@ -99,6 +99,7 @@ import Testing
       let test = try #require(Test.current)
       let trait: VirtualTimeTrait = .virtualTime
       try await trait.provideScope(for: test, testCase: Test.Case.current) {
+        // Detached, so that the virtual time does not see the wait.
         await Task.detached { await gate.pass() }.value
         trace.note("ended")
       }

@@ -63,6 +63,7 @@ import Testing
     let world = WorldAround()
     try await RealWork.observed(by: world) {
       try await withVirtualTime { time in
+        // A child task would run on the virtual time's executor first.
         let work = Task { @MainActor in
           world.waitForRealWork()
           await time.withRealWork {}
@@ -78,6 +79,7 @@ import Testing
   {
     for _ in 0..<50 {
       try await withVirtualTime { time in
+        // As above.
         let work = Task { @MainActor in
           await time.withRealWork {
             await withCheckedContinuation { continuation in

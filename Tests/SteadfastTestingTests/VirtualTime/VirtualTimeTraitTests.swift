@@ -51,6 +51,7 @@ import Testing
   @MainActor @Test func `a test on the main actor keeps its order`() async throws {
     let trace = Trace()
     let sleeps = [3, 1, 2].map { seconds in
+      // As the code of an app starts its work; it stays on the main actor.
       Task {
         try await time.clock.sleep(for: .seconds(seconds))
         trace.note("\(seconds)")

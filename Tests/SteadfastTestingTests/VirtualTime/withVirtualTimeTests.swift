@@ -112,6 +112,7 @@ import Foundation
 
   @Test func `cancelling the caller cancels the body`() async {
     let (entered, enter) = AsyncStream<Void>.makeStream()
+    // A task that can be cancelled from outside while the test goes on.
     let task = Task {
       try await withVirtualTime { time in
         try await time.withRealWork {

@@ -1,7 +1,7 @@
 /// Decides when to look for tasks without a handler, and which names to report.
 ///
 /// A look costs one call to the store. It is due when a run begins for the first time, and after a
-/// task was added or restarted that may have no handler. A queue whose tasks all have a handler
+/// task without a handler was added, resumed or restarted. A queue whose tasks all have a handler
 /// never looks again.
 struct UnhandledNotice: Sendable {
   /// The names that were reported.
@@ -17,13 +17,10 @@ struct UnhandledNotice: Sendable {
     return true
   }
 
-  /// Notes that a task of this name was added while no handler was registered for the name.
-  mutating func added(_ name: String) {
+  /// Notes that a task of this name waits, and no handler is registered for it.
+  mutating func waits(_ name: String) {
     if !saidNames.contains(name) { isDue = true }
   }
-
-  /// Notes that tasks wait again, which may have no handler.
-  mutating func restarted() { isDue = true }
 
   /// Takes the look that is due, after a worker has found nothing to do.
   ///

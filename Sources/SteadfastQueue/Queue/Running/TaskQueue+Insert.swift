@@ -208,7 +208,7 @@ extension TaskQueue {
       break
     }
     hub.announce(record.id)
-    noticeAdded(record)
+    reportIfUnhandled(record)
     becomesAvailable(at: record.availableDate, after: now)
     return nil
   }

@@ -119,9 +119,13 @@ extension TaskQueue {
       becomesAvailable(at: date)
     case .restart(_, let date):
       outcomes.reopen(id)
+      noteUnhandled(settlement.record)
       becomesAvailable(at: date)
     case .reschedule(_, let date): becomesAvailable(at: date)
-    case .release, .resume, .update: becomesAvailable(at: settlement.record.availableDate)
+    case .resume:
+      noteUnhandled(settlement.record)
+      becomesAvailable(at: settlement.record.availableDate)
+    case .release, .update: becomesAvailable(at: settlement.record.availableDate)
     case .park:
       // Another handler may have been registered before the task was parked.
       let name = settlement.record.name

@@ -55,11 +55,18 @@ extension TaskQueue {
     try? await tellUnhandled()
   }
 
-  /// Reports a new task that has no handler, or notes its name for the notice.
-  nonisolated func noticeAdded(_ record: TaskRecord) {
-    let isObserved = hub.isObserved
-    guard isObserved || givesNotices, !handlers.canPerform(record.name) else { return }
-    if isObserved { postUnhandled(record) } else { notice.withLock { $0.added(record.name) } }
+  /// Reports a new task that has no handler to observers; without them, notes it for the notice.
+  nonisolated func reportIfUnhandled(_ record: TaskRecord) {
+    guard hub.isObserved else { return noteUnhandled(record) }
+    if !handlers.canPerform(record.name) { postUnhandled(record) }
+  }
+
+  /// Notes for the notice that a task waits from now on, if it has no handler.
+  ///
+  /// Workers must be woken after this: the next one that finds nothing to do makes the look.
+  nonisolated func noteUnhandled(_ record: TaskRecord) {
+    guard givesNotices, !handlers.canPerform(record.name) else { return }
+    notice.withLock { $0.waits(record.name) }
   }
 
   private nonisolated func postUnhandled(_ record: TaskRecord) {

@@ -20,10 +20,6 @@ import Testing
     ) { (nil, storage) }
   }
 
-  private func insert(_ number: Int, into core: JSONFileCore) async throws {
-    _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .durable)
-  }
-
   @Test func `a store that is closed while it opens takes no changes`() async throws {
     let (core, executor, log) = (makeCore(), executor, log)
     storage.onCall { call in
@@ -37,7 +33,7 @@ import Testing
     try await executor.runToEnd {
       try await core.open()
       do {
-        try await insert(1, into: core)
+        try await core.insert(.make(1))
         log.add("stored")
       } catch let error as JSONFileError {
         log.add(error.code == .closed ? "refused" : "\(error)")
@@ -58,13 +54,11 @@ import Testing
     let before = storage.calls.count
     storage.onCall { if $0 == .create(.replacement) { isCompacting.add(1) } }
     try await executor.runToEnd {
-      for number in 1...30 { try await insert(number, into: core) }
+      for number in 1...30 { try await core.insert(.make(number)) }
       var number = 100
       while isCompacting.value == 0 {
         number += 1
-        try await insert(number, into: core)
-        let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), keeps: false)
-        _ = try await core.apply([end], .durable)
+        try await core.insertAndCancel(number)
       }
       #expect(storage.bytes(of: .replacement) != nil)
       try await core.close()

@@ -6,55 +6,13 @@ import Testing
 @testable import SteadfastQueue
 
 /// What goes on while a flush is under way.
-@Suite struct OverlappingFlushTests {
-  private let storage = MemoryStorage()
-  private let executor = ManualExecutor { 0 }
-  private let log = Log<String>()
-  private let core: JSONFileCore
+@Suite struct OverlappingFlushTests: FlushSuite {
+  let storage = MemoryStorage()
+  let executor = ManualExecutor { 0 }
+  let log = Log<String>()
+  let core: JSONFileCore
 
-  init() {
-    let (storage, executor) = (storage, executor)
-    core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, storage) }
-  }
-
-  private func insert(_ number: Int, _ durability: Durability = .durable) async {
-    do {
-      _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], durability)
-      log.add("\(number) stored")
-    } catch let error as JSONFileError {
-      log.add("\(number) \(error.code == .outcomeUnknown ? "unknown" : "refused")")
-    } catch {
-      log.add("\(number) \(error)")
-    }
-  }
-
-  /// As ``insert(_:_:)``, at the same time as a claim, which causes all gathered changes to be
-  /// written.
-  private func insertBesideClaim(_ number: Int) async {
-    let core = core
-    async let claim = core.claim(
-      ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0))
-    )
-    async let insertion: Void = insert(number)
-    do {
-      log.add("claimed \(try await claim.tasks.numbers)")
-    } catch {
-      log.add("claimed nothing")
-    }
-    await insertion
-  }
-
-  /// Makes one of these calls during each flush, in turn, and does all jobs that follow from it.
-  private func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
-    let left = Mutex(calls[...])
-    let (executor, log) = (executor, log)
-    executor.whileHandedOn {
-      guard let call = left.withLock({ $0.popFirst() }) else { return }
-      Task(executorPreference: executor) { try await call() }
-      executor.runAll()
-      log.add("flushed")
-    }
-  }
+  init() { core = Self.makeCore(storage, executor) }
 
   /// The numbers of the lines, and of the first line that each does not know to be durable.
   private var lines: [(sequence: UInt64, firstUnsynced: UInt64)] {
@@ -189,130 +147,29 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  /// Stores the first task, and the second one by a flush that fails, and makes a call during it.
-  private func failFlush(beside call: @escaping @Sendable () async throws -> Void) async throws {
-    let (core, storage) = (core, storage)
-    try await executor.runToEnd {
-      try await core.open()
-      await insert(1)
-      storage.fail(.synchronize, EIO)
-    }
-    duringFlushes(call)
-    try await executor.runToEnd { await insert(2) }
-  }
-
-  @Test func `after a flush that fails, no waiting caller knows the outcome`() async throws {
-    try await failFlush { await insert(3) }
-    #expect(log.entries.first == "1 stored")
-    #expect(Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown"])
-    #expect(core.read { $0.taskCount } == 1)
-    #expect(storage.calls.last == .close)
-  }
-
-  @Test func `callers whose changes were written during a flush that fails get its error, too`()
-    async throws
-  {
-    try await failFlush { await insertBesideClaim(3) }
-    #expect(log.entries.first == "1 stored")
-    #expect(log.entries.count == 5)
-    #expect(
-      Set(log.entries.dropFirst()) == ["flushed", "2 unknown", "3 unknown", "claimed nothing"]
-    )
-  }
-
-  @Test func `who has written before a flush fails is told, too, and the file is given up in turn`()
-    async throws
-  {
-    let (core, storage, executor, log) = (core, storage, executor, log)
-    try await executor.runToEnd {
-      try await core.open()
-      await insert(1)
-      storage.fail(.synchronize, EIO)
-    }
-    let hasFlushed = Mutex(false)
-    storage.onCall { call in
-      if call == .close, !executor.hasTurn { log.add("closed beside other work") }
-      guard call == .synchronize, hasFlushed.withLock({ $0.set() }) else { return }
-      Task(executorPreference: executor) { await insertBesideClaim(3) }
-      executor.runAll()
-      log.add("flushed")
-    }
-    try await executor.runToEnd { await insert(2) }
-    #expect(log.entries.first == "1 stored")
-    #expect(log.entries.count == 5)
-    #expect(Set(log.entries) == ["1 stored", "claimed [1]", "flushed", "2 unknown", "3 unknown"])
-  }
-
   @Test func `a compaction does not begin while a flush is under way`() async throws {
-    let (storage, executor) = (storage, executor)
-    let core = JSONFileCore(
-      URL(filePath: "/queue.jsonl"),
-      compactionPolicy: CompactionPolicy(minimumSize: 6_000),
-      thread: { executor }
-    ) { (nil, storage) }
-    @Sendable func insert(_ record: TaskRecord) async throws {
-      _ = try await core.apply([.insert(record, onDuplicate: .keep)], .durable)
-    }
+    let storage = storage
+    let core = Self.makeCore(storage, executor, CompactionPolicy(minimumSize: 6_000))
     try await executor.runToEnd {
       try await core.open()
-      try await insert(.make(1))
+      try await core.insert(.make(1))
       var number = 10
       while storage.bytes.count < 5_500 {
         number += 1
-        try await insert(.make(number))
-        let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), keeps: false)
-        _ = try await core.apply([end], .durable)
+        try await core.insertAndCancel(number)
       }
     }
+    let before = storage.calls.count
     // The claim is written while the flush goes on, and finds that a compaction is due.
     duringFlushes {
       _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0)))
     }
     let payload = Array(#""\#(String(repeating: "x", count: 1_000))""#.utf8)
     try await executor.runToEnd {
-      try await insert(.make(2).replacing(payload: StoredPayload(payload, format: .json)))
+      try await core.insert(.make(2).replacing(payload: StoredPayload(payload, format: .json)))
     }
-    #expect(storage.calls.contains(.rename(.replacement, .journal)))
+    #expect(storage.calls.dropFirst(before).contains(.rename(.replacement, .journal)))
     #expect(core.read { $0.taskCount } == 2)
-    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
-  }
-
-  @Test func `changes of one task that can't be written are taken back, the last one first`()
-    async throws
-  {
-    let (core, storage, log) = (core, storage, log)
-    try await executor.runToEnd { try await core.open() }
-    duringFlushes {
-      storage.fail(.append, ENOSPC)
-      async let insertion: Void = insert(2)
-      async let cancellation = core.apply(
-        [.cancel(.unclaimed(.numbered(2)), at: .seconds(1), keeps: true)],
-        .durable
-      )
-      await insertion
-      do { log.add("cancelled \(try await cancellation)") } catch { log.add("2 not cancelled") }
-    }
-    try await executor.runToEnd { await insert(1) }
-    #expect(log.entries.count == 4)
-    #expect(Set(log.entries) == ["flushed", "1 stored", "2 refused", "2 not cancelled"])
-    #expect(core.read { $0.taskCount } == 1)
-    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
-  }
-
-  @Test func `a write that fails while a flush is under way takes back only itself`() async throws {
-    let (core, storage) = (core, storage)
-    try await executor.runToEnd {
-      try await core.open()
-      await insert(9)
-    }
-    duringFlushes {
-      storage.fail(.append, ENOSPC)
-      await insertBesideClaim(2)
-    }
-    try await executor.runToEnd { await insert(1) }
-    #expect(log.entries.first == "9 stored")
-    #expect(Set(log.entries.dropFirst().prefix(2)) == ["2 refused", "claimed nothing"])
-    #expect(log.entries.dropFirst(3) == ["flushed", "1 stored"])
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
@@ -386,13 +243,5 @@ import Testing
     }
     try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["flushed", "1 stored", "[]", "2 stored"])
-  }
-}
-
-extension Bool {
-  /// Makes it true; whether it was not before.
-  fileprivate mutating func set() -> Bool {
-    defer { self = true }
-    return !self
   }
 }

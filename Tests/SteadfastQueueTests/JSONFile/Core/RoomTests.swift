@@ -269,10 +269,6 @@ import Testing
 }
 
 extension JSONFileCore {
-  fileprivate func insert(_ record: TaskRecord) async throws -> [ChangeOutcome] {
-    try await apply([.insert(record, onDuplicate: .keep)], .durable)
-  }
-
   fileprivate func openAndInsert(_ record: TaskRecord) async throws -> [ChangeOutcome] {
     try await open()
     return try await insert(record)

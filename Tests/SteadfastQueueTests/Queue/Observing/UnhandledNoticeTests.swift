@@ -101,17 +101,17 @@ import Testing
     var notice = UnhandledNotice()
     func look() -> Bool { notice.takeDue() }
     #expect(!look())
-    notice.added("a")
+    notice.waits("a")
     #expect(look())
     #expect(!look())
     let said = [notice.namesToSay(of: ["a", "b"]), notice.namesToSay(of: ["b", "c"])]
     #expect(said == [["a", "b"], ["c"]])
-    notice.added("a")
+    notice.waits("a")
     #expect(!look())
-    notice.added("d")
-    notice.added("a")
+    notice.waits("d")
+    notice.waits("a")
     #expect(look())
-    notice.restarted()
+    notice.waits("e")
     #expect(look())
   }
 
@@ -138,6 +138,19 @@ import Testing
       try await clock.sleep(for: .seconds(1))
       #expect(notices.entries.isEmpty)
       try await queue.restart(task.id)
+      try await clock.sleep(for: .seconds(1))
+      #expect(notices.entries == [notice("lost")])
+    }
+  }
+
+  @Test func `a paused task without a handler is reported when it is resumed`() async throws {
+    let queue = queue()
+    let task = try await queue.enqueue(name: "lost")
+    try await queue.pause(task.id)
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(notices.entries.isEmpty)
+      try await queue.resume(task.id)
       try await clock.sleep(for: .seconds(1))
       #expect(notices.entries == [notice("lost")])
     }

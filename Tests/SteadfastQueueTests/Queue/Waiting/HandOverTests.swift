@@ -1,22 +1,34 @@
+import Dispatch
 import SteadfastTesting
 import TestSupport
 import Testing
 
 @testable import SteadfastQueue
 
+/// Runs its jobs one after another, beside those of other executors.
+private final class OneThread: TaskExecutor {
+  private let queue = DispatchQueue(label: "one thread")
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    queue.async { [self] in unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
+  }
+}
+
 /// What passes from one thread to another must not be lost on the way.
 @Suite struct HandOverTests {
-  private static let rounds = 20_000
-
-  /// Two that wait for each other, each on a thread of its own, over and over.
+  /// Two tasks that wait for each other, each on a thread of its own, over and over.
+  ///
+  /// A player of round n makes its move only after n moves of the other: waits may end early.
   private func playPingPong(
-    _ ping: @escaping @Sendable () async -> Void,
-    _ pong: @escaping @Sendable () async -> Void
+    _ ping: @escaping @Sendable (_ round: Int) async -> Void,
+    _ pong: @escaping @Sendable (_ round: Int) async -> Void
   ) async {
+    let rounds = Soak.runs(short: 20_000)
     await withTaskGroup { group in
       for play in [ping, pong] {
-        group.addTask(executorPreference: ThreadForEachJob()) {
-          for _ in 0..<Self.rounds { await play() }
+        group.addTask(executorPreference: OneThread()) {
+          for round in 1...rounds where !Task.isCancelled { await play(round) }
         }
       }
     }
@@ -24,23 +36,33 @@ import Testing
 
   @Test(.timeLimit(.minutes(5))) func `a fire between looking and waiting wakes`() async {
     let (ball, answer) = (WakeUp(), WakeUp())
-    await playPingPong {
+    let (balls, answers) = (Counter(), Counter())
+    await playPingPong { round in
+      balls.add(1)
       ball.fire()
-      await answer.wait()
-    } _: {
-      await ball.wait()
+      while answers.value < round, !Task.isCancelled { await answer.wait() }
+    } _: { round in
+      while balls.value < round, !Task.isCancelled { await ball.wait() }
+      answers.add(1)
       answer.fire()
     }
+    #expect(balls.value == answers.value)
   }
 
   @Test(.timeLimit(.minutes(5))) func `an event just before its observer waits wakes it`() async {
     let (subscription, answer) = (EventSubscription(capacity: 4), WakeUp())
-    await playPingPong {
-      subscription.post(.cancelled(.numbered(1)))
-      await answer.wait()
-    } _: {
+    let answers = Counter()
+    await playPingPong { round in
+      subscription.post(.cancelled(.numbered(round)))
+      while answers.value < round, !Task.isCancelled { await answer.wait() }
+    } _: { round in
       let event = await subscription.next()
-      #expect(event != nil)
+      if case .cancelled(let id) = event {
+        #expect(id == .numbered(round))
+      } else {
+        #expect(Task.isCancelled)
+      }
+      answers.add(1)
       answer.fire()
     }
   }

@@ -1,0 +1,66 @@
+import Foundation
+import Synchronization
+import TestSupport
+
+@testable import SteadfastQueue
+
+/// A suite of tests that make calls while a flush is under way.
+protocol FlushSuite: Sendable {
+  var storage: MemoryStorage { get }
+  var executor: ManualExecutor { get }
+  var log: Log<String> { get }
+  var core: JSONFileCore { get }
+}
+
+extension FlushSuite {
+  static func makeCore(
+    _ storage: MemoryStorage,
+    _ executor: ManualExecutor,
+    _ policy: CompactionPolicy = CompactionPolicy()
+  ) -> JSONFileCore {
+    JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: policy,
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
+  func insert(_ number: Int, _ durability: Durability = .durable) async {
+    do {
+      _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], durability)
+      log.add("\(number) stored")
+    } catch let error as JSONFileError {
+      log.add("\(number) \(error.code == .outcomeUnknown ? "unknown" : "refused")")
+    } catch {
+      log.add("\(number) \(error)")
+    }
+  }
+
+  /// As ``insert(_:_:)``, at the same time as a claim, which causes all gathered changes to be
+  /// written.
+  func insertBesideClaim(_ number: Int) async {
+    let core = core
+    async let claim = core.claim(
+      ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0))
+    )
+    async let insertion: Void = insert(number)
+    do {
+      log.add("claimed \(try await claim.tasks.numbers)")
+    } catch {
+      log.add("claimed nothing")
+    }
+    await insertion
+  }
+
+  /// Makes one of these calls during each flush, in turn, and does all jobs that follow from it.
+  func duringFlushes(_ calls: (@Sendable () async throws -> Void)...) {
+    let left = Mutex(calls[...])
+    let (executor, log) = (executor, log)
+    executor.whileHandedOn {
+      guard let call = left.withLock({ $0.popFirst() }) else { return }
+      Task(executorPreference: executor) { try await call() }
+      executor.runAll()
+      log.add("flushed")
+    }
+  }
+}
