@@ -87,12 +87,12 @@ extension TaskQueue {
   public nonisolated var statistics: QueueStatistics {
     get async throws {
       try await open()
-      var statistics = statisticsBoard.withLock { $0.statistics }
+      var statistics = observers.statistics.withLock { $0.statistics }
       for state in TaskState.allCases {
         let count = try await store.count(matching: TaskFilter(states: [state]))
         if count > 0 { statistics.counts[state] = count }
       }
-      let seconds = stopwatch() / .seconds(1)
+      let seconds = time.stopwatch() / .seconds(1)
       statistics.throughput = seconds > 0 ? Double(statistics.succeeded) / seconds : 0
       return statistics
     }

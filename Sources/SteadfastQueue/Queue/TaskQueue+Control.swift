@@ -17,10 +17,10 @@ extension TaskQueue {
       return machine.takeHeldBack()
     }
     await putBack(unbegun)
-    idleWatch.step()
+    signals.idleWatch.step()
     while !Task.isCancelled, machine.withLock({ $0.letsThrough }) {
       // Cancelled: the loop ends.
-      try? await stepWhilePaused.wait {
+      try? await signals.pauseProgress.wait {
         machine.withLock { $0.letsThrough } ? nil : .success(())
       }
     }
@@ -29,8 +29,8 @@ extension TaskQueue {
   /// Undoes ``pause()``.
   public func resume() async {
     machine.withLock { $0.setPaused(false) }
-    stepWhilePaused.resumeAll(with: .success(()))
-    wake.fireAll()
+    signals.pauseProgress.resumeAll(with: .success(()))
+    signals.workers.fireAll()
   }
 
   /// Whether the queue was paused and not resumed.
@@ -65,7 +65,7 @@ extension TaskQueue {
       group.addTask {
         // If this is cancelled while the run goes on, nothing else keeps to the limit: cut short
         // now.
-        if limit > .zero { try? await self.clock.wait(for: limit) }
+        if limit > .zero { try? await self.time.clock.wait(for: limit) }
         if self.machine.withLock({ $0.mode != nil }) { self.cutShort() }
         await self.waitForRunToEnd()
       }
@@ -76,20 +76,20 @@ extension TaskQueue {
 
   private nonisolated func waitForRunToEnd() async {
     // Cancelled: the waiting ends.
-    try? await runEnd.wait {
+    try? await signals.runEnd.wait {
       machine.withLock { $0.mode == nil } ? .success(()) : nil
     }
   }
 
   /// Cuts attempts short when the limit of ``beginShutDown(within:)`` has passed.
   nonisolated func keepToShutDownLimit() async {
-    if await shutDownLimit.hasPassed(on: clock, stopwatch) { cutShort() }
+    if await signals.shutDownLimit.hasPassed(on: time.clock, time.stopwatch) { cutShort() }
   }
 
   private nonisolated func cutShort() {
     machine.withLock { $0.cutShort() }
-    lookForStop()
-    for interrupt in interrupts { interrupt.fire() }
+    signals.stopMayHaveCome()
+    for interrupt in signals.interrupts { interrupt.fire() }
   }
 
   /// Begins what ``shutDown(within:)`` does, without waiting.
@@ -102,12 +102,14 @@ extension TaskQueue {
   ///   they end. Of several calls, the one whose limit ends first counts.
   public nonisolated func beginShutDown(within limit: Duration? = nil) {
     // A longer limit makes no difference.
-    if let limit { shutDownLimit.set(stopwatch() + min(max(limit, .zero), .seconds(1 << 32))) }
+    if let limit {
+      signals.shutDownLimit.set(time.stopwatch() + min(max(limit, .zero), .seconds(1 << 32)))
+    }
     let hasEnded = machine.withLock { machine in
       machine.shutDown()
       return machine.hasEnded
     }
-    lookForStop()
+    signals.stopMayHaveCome()
     if hasEnded { end() }
   }
 
@@ -117,15 +119,8 @@ extension TaskQueue {
   nonisolated func end() {
     // A handler may hold its queue, which would then never be freed.
     handlers.close()
-    outcomes.failWaiters(Self.shutDownError)
-    hub.end()
-    idleWatch.step()
-  }
-
-  /// Wakes the workers and the callers of ``pause()``: what they wait for may not come any more.
-  nonisolated func lookForStop() {
-    wake.fireAll()
-    stepWhilePaused.resumeAll(with: .success(()))
+    observers.end(Self.shutDownError)
+    signals.idleWatch.step()
   }
 
   /// Removes all tasks for good, and what the store keeps them in, a file for example.
@@ -146,11 +141,13 @@ extension TaskQueue {
       )
     }
     await shutDown(within: .zero)
-    try await runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
+    try await signals.runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
     // The queue's own `open()` would throw if a handler was refused.
     try await store.open()
     try await store.destroy()
-    outcomes.failWaiters(TaskQueueError(.destroyed, "the queue was destroyed, with its tasks"))
+    observers.outcomes.failWaiters(
+      TaskQueueError(.destroyed, "the queue was destroyed, with its tasks")
+    )
   }
 
   /// Whether no task will be performed any more.

@@ -54,7 +54,7 @@ extension TaskQueue {
   ///
   /// - Returns: Whether the queue is idle. If not, the caller calls again.
   private nonisolated func isIdle(afterClaim claim: Int, at date: Date) async throws -> Bool {
-    try await idleWatch.wait {
+    try await signals.idleWatch.wait {
       switch machine.withLock({ $0.idleness(afterClaim: claim, at: date) }) {
       case .busy: nil
       case .unknown, .idle, .ended, .failed: .success(())
@@ -71,8 +71,8 @@ extension TaskQueue {
     case .unknown: break
     }
     // A worker claims now; if the queue does not run, a worker of the next run does.
-    wake.fire()
-    try await idleWatch.wait {
+    signals.workers.fire()
+    try await signals.idleWatch.wait {
       machine.withLock { machine in
         guard machine.claimCount == claimCount,
           case .unknown = machine.idleness(afterClaim: claim, at: date)

@@ -53,7 +53,7 @@ extension TaskQueue {
   /// - Throws: what the store throws.
   public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
     try await open()
-    let cell = outcomes.cell(of: id)
+    let cell = observers.outcomes.cell(of: id)
     guard try await store.count(matching: TaskFilter(ids: [id])) > 0 else { return nil }
     return EnqueuedTask(cell: cell, isNew: false, queue: self)
   }

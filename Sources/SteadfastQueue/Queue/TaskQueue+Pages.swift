@@ -55,7 +55,7 @@ extension TaskQueue {
   /// look at the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
   private nonisolated func lastID() async throws -> TaskID {
     let now = now
-    let own = ids.withLock { $0.latest(before: now) }
+    let own = generators.latestID(before: now)
     guard var last = try await id(after: own) else { return own }
     // Growing steps lead beyond all tasks. Then a binary search finds the last task.
     var end = UInt64.max

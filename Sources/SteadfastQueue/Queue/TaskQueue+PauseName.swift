@@ -25,7 +25,7 @@ extension TaskQueue {
   private nonisolated func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, machine.withLock({ $0.claimInFlight == claim }) {
       // Cancelled: the loop ends.
-      try? await claimEnd.wait {
+      try? await signals.claimEnd.wait {
         machine.withLock { $0.claimInFlight == claim } ? nil : .success(())
       }
     }
@@ -35,7 +35,7 @@ extension TaskQueue {
   public func resume(name: String) async {
     handlers.resume(name)
     machine.withLock { $0.workArrived() }
-    wake.fireAll()
+    signals.workers.fireAll()
   }
 
   /// The names that were paused and not resumed.

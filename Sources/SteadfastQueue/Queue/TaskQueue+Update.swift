@@ -118,7 +118,7 @@ extension TaskQueue {
         guard !hasWaited else { throw Self.running(id) }
         // Its attempt may have ended, and its end may be on its way into the store.
         hasWaited = true
-        await changes.waitUntilEndIsTold(of: id)
+        await observers.changes.waitUntilEndIsTold(of: id)
       } else if try await store([.update(id, update)], for: [record])[0] {
         return true
       }

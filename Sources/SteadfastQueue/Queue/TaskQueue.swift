@@ -52,47 +52,22 @@ public actor TaskQueue {
   /// The error if the name or the configuration is invalid.
   private nonisolated let validity: Result<Void, TaskQueueError>
 
-  // The actor isolates only what happens seldom. What happens for each task is not isolated to it,
-  // which is faster: it takes a lock around the machine, and calls the store.
+  // The actor isolates the calls that are made seldom, such as those that register, pause or shut
+  // down. What happens for each task takes a short way past the actor, which is faster: a lock
+  // around the machine, and a call of the store.
   nonisolated let store: any Persistence
-  nonisolated let clock: any WallClock
-  nonisolated let machine: Mutex<WorkMachine>
-  nonisolated let judge: AttemptJudge
-  /// The generator of the jitter of each verdict.
-  nonisolated let jitter: Mutex<SplitMix64>
-  nonisolated let statisticsBoard: Mutex<QueueStatistics.Tally>
-  nonisolated let ids: Mutex<TaskIDGenerator>
-  nonisolated let pruning: Mutex<PruningSchedule>
-  nonisolated let dates = Mutex(DateWatch())
+  nonisolated let time: QueueTime
   nonisolated let handlers = HandlerTable()
-  /// The names without a handler that were reported by a notice.
-  nonisolated let notice = Mutex(UnhandledNotice())
-  nonisolated let outcomes = OutcomeBoard()
-  nonisolated let hub: EventHub
-  nonisolated let changes = ChangesUnderWay()
-  nonisolated let keyTurns = KeyTurns()
-  /// Wakes idle workers.
-  nonisolated let wake = WakeUp()
-  /// Whether the current run, or the last one, is a pass, which ends when nothing is available.
-  nonisolated let isPassing = Atomic(false)
-  /// Wakes the Swift tasks that cut attempts short, one for each worker.
-  nonisolated let interrupts: [WakeUp]
-  /// The time on the clock since the queue was made.
-  nonisolated let stopwatch: @Sendable () -> Duration
-  /// Wakes the finisher, which stores the ends of attempts.
-  nonisolated let settle = WakeUp()
-  nonisolated let alarm = Alarm()
-  /// Callers that have interrupted an attempt, and wait until it is cut short.
-  nonisolated let interruption = Waiters<Void>()
-  /// Callers that wait for the claim in flight.
-  nonisolated let claimEnd = Waiters<Void>()
-  /// Callers that pause the queue, and wait for the last attempts to begin.
-  nonisolated let stepWhilePaused = Waiters<Void>()
-  /// How long attempts may go on once the queue shuts down.
-  nonisolated let shutDownLimit = ShutDownLimit()
-  nonisolated let idleWatch = IdleWatch()
-  /// Callers that wait for the run to end.
-  nonisolated let runEnd = Waiters<Void>()
+  /// What runs, what it holds, and what each worker does next.
+  nonisolated let machine: Mutex<WorkMachine>
+  /// Decides how attempts settle their tasks.
+  nonisolated let judge: AttemptJudge
+  nonisolated let generators: Generators
+  nonisolated let upkeep: Mutex<Upkeep>
+  /// Everybody who learns what becomes of tasks.
+  nonisolated let observers: Observers
+  /// Everybody who waits for a step of the queue.
+  nonisolated let signals: Signals
 
   /// Makes a queue.
   ///
@@ -113,7 +88,7 @@ public actor TaskQueue {
   ) {
     self.name = name
     self.configuration = configuration
-    self.clock = clock
+    time = QueueTime(clock)
     let sharing = persistence.sharing
     validity = Result { () throws(TaskQueueError) in
       if name.isEmpty {
@@ -125,13 +100,13 @@ public actor TaskQueue {
     store = persistence
     machine = Mutex(WorkMachine(workers: configuration.workerCount))
     judge = AttemptJudge(configuration)
-    jitter = Mutex(configuration.randomness.makeGenerator())
-    statisticsBoard = Mutex(QueueStatistics.Tally(since: clock.date))
-    stopwatch = Self.stopwatch(clock)
-    interrupts = (0..<configuration.workerCount).map { _ in WakeUp() }
-    ids = Mutex(TaskIDGenerator(configuration.randomness))
-    pruning = Mutex(PruningSchedule(configuration))
-    hub = EventHub(capacity: configuration.eventBufferSize)
+    generators = Generators(configuration.randomness)
+    upkeep = Mutex(Upkeep(configuration))
+    observers = Observers(
+      eventCapacity: configuration.eventBufferSize,
+      statistics: QueueStatistics.Tally(since: clock.date)
+    )
+    signals = Signals(workers: configuration.workerCount)
   }
 
   /// Opens the store, if it is not open.
@@ -151,14 +126,7 @@ public actor TaskQueue {
   /// The events from now on, until the queue has been shut down and its run has ended.
   ///
   /// Each access begins a new sequence.
-  public nonisolated var events: TaskEvents { hub.subscribe() }
+  public nonisolated var events: TaskEvents { observers.events.subscribe() }
 
-  nonisolated var now: Date { clock.date.storable }
-
-  private static func stopwatch<Clock: WallClock>(
-    _ clock: Clock
-  ) -> @Sendable () -> Duration {
-    let start = clock.now
-    return { start.duration(to: clock.now) }
-  }
+  nonisolated var now: Date { time.now }
 }

@@ -35,12 +35,11 @@ extension TaskQueue {
       return isCutShort
     }
     let waited = Duration.seconds(max(0, min(begin.timeIntervalSince(record.availableDate), 1e12)))
-    statisticsBoard.withLock { $0.began(after: waited) }
-    hub.post(.started(record))
-    let start = stopwatch()
+    observers.attemptBegan(record, after: waited)
+    let start = time.stopwatch()
     let end = await attempt(record, handler, context)
-    let timing = TaskTiming(waited: waited, ran: stopwatch() - start)
-    statisticsBoard.withLock { $0.ended(after: timing.ran) }
+    let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
+    observers.attemptEnded(after: timing.ran)
     let (directive, isCutShort) = endAttempt(of: worker)
     let verdict = verdict(on: record, after: end, directive)
     await settle(task, verdict, end, handler, context, worker, timing)
@@ -54,7 +53,7 @@ extension TaskQueue {
   ) -> Verdict {
     // Most attempts succeed. Then there is no random number to draw, and no date to read.
     if case .returned = end { return .succeed }
-    var generator = makeGenerator()
+    var generator = generators.makeGenerator()
     return judge.verdict(
       on: record,
       after: end,
@@ -73,17 +72,12 @@ extension TaskQueue {
       return (machine.endAttempt(of: worker), isCutShort)
     }
     // The attempt may have ended before it could be cut short.
-    if end.0 != nil { interruption.resumeAll(with: .success(())) }
+    if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }
     return end
   }
 
   private nonisolated var moment: AttemptJudge.Moment {
     AttemptJudge.Moment(now: now, horizon: horizon)
-  }
-
-  /// Makes a new generator for each use, so that no lock is held while the user's backoff draws.
-  private nonisolated func makeGenerator() -> SplitMix64 {
-    SplitMix64(seed: jitter.withLock { $0.next() })
   }
 
   /// Calls the handler, within the task's time limit if it has one.
@@ -94,7 +88,7 @@ extension TaskQueue {
   ) async -> AttemptEnd {
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
     do {
-      return try await withTimeout(limit, clock: clock) {
+      return try await withTimeout(limit, clock: time.clock) {
         await handler.perform(record, context)
       }
     } catch {
@@ -139,7 +133,7 @@ extension TaskQueue {
     if case .exhausted(let failure) = verdict,
       await hooks.shouldRestart(record, context, error)
     {
-      var generator = makeGenerator()
+      var generator = generators.makeGenerator()
       verdict = judge.restart(of: record, after: failure, at: moment, using: &generator)
     }
     guard case .retry(let date, let retryCount, let failure, isByBackoff: true) = verdict else {
@@ -164,9 +158,7 @@ extension TaskQueue {
     guard !fraction.isNaN, !Task.isCancelled,
       machine.withLock({ $0.isUnderWay(number, of: worker) })
     else { return }
-    let fraction = min(max(fraction, 0), 1)
-    outcomes.report(fraction, of: record.id)
-    hub.post(.progressed(record, fraction: fraction))
+    observers.progressed(record, to: min(max(fraction, 0), 1))
   }
 }
 

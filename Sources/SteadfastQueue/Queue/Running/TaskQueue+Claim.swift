@@ -17,7 +17,7 @@ extension TaskQueue {
     let date = self.now
     let handled = handlers.room
     do {
-      let (isFirst, wentBack) = dates.withLock { ($0.isUnused, $0.wentBack(to: date)) }
+      let (isFirst, wentBack) = upkeep.withLock { ($0.dates.isUnused, $0.dates.wentBack(to: date)) }
       if wentBack { try await rebase(to: date, isFirst: isFirst) }
       if !parked.isEmpty { try await unpark(parked) }
       let (now, room) = machine.withLock { machine in
@@ -37,10 +37,14 @@ extension TaskQueue {
       )
       if let date = claim.nextDate {
         // If a store names a date that has come but hands out nothing, ask it again a second later.
-        if date > now { alarm.set(date) } else if claim.tasks.isEmpty { alarm.set(now + 1) }
+        if date > now {
+          signals.alarm.set(date)
+        } else if claim.tasks.isEmpty {
+          signals.alarm.set(now + 1)
+        }
       }
       let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
-      tellClaimEnd()
+      signals.claimHasEnded()
       switch step {
       case .perform, .obey, .claim: return step
       case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
@@ -52,14 +56,9 @@ extension TaskQueue {
     } catch {
       fail(error, to: "hand out tasks")
       machine.withLock { $0.claimFailed() }
-      tellClaimEnd()
+      signals.claimHasEnded()
     }
     return nextStep(of: worker)
-  }
-
-  private nonisolated func tellClaimEnd() {
-    claimEnd.resumeAll(with: .success(()))
-    idleWatch.step()
   }
 
   /// Rebases the store's tasks after the system's clock was set back, or may have been.

@@ -35,7 +35,7 @@ extension TaskQueue {
       let now = self.now
       var records = try drafts.map { draft in
         try options.record(
-          id: ids.withLock { $0.next(at: now) },
+          id: generators.nextID(at: now),
           name: draft.name,
           payload: draft.payload,
           uniqueKey: draft.uniqueKey,
@@ -83,30 +83,34 @@ extension TaskQueue {
   ) async throws -> [EnqueuedTask]? {
     // Make the cells before the tasks can be performed, so that no outcome is missed.
     var tasks = records.map { record in
-      EnqueuedTask(cell: outcomes.cell(of: record.id), isNew: true, queue: self)
+      EnqueuedTask(cell: observers.outcomes.cell(of: record.id), isNew: true, queue: self)
     }
-    if hub.isObserved { for record in records { hub.willEnqueue(record) } }
+    observers.willEnqueue(records)
     let results: [ChangeOutcome]
     do {
-      results = try await keep(records, policy)
+      results = try await insertBatch(records, policy)
     } catch {
-      for record in records { hub.didNotEnqueue(record) }
+      observers.didNotEnqueue(records)
       // During the call, a claim may have skipped a task that was to be replaced.
       lookForWork()
       throw error
     }
     guard !results.contains(.identityTaken) else {
-      for record in records { hub.didNotEnqueue(record) }
+      observers.didNotEnqueue(records)
       return nil
     }
     if policy == .reject, let error = rejection(of: records, results) {
-      for record in records { hub.didNotEnqueue(record) }
+      observers.didNotEnqueue(records)
       throw error
     }
     for index in records.indices {
       if results[index] == .stale, let twin = records.last(withKeyOf: records[index]) {
-        hub.didNotEnqueue(records[index])
-        tasks[index] = EnqueuedTask(cell: outcomes.cell(of: twin.id), isNew: false, queue: self)
+        observers.didNotEnqueue(records[index...index])
+        tasks[index] = EnqueuedTask(
+          cell: observers.outcomes.cell(of: twin.id),
+          isNew: false,
+          queue: self
+        )
       } else if let twin = await inserted(records[index], results[index], now) {
         tasks[index] = twin
       }
@@ -130,12 +134,12 @@ extension TaskQueue {
   }
 
   /// Stores the tasks, as the policy says.
-  private nonisolated func keep(
+  private nonisolated func insertBatch(
     _ records: [TaskRecord],
     _ policy: UniquePolicy
   ) async throws -> [ChangeOutcome] {
     if policy == .replace { return try await replaceInTurn(with: records) }
-    let results = try await keep(records.map { .insert($0, onDuplicate: policy) })
+    let results = try await persist(records.map { .insert($0, onDuplicate: policy) })
     guard !results.contains(.stale) else {
       throw UnusableAnswer(results: results, to: records.count)
     }
@@ -147,8 +151,8 @@ extension TaskQueue {
   {
     let keys = Set(records.compactMap(\.uniqueKey))
     guard !keys.isEmpty, !store.appliesAtOnce else { return try await replace(with: records) }
-    await keyTurns.begin(keys)
-    defer { keyTurns.end(keys) }
+    await observers.keyTurns.begin(keys)
+    defer { observers.keyTurns.end(keys) }
     return try await replace(with: records)
   }
 
@@ -165,7 +169,7 @@ extension TaskQueue {
     let batch = kept.map { TaskChange.insert($0, onDuplicate: .replace) }
     var results: [ChangeOutcome] = []
     for _ in 0..<Self.mostRefusals {
-      results = try await keep(batch)
+      results = try await persist(batch)
       if results.contains(.stale) { break }
       let twins = results.compactMap(\.twinThatWasKept)
       guard !twins.isEmpty else {
@@ -173,7 +177,7 @@ extension TaskQueue {
         var found = Dictionary(uniqueKeysWithValues: zip(kept.map(\.id), results))
         return records.map { found.removeValue(forKey: $0.id) ?? .stale }
       }
-      for twin in twins { await changes.waitUntilAllIsTold(of: twin) }
+      for twin in twins { await observers.changes.waitUntilAllIsTold(of: twin) }
     }
     throw UnusableAnswer(results: results, to: batch.count)
   }
@@ -195,19 +199,16 @@ extension TaskQueue {
   ) async -> EnqueuedTask? {
     switch result {
     case .duplicate(let twin):
-      hub.didNotEnqueue(record)
-      return EnqueuedTask(cell: outcomes.cell(of: twin), isNew: false, queue: self)
+      observers.didNotEnqueue(CollectionOfOne(record))
+      return EnqueuedTask(cell: observers.outcomes.cell(of: twin), isNew: false, queue: self)
     case .replaced(let twin):
-      await changes.waitUntilAllIsTold(of: twin)
-      hub.announce(twin)
-      outcomes.resolve(twin, .cancelled)
-      hub.post(.cancelled(twin))
+      await observers.replaced(twin)
     case .stale:
       preconditionFailure("a task that another one of its batch replaces was told of by itself")
     case .done, .identityTaken, .batchRefused:
       break
     }
-    hub.announce(record.id)
+    observers.events.announce(record.id)
     reportIfUnhandled(record)
     becomesAvailable(at: record.availableDate, after: now)
     return nil

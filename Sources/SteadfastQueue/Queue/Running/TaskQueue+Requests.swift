@@ -25,7 +25,7 @@ extension TaskQueue {
       }
       switch answer {
       case .interrupt(let worker, let number):
-        interrupts[worker].fire()
+        signals.interrupts[worker].fire()
         await waitForInterruption(of: number, by: worker)
         return true
       case .kept:
@@ -72,7 +72,7 @@ extension TaskQueue {
       machine.withLock({ $0.isWaitingForInterruption(number, of: worker) })
     {
       // Cancellation ends the loop.
-      try? await interruption.wait {
+      try? await signals.interruption.wait {
         machine.withLock { $0.isWaitingForInterruption(number, of: worker) } ? nil : .success(())
       }
     }
@@ -80,7 +80,7 @@ extension TaskQueue {
 
   /// Carries out requests that came while their tasks were being settled or released.
   ///
-  /// At the end it notifies `idleWatch`, even if there were no requests, because the queue may be
+  /// At the end it signals `idleWatch`, even if there were no requests, because the queue may be
   /// idle.
   nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
     for (id, directive) in requests {
@@ -91,7 +91,7 @@ extension TaskQueue {
       }
     }
     if !requests.isEmpty { machine.withLock { $0.obeyed(requests.count) } }
-    idleWatch.step()
+    signals.idleWatch.step()
   }
 
   /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
@@ -99,25 +99,25 @@ extension TaskQueue {
   /// - Returns: For each change, whether it was stored.
   nonisolated func store(_ batch: [TaskChange], for records: [TaskRecord]) async throws -> [Bool] {
     let ids = records.map(\.id)
-    await changes.beginChanges(of: ids)
-    defer { changes.changesAreTold(of: ids) }
+    await observers.changes.beginChanges(of: ids)
+    defer { observers.changes.changesAreTold(of: ids) }
     let results: [Bool]
     do {
-      results = try await keep(batch).map { $0 == .done }
+      results = try await persist(batch).map { $0 == .done }
     } catch {
       // During the call, a claim may have skipped the tasks.
       lookForWork()
       throw error
     }
-    var ended: [Settlement] = []
+    var settlements: [Settlement] = []
     for (index, record) in records.enumerated() where results[index] {
       let settlement = Settlement(change: batch[index], record: record)
-      await changes.waitUntilEndIsTold(of: record.id)
-      hub.announce(record.id)
-      report(settlement)
-      ended.append(settlement)
+      await observers.changes.waitUntilEndIsTold(of: record.id)
+      observers.events.announce(record.id)
+      wereStored(CollectionOfOne(settlement))
+      settlements.append(settlement)
     }
-    let prunings = prunings(after: ended)
+    let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
   }
@@ -136,7 +136,9 @@ extension TaskQueue {
   nonisolated func waitForClaim() async {
     guard let claim = machine.withLock({ $0.claimInFlight }) else { return }
     while machine.withLock({ $0.claimInFlight == claim }) {
-      await claimEnd.waitUncancelled { machine.withLock { $0.claimInFlight == claim } ? nil : () }
+      await signals.claimEnd.waitUncancelled {
+        machine.withLock { $0.claimInFlight == claim } ? nil : ()
+      }
     }
   }
 

@@ -47,7 +47,7 @@ extension TaskQueue {
       try machine.checkCanBegin()
       try use?.begin(name, on: store)
       machine.begin(mode, names: names)
-      isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
+      signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
     await beginRun()
     await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
@@ -57,9 +57,7 @@ extension TaskQueue {
       use?.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
-    stepWhilePaused.resumeAll(with: .success(()))
-    runEnd.resumeAll(with: .success(()))
-    idleWatch.step()
+    signals.runHasEnded()
     if hasEnded { end() }
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
@@ -70,7 +68,7 @@ extension TaskQueue {
   private nonisolated func beginRun() async {
     await settleAll()
     do {
-      for change in pruning.withLock({ $0.changes(now: now) }) {
+      for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
         guard case .prune(let state, _, _) = change,
           try await store.count(matching: TaskFilter(states: [state])) > 0
         else { continue }
@@ -91,7 +89,9 @@ extension TaskQueue {
     await withDiscardingTaskGroup { services in
       services.addTask { await self.keepToShutDownLimit() }
       if mode == .untilStopped {
-        services.addTask { await self.alarm.run(on: self.clock) { self.wake.fire() } }
+        services.addTask {
+          await self.signals.alarm.run(on: self.time.clock) { self.signals.workers.fire() }
+        }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
       if let sharing = store.sharing {
@@ -99,7 +99,7 @@ extension TaskQueue {
       }
       // No worker throws: a child that throws would cancel its siblings' handlers.
       await withDiscardingTaskGroup { workers in
-        for worker in interrupts.indices {
+        for worker in signals.interrupts.indices {
           workers.addTask { await self.work(worker) }
         }
       }
@@ -142,7 +142,7 @@ extension TaskQueue {
   /// Waits until the worker's attempt is to be cut short, or until cancelled.
   private nonisolated func waitForInterrupt(of worker: Int) async {
     while !Task.isCancelled {
-      await interrupts[worker].wait()
+      await signals.interrupts[worker].wait()
       if machine.withLock({ $0.isInterrupted(worker) }) { return }
     }
   }
@@ -150,7 +150,7 @@ extension TaskQueue {
   /// Notifies the callers that wait for it that the worker's attempt is cut short.
   private nonisolated func wasInterrupted(_ worker: Int) {
     machine.withLock { $0.wasInterrupted(worker) }
-    interruption.resumeAll(with: .success(()))
+    signals.interruption.resumeAll(with: .success(()))
   }
 
   private nonisolated func workLoop(_ worker: Int) async -> WorkerEnd {
@@ -159,34 +159,28 @@ extension TaskQueue {
     while true {
       switch step {
       case .stop:
-        wake.fireAll()
+        signals.workers.fireAll()
         return .done
       case .wait:
-        await wake.wait()
+        await signals.workers.wait()
       case .claim(let limit, let names):
         step = await claim(limit, unparking: names, by: worker)
         continue
       case .perform(let task, let number, let wakesAnother):
-        if wakesAnother { wake.fire() }
-        await catchUp(with: task.record.id)
+        if wakesAnother { signals.workers.fire() }
+        await observers.catchUp(with: task.record.id)
         if await perform(task, worker, number) { return .interrupted }
         attempts += 1
         // A store in memory and a handler may never suspend; others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task, let wakesAnother):
-        if wakesAnother { wake.fire() }
-        await catchUp(with: task.record.id)
+        if wakesAnother { signals.workers.fire() }
+        await observers.catchUp(with: task.record.id)
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
       }
       step = nextStep(of: worker)
     }
-  }
-
-  /// Waits until everything that has happened to a task until now is reported.
-  private nonisolated func catchUp(with id: TaskID) async {
-    await changes.waitUntilAllIsTold(of: id)
-    hub.announce(id)
   }
 
   /// Applies an event to the machine, and returns what the worker does next.
@@ -202,10 +196,7 @@ extension TaskQueue {
       if isCancelled { machine.cancel() }
       return (goesOn ? machine.next(for: worker) : .wait, machine.isPaused)
     }
-    if isPaused {
-      stepWhilePaused.resumeAll(with: .success(()))
-      idleWatch.step()
-    }
+    if isPaused { signals.pausedWorkerHasStepped() }
     return step
   }
 

@@ -24,14 +24,14 @@ extension TaskQueue {
       $0.finished(worker, with: settlement, isAttempt: isAttempt)
     }) {
       // The finisher of a cancelled run has ended, and other handlers may take long to end.
-      if Task.isCancelled { await settleAll() } else { settle.fire() }
+      if Task.isCancelled { await settleAll() } else { signals.finisher.fire() }
     }
   }
 
   nonisolated func finishLoop() async {
     while !Task.isCancelled {
       await settleAll()
-      await settle.wait()
+      await signals.finisher.wait()
     }
     await settleAll()
   }
@@ -40,7 +40,7 @@ extension TaskQueue {
     while let settlements = machine.withLock({ $0.takeOutbox() }) {
       await apply(settlements)
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
-      if wakesWorkers { wake.fireAll() }
+      if wakesWorkers { signals.workers.fireAll() }
       await obey(requests)
     }
   }
@@ -49,11 +49,11 @@ extension TaskQueue {
     var batch = settlements.map(\.change)
     batch += prunings(after: settlements)
     let remaining = settlements.filter(\.leavesTask).map(\.record.id)
-    if !remaining.isEmpty { changes.beginEnds(of: remaining) }
-    defer { if !remaining.isEmpty { changes.endsAreTold(of: remaining) } }
+    if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
+    defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
-      let results = try await keep(batch)
-      report(settlements, try await withoutDoubt(results, of: settlements))
+      let results = try await withoutDoubt(try await persist(batch), of: settlements)
+      wereStored(zip(settlements, results).lazy.filter { $1 == .done }.map(\.0))
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -64,7 +64,7 @@ extension TaskQueue {
   nonisolated func prunings(after settlements: [Settlement]) -> [TaskChange] {
     // Usually no ended task is retained. Then don't take the lock.
     guard settlements.contains(where: \.isKeptEnd) else { return [] }
-    return pruning.withLock { $0.changes(after: settlements, now: now) }
+    return upkeep.withLock { $0.pruning.changes(after: settlements, now: now) }
   }
 
   /// Returns the results, with `done` for each end that was stored although the store failed.
@@ -97,31 +97,18 @@ extension TaskQueue {
     await obey(requests)
   }
 
-  private nonisolated func report(_ settlements: [Settlement], _ results: [ChangeOutcome]) {
-    statisticsBoard.withLock { board in
-      for index in settlements.indices where results[index] == .done {
-        board.stored(settlements[index].change)
-      }
-    }
-    for index in settlements.indices where results[index] == .done { report(settlements[index]) }
+  /// Tells what has been stored about tasks, and looks for those that can be performed now.
+  nonisolated func wereStored(_ settlements: some Sequence<Settlement>) {
+    observers.tell(settlements)
+    for settlement in settlements { follow(settlement) }
   }
 
-  /// Reports what has been stored about a task.
-  nonisolated func report(_ settlement: Settlement) {
-    let id = settlement.record.id
-    if let outcome = settlement.outcome {
-      outcomes.resolve(id, outcome, value: settlement.value)
-    }
-    if hub.isObserved, let event = settlement.event { hub.post(event) }
+  private nonisolated func follow(_ settlement: Settlement) {
     switch settlement.change {
-    case .retry(_, let date, _, let failure):
-      if failure != nil { outcomes.report(0, of: id) }
-      becomesAvailable(at: date)
+    case .retry(_, let date, _, _), .reschedule(_, let date): becomesAvailable(at: date)
     case .restart(_, let date):
-      outcomes.reopen(id)
       noteUnhandled(settlement.record)
       becomesAvailable(at: date)
-    case .reschedule(_, let date): becomesAvailable(at: date)
     case .resume:
       noteUnhandled(settlement.record)
       becomesAvailable(at: settlement.record.availableDate)
@@ -131,7 +118,7 @@ extension TaskQueue {
       let name = settlement.record.name
       guard let handler = handlers[name], handler !== settlement.handler else { break }
       machine.withLock { $0.registered([name]) }
-      wake.fire()
+      signals.workers.fire()
     case .succeed, .abandon, .cancel, .pause, .remove, .insert, .unpark, .extend,
       .prune, .rebase:
       break
@@ -142,16 +129,16 @@ extension TaskQueue {
   ///
   /// If the date is not after `past`, this does not read the clock.
   nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
-    if date <= past || date <= now { lookForWork() } else { alarm.set(date) }
+    if date <= past || date <= now { lookForWork() } else { signals.alarm.set(date) }
   }
 
   /// Makes a worker look for available tasks.
   nonisolated func lookForWork() {
     // A run that is not a pass looks until it is stopped, and need not be notified.
-    if isPassing.load(ordering: .sequentiallyConsistent) {
+    if signals.isPassing.load(ordering: .sequentiallyConsistent) {
       machine.withLock { $0.workArrived() }
     }
-    wake.fire()
+    signals.workers.fire()
   }
 
   nonisolated func fail(_ error: any Error, to operation: String) {
@@ -163,13 +150,13 @@ extension TaskQueue {
       underlying: error
     )
     machine.withLock { $0.fail(error) }
-    lookForStop()
+    signals.stopMayHaveCome()
   }
 }
 
 extension TaskQueue {
   /// Has the store apply changes, and checks that there is a result for each of them.
-  nonisolated func keep(
+  nonisolated func persist(
     _ changes: [TaskChange],
     _ durability: Durability = .durable
   ) async throws -> [ChangeOutcome] {

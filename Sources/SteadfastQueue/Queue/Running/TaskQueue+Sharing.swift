@@ -31,11 +31,11 @@ extension TaskQueue {
   private nonisolated func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancellation ends the loop.
-      try? await clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
+      try? await time.clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       let leases = machine.withLock { $0.leases }
       guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
       do {
-        let results = try await keep(leases.map { .extend($0, until: end) }, .relaxed)
+        let results = try await persist(leases.map { .extend($0, until: end) }, .relaxed)
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
       } catch {
         fail(error, to: "extend its claims")
@@ -49,15 +49,15 @@ extension TaskQueue {
   private nonisolated func lost(_ lease: Lease) {
     let worker = machine.withLock { $0.lose(lease) }
     // There may be nothing left that a pause waits for.
-    stepWhilePaused.resumeAll(with: .success(()))
-    if let worker { interrupts[worker].fire() }
+    signals.pauseProgress.resumeAll(with: .success(()))
+    if let worker { signals.interrupts[worker].fire() }
   }
 
   /// Looks at regular intervals for tasks that other queues have added, until cancelled.
   nonisolated func lookForOthersTasks(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancellation ends the loop.
-      try? await clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
+      try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
       lookForWork()
       await tellOfOthersTasks()
     }
@@ -65,17 +65,19 @@ extension TaskQueue {
 
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
   private nonisolated func tellOfOthersTasks() async {
-    let awaited = outcomes.awaited
+    let awaited = observers.outcomes.awaited
     guard !awaited.isEmpty else { return }
     do {
       let filter = TaskFilter(ids: Set(awaited))
       let records = try await store.tasks(matching: filter, after: nil, limit: awaited.count)
       for record in records {
-        if let outcome = record.outcome { outcomes.resolve(record.id, outcome) }
+        if let outcome = record.outcome { observers.outcomes.resolve(record.id, outcome) }
       }
       let found = Set(records.map(\.id))
       for id in awaited where !found.contains(id) {
-        if !machine.withLock({ $0.isUnsettled(id) }) { outcomes.fail(id, Self.unknown(id)) }
+        if !machine.withLock({ $0.isUnsettled(id) }) {
+          observers.outcomes.fail(id, Self.unknown(id))
+        }
       }
     } catch {
       fail(error, to: "look tasks up")

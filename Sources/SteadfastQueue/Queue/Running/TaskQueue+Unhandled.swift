@@ -9,19 +9,19 @@ extension TaskQueue {
   ///
   /// - Throws: What the store throws.
   nonisolated func tellUnhandled() async throws {
-    guard hub.isObserved || givesNotices, handlers.room.others == 0 else { return }
+    guard observers.events.isObserved || givesNotices, handlers.room.others == 0 else { return }
     // Names that were reported before would fill the page and hide others.
-    let said = hub.isObserved ? [] : notice.withLock { $0.saidNames }
+    let said = observers.events.isObserved ? [] : upkeep.withLock { $0.notice.saidNames }
     let unhandled = try await store.tasks(
       matching: TaskFilter(excludedNames: said.union(handlers.names), states: [.waiting]),
       after: nil,
       limit: 100
     )
-    if hub.isObserved {
+    if observers.events.isObserved {
       for record in unhandled { postUnhandled(record) }
     } else if let say = configuration.unhandledNotice {
       let found = Set(unhandled.map(\.name)).sorted()
-      for name in notice.withLock({ $0.namesToSay(of: found) }) {
+      for name in upkeep.withLock({ $0.notice.namesToSay(of: found) }) {
         say(
           "the queue '\(self.name)' holds tasks that wait: \(handlers.reasonForNone(named: name))"
         )
@@ -33,9 +33,9 @@ extension TaskQueue {
   ///
   /// - Throws: What the store throws, if the queue's events are observed.
   nonisolated func tellUnhandledAtBeginning() async throws {
-    if hub.isObserved { return try await tellUnhandled() }
+    if observers.events.isObserved { return try await tellUnhandled() }
     // Later, a worker that finds nothing to do looks for them. A notice must not stop a run.
-    guard givesNotices, notice.withLock({ $0.isFirstRun() }) else { return }
+    guard givesNotices, upkeep.withLock({ $0.notice.isFirstRun() }) else { return }
     try? await tellUnhandled()
   }
 
@@ -49,15 +49,15 @@ extension TaskQueue {
   /// Looks for tasks without a handler, if that is due, after a claim that returned no task.
   nonisolated func foundNothing() async {
     // Observers get an event for each task when it is added.
-    guard givesNotices, !hub.isObserved else { return }
-    guard notice.withLock({ $0.takeDue() }) else { return }
+    guard givesNotices, !observers.events.isObserved else { return }
+    guard upkeep.withLock({ $0.notice.takeDue() }) else { return }
     // A store that fails throws when it is asked for tasks, too.
     try? await tellUnhandled()
   }
 
   /// Reports a new task that has no handler to observers; without them, notes it for the notice.
   nonisolated func reportIfUnhandled(_ record: TaskRecord) {
-    guard hub.isObserved else { return noteUnhandled(record) }
+    guard observers.events.isObserved else { return noteUnhandled(record) }
     if !handlers.canPerform(record.name) { postUnhandled(record) }
   }
 
@@ -66,11 +66,11 @@ extension TaskQueue {
   /// Workers must be woken after this: the next one that finds nothing to do makes the look.
   nonisolated func noteUnhandled(_ record: TaskRecord) {
     guard givesNotices, !handlers.canPerform(record.name) else { return }
-    notice.withLock { $0.waits(record.name) }
+    upkeep.withLock { $0.notice.waits(record.name) }
   }
 
   private nonisolated func postUnhandled(_ record: TaskRecord) {
-    hub.announce(record.id)
-    hub.post(.unhandled(record, reason: handlers.reasonForNone(named: record.name)))
+    observers.events.announce(record.id)
+    observers.events.post(.unhandled(record, reason: handlers.reasonForNone(named: record.name)))
   }
 }

@@ -35,7 +35,7 @@ extension TaskQueue {
         return ": no handler is registered for '\(record.name)'"
       }
       if record.availableDate > now {
-        let isSame = (clock as AnyObject) === (self.clock as AnyObject)
+        let isSame = (clock as AnyObject) === (self.time.clock as AnyObject)
         return isSame
           ? ", which waits for its date"
           : ", which waits for its date on another clock: give the queue the virtual time's"

@@ -164,7 +164,7 @@ import Testing
     #expect(
       await kinds(events, of: task.id, through: "restarted") == ["enqueued", "paused", "restarted"]
     )
-    #expect(queue.changes.count == 0)
+    #expect(queue.observers.changes.count == 0)
   }
 
   @Test func `the event of a change comes before a duplicate takes the task's place`() async throws

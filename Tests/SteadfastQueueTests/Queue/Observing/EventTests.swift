@@ -144,13 +144,13 @@ extension TaskEvent {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     var events: TaskEvents? = queue.events
-    queue.hub.willEnqueue(record)
-    #expect(queue.hub.announcementCount == 1)
+    queue.observers.events.willEnqueue(record)
+    #expect(queue.observers.events.announcementCount == 1)
     withExtendedLifetime(events) {}
     events = nil
-    queue.hub.post(.started(record))
-    queue.hub.announce(record.id)
-    #expect(queue.hub.announcementCount == 0)
+    queue.observers.events.post(.started(record))
+    queue.observers.events.announce(record.id)
+    #expect(queue.observers.events.announcementCount == 0)
   }
 
   @Test func `observing can be cancelled`() async {
@@ -166,11 +166,11 @@ extension TaskEvent {
     let queue = TaskQueue(clock: clock)
     let record = TaskRecord.make(1)
     let events = queue.events
-    queue.hub.willEnqueue(record)
+    queue.observers.events.willEnqueue(record)
     // Another caller has found no observers just before this one came.
-    queue.hub.endObservation()
-    #expect(queue.hub.isObserved)
-    #expect(queue.hub.announcementCount == 1)
+    queue.observers.events.endObservation()
+    #expect(queue.observers.events.isObserved)
+    #expect(queue.observers.events.announcementCount == 1)
     withExtendedLifetime(events) {}
   }
 

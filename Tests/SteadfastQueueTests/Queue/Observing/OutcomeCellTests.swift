@@ -33,6 +33,7 @@ import Testing
       board.resolve(id, .succeeded)
       #expect(cells.allSatisfy { $0.outcome == .succeeded })
       #expect(board.count == 1)
+      withExtendedLifetime(cells) {}
     }
     #expect(board.count == 0)
     #expect(board.cell(of: id).outcome == nil)

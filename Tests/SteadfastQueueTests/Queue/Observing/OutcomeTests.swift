@@ -134,9 +134,9 @@ import Testing
   @Test func `nothing is remembered for callers that do not ask`() async throws {
     let queue = await queue()
     for number in 1...100 { try await queue.enqueue(Note("\(number)")) }
-    #expect(queue.outcomes.count == 0)
+    #expect(queue.observers.outcomes.count == 0)
     let task = try await queue.enqueue(Note("held"))
-    #expect(queue.outcomes.count == 1)
+    #expect(queue.observers.outcomes.count == 1)
     withExtendedLifetime(task) {}
   }
 }

@@ -85,7 +85,7 @@ import Foundation
     try await queue.enqueue(Note("later"))
     for await event in events { Issue.record("\(event)") }
     #expect(try await queue.count == 1)
-    #expect(queue.hub.announcementCount == 0)
+    #expect(queue.observers.events.announcementCount == 0)
   }
 
   @Test func `a file is free for a new queue when the handlers that hold the old one are gone`()

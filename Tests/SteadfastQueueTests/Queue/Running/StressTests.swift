@@ -61,7 +61,7 @@ import Testing
     }
     #expect(tally.withLock { !$0.wasTwice && $0.performing.isEmpty })
     #expect(try await queue.count == 0)
-    #expect(queue.outcomes.count == 0)
+    #expect(queue.observers.outcomes.count == 0)
     #expect(queue.machine.withLock { $0.requests.isEmpty })
   }
 

@@ -4,6 +4,18 @@ import FoundationEssentials
 import Foundation
 #endif
 
+/// What a queue decides beside its attempts: when to look for what.
+struct Upkeep: Sendable {
+  /// Decides when to remove ended tasks.
+  var pruning: PruningSchedule
+  /// Detects that the clock was set back.
+  var dates = DateWatch()
+  /// Decides when to look for tasks without a handler.
+  var notice = UnhandledNotice()
+
+  init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
+}
+
 /// Detects that the system's clock was set back, by the dates that it is given.
 struct DateWatch: Sendable {
   /// How many seconds apart dates may be that several workers read at the same time.

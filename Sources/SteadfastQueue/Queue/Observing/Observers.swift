@@ -1,0 +1,90 @@
+import Synchronization
+
+/// Everybody who learns what becomes of tasks: observers of events, callers that wait for outcomes,
+/// and the statistics.
+///
+/// They learn it only after it is stored, and for each task in the order in which it was stored
+/// (``ChangesUnderWay``).
+struct Observers: ~Copyable, Sendable {
+  let events: EventHub
+  let outcomes = OutcomeBoard()
+  let changes = ChangesUnderWay()
+  /// Callers that replace the task with a unique key, one at a time for each key.
+  let keyTurns = KeyTurns()
+  let statistics: Mutex<QueueStatistics.Tally>
+
+  init(eventCapacity: Int, statistics: QueueStatistics.Tally) {
+    events = EventHub(capacity: eventCapacity)
+    self.statistics = Mutex(statistics)
+  }
+
+  // MARK: New tasks
+
+  /// Prepares the `.enqueued` events, before other callers can learn from the store of the tasks.
+  func willEnqueue(_ records: [TaskRecord]) {
+    if events.isObserved { for record in records { events.willEnqueue(record) } }
+  }
+
+  /// Withdraws the `.enqueued` events of tasks that were not stored.
+  func didNotEnqueue(_ records: some Sequence<TaskRecord>) {
+    for record in records { events.didNotEnqueue(record) }
+  }
+
+  /// Tells that a new task has replaced this one.
+  func replaced(_ id: TaskID) async {
+    await catchUp(with: id)
+    outcomes.resolve(id, .cancelled)
+    events.post(.cancelled(id))
+  }
+
+  // MARK: Attempts
+
+  func attemptBegan(_ record: TaskRecord, after waiting: Duration) {
+    statistics.withLock { $0.began(after: waiting) }
+    events.post(.started(record))
+  }
+
+  func attemptEnded(after time: Duration) { statistics.withLock { $0.ended(after: time) } }
+
+  func progressed(_ record: TaskRecord, to fraction: Double) {
+    outcomes.report(fraction, of: record.id)
+    events.post(.progressed(record, fraction: fraction))
+  }
+
+  // MARK: Stored changes
+
+  /// Waits until everything that has happened to a task until now is told.
+  func catchUp(with id: TaskID) async {
+    await changes.waitUntilAllIsTold(of: id)
+    events.announce(id)
+  }
+
+  /// Tells what has been stored about tasks.
+  func tell(_ settlements: some Sequence<Settlement>) {
+    statistics.withLock { tally in
+      for settlement in settlements { tally.stored(settlement.change) }
+    }
+    for settlement in settlements { tell(settlement) }
+  }
+
+  private func tell(_ settlement: Settlement) {
+    let id = settlement.record.id
+    if let outcome = settlement.outcome {
+      outcomes.resolve(id, outcome, value: settlement.value)
+    }
+    if events.isObserved, let event = settlement.event { events.post(event) }
+    switch settlement.change {
+    case .retry(_, _, _, let failure): if failure != nil { outcomes.report(0, of: id) }
+    case .restart: outcomes.reopen(id)
+    case .succeed, .abandon, .cancel, .release, .park, .pause, .resume, .reschedule, .update,
+      .remove, .insert, .unpark, .extend, .prune, .rebase:
+      break
+    }
+  }
+
+  /// Ends the sequences of events, and the waits for outcomes.
+  func end(_ error: TaskQueueError) {
+    outcomes.failWaiters(error)
+    events.end()
+  }
+}

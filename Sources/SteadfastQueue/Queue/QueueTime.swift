@@ -1,0 +1,23 @@
+import SteadfastRetry
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A queue's clock, and the time on it since the queue was made.
+struct QueueTime: Sendable {
+  let clock: any WallClock
+  /// The time since the queue was made, as the clock measures durations.
+  let stopwatch: @Sendable () -> Duration
+
+  init(_ clock: some WallClock) {
+    self.clock = clock
+    let start = clock.now
+    stopwatch = { start.duration(to: clock.now) }
+  }
+
+  /// The date, as stores keep dates.
+  var now: Date { clock.date.storable }
+}

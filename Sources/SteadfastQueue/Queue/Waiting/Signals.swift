@@ -1,0 +1,59 @@
+import Synchronization
+
+/// What a queue wakes its workers and its callers with, each for one reason.
+///
+/// The state that they wait for is in the ``WorkMachine``. Code that changes it signals after the
+/// change; a waiter checks at the last moment, so that it misses none.
+struct Signals: ~Copyable, Sendable {
+  /// Wakes idle workers.
+  let workers = WakeUp()
+  /// Wakes the finisher, which stores the ends of attempts.
+  let finisher = WakeUp()
+  /// Wakes the Swift tasks that cut attempts short, one for each worker.
+  let interrupts: [WakeUp]
+  /// Wakes a worker at the date of the next task.
+  let alarm = Alarm()
+  /// Callers that have interrupted an attempt, and wait until it is cut short.
+  let interruption = Waiters<Void>()
+  /// Callers that wait for the claim in flight.
+  let claimEnd = Waiters<Void>()
+  /// Callers that pause the queue, and wait for the last attempts to begin.
+  let pauseProgress = Waiters<Void>()
+  /// Callers that wait for the run to end.
+  let runEnd = Waiters<Void>()
+  /// Callers that wait until the queue is idle.
+  let idleWatch = IdleWatch()
+  /// How long attempts may go on once the queue shuts down.
+  let shutDownLimit = ShutDownLimit()
+  /// Whether the current run, or the last one, is a pass, which ends when nothing is available.
+  ///
+  /// It is the machine's mode. Callers that enqueue read it here without the machine's lock.
+  let isPassing = Atomic(false)
+
+  init(workers: Int) { interrupts = (0..<workers).map { _ in WakeUp() } }
+
+  /// Signals that a claim has returned.
+  func claimHasEnded() {
+    claimEnd.resumeAll(with: .success(()))
+    idleWatch.step()
+  }
+
+  /// Signals that a worker has taken a step in a paused queue.
+  func pausedWorkerHasStepped() {
+    pauseProgress.resumeAll(with: .success(()))
+    idleWatch.step()
+  }
+
+  /// Signals that a run has ended.
+  func runHasEnded() {
+    pauseProgress.resumeAll(with: .success(()))
+    runEnd.resumeAll(with: .success(()))
+    idleWatch.step()
+  }
+
+  /// Wakes the workers and the callers of `pause()`: what they wait for may not come any more.
+  func stopMayHaveCome() {
+    workers.fireAll()
+    pauseProgress.resumeAll(with: .success(()))
+  }
+}
