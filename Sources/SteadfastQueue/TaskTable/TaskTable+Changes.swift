@@ -49,7 +49,7 @@ extension TaskTable {
     case .remove(let id):
       return stage(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
-      stagedPrunes += 1
+      ended.stagedPrunes += 1
       return StagedChange(change: change, outcome: .done, slot: nil)
     case .unpark, .rebase:
       return StagedChange(change: change, outcome: .done, slot: nil)
@@ -96,7 +96,8 @@ extension TaskTable {
   /// again.
   private func isInDoubt(_ slot: Int) -> Bool {
     let place = entries[slot].place
-    return entries[slot].isReserved || place == .staged || (place == .finished && stagedPrunes > 0)
+    return entries[slot].isReserved || place == .staged
+      || (place == .finished && ended.stagedPrunes > 0)
   }
 
   private mutating func stageInsertion(
@@ -110,14 +111,14 @@ extension TaskTable {
     var outcome = ChangeOutcome.done
     var twin: Node?
     var removesTwin = false
-    if let key = record.uniqueKey, let slot = keyHolders[key] {
+    if let key = record.uniqueKey, let slot = keys.holder(of: key) {
       let entry = entries[slot]
       // A caller that wants to replace a twin in doubt can try again, with the whole batch.
       guard policy == .replace, !isInDoubt(slot) else {
         return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
       }
       twin = Node(slot: slot, position: entry.position)
-      loseKey(of: slot)
+      keys.take(key, from: slot)
       if entry.place.isAtRest {
         reserve(slot)
         removesTwin = true
@@ -125,7 +126,7 @@ extension TaskTable {
       }
     }
     let slot = insertEntry(of: record)
-    if let key = record.uniqueKey { keyHolders[key] = slot }
+    keys.give(record.uniqueKey, to: slot)
     return StagedChange(
       change: change,
       outcome: outcome,
@@ -146,12 +147,12 @@ extension TaskTable {
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
     guard staged.isKept else { return }
-    if case .prune = staged.change { stagedPrunes -= 1 }
+    if case .prune = staged.change { ended.stagedPrunes -= 1 }
     guard let slot = staged.slot else { return }
     guard case .insert = staged.change else { return setFree(slot) }
     remove(slot)
     guard let twin = staged.twin, isAt(twin) else { return }
-    regainKey(of: twin.slot)
+    keys.giveBack(entries[twin.slot].record.uniqueKey, to: twin.slot)
     if staged.removesTwin { setFree(twin.slot) }
   }
 
@@ -248,8 +249,7 @@ extension TaskTable {
   }
 
   private mutating func unpark(_ name: String) {
-    guard let lane = laneIndices[name] else { return }
-    while let first = lanes[lane].parked.first {
+    while let first = lanes.firstParked(of: name) {
       leaveLine(first.slot)
       setState(.waiting, of: first.slot)
       if entries[first.slot].isReserved {
@@ -269,10 +269,10 @@ extension TaskTable {
     endedBefore date: Date?,
     keepingLatest count: Int?
   ) {
-    stagedPrunes -= 1
+    ended.stagedPrunes -= 1
     let latest = count ?? .max
     // No other change could hold an ended task while the pruning was staged, so all may be removed.
-    while let first = ended[state]?.first {
+    while let first = ended.first(state) {
       let endDate = entries[first.slot].record.finishedDate ?? .distantPast
       guard stateCounts[state] > latest || date.map({ endDate < $0 }) ?? false else { return }
       remove(first.slot)

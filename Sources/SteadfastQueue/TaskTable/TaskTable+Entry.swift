@@ -9,7 +9,7 @@ extension TaskTable {
   ///
   /// It takes 64 bytes. The order of the properties puts those that are smaller than a word side by
   /// side.
-  struct Entry: Sendable {
+  struct Entry: Identifiable, Sendable {
     var record: TaskRecord
     /// Whether a staged change holds the task.
     var isReserved = false
@@ -30,6 +30,8 @@ extension TaskTable {
       self.place = place
       narrowLane = Int32(lane)
     }
+
+    var id: TaskID { record.id }
 
     /// The lane of the task's name.
     var lane: Int { Int(narrowLane) }

@@ -21,21 +21,19 @@ extension TaskTable {
     switch state {
     case .waiting where entries[slot].record.availableDate <= horizon:
       setPlace(.ready, of: slot)
-      let (lane, node) = (entries[slot].lane, readyNode(of: slot))
-      lanes[lane].ready.insert(node)
-      if lanes[lane].rank.map({ node < $0 }) ?? true { rank(lane) }
+      lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
     case .waiting:
       setPlace(.waiting, of: slot)
       waiting.insert(dateNode(of: slot))
     case .parked:
       setPlace(.parked, of: slot)
-      lanes[entries[slot].lane].parked.insert(node(of: slot))
+      lanes.insertParked(node(of: slot), in: entries[slot].lane)
     case .paused:
       setPlace(.paused, of: slot)
       return
     case .succeeded, .abandoned, .cancelled:
       setPlace(.finished, of: slot)
-      ended[state, default: OrderedLine()].insert(node(of: slot))
+      ended.insert(node(of: slot), state)
     case .running:
       preconditionFailure("a running task stands in no line")
     }
@@ -59,26 +57,15 @@ extension TaskTable {
     case .waiting:
       wasThere = waiting.remove(dateNode(of: slot))
     case .ready:
-      let node = readyNode(of: slot)
-      wasThere = lanes[lane].ready.remove(node)
-      if lanes[lane].rank == node { rank(lane) }
+      wasThere = lanes.removeReady(readyNode(of: slot), from: lane)
     case .parked:
-      wasThere = lanes[lane].parked.remove(node)
+      wasThere = lanes.removeParked(node, from: lane)
     case .finished:
-      wasThere = ended[entries[slot].record.state]?.remove(node) ?? false
+      wasThere = ended.remove(node, entries[slot].record.state)
     case .staged, .leased, .paused:
       wasThere = false
     }
     precondition(wasThere, "a task was changed before it left its line")
-  }
-
-  /// Moves a lane in the ranking to where its first ready task belongs.
-  mutating func rank(_ lane: Int) {
-    let first = lanes[lane].ready.first
-    guard lanes[lane].rank != first else { return }
-    if let rank = lanes[lane].rank { ranking.remove(RankedLane(first: rank, lane: lane)) }
-    if let first { ranking.insert(RankedLane(first: first, lane: lane)) }
-    lanes[lane].rank = first
   }
 
   private func node(of slot: Int) -> Node {

@@ -5,7 +5,7 @@ extension TaskTable {
   }
 
   func slot(of id: TaskID) -> Int? {
-    slots.slot(of: id) { entries[$0].record.id == id }
+    entries.slot(of: id)
   }
 
   /// Returns a page of tasks in the order of their IDs, in one go.
@@ -55,7 +55,7 @@ extension TaskTable {
       lookUp.source = .table(after: slice.last)
     case .keys(let keys, let next, var found):
       let end = min(next + TaskLookUp.sliceSize, keys.count)
-      for slot in slots(bearing: keys[next..<end]) { found.insert(entries[slot].record.id) }
+      for slot in self.keys.slots(with: keys[next..<end]) { found.insert(entries[slot].record.id) }
       lookUp.source = .keys(keys, next: end, found: found)
       if end == keys.count { lookUp.goOn(with: found) }
     case .ids(let ids, let next):
@@ -76,10 +76,10 @@ extension TaskTable {
   private func isInVain(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states) == 0 { return true }
     if let names = filter.names, names.count <= TaskLookUp.sliceSize {
-      return names.allSatisfy { laneIndices[$0] == nil }
+      return names.allSatisfy { lanes.indices[$0] == nil }
     }
-    guard laneIndices.count <= TaskLookUp.sliceSize else { return false }
-    return laneIndices.keys.allSatisfy(filter.excludedNames.contains)
+    guard lanes.indices.count <= TaskLookUp.sliceSize else { return false }
+    return lanes.indices.keys.allSatisfy(filter.excludedNames.contains)
   }
 
   /// Returns all tasks in the filter's states, if they have all ended and are few.
@@ -89,7 +89,6 @@ extension TaskTable {
     guard let states = filter.states, states.allSatisfy(\.isFinished),
       count(of: states) <= TaskLookUp.sliceSize
     else { return nil }
-    let lines = states.compactMap { ended[$0]?.elements() }
-    return Set(lines.joined().map { entries[$0.slot].record.id })
+    return Set(states.flatMap(ended.nodes).map { entries[$0.slot].record.id })
   }
 }

@@ -13,7 +13,7 @@ extension TaskTable {
     // Each affected task was created or failed later than `now`, or is ready by a later date.
     guard latestDate > now || horizon > now else { return }
     horizon = min(horizon, now)
-    let affected = slots.all
+    let affected = entries.slots
       .filter { isAffected($0, byRebasingTo: now) }
       .sorted { entries[$0].position < entries[$1].position }
     for slot in affected {
@@ -32,7 +32,7 @@ extension TaskTable {
   mutating func withdraw(to now: Date) {
     horizon = now
     // A reserved task is lined up if the change that holds it is rolled back.
-    for slot in slots.all where isReady(slot, after: now) && !entries[slot].isReserved {
+    for slot in entries.slots where isReady(slot, after: now) && !entries[slot].isReserved {
       lineUp(slot)
     }
   }

@@ -12,48 +12,21 @@ import Foundation
 /// change has reserved, and a second change to it is stale. A store in memory does both steps at
 /// once.
 struct TaskTable: Sendable {
-  /// The tasks of one name that are ready or parked.
-  struct Lane: Sendable {
-    var name: String
-    var ready = OrderedLine<ReadyNode>()
-    var parked = OrderedLine<Node>()
-    /// How many tasks have the name, in any state; a lane without tasks is free.
-    var taskCount = 0
-    /// The lane's place in the ranking: its first ready task; `nil` if it is not in the ranking.
-    var rank: ReadyNode?
-    /// How many more tasks of the lane the claim with this number may take.
-    var room = (claim: UInt64(0), count: 0)
-  }
-
-  var entries = Slab(filler: Entry.none)
-  var slots = SlotIndex()
+  var entries = IdentifiedSlab(filler: Entry.none)
   /// The IDs of all tasks.
   private(set) var ids = OrderedLine<TaskID>()
-  var lanes: [Lane] = []
-  var laneIndices: [String: Int] = [:]
-  private var freeLanes: [Int] = []
-  /// The lane of the task that was inserted last.
-  private var lastLane = 0
-  /// The lanes with ready tasks, ordered by their first ready tasks.
-  ///
-  /// A claim takes tasks from the first lane that has room, however many names there are.
-  var ranking = OrderedLine<RankedLane>()
-  /// The number of claims so far.
-  var claimCount: UInt64 = 0
+  var keys = UniqueKeys()
+  /// The ready and the parked tasks.
+  var lanes = Lanes()
+  /// The tasks that wait for their dates.
   var waiting = OrderedLine<DateNode>()
+  var ended = EndedTasks()
   private(set) var readyCount = 0
   /// The slots of the tasks that have begun; used while a file is read.
   ///
   /// They are those of all leased tasks, and of some that were leased before. A slot may occur more
   /// than once.
   var begun: [Int] = []
-  var keyHolders: [String: Int] = [:]
-  /// The tasks whose unique key a later task has taken, or is about to take.
-  var keyLosers: [String: Set<Int>] = [:]
-  /// The retained tasks, in the order in which they ended.
-  var ended: [TaskState: OrderedLine<Node>] = [:]
-  /// How many prunings are staged and not yet committed.
-  var stagedPrunes = 0
   /// About how many bytes a file takes for all tasks.
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()
@@ -80,44 +53,17 @@ struct TaskTable: Sendable {
 
 extension TaskTable {
   /// Makes room for `count` tasks in all.
-  mutating func reserveCapacity(_ count: Int) { slots.reserveCapacity(count) }
+  mutating func reserveCapacity(_ count: Int) { entries.reserveCapacity(count) }
 
   /// Adds a task whose ID is free, and which is in no line yet.
   ///
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
-    let lane = enterLane(of: record.name)
+    let lane = lanes.enter(record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
-    slots.insert(slot, for: record.id)
     ids.insert(record.id)
     return slot
-  }
-
-  /// Returns the lane of a name, and counts one more task in it.
-  private mutating func enterLane(of name: String) -> Int {
-    // Most tasks have the same name as the one before.
-    let isLast = lastLane < lanes.count && lanes[lastLane].taskCount > 0
-    let isAgain = isLast && lanes[lastLane].name == name
-    let lane = isAgain ? lastLane : laneIndices[name] ?? newLane(of: name)
-    lastLane = lane
-    lanes[lane].taskCount += 1
-    return lane
-  }
-
-  private mutating func newLane(of name: String) -> Int {
-    let lane = freeLanes.popLast() ?? lanes.count
-    if lane == lanes.count { lanes.append(Lane(name: name)) } else { lanes[lane].name = name }
-    laneIndices[name] = lane
-    return lane
-  }
-
-  private mutating func leaveLane(_ lane: Int) {
-    lanes[lane].taskCount -= 1
-    guard lanes[lane].taskCount == 0 else { return }
-    laneIndices[lanes[lane].name] = nil
-    lanes[lane] = Lane(name: "")
-    freeLanes.append(lane)
   }
 
   /// Counts a task whose insertion is committed, and lines it up.
@@ -172,10 +118,9 @@ extension TaskTable {
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
     if entries[slot].place != .staged { stateCounts[entries[slot].record.state] -= 1 }
     setPlace(.staged, of: slot)
-    slots.remove(slot, of: id)
     ids.remove(id)
-    leaveKey(of: slot)
+    keys.remove(slot, of: entries[slot].record.uniqueKey)
     entries.remove(slot)
-    leaveLane(lane)
+    lanes.leave(lane)
   }
 }

@@ -12,7 +12,7 @@ import Testing
   func `a file of before is read`(file: GoldenFile) throws {
     let contents = try JournalReader.read(Array(try Data(contentsOf: file.url)))
     #expect(contents.table.brokenInvariants() == [])
-    let tasks = contents.table.slots.all.map { contents.table.entries[$0] }
+    let tasks = contents.table.entries.slots.map { contents.table.entries[$0] }
       .sorted { $0.position < $1.position }
     let found = try tasks.map { try $0.fields() as NSDictionary }
     let json = try JSONSerialization.jsonObject(with: Data(contentsOf: file.tasksURL))

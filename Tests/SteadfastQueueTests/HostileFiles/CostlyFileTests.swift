@@ -34,7 +34,7 @@ import Testing
       let contents = try JournalReader.read(
         ForgedFile.bytes([ForgedFile.insertion(1)] + pairs)
       )
-      let lane = try #require(contents.table.lanes.first)
+      let lane = try #require(contents.table.lanes.all.first)
       #expect(lane.ready.count == 1)
     }
   }
@@ -94,7 +94,7 @@ import Testing
       MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
     )
     let storage = MemoryStorage()
-    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
     try compaction.finish(journal, at: .seconds(0))
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
     let beyond = ForgedFile.task(1, place: KeptTask.maxPosition + 1)

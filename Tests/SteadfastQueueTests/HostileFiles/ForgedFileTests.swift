@@ -79,7 +79,7 @@ import Testing
   ) throws -> Journal {
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries,
+      tasks: table.entries.slab,
       in: storage,
       CompactionPolicy(minimumSize: 0, stepSize: 500, flushSize: 1000)
     )

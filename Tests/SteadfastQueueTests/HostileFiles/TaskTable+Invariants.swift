@@ -10,8 +10,8 @@ extension TaskTable {
       if !isTrue { broken.append(name()) }
     }
 
-    let tasks = slots.all.map { entries[$0] }
-    for slot in slots.all {
+    let tasks = entries.slots.map { entries[$0] }
+    for slot in entries.slots {
       let id = entries[slot].record.id
       check(self.slot(of: id) == slot, "\(id) is at its slot")
     }
@@ -30,27 +30,27 @@ extension TaskTable {
     }
     check(readyCount == tasks.count { $0.place == .ready }, "ready tasks are counted")
     check(ids.elements() == tasks.map(\.record.id).sorted(), "all identities are in order")
-    for (key, slot) in keyHolders {
+    for (key, slot) in keys.holders {
       check(entries[slot].record.uniqueKey == key, "a key's holder bears it")
     }
-    for (key, losers) in keyLosers {
+    for (key, losers) in keys.displaced {
       check(!losers.isEmpty, "\(key) has losers if any are listed")
     }
-    for slot in slots.all {
+    for slot in entries.slots {
       let id = entries[slot].record.id
       guard let key = entries[slot].record.uniqueKey else { continue }
-      let isListed = keyLosers[key]?.contains(slot) ?? false
+      let isListed = keys.displaced[key]?.contains(slot) ?? false
       check(isListed == entries[slot].hasLostKey, "\(id) is listed if it has lost its key")
     }
-    let losers = keyLosers.values.reduce(0) { $0 + $1.count }
+    let losers = keys.displaced.values.reduce(0) { $0 + $1.count }
     let keyless = tasks.count { $0.hasLostKey && $0.record.uniqueKey != nil }
     check(losers == keyless, "nobody else is listed")
-    for slot in slots.all where !entries[slot].hasLostKey {
+    for slot in entries.slots where !entries[slot].hasLostKey {
       let id = entries[slot].record.id
       guard let key = entries[slot].record.uniqueKey else { continue }
-      check(keyHolders[key] == slot, "\(id) holds its key")
+      check(keys.holder(of: key) == slot, "\(id) holds its key")
     }
-    check(stagedPrunes == 0, "no pruning is staged")
+    check(ended.stagedPrunes == 0, "no pruning is staged")
     return broken + brokenLines() + brokenOrder()
   }
 
@@ -60,16 +60,16 @@ extension TaskTable {
     func check(_ line: [Int], _ tasks: [Int], _ name: String) {
       if Set(line) != Set(tasks) || line.count != tasks.count { broken.append("the line: \(name)") }
     }
-    func at(_ place: Place) -> [Int] { slots.all.filter { entries[$0].place == place } }
+    func at(_ place: Place) -> [Int] { entries.slots.filter { entries[$0].place == place } }
 
     check(waiting.elements().map(\.node.slot), at(.waiting), "waiting")
     check(
-      ended.values.flatMap { $0.elements().map(\.slot) },
+      ended.lines.values.flatMap { $0.elements().map(\.slot) },
       at(.finished),
       "ended"
     )
-    let slotsByLane = Dictionary(grouping: slots.all) { entries[$0].lane }
-    for (name, lane) in laneIndices {
+    let slotsByLane = Dictionary(grouping: entries.slots) { entries[$0].lane }
+    for (name, lane) in lanes.indices {
       let inLane = slotsByLane[lane] ?? []
       if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
         broken.append("lane \(name) is counted")
@@ -85,11 +85,11 @@ extension TaskTable {
         "parked '\(name)'"
       )
     }
-    let ranked = lanes.indices.compactMap { lane in
+    let ranked = lanes.all.indices.compactMap { lane in
       lanes[lane].ready.first.map { RankedLane(first: $0, lane: lane) }
     }
-    if ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
-    for slot in slots.all {
+    if lanes.ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
+    for slot in entries.slots {
       let hasLine = entries[slot].record.state != .running && entries[slot].place != .paused
       let id = entries[slot].record.id
       if entries[slot].isInLine != hasLine { broken.append("\(id) is in line if it is at rest") }
@@ -100,7 +100,7 @@ extension TaskTable {
   /// Checks that all waiting tasks are handed out, each task once, in order.
   private func brokenOrder() -> [String] {
     var table = self
-    let expected = slots.all.map { entries[$0] }.filter { $0.record.state == .waiting }
+    let expected = entries.slots.map { entries[$0] }.filter { $0.record.state == .waiting }
       .sorted {
         let (left, right) = ($0.record, $1.record)
         if left.priority != right.priority { return left.priority > right.priority }
@@ -111,7 +111,7 @@ extension TaskTable {
       }
     let request = ClaimRequest(
       limit: .max,
-      names: Dictionary(uniqueKeysWithValues: laneIndices.keys.map { ($0, .max) }),
+      names: Dictionary(uniqueKeysWithValues: lanes.indices.keys.map { ($0, .max) }),
       now: Date(timeIntervalSince1970: .greatestFiniteMagnitude)
     )
     let claimed = table.claim(request).tasks.map(\.record.id)
@@ -125,7 +125,7 @@ extension TaskTable {
 
   /// Everything that a file would have to say of its tasks: a line for each, in order.
   func everything() throws -> [String] {
-    try slots.all.map { slot in
+    try entries.slots.map { slot in
       let entry = entries[slot]
       let line = try JournalBody(
         .task(
@@ -139,7 +139,7 @@ extension TaskTable {
   /// As `everything()`, with the order of the tasks in place of the numbers that make it.
   func everythingInOrder() throws -> [String] {
     var table = self
-    let inOrder = slots.all.sorted { left, right in
+    let inOrder = entries.slots.sorted { left, right in
       (entries[left].position, entries[left].record.id)
         < (entries[right].position, entries[right].record.id)
     }
@@ -154,7 +154,7 @@ extension TaskTable {
   /// Such a date may differ by minutes in billions of years when it is written again, and such a
   /// place may be the last one.
   var hasExtremes: Bool {
-    slots.all.contains { slot in
+    entries.slots.contains { slot in
       let record = entries[slot].record
       let chosen = [record.createdDate, record.availableDate, record.expiryDate]
       let ends = [record.failedDate, record.finishedDate] + record.earlierFailures.map(\.date)

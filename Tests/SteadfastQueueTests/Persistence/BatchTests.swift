@@ -111,10 +111,10 @@ import Testing
     for number in 0..<20_000 {
       table.insert(.make(number, name: "name \(number)", key: "k"), onDuplicate: .replace)
     }
-    #expect(table.lanes.count <= 2)
-    #expect(table.laneIndices.count == 1)
+    #expect(table.lanes.all.count <= 2)
+    #expect(table.lanes.indices.count == 1)
     for number in 20_000..<40_000 { table.insert(.make(number, key: "k"), onDuplicate: .replace) }
-    let nodes = table.waiting.count + table.lanes.reduce(0) { $0 + $1.ready.count }
+    let nodes = table.waiting.count + table.lanes.all.reduce(0) { $0 + $1.ready.count }
     #expect(nodes < 4_000)
   }
 }

@@ -122,7 +122,7 @@ import Testing
     }
     let (journal, _) = try Journal.open(MemoryStorage())
     let storage = MemoryStorage()
-    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
     try compaction.finish(journal, at: .seconds(2))
     for var table in [table, try JournalReader.read(storage.bytes).table] {
       _ = table.apply([.unpark(name: "Note")])

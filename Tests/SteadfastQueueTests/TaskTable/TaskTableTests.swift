@@ -314,6 +314,6 @@ import Testing
       .prune(.abandoned, endedBefore: nil, keepingLatest: 1), .insert(record, onDuplicate: .keep),
     ])
     for c in staged.reversed() { table.rollBack(c) }
-    #expect(table.stagedPrunes == 0)
+    #expect(table.ended.stagedPrunes == 0)
   }
 }

@@ -69,7 +69,7 @@ extension JSONFileCore {
     if state.postponeWhileFlushing({ self.writePending() }) { return .later }
     // Takes only the parts that are needed: a part of the table that has two owners is copied when
     // it changes.
-    return .now(tasks: state.table.entries, claimed: state.claimedAndUnwritten, thread)
+    return .now(tasks: state.table.entries.slab, claimed: state.claimedAndUnwritten, thread)
   }
 
   var isCompactionDue: Bool {

@@ -19,7 +19,7 @@ extension JSONFileCore {
   private func compareFile() throws -> JSONFileReport {
     let (entries, claimed) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
-      return (state.table.entries, state.claimedAndUnwritten)
+      return (state.table.entries.slab, state.claimedAndUnwritten)
     }
     return try errors.translating {
       try file.withLock { file in
@@ -103,9 +103,9 @@ private struct Verification {
         problems.add("the file says something else of task \(id) than the store holds")
       }
     }
-    guard count != file.slots.count else { return }
+    guard count != file.entries.count else { return }
     let known = Set(entries.committedIDs)
-    for id in file.entries.committedIDs.sorted() where !known.contains(id) {
+    for id in file.entries.slab.committedIDs.sorted() where !known.contains(id) {
       problems.add("task \(id) is in the file alone")
     }
   }

@@ -77,7 +77,7 @@ extension Journal {
     whole.goodSize = source.count
     let journal = Journal(file, whole)
     do throws(Compaction.Failure) {
-      var compaction = try Compaction(of: journal, tasks: contents.table.entries, in: storage)
+      var compaction = try Compaction(of: journal, tasks: contents.table.entries.slab, in: storage)
       let replacement = try compaction.finish(journal, at: date)
       journal.abandon()
       return replacement

@@ -29,7 +29,7 @@ extension TaskTable {
   mutating func interruptLeased() -> Int {
     begun = []
     guard stateCounts[.running] > 0 else { return 0 }
-    return slots.all.reduce(0) { $0 + (interrupt($1) ? 1 : 0) }
+    return entries.slots.reduce(0) { $0 + (interrupt($1) ? 1 : 0) }
   }
 
   /// Does what ``interruptLeased()`` does, while a file is read.
@@ -66,12 +66,16 @@ extension TaskTable {
   /// Restores a task that a compaction has written.
   private mutating func restore(_ task: KeptTask, _ byteCount: Int) -> Bool {
     let key = task.hasLostKey ? nil : task.record.uniqueKey
-    guard key.map({ keyHolders[$0] == nil }) ?? true, let slot = addEntry(of: task.record) else {
+    guard keys.isFree(key), let slot = addEntry(of: task.record) else {
       return false
     }
     entries[slot].hasLostKey = task.hasLostKey
     entries[slot].position = task.position
-    if let key { keyHolders[key] = slot } else { loseKey(of: slot) }
+    if let key {
+      keys.give(key, to: slot)
+    } else {
+      keys.take(task.record.uniqueKey, from: slot)
+    }
     addBytes(byteCount, to: slot)
     readmit(slot)
     return true
@@ -85,14 +89,14 @@ extension TaskTable {
     _ policy: UniquePolicy,
     _ byteCount: Int
   ) -> Bool {
-    guard record.uniqueKey.map({ keyHolders[$0] == nil }) ?? true else {
+    guard keys.isFree(record.uniqueKey) else {
       let staged = stage(.insert(record, onDuplicate: policy))
       setByteCount(byteCount, of: staged)
       commit(staged)
       return staged.isKept
     }
     guard let slot = addEntry(of: record) else { return false }
-    if let key = record.uniqueKey { keyHolders[key] = slot }
+    keys.give(record.uniqueKey, to: slot)
     addBytes(byteCount, to: slot)
     admit(slot)
     return true

@@ -55,7 +55,7 @@ struct JournalRepair {
     do {
       var compaction = try Compaction(
         of: old,
-        tasks: inspection.table.entries,
+        tasks: inspection.table.entries.slab,
         in: storage
       )
       var new = try compaction.finish(old, at: date)

@@ -43,12 +43,12 @@ extension TaskTable {
   ///
   /// The task was stored with that key, so the holder had lost it by then.
   private mutating func freeKey(for record: TaskRecord) -> Bool {
-    guard slot(of: record.id) == nil, let key = record.uniqueKey, let holder = keyHolders[key]
+    guard slot(of: record.id) == nil, let key = record.uniqueKey, let holder = keys.holder(of: key)
     else {
       return false
     }
     entries[holder].hasLostKey = true
-    loseKey(of: holder)
+    keys.take(key, from: holder)
     return true
   }
 

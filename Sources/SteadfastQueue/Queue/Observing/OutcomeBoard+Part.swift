@@ -19,7 +19,7 @@ extension OutcomeBoard {
 
   /// Some of the tasks that have cells.
   final class Part: Sendable {
-    fileprivate struct Entry: Sendable {
+    fileprivate struct Entry: Identifiable, Sendable {
       let id: TaskID
       /// The number of the task's cells.
       var holders = 0
@@ -30,20 +30,13 @@ extension OutcomeBoard {
       static let none = Entry(id: TaskID(high: 0, low: 0))
     }
 
-    fileprivate struct State: Sendable {
-      /// The entry of each task, in the slot where the task's cells find it, too.
-      var entries = Slab(filler: Entry.none)
-      var slots = SlotIndex()
-
-      func slot(of id: TaskID) -> Int? { slots.slot(of: id) { entries[$0].id == id } }
-    }
-
-    private let state = Mutex(State())
+    /// The entry of each task, in the slot where the task's cells find it, too.
+    private let entries = Mutex(IdentifiedSlab(filler: Entry.none))
 
     func cell(of id: TaskID) -> OutcomeCell {
-      let slot = state.withLock { state in
-        let slot = state.slot(of: id) ?? state.addEntry(of: id)
-        state.entries[slot].holders += 1
+      let slot = entries.withLock { entries in
+        let slot = entries.slot(of: id) ?? entries.insert(Entry(id: id))
+        entries[slot].holders += 1
         return slot
       }
       return OutcomeCell(id: id, slot: slot, part: self)
@@ -53,34 +46,36 @@ extension OutcomeBoard {
     ///
     /// A value that is replaced is part of the result, and is freed outside of the lock.
     func change(_ id: TaskID, _ body: (inout Known) -> Void) -> Known? {
-      state.withLock { state in
-        guard let slot = state.slot(of: id) else { return nil }
-        let old = state.entries[slot].known.value
-        body(&state.entries[slot].known.value)
+      entries.withLock { entries in
+        guard let slot = entries.slot(of: id) else { return nil }
+        let old = entries[slot].known.value
+        body(&entries[slot].known.value)
         return old
       }
     }
 
     var all: [(id: TaskID, known: Known)] {
-      state.withLock { state in
-        state.slots.all.map { (state.entries[$0].id, state.entries[$0].known.value) }
+      entries.withLock { entries in
+        entries.slots.map { (entries[$0].id, entries[$0].known.value) }
       }
     }
 
-    var count: Int { state.withLock { $0.slots.count } }
+    var count: Int { entries.withLock { $0.count } }
 
     // MARK: For cells
 
     func letGo(of slot: Int) {
-      let last = state.withLock { state -> Entry? in
-        state.entries[slot].holders -= 1
-        return state.entries[slot].holders == 0 ? state.removeEntry(at: slot) : nil
+      let last = entries.withLock { entries -> Entry? in
+        entries[slot].holders -= 1
+        guard entries[slot].holders == 0 else { return nil }
+        defer { entries.remove(slot) }
+        return entries[slot]
       }
       // The value that a handler returned is freed outside of the lock: it may hold another task.
       withExtendedLifetime(last) {}
     }
 
-    private func known(at slot: Int) -> Known { state.withLock { $0.entries[slot].known.value } }
+    private func known(at slot: Int) -> Known { entries.withLock { $0[slot].known.value } }
 
     func outcome(at slot: Int) -> TaskOutcome? { known(at: slot).outcome }
 
@@ -103,27 +98,12 @@ extension OutcomeBoard {
       at slot: Int,
       _ which: WritableKeyPath<Known, Waiters<Value>?>
     ) -> Waiters<Value> {
-      state.withLock { state in
-        if let waiters = state.entries[slot].known.value[keyPath: which] { return waiters }
+      entries.withLock { entries in
+        if let waiters = entries[slot].known.value[keyPath: which] { return waiters }
         let waiters = Waiters<Value>()
-        state.entries[slot].known.value[keyPath: which] = waiters
+        entries[slot].known.value[keyPath: which] = waiters
         return waiters
       }
     }
-  }
-}
-
-extension OutcomeBoard.Part.State {
-  fileprivate mutating func addEntry(of id: TaskID) -> Int {
-    let slot = entries.insert(OutcomeBoard.Part.Entry(id: id))
-    slots.insert(slot, for: id)
-    return slot
-  }
-
-  fileprivate mutating func removeEntry(at slot: Int) -> OutcomeBoard.Part.Entry {
-    let entry = entries[slot]
-    slots.remove(slot, of: entry.id)
-    entries.remove(slot)
-    return entry
   }
 }

@@ -17,7 +17,7 @@ extension TaskTable {
     for record in tasks(matching: TaskFilter(), after: nil, limit: .max) {
       record.combine(into: &hasher)
       if let key = record.uniqueKey {
-        hasher.combine(keyHolders[key].map { entries[$0].record.id == record.id } ?? false)
+        hasher.combine(keys.holder(of: key).map { entries[$0].record.id == record.id } ?? false)
       }
     }
     // Of those that ended, the earlier half leaves.
@@ -28,7 +28,7 @@ extension TaskTable {
         hasher.combine(record.id)
       }
     }
-    let names = laneIndices.keys.sorted()
+    let names = lanes.indices.keys.sorted()
     for name in names { _ = apply([.unpark(name: name)]) }
     let request = ClaimRequest(
       limit: .max,

@@ -127,7 +127,7 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       let storage = FileStorage(path: file.path)
       let (journal, table) = try Journal.open(storage)
-      var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+      var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
       let diary = Data("my diary\n".utf8)
       try diary.write(to: file, options: .atomic)
       #expect(throws: Compaction.Failure.self) {

@@ -20,7 +20,7 @@ import Testing
     )
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries,
+      tasks: table.entries.slab,
       in: storage,
       CompactionPolicy(stepTasks: 100)
     )
@@ -38,7 +38,7 @@ import Testing
     for number in 1...3 { table.insert(.make(number)) }
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries,
+      tasks: table.entries.slab,
       in: storage,
       CompactionPolicy(stepSize: 500, stepTasks: 1)
     )
@@ -71,7 +71,7 @@ import Testing
         lastError: String(repeating: "x", count: JournalLine.maxLength)
       )
     )
-    var compaction = try Compaction(of: journal, tasks: table.entries, in: storage)
+    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
     #expect(throws: Compaction.Failure.self) {
       try compaction.finish(journal, at: .seconds(0))
     }
@@ -97,7 +97,7 @@ import Testing
     for number in 1..<3 * Slab<TaskTable.Entry>.pageSize { table.insert(.make(number)) }
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries,
+      tasks: table.entries.slab,
       in: storage,
       CompactionPolicy(stepTasks: Slab<TaskTable.Entry>.pageSize + 1)
     )

@@ -154,7 +154,7 @@ import Testing
     }
     let before = try digest()
     var journal = try Journal.open(storage).journal
-    let tasks = core.read(\.entries)
+    let tasks = core.read(\.entries.slab)
     let bytes = storage.bytes
     func compact(_ call: MemoryStorage.Call?) throws {
       let failsAtOnce = call == .open(.replacement) || call == .create(.replacement)

@@ -107,7 +107,7 @@ import Testing
     )
     #expect(found.table.numbers == [1, 2, 3])
     // The key is that of the second.
-    let holder = try #require(found.table.keyHolders["K"])
+    let holder = try #require(found.table.keys.holder(of: "K"))
     #expect(found.table.entries[holder].record.id == .numbered(2))
   }
 

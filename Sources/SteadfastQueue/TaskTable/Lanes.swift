@@ -1,0 +1,173 @@
+/// The tasks of each name that are ready or parked, and the order of the names.
+///
+/// A claim takes tasks from the first lane that has room, however many names there are.
+struct Lanes: Sendable {
+  /// The tasks of one name that are ready or parked.
+  struct Lane: Sendable {
+    fileprivate(set) var name: String
+    fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
+    fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
+    /// How many tasks have the name, in any state; a lane without tasks is free.
+    fileprivate(set) var taskCount = 0
+    /// The lane's place in the ranking: its first ready task; `nil` if it is not in the ranking.
+    fileprivate var rank: TaskTable.ReadyNode?
+    /// How many more tasks of the lane the search with this number may take.
+    fileprivate var room = (search: UInt64(0), count: 0)
+  }
+
+  private(set) var all: [Lane] = []
+  /// The lane of each name that has tasks.
+  private(set) var indices: [String: Int] = [:]
+  private var free: [Int] = []
+  /// The lane of the task that was inserted last.
+  private var last = 0
+  /// The lanes with ready tasks, ordered by their first ready tasks.
+  private(set) var ranking = OrderedLine<TaskTable.RankedLane>()
+  private var searchCount: UInt64 = 0
+
+  subscript(lane: Int) -> Lane { _read { yield all[lane] } }
+
+  // MARK: Names
+
+  /// Returns the lane of a name, and counts one more task in it.
+  mutating func enter(_ name: String) -> Int {
+    // Most tasks have the same name as the one before.
+    let isLast = last < all.count && all[last].taskCount > 0
+    let isAgain = isLast && all[last].name == name
+    let lane = isAgain ? last : indices[name] ?? newLane(of: name)
+    last = lane
+    all[lane].taskCount += 1
+    return lane
+  }
+
+  private mutating func newLane(of name: String) -> Int {
+    let lane = free.popLast() ?? all.count
+    if lane == all.count { all.append(Lane(name: name)) } else { all[lane].name = name }
+    indices[name] = lane
+    return lane
+  }
+
+  /// Counts one task less in a lane.
+  mutating func leave(_ lane: Int) {
+    all[lane].taskCount -= 1
+    guard all[lane].taskCount == 0 else { return }
+    indices[all[lane].name] = nil
+    all[lane] = Lane(name: "")
+    free.append(lane)
+  }
+
+  // MARK: Tasks
+
+  mutating func insertReady(_ node: TaskTable.ReadyNode, in lane: Int) {
+    all[lane].ready.insert(node)
+    if all[lane].rank.map({ node < $0 }) ?? true { rank(lane) }
+  }
+
+  /// - Returns: Whether the task was there.
+  mutating func removeReady(_ node: TaskTable.ReadyNode, from lane: Int) -> Bool {
+    let wasThere = all[lane].ready.remove(node)
+    if all[lane].rank == node { rank(lane) }
+    return wasThere
+  }
+
+  mutating func insertParked(_ node: TaskTable.Node, in lane: Int) {
+    all[lane].parked.insert(node)
+  }
+
+  /// - Returns: Whether the task was there.
+  mutating func removeParked(_ node: TaskTable.Node, from lane: Int) -> Bool {
+    all[lane].parked.remove(node)
+  }
+
+  /// The parked task of a name that comes first.
+  func firstParked(of name: String) -> TaskTable.Node? {
+    indices[name].flatMap { all[$0].parked.first }
+  }
+
+  /// Moves a lane in the ranking to where its first ready task belongs.
+  private mutating func rank(_ lane: Int) {
+    let first = all[lane].ready.first
+    guard all[lane].rank != first else { return }
+    if let rank = all[lane].rank { ranking.remove(TaskTable.RankedLane(first: rank, lane: lane)) }
+    if let first { ranking.insert(TaskTable.RankedLane(first: first, lane: lane)) }
+    all[lane].rank = first
+  }
+}
+
+// MARK: - Searching
+
+extension Lanes {
+  /// A claim's search for ready tasks, in order.
+  ///
+  /// Usually it goes through the ranking. If the request lists fewer than half as many names as
+  /// have ready tasks, and allows no others, it looks each of its names up instead.
+  struct Search: Sendable {
+    fileprivate let request: ClaimRequest
+    fileprivate let number: UInt64
+    /// The lanes of the request's names, if the search looks its names up.
+    fileprivate var listed: OrderedLine<TaskTable.RankedLane>?
+    /// The lanes without room, which are out of the ranking until the search ends.
+    fileprivate var withoutRoom: [TaskTable.RankedLane] = []
+  }
+
+  mutating func beginSearch(_ request: ClaimRequest) -> Search {
+    searchCount += 1
+    var search = Search(request: request, number: searchCount)
+    guard request.otherNames <= 0, request.names.count < ranking.count / 2 else { return search }
+    var listed = OrderedLine<TaskTable.RankedLane>()
+    for name in request.names.keys {
+      guard let lane = indices[name], let first = all[lane].ready.first else { continue }
+      listed.insert(TaskTable.RankedLane(first: first, lane: lane))
+    }
+    search.listed = listed
+    return search
+  }
+
+  /// Returns the lane with room whose first ready task comes first.
+  mutating func nextLane(in search: inout Search) -> Int? {
+    if search.listed != nil {
+      while let top = search.listed?.first {
+        if hasRoom(top.lane, in: search) { return top.lane }
+        search.listed?.popFirst()
+      }
+      return nil
+    }
+    while let top = ranking.first {
+      if hasRoom(top.lane, in: search) { return top.lane }
+      ranking.popFirst()
+      search.withoutRoom.append(top)
+    }
+    return nil
+  }
+
+  /// Takes the first ready task of the lane that `nextLane(in:)` has returned.
+  ///
+  /// - Returns: The task's slot.
+  mutating func takeFirst(of lane: Int, in search: inout Search) -> Int {
+    guard let first = all[lane].ready.popFirst() else {
+      preconditionFailure("a lane without ready tasks stood in the ranking")
+    }
+    rank(lane)
+    all[lane].room.count -= 1
+    if search.listed != nil {
+      search.listed?.popFirst()
+      if let next = all[lane].ready.first {
+        search.listed?.insert(TaskTable.RankedLane(first: next, lane: lane))
+      }
+    }
+    return first.node.slot
+  }
+
+  mutating func end(_ search: Search) {
+    for lane in search.withoutRoom { ranking.insert(lane) }
+  }
+
+  /// Returns whether this search may take a task of the lane; looks its name up once.
+  private mutating func hasRoom(_ lane: Int, in search: Search) -> Bool {
+    if all[lane].room.search != search.number {
+      let room = search.request.names[all[lane].name] ?? search.request.otherNames
+      all[lane].room = (search.number, room)
+    }
+    return all[lane].room.count > 0
+  }
+}
