@@ -4,18 +4,19 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// Messages to the people who run a program, about matters that concern no caller.
 enum StandardError {
   /// Writes a line; if that fails, the message is lost.
   static func write(_ message: String) {
-    let text = Array("Steadfast: \(message)\n".utf8)
-    _ = unsafe text.withUnsafeBytes { unsafe systemWrite(STDERR_FILENO, $0.baseAddress, $0.count) }
+    _ = systemWrite(STDERR_FILENO, Array("Steadfast: \(message)\n".utf8))
   }
 }
 
 // The name of this call is also the name of the method above.
-private func systemWrite(_ file: Int32, _ bytes: UnsafeRawPointer?, _ count: Int) -> Int {
-  unsafe write(file, bytes, count)
+private func systemWrite(_ file: Int32, _ bytes: [UInt8]) -> Int {
+  unsafe write(file, bytes, bytes.count)
 }

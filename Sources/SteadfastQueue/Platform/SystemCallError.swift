@@ -4,6 +4,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// A system call that failed.
@@ -23,7 +25,8 @@ package struct SystemCallError: Error, Equatable, CustomStringConvertible {
   static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
 
   package var description: String {
-    let text = unsafe strerror(number).map { unsafe String(cString: $0) } ?? "error \(number)"
-    return "\(text) (\(call))"
+    // Only some of the C libraries say that it is never null.
+    let text: UnsafeMutablePointer<CChar>? = unsafe strerror(number)
+    return "\(unsafe text.map { unsafe String(cString: $0) } ?? "error \(number)") (\(call))"
   }
 }

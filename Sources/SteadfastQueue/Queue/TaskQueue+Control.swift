@@ -103,7 +103,7 @@ extension TaskQueue {
   public nonisolated func beginShutDown(within limit: Duration? = nil) {
     // A longer limit makes no difference.
     if let limit {
-      signals.shutDownLimit.set(time.stopwatch() + min(max(limit, .zero), .seconds(1 << 32)))
+      signals.shutDownLimit.set(time.stopwatch() + min(max(limit, .zero), .seconds(Int64(1) << 32)))
     }
     let hasEnded = machine.withLock { machine in
       machine.shutDown()

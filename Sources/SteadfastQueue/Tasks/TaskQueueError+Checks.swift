@@ -23,7 +23,7 @@ extension TaskQueueError {
 
   static func check(timeLimit: Duration?, _ name: String) throws(TaskQueueError) {
     // A time limit longer than the age of the universe is more than can be written.
-    guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(1 << 60) else { return }
+    guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(Int64(1) << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,
       "\(name) is \(timeLimit); give more than zero, or none for any time"

@@ -4,6 +4,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// The identity of a file, whatever its name is.
@@ -12,7 +14,8 @@ struct FileIdentity: Hashable, Sendable {
   private let node: UInt64
 
   private init(_ status: stat) {
-    device = UInt64(status.st_dev)
+    // Darwin's device numbers have a sign.
+    device = UInt64(truncatingIfNeeded: status.st_dev)
     node = UInt64(status.st_ino)
   }
 

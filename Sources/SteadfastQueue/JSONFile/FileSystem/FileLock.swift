@@ -7,6 +7,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// The right to use a queue's file: an advisory lock on a lock file beside it.
@@ -234,13 +236,13 @@ final class FileLock: Sendable {
   private static func writeHolder(_ file: Int32) {
     let text = Array("\(getpid())\n".utf8)
     // Overwriting a number that is there already needs no room on a full disk.
-    let written = unsafe text.withUnsafeBytes { unsafe pwrite(file, $0.baseAddress, $0.count, 0) }
+    let written = unsafe pwrite(file, text, text.count, 0)
     _ = ftruncate(file, off_t(max(0, written)))
   }
 
   private static func holder(_ file: Int32) -> Int32? {
     var text = [UInt8](repeating: 0, count: 16)
-    let count = unsafe text.withUnsafeMutableBytes { unsafe pread(file, $0.baseAddress, 16, 0) }
+    let count = unsafe pread(file, &text, 16, 0)
     guard count > 0,
       let process = Int32(String(decoding: text[..<count].prefix { $0 != 0x0A }, as: UTF8.self))
     else { return nil }

@@ -4,6 +4,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 // The system calls of the storage.
@@ -57,8 +59,10 @@ extension FileStorage {
   private static func refuseUnsafe(_ file: Int32) throws(FileOpeningError) -> Bool {
     var status = stat()
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
-    guard status.st_mode & S_IFMT == S_IFREG else { throw .unsafe(notRegular, advice: ownPath) }
-    guard status.st_mode & S_IWOTH == 0 else {
+    // Android's 32-bit systems give the field another type.
+    let mode = mode_t(status.st_mode)
+    guard mode & S_IFMT == S_IFREG else { throw .unsafe(notRegular, advice: ownPath) }
+    guard mode & S_IWOTH == 0 else {
       throw .unsafe("every user may write it", advice: "take that from them (chmod o-w)")
     }
     return status.st_nlink > 1
@@ -76,13 +80,11 @@ extension FileStorage {
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }
-    // A Mac and the simulator have no protection classes, or none that has an effect.
-    #if (os(iOS) || os(tvOS) || os(watchOS) || os(visionOS)) && !targetEnvironment(simulator)
+    #if canImport(Darwin)
     let number = options.protection.number
-    guard fcntl(file, F_GETPROTECTIONCLASS) != number,
+    guard let present = protectionClass(of: file), present != number,
       fcntl(file, F_SETPROTECTIONCLASS, number) != 0
     else { return }
-    // Not every file system of a device has them: an external one may not, for example.
     guard errno == ENOTSUP else { throw .last("fcntl(F_SETPROTECTIONCLASS)") }
     #endif
   }
@@ -113,6 +115,19 @@ extension FileStorage {
   static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
     unlock(file, forkCount)
     close(file)
+  }
+
+  /// Flushes a file, or a folder and with it the names of its files.
+  static func flush(_ file: Int32, _ call: String) throws(SystemCallError) {
+    #if canImport(Darwin)
+    // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
+    // `F_FULLFSYNC`. After an error of the disk, `fsync` might succeed though nothing was stored.
+    do {
+      _ = try retryingInterrupted("fcntl(F_FULLFSYNC)") { Int(fcntl(file, F_FULLFSYNC)) }
+      return
+    } catch  where [ENOTSUP, EINVAL, ENOTTY].contains(error.number) {}
+    #endif
+    _ = try retryingInterrupted(call) { Int(fsync(file)) }
   }
 
   static func retryingInterrupted(

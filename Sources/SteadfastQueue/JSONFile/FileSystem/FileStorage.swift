@@ -6,6 +6,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// The real file system behind a journal.
@@ -130,7 +132,7 @@ private final class FolderDescriptor: Sendable {
   deinit { FileStorage.close(descriptor) }
 
   func synchronize() throws(SystemCallError) {
-    _ = try FileStorage.retryingInterrupted("fsync of the folder") { Int(fsync(descriptor)) }
+    try FileStorage.flush(descriptor, "fsync of the folder")
   }
 }
 

@@ -6,10 +6,15 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// A file of the real file system.
 final class OpenFile: JournalFile {
+  /// How many bytes are read or written at once: Darwin refuses more.
+  private static let mostBytes = Int(Int32.max)
+
   private let descriptor: Mutex<Int32>
   private let forkCount = ForkCount.current
   private let options: JSONFileStore.Options
@@ -34,15 +39,12 @@ final class OpenFile: JournalFile {
     var failure: SystemCallError?
     // The buffer needs no initial bytes: only those that were read count.
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, done in
+      guard let start = buffer.baseAddress else { return }
       do throws(SystemCallError) {
         while done < count {
+          let size = min(count - done, Self.mostBytes)
           let part = try FileStorage.retryingInterrupted("read") {
-            unsafe pread(
-              file,
-              buffer.baseAddress?.advanced(by: done),
-              count - done,
-              off_t(offset + done)
-            )
+            unsafe pread(file, start.advanced(by: done), size, off_t(offset + done))
           }
           guard part > 0 else { break }
           done += part
@@ -58,8 +60,9 @@ final class OpenFile: JournalFile {
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
     let file = descriptor.withLock { $0 }
     return try FileStorage.retryingInterrupted("write") {
-      unsafe bytes.withUnsafeBytes {
-        unsafe pwrite(file, $0.baseAddress, $0.count, off_t(offset))
+      unsafe bytes.withUnsafeBytes { bytes in
+        guard let start = bytes.baseAddress else { return 0 }
+        return unsafe pwrite(file, start, min(bytes.count, Self.mostBytes), off_t(offset))
       }
     }
   }
@@ -76,15 +79,7 @@ final class OpenFile: JournalFile {
   func synchronize() throws(SystemCallError) {
     let file = descriptor.withLock { $0 }
     #if canImport(Darwin)
-    // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
-    // `F_FULLFSYNC`. After an error of the disk, `fsync` might succeed though nothing was stored.
-    do {
-      _ = try FileStorage.retryingInterrupted("fcntl(F_FULLFSYNC)") {
-        Int(fcntl(file, F_FULLFSYNC))
-      }
-    } catch  where [ENOTSUP, EINVAL, ENOTTY].contains(error.number) {
-      _ = try FileStorage.retryingInterrupted("fsync") { Int(fsync(file)) }
-    }
+    try FileStorage.flush(file, "fsync")
     #else
     _ = try FileStorage.retryingInterrupted("fdatasync") { Int(fdatasync(file)) }
     #endif

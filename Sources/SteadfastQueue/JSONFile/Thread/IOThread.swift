@@ -6,6 +6,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// A thread that does a store's jobs, one after another, in order.
@@ -71,7 +73,7 @@ final class IOThread: JobThread {
   }
 
   private static func start(_ context: UnsafeMutableRawPointer) -> Int32 {
-    #if canImport(Darwin)
+    #if canImport(Darwin) || canImport(Musl)
     var thread: pthread_t?
     #else
     var thread = pthread_t()
@@ -80,19 +82,18 @@ final class IOThread: JobThread {
       &thread,
       nil,
       { context in
-        #if canImport(Darwin)
-        let work = unsafe Unmanaged<IOWork>.fromOpaque(context).takeRetainedValue()
-        #else
-        guard let context = unsafe context else { return nil }
-        let work = unsafe Unmanaged<IOWork>.fromOpaque(context).takeRetainedValue()
-        #endif
+        // The C libraries do not agree on whether the argument and the result may be null. Nothing
+        // reads the result.
+        let pointer: UnsafeMutableRawPointer? = unsafe context
+        guard let pointer = unsafe pointer else { return unsafe context }
+        let work = unsafe Unmanaged<IOWork>.fromOpaque(pointer).takeRetainedValue()
         work.doAll()
-        return nil
+        return unsafe context
       },
       context
     )
-    #if canImport(Darwin)
-    if number == 0, let thread { unsafe pthread_detach(thread) }
+    #if canImport(Darwin) || canImport(Musl)
+    if number == 0, let thread = unsafe thread { unsafe pthread_detach(thread) }
     #else
     if number == 0 { pthread_detach(thread) }
     #endif

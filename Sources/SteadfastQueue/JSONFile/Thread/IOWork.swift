@@ -7,6 +7,8 @@ import Darwin
 import Glibc
 #elseif canImport(Musl)
 import Musl
+#elseif canImport(Android)
+import Android
 #endif
 
 /// The jobs of two threads, of which one at a time has the turn.
@@ -96,6 +98,7 @@ final class IOWork: Sendable {
     guard let instant else { return changed.wait() }
     let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
     let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
-    _ = changed.wait(timeout: .now() + .nanoseconds(Int(max(0, nanoseconds)) + 1))
+    // Where an integer has 32 bits, a sleep lasts two seconds at most, and another one follows.
+    _ = changed.wait(timeout: .now() + .nanoseconds(Int(clamping: max(0, nanoseconds) + 1)))
   }
 }

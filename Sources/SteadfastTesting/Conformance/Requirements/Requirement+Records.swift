@@ -48,7 +48,7 @@ extension PersistenceConformance.Requirement {
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: Date(timeIntervalSince1970: -1e9 - 0.5),
       maxRetries: limit,
-      timeLimit: number % 2 == 0 ? .microseconds(1) : .seconds(1 << 40),
+      timeLimit: number % 2 == 0 ? .microseconds(1) : .seconds(Int64(1) << 40),
       expiryDate: date,
       availableDate: date
     )
