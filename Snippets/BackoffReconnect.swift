@@ -38,8 +38,8 @@ func stayConnected(connections limit: Int) async throws {
     } catch {
       print(error)
     }
-    // Only a connection that lasted starts the delays over. Otherwise a server that accepts and
-    // hangs up at once would be called without a pause.
+    // Only a connection that lasted starts the delays over. Otherwise a server
+    // that accepts and hangs up at once would be called without a pause.
     if start.duration(to: .now) >= .milliseconds(10) { attempts.reset() }
   }
 }

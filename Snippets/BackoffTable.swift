@@ -5,11 +5,21 @@ import SteadfastRetry
 // snippet.policies
 let backoffs: [(name: String, backoff: Backoff)] = [
   ("default", .default),
-  ("full jitter", .exponential(from: .milliseconds(100)).jittered(.full).capped(at: .seconds(10))),
+  (
+    "full jitter",
+    .exponential(from: .milliseconds(100)).jittered(.full).capped(
+      at: .seconds(10)
+    )
+  ),
   ("fibonacci", .fibonacci(from: .seconds(1)).capped(at: .seconds(30))),
-  ("decorrelated", .constant(.seconds(1)).jittered(.decorrelated).capped(at: .seconds(30))),
+  (
+    "decorrelated",
+    .constant(.seconds(1)).jittered(.decorrelated).capped(at: .seconds(30))
+  ),
 ]
-let columns = backoffs.map { $0.backoff.delays(first: 10, randomness: .seeded(42)) }
+let columns = backoffs.map {
+  $0.backoff.delays(first: 10, randomness: .seeded(42))
+}
 // snippet.end
 
 /// The seconds with three digits after the point, right-aligned.

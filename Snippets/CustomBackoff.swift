@@ -10,7 +10,7 @@ struct RegisterPurchase: TaskPayload { var item: String }
 try await withVirtualTime { time in
   // snippet.backoff
   let configuration = TaskQueueConfiguration(
-    // The number of the retry, from 1, is the number of attempts that have failed.
+    // The number of the retry, from 1, is that of the attempts that failed.
     backoff: .custom { retry in .seconds(4) * (retry.number + 5) },
     // 10 attempts in all.
     taskDefaults: TaskOptions(maxRetries: 9)

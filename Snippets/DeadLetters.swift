@@ -30,7 +30,9 @@ let queue = TaskQueue(
     abandonedRetention: Retention(maxCount: 100, maxAge: .seconds(7 * 86_400))
   )
 )
-await queue.register(Upload.self) { upload, _ in try await service.receive(upload.photo) }
+await queue.register(Upload.self) { upload, _ in
+  try await service.receive(upload.photo)
+}
 // snippet.end
 let photos = ["beach", "too large", "forest"]
 try await queue.enqueue(
@@ -50,7 +52,9 @@ for letter in try await queue.tasks(matching: .deadLetters) {
 await service.repair()
 let letters = try await queue.tasks(matching: .deadLetters)
 let repaired = letters.filter { $0.lastError == "the service says 500" }
-let count = try await queue.restart(matching: TaskFilter(ids: Set(repaired.map(\.id))))
+let count = try await queue.restart(
+  matching: TaskFilter(ids: Set(repaired.map(\.id)))
+)
 // snippet.end
 print("\(count) are tried once more, \(try await queue.runAvailable()) attempts")
 

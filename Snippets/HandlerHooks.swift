@@ -44,7 +44,11 @@ struct Uploader: TaskHandler {
   }
 
   /// Restarts the task if the server is only busy.
-  func shouldRestart(_ upload: Upload, after error: any Error, in context: TaskContext) async
+  func shouldRestart(
+    _ upload: Upload,
+    after error: any Error,
+    in context: TaskContext
+  ) async
     -> Bool
   {
     error is Busy
@@ -53,7 +57,11 @@ struct Uploader: TaskHandler {
   /// Removes the upload's copy after a success.
   ///
   /// An abandoned upload keeps its copy, because it may be restarted.
-  func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
+  func willRemove(
+    _ upload: Upload,
+    outcome: TaskOutcome,
+    in context: TaskContext
+  ) async {
     guard outcome == .succeeded else { return }
     print("\(upload.photo) \(outcome), its copy is removed")
   }

@@ -14,7 +14,8 @@ import SteadfastQueue
     for await event in events {
       switch event {
       case .started(let task): show("\(task.name) begins")
-      case .failed(let task, let reason, _, _): show("\(task.name) failed: \(reason)")
+      case .failed(let task, let reason, _, _):
+        show("\(task.name) failed: \(reason)")
       case .succeeded(let task, _): show("\(task.name) is done")
       default: break
       }
@@ -36,12 +37,15 @@ let model = DownloadsModel()
 let queue = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 4))
 
 // snippet.handlers
-await queue.register(Download.self, maxConcurrentTasks: 2) { download, context in
+await queue.register(Download.self, maxConcurrentTasks: 2) {
+  download,
+  context in
   for step in 1...4 {
     // The work runs away from the main actor.
     context.report(progress: Double(step) / 4)
   }
-  // The key keeps a second attempt from adding a second banner while the first one waits.
+  // The key keeps a second attempt from adding a second banner while the
+  // first one waits.
   try await context.enqueue(
     ShowBanner(text: "\(download.file) is here"),
     uniqueKey: "banner \(context.id)"
@@ -55,7 +59,9 @@ await queue.register(ShowBanner.self) { @MainActor banner, _ in
 // snippet.follow
 let events = queue.events  // starts here, before anything can happen
 async let following: Void = model.follow(events, until: 4)
-let downloads = try await queue.enqueue(contentsOf: [Download(file: "a"), Download(file: "b")])
+let downloads = try await queue.enqueue(contentsOf: [
+  Download(file: "a"), Download(file: "b"),
+])
 async let first: Void = model.follow(downloads[0], as: "a")
 async let second: Void = model.follow(downloads[1], as: "b")
 

@@ -32,8 +32,10 @@ struct Delivery: TaskPayload {
   var size: Int
   var modified: Date
 
-  /// Is the same for the same version of a file, so that it goes to the same place only once.
-  var uniqueKey: String? { "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)" }
+  /// The same for the same version of a file, so that it goes there only once.
+  var uniqueKey: String? {
+    "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)"
+  }
 
   static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry) }
 }
@@ -498,17 +500,24 @@ func deliver(_ options: Options) async throws -> Int32 {
 }
 
 // snippet.enqueue
-/// Adds the new files in one durable write, and the files that were given up in another.
+/// Adds the new files in one durable write, and those given up in another.
 func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
-  let others = TaskFilter(excludedNames: [Delivery.taskName], states: TaskFilter.unfinished.states)
+  let others = TaskFilter(
+    excludedNames: [Delivery.taskName],
+    states: TaskFilter.unfinished.states
+  )
   guard try await queue.count(matching: others) == 0 else {
-    throw Problem("the queue file holds the tasks of another program; choose another file")
+    throw Problem(
+      "the queue file holds the tasks of another program; choose another file"
+    )
   }
   let deadLetters = try await queue.tasks(matching: .deadLetters, limit: .max)
   let givenUp = Set(deadLetters.map(\.uniqueKey))
   for (policy, isGivenUp) in [(UniquePolicy.keep, false), (.replace, true)] {
     try await queue.enqueue(
-      contentsOf: deliveries.filter { givenUp.contains($0.uniqueKey) == isGivenUp },
+      contentsOf: deliveries.filter {
+        givenUp.contains($0.uniqueKey) == isGivenUp
+      },
       options: TaskOptions(onDuplicate: policy)
     )
   }
@@ -521,7 +530,10 @@ func run(_ queue: TaskQueue, _ monitor: Monitor) async throws {
   let events = queue.events
   let signals = [SIGINT, SIGTERM].map { number in
     signal(number, SIG_IGN)
-    let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+    let source = DispatchSource.makeSignalSource(
+      signal: number,
+      queue: .global()
+    )
     source.setEventHandler { monitor.stop(number) }
     source.activate()
     return source

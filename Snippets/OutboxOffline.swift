@@ -30,19 +30,23 @@ struct PostComment: TaskPayload { var text: String }
 struct Outbox: Sendable {
   let queue: TaskQueue
 
-  init(_ store: some Persistence, _ network: Network, clock: some WallClock) async {
+  init(_ store: some Persistence, _ network: Network, clock: some WallClock)
+    async
+  {
     queue = TaskQueue(name: "outbox", persistence: store, clock: clock)
     await queue.register(PostComment.self) { comment, _ in
-      // Offline: snooze the task. That counts no retry, however often it happens.
-      guard await network.isReachable else { throw TaskSnoozed(for: .seconds(3600)) }
+      // Offline: snooze the task. That counts no retry.
+      guard await network.isReachable else {
+        throw TaskSnoozed(for: .seconds(3600))
+      }
       try await network.post(comment.text)
     }
   }
 
   /// Tries all postponed comments now.
   ///
-  /// Call it when the network is back. The comments have as many retries left as before. A
-  /// comment that is scheduled for tomorrow waits until then.
+  /// Call it when the network is back. The comments have as many retries left
+  /// as before. A comment that is scheduled for tomorrow waits until then.
   func networkIsBack() async throws {
     try await queue.reschedule(matching: .retrying)
   }
@@ -53,11 +57,17 @@ struct Outbox: Sendable {
 try await withVirtualTime { time in
   let store = JSONFileStore(at: file)
   let outbox = await Outbox(store, network, clock: time.clock)
-  try await outbox.queue.enqueue(contentsOf: ["hello", "anybody?"].map(PostComment.init))
+  try await outbox.queue.enqueue(
+    contentsOf: ["hello", "anybody?"].map(PostComment.init)
+  )
   let tomorrow = time.clock.date.addingTimeInterval(86_400)
-  try await outbox.queue.enqueue(PostComment(text: "good morning"), availableDate: tomorrow)
+  try await outbox.queue.enqueue(
+    PostComment(text: "good morning"),
+    availableDate: tomorrow
+  )
   try await outbox.queue.runAvailable()
-  print("offline: \(try await outbox.queue.count) comments wait, posted \(await network.received)")
+  let count = try await outbox.queue.count
+  print("offline: \(count) comments wait, posted \(await network.received)")
   // The app is closed.
   try await store.close()
 }

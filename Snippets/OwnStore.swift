@@ -50,7 +50,10 @@ actor DocumentStore: Persistence {
     if let document { return document }
     var read = Document()
     if FileManager.default.fileExists(atPath: url.path) {
-      read = try JSONDecoder().decode(Document.self, from: Data(contentsOf: url))
+      read = try JSONDecoder().decode(
+        Document.self,
+        from: Data(contentsOf: url)
+      )
     }
     // The process that was performing these tasks is gone.
     for entry in read.entries.values where entry.token != nil {
@@ -66,14 +69,16 @@ actor DocumentStore: Persistence {
 
   /// Writes the next document, and makes it the present one only after that.
   ///
-  /// This survives the end of the process. To survive a power cut, the file and its folder would
-  /// have to be flushed too.
+  /// This survives the end of the process. To survive a power cut, the file and
+  /// its folder would have to be flushed too.
   private func keep(_ next: Document) throws {
     try JSONEncoder().encode(next).write(to: url, options: .atomic)
     document = next
   }
 
-  func apply(_ batch: [TaskChange], durability: Durability) throws -> [ChangeOutcome] {
+  func apply(_ batch: [TaskChange], durability: Durability) throws
+    -> [ChangeOutcome]
+  {
     for change in batch { try change.checkForm() }
     var next = try opened()
     let outcomes = try next.apply(batch)
@@ -88,7 +93,9 @@ actor DocumentStore: Persistence {
     return claim
   }
 
-  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws -> [TaskRecord] {
+  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws
+    -> [TaskRecord]
+  {
     let found = try opened().entries.values.map(\.record).filter(filter.matches)
     return Array(
       found.filter { task in id.map { task.id > $0 } ?? true }
@@ -120,7 +127,9 @@ extension Document {
     let available = waiting.filter { $0.record.availableDate <= request.now }
       .sorted { left, right in
         let (first, second) = (left.record, right.record)
-        if first.priority != second.priority { return first.priority > second.priority }
+        if first.priority != second.priority {
+          return first.priority > second.priority
+        }
         if first.availableDate != second.availableDate {
           return first.availableDate < second.availableDate
         }
@@ -138,10 +147,17 @@ extension Document {
       entry.token = token
       entry.record.state = .running
       entries[entry.record.id] = entry
-      return ClaimedTask(record: entry.record, lease: Lease(id: entry.record.id, token: token))
+      return ClaimedTask(
+        record: entry.record,
+        lease: Lease(id: entry.record.id, token: token)
+      )
     }
-    let later = waiting.map(\.record.availableDate).filter { $0 > request.now }.min()
-    return Claim(tasks: tasks, nextDate: allowed.count > tasks.count ? request.now : later)
+    let later = waiting.map(\.record.availableDate).filter { $0 > request.now }
+      .min()
+    return Claim(
+      tasks: tasks,
+      nextDate: allowed.count > tasks.count ? request.now : later
+    )
   }
 }
 // snippet.end
@@ -165,7 +181,8 @@ extension Document {
           default: outcome
           }
         }
-        return answers + batch.dropFirst(answers.count).map { _ in .batchRefused }
+        return answers
+          + batch.dropFirst(answers.count).map { _ in .batchRefused }
       default: continue
       }
     }
@@ -178,7 +195,9 @@ extension Document {
     case .succeed(let lease, let date, let keeps):
       return end(.claimed(lease), as: .succeeded, date, keeps)
     case .abandon(let lease, let failure, let keeps):
-      return end(.claimed(lease), as: .abandoned, failure.date, keeps) { $0.note(failure) }
+      return end(.claimed(lease), as: .abandoned, failure.date, keeps) {
+        $0.note(failure)
+      }
     case .cancel(let target, let date, let keeps):
       return end(target, as: .cancelled, date, keeps)
     case .retry(let lease, let date, let retryCount, let failure):
@@ -189,34 +208,52 @@ extension Document {
         record.isPutOff = true
         if let failure { record.note(failure) }
       }
-    case .release(let lease): return move(.claimed(lease), to: .waiting, keepsPlace: true)
+    case .release(let lease):
+      return move(.claimed(lease), to: .waiting, keepsPlace: true)
     case .park(let lease, let failure):
       return move(.claimed(lease), to: .parked) { $0.note(failure) }
-    case .pause(let target): return move(target, from: [.waiting, .parked], to: .paused)
-    case .resume(let id): return move(.unclaimed(id), from: [.paused], to: .waiting)
+    case .pause(let target):
+      return move(target, from: [.waiting, .parked], to: .paused)
+    case .resume(let id):
+      return move(.unclaimed(id), from: [.paused], to: .waiting)
     case .restart(let target, let date):
       let states = Set(TaskState.allCases).subtracting([.running])
-      return move(target, from: states, to: .waiting) { $0.makeNew(availableDate: date) }
+      return move(target, from: states, to: .waiting) {
+        $0.makeNew(availableDate: date)
+      }
     case .reschedule(let target, let date):
       let state = entries[target.id]?.record.state ?? .waiting
       let states: Set<TaskState> = [.waiting, .parked, .paused]
-      return move(target, from: states, to: state == .running ? .waiting : state) {
+      return move(
+        target,
+        from: states,
+        to: state == .running ? .waiting : state
+      ) {
         $0.availableDate = date
         $0.isPutOff = false
       }
     case .update(let id, let update):
       let states: Set<TaskState> = [.waiting, .parked, .paused]
       guard let record = entries[id]?.record else { return .stale }
-      let keepsPlace = update.priority == nil || update.priority == record.priority
-      return move(.unclaimed(id), from: states, to: record.state, keepsPlace: keepsPlace) {
+      let keepsPlace =
+        update.priority == nil || update.priority == record.priority
+      return move(
+        .unclaimed(id),
+        from: states,
+        to: record.state,
+        keepsPlace: keepsPlace
+      ) {
         $0.apply(update)
       }
     case .remove(let id):
-      guard let entry = entries[id], entry.record.state.isFinished else { return .stale }
+      guard let entry = entries[id], entry.record.state.isFinished else {
+        return .stale
+      }
       entries[id] = nil
       return .done
     case .unpark(let name): unpark(name)
-    case .prune(let state, let date, let count): prune(state, endedBefore: date, keeping: count)
+    case .prune(let state, let date, let count):
+      prune(state, endedBefore: date, keeping: count)
     case .rebase(let date): rebase(to: date)
     // Only one queue uses this store, so its claims have no end.
     case .extend: break
@@ -225,7 +262,9 @@ extension Document {
     return .done
   }
 
-  private mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy) -> ChangeOutcome {
+  private mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy)
+    -> ChangeOutcome
+  {
     guard entries[record.id] == nil else { return .identityTaken }
     var outcome = ChangeOutcome.done
     let twin = entries.values.first { entry in
@@ -242,7 +281,11 @@ extension Document {
       }
     }
     let place = nextNumber()
-    entries[record.id] = Entry(record: record, place: place, holdsKey: record.uniqueKey != nil)
+    entries[record.id] = Entry(
+      record: record,
+      place: place,
+      holdsKey: record.uniqueKey != nil
+    )
     return outcome
   }
 
@@ -253,7 +296,8 @@ extension Document {
     _ keeps: Bool,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
-    let outcome = move(target, from: [.waiting, .parked, .paused], to: state) { record in
+    let outcome = move(target, from: [.waiting, .parked, .paused], to: state) {
+      record in
       note(&record)
       record.finishedDate = date
     }
@@ -261,7 +305,7 @@ extension Document {
     return outcome
   }
 
-  /// Moves a task to a state: a claimed one by its lease, an unclaimed one from one of `states`.
+  /// Moves a task: a claimed one by its lease, another from one of `states`.
   private mutating func move(
     _ target: TaskTarget,
     from states: Set<TaskState> = [],
@@ -271,8 +315,10 @@ extension Document {
   ) -> ChangeOutcome {
     guard var entry = entries[target.id] else { return .stale }
     switch target {
-    case .claimed(let lease): guard entry.token == lease.token else { return .stale }
-    case .unclaimed: guard states.contains(entry.record.state) else { return .stale }
+    case .claimed(let lease):
+      guard entry.token == lease.token else { return .stale }
+    case .unclaimed:
+      guard states.contains(entry.record.state) else { return .stale }
     }
     entry.token = nil
     entry.record.state = state

@@ -27,7 +27,9 @@ struct Comment: TaskPayload {
   static var schemaVersion: Int { 2 }
 
   static func decode(from json: Data, version: Int) throws -> Comment {
-    guard version < 2 else { return try JSONDecoder().decode(Comment.self, from: json) }
+    guard version < 2 else {
+      return try JSONDecoder().decode(Comment.self, from: json)
+    }
     struct First: Decodable { var body: String }
     return Comment(text: try JSONDecoder().decode(First.self, from: json).body)
   }

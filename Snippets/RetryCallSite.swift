@@ -30,7 +30,11 @@ print("by default:", greeting)
 // snippet.policy
 let backoff = Backoff.exponential(from: .milliseconds(20), multiplier: 2)
   .jittered(.full).capped(at: .seconds(1))
-let policy = RetryPolicy(maxAttempts: 8, maxElapsedTime: .seconds(30), backoff: backoff)
+let policy = RetryPolicy(
+  maxAttempts: 8,
+  maxElapsedTime: .seconds(30),
+  backoff: backoff
+)
 let again = try await withRetry(policy) { try await flaky.greeting() }
 // snippet.end
 print("\(policy):", again)
@@ -39,7 +43,8 @@ print("\(policy):", again)
 struct Forbidden: Error {}
 
 do {
-  try await withRetry(.attempts(5, backoff: .constant(.milliseconds(10)))) { attempt in
+  try await withRetry(.attempts(5, backoff: .constant(.milliseconds(10)))) {
+    attempt in
     print("attempt \(attempt.number), after \(attempt.delay)")
     if attempt.number == 3 { throw Forbidden() }
     throw Service.Unavailable()
@@ -53,11 +58,12 @@ do {
 
 // snippet.typed
 do {
-  try await withRetry(.attempts(2, backoff: .immediate)) { () async throws(Forbidden) in
+  try await withRetry(.attempts(2, backoff: .immediate)) {
+    () async throws(Forbidden) in
     throw Forbidden()
   }
 } catch {
-  let forbidden: Forbidden = error  // No cast: the call keeps the type of error.
+  let forbidden: Forbidden = error  // No cast: the type of error is kept.
   print("typed:", forbidden)
 }
 // snippet.end
@@ -65,7 +71,9 @@ do {
 // snippet.timeout
 do {
   try await withRetry(.attempts(2, backoff: .immediate)) {
-    try await withTimeout(.milliseconds(50)) { try await Task.sleep(for: .seconds(60)) }
+    try await withTimeout(.milliseconds(50)) {
+      try await Task.sleep(for: .seconds(60))
+    }
   }
 } catch let error as TimeoutError {
   print("too slow:", error)
@@ -73,7 +81,9 @@ do {
 // snippet.end
 
 // snippet.notyet
-let job = try await withRetry(.within(.seconds(10), backoff: .constant(.milliseconds(10)))) {
+let job = try await withRetry(
+  .within(.seconds(10), backoff: .constant(.milliseconds(10)))
+) {
   attempt in
   let progress = attempt.number * 40
   guard progress >= 100 else { throw NotYet(progress) }

@@ -9,7 +9,7 @@ struct Response {
 }
 
 // snippet.error
-/// A response that is no success, and that knows whether the request may be sent again.
+/// A failed response, which knows whether the request may be sent again.
 struct HTTPError: RetryAwareError {
   var status: Int
   var retryDecision: RetryDecision

@@ -49,10 +49,14 @@ defer { try? FileManager.default.removeItem(at: folder) }
 let file = folder.appending(path: "queue.jsonl")
 
 // snippet.use
-func withQueue(_ box: StandIn, _ body: (TaskQueue) async throws -> Void) async throws {
+func withQueue(_ box: StandIn, _ body: (TaskQueue) async throws -> Void)
+  async throws
+{
   let store = JSONFileStore(at: file).sealingPayloads(with: seal(with: box))
   let queue = TaskQueue(persistence: store)
-  await queue.register(Prescribe.self) { prescription, _ in print(prescription.medicine) }
+  await queue.register(Prescribe.self) { prescription, _ in
+    print(prescription.medicine)
+  }
   try await body(queue)
   try await store.close()
 }

@@ -21,9 +21,15 @@ struct QueueService: Sendable {
     let events = queue.events
     let signals = [SIGINT, SIGTERM].map { number in
       signal(number, SIG_IGN)
-      let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
-      // Attempts that go on when the grace period is over are cut short, and performed again later.
-      source.setEventHandler { @Sendable in queue.beginShutDown(within: gracePeriod) }
+      let source = DispatchSource.makeSignalSource(
+        signal: number,
+        queue: .global()
+      )
+      // Attempts that go on when the grace period is over are cut short, and
+      // performed again later.
+      source.setEventHandler { @Sendable in
+        queue.beginShutDown(within: gracePeriod)
+      }
       source.activate()
       return source
     }
@@ -48,7 +54,8 @@ func log(_ event: TaskEvent) {
     print("\(task.name) succeeded, waited \(timing.waited), ran \(timing.ran)")
   case .failed(let task, let reason, let retryDate, _):
     print("\(task.name) failed: \(reason); next attempt at \(retryDate)")
-  case .abandoned(let task, let reason, _): print("\(task.name) was given up: \(reason)")
+  case .abandoned(let task, let reason, _):
+    print("\(task.name) was given up: \(reason)")
   case .unhandled(_, let reason): print("warning: \(reason)")
   default: break
   }
@@ -62,7 +69,9 @@ defer { try? FileManager.default.removeItem(at: folder) }
 // snippet.main
 let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
 let queue = TaskQueue(persistence: store)
-await queue.register(SendReceipt.self, maxConcurrentTasks: 4) { receipt, context in
+await queue.register(SendReceipt.self, maxConcurrentTasks: 4) {
+  receipt,
+  context in
   print("sending receipt \(receipt.order), attempt \(context.retryCount + 1)")
 }
 let service = QueueService(queue: queue, gracePeriod: .seconds(20))

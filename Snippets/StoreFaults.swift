@@ -4,7 +4,9 @@
 import SteadfastTesting
 
 // snippet.app
-struct DiskFull: Error, CustomStringConvertible { let description = "the disk is full" }
+struct DiskFull: Error, CustomStringConvertible {
+  let description = "the disk is full"
+}
 
 struct Upload: TaskPayload { var name: String }
 // snippet.end
@@ -30,11 +32,19 @@ try await withVirtualTime { time in
   let store = FaultInjectingStore()
   let queue = TaskQueue(persistence: store, clock: time.clock)
 
-  // The connection breaks after the database has stored the task, and before its answer arrives.
+  // The connection breaks after the database has stored the task, and before
+  // its answer arrives.
   store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
-  _ = try? await queue.enqueue(Upload(name: "letter.pdf"), uniqueKey: "letter.pdf")
-  let task = try await queue.enqueue(Upload(name: "letter.pdf"), uniqueKey: "letter.pdf")
-  print("new at the second time: \(task.isNew), in the queue: \(try await queue.count)")
+  _ = try? await queue.enqueue(
+    Upload(name: "letter.pdf"),
+    uniqueKey: "letter.pdf"
+  )
+  let task = try await queue.enqueue(
+    Upload(name: "letter.pdf"),
+    uniqueKey: "letter.pdf"
+  )
+  let count = try await queue.count
+  print("new at the second time: \(task.isNew), in the queue: \(count)")
 }
 // snippet.end
 
@@ -57,13 +67,17 @@ try await withVirtualTime { time in
 try await withVirtualTime { time in
   let store = FaultInjectingStore()
   let queue = TaskQueue(persistence: store, clock: time.clock)
-  await queue.register(Upload.self) { upload, _ in print("uploads \(upload.name)") }
+  await queue.register(Upload.self) { upload, _ in
+    print("uploads \(upload.name)")
+  }
   try await queue.enqueue(Upload(name: "a.mov"))
 
   store.cutOff(throwing: DiskFull())
   do { try await queue.runAvailable() } catch { print("stopped: \(error)") }
   store.restore()
   try await queue.runAvailable()
-  print("left: \(try await queue.count), calls of the store: \(store.calls.count)")
+  print(
+    "left: \(try await queue.count), calls of the store: \(store.calls.count)"
+  )
 }
 // snippet.end

@@ -21,10 +21,18 @@ struct Comments: Sendable {
     _ clock: some WallClock,
     send: @escaping @Sendable (String) async throws -> Void
   ) async {
-    let configuration = TaskQueueConfiguration(backoff: .constant(.seconds(3600)))
-    queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
+    let configuration = TaskQueueConfiguration(
+      backoff: .constant(.seconds(3600))
+    )
+    queue = TaskQueue(
+      persistence: store,
+      configuration: configuration,
+      clock: clock
+    )
     self.send = send
-    await queue.register(PostComment.self) { comment, _ in try await send(comment.text) }
+    await queue.register(PostComment.self) { comment, _ in
+      try await send(comment.text)
+    }
   }
 
   func post(_ text: String, at date: Date? = nil) async throws {
@@ -71,7 +79,10 @@ try await withVirtualTime { time in
 // snippet.attempt
 try await withVirtualTime { time in
   for retryCount in [0, 10] {
-    let attempt = try await performAttempt(PostComment(text: "hi"), retryCount: retryCount) {
+    let attempt = try await performAttempt(
+      PostComment(text: "hi"),
+      retryCount: retryCount
+    ) {
       _,
       _ in
       throw Offline()
@@ -91,23 +102,30 @@ try await withVirtualTime { time in
   }
   try await app.post("at last")
   let attempts = try await time.drain(app.queue)
-  print("\(await server.comments) posted after \(attempts) attempts, \(clock.now)")
+  print(
+    "\(await server.comments) posted after \(attempts) attempts, \(clock.now)"
+  )
 }
 // snippet.end
 
 // snippet.restart
 let folder = FileManager.default.temporaryDirectory
   .appending(path: "testing-queues-\(UUID().uuidString)")
-try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+try FileManager.default.createDirectory(
+  at: folder,
+  withIntermediateDirectories: true
+)
 defer { try? FileManager.default.removeItem(at: folder) }
 
 try await withVirtualTime { time in
   let file = folder.appending(path: "comments")
   let server = Server()
 
-  // The first day: a comment is scheduled for the next day, and the process ends.
+  // The first day: a comment is scheduled for the next, and the process ends.
   let first = JSONFileStore(at: file)
-  let monday = await Comments(first, time.clock) { try await server.receive($0) }
+  let monday = await Comments(first, time.clock) {
+    try await server.receive($0)
+  }
   try await monday.post("tomorrow", at: time.clock.date + 86_400)
   try await monday.queue.runAvailable()
   try await first.close()
@@ -115,7 +133,9 @@ try await withVirtualTime { time in
   // The second day: another process opens the file.
   await time.advance(by: .seconds(86_400))
   let second = JSONFileStore(at: file)
-  let tuesday = await Comments(second, time.clock) { try await server.receive($0) }
+  let tuesday = await Comments(second, time.clock) {
+    try await server.receive($0)
+  }
   try await tuesday.queue.runAvailable()
   try await second.close()
   print("posted after the restart: \(await server.comments)")
@@ -125,7 +145,9 @@ try await withVirtualTime { time in
 // snippet.jump
 try await withVirtualTime(.manual) { time in
   let server = Server(isUp: false)
-  let app = await Comments(InMemoryStore(), time.clock) { try await server.receive($0) }
+  let app = await Comments(InMemoryStore(), time.clock) {
+    try await server.receive($0)
+  }
   try await app.post("in an hour")
   try await withThrowingTaskGroup { group in
     group.addTask { try await app.queue.run() }

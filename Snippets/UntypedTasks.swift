@@ -32,7 +32,11 @@ try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
 // snippet.future
 try await queue.enqueue(
   name: "FutureTask",
-  options: TaskOptions(availableDate: .now + 60, maxRetries: 3, usesBackoff: false)
+  options: TaskOptions(
+    availableDate: .now + 60,
+    maxRetries: 3,
+    usesBackoff: false
+  )
 )
 try await queue.enqueue(
   name: "IReallyWantThisDone",
@@ -67,7 +71,9 @@ for task in try await queue.tasks() { print(task.name, task.retryCount, task.las
 // snippet.configuration
 let impatient = TaskQueue(
   configuration: TaskQueueConfiguration(
-    backoff: .exponential(from: .seconds(30), multiplier: 2).capped(at: .seconds(3600)),
+    backoff: .exponential(from: .seconds(30), multiplier: 2).capped(
+      at: .seconds(3600)
+    ),
     prohibitsBackoff: true,
     taskDefaults: TaskOptions(usesBackoff: false)
   )
@@ -78,7 +84,12 @@ let impatient = TaskQueue(
 await impatient.register(name: "Introspection") { userInfo, context in
   print(context.id, context.name, userInfo)
   print(context.createdDate, context.availableDate)
-  print(context.retryCount, context.maxRetries, context.usesBackoff, !context.isLastAttempt)
+  print(
+    context.retryCount,
+    context.maxRetries,
+    context.usesBackoff,
+    !context.isLastAttempt
+  )
 }
 // snippet.end
 try await impatient.enqueue(name: "Introspection")
@@ -114,8 +125,14 @@ struct Delegate: TaskHandler {
   }
 
   // taskQueue:willAbandonTask:
-  func willRemove(_ task: PostResource, outcome: TaskOutcome, in context: TaskContext) async {
-    if case .abandoned(let reason) = outcome { print("will abandon \(task.wow): \(reason)") }
+  func willRemove(
+    _ task: PostResource,
+    outcome: TaskOutcome,
+    in context: TaskContext
+  ) async {
+    if case .abandoned(let reason) = outcome {
+      print("will abandon \(task.wow): \(reason)")
+    }
   }
 }
 
