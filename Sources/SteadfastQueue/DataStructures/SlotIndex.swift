@@ -131,10 +131,10 @@ extension SlotIndex {
     }
 
     mutating func remove(_ bucket: Bucket) {
-      precondition(count > 0, "slot \(bucket.slot) was not found by its identity")
+      precondition(count > 0, "slot \(bucket.slot) was not found by its ID")
       var hole = home(of: bucket.hash)
       while buckets[hole].bits != bucket.bits {
-        precondition(!buckets[hole].isFree, "slot \(bucket.slot) was not found by its identity")
+        precondition(!buckets[hole].isFree, "slot \(bucket.slot) was not found by its ID")
         hole = (hole + 1) & mask
       }
       // The buckets behind close up, but none moves in front of the bucket that its hash asks for.

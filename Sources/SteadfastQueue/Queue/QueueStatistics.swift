@@ -10,27 +10,27 @@ public import Foundation
 ///
 /// The counts of what was done belong to one ``TaskQueue``. They are not stored: they begin at zero
 /// with each process.
-public struct QueueStatistics: Sendable {
+public struct QueueStatistics: Sendable, Hashable {
   /// How many tasks the store holds, by state; a state without tasks is not listed.
-  public var counts: [TaskState: Int] = [:]
+  public internal(set) var counts: [TaskState: Int] = [:]
   /// When the queue was made.
-  public var since: Date
+  public internal(set) var since: Date
   /// How many attempts have begun.
-  public var attempts = 0
+  public internal(set) var attempts = 0
   /// How many attempts have ended in success.
-  public var succeeded = 0
+  public internal(set) var succeeded = 0
   /// How many attempts have failed and are followed by another.
-  public var failed = 0
+  public internal(set) var failed = 0
   /// How many tasks were abandoned.
-  public var abandoned = 0
+  public internal(set) var abandoned = 0
   /// How many attempts ended in a snooze.
-  public var snoozed = 0
+  public internal(set) var snoozed = 0
   /// How long tasks waited from when they were available until an attempt began.
-  public var waitTime = Times()
+  public internal(set) var waitTime = Times()
   /// How long handlers ran.
-  public var runTime = Times()
+  public internal(set) var runTime = Times()
   /// How many tasks have succeeded per second, on average since the queue was made.
-  public var throughput = 0.0
+  public internal(set) var throughput = 0.0
 
   /// A summary of durations: how many, their sum, and the longest.
   public struct Times: Sendable, Hashable {

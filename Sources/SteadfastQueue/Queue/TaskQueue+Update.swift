@@ -17,8 +17,9 @@ extension TaskQueue {
   /// task that is parked because its payload can't be decoded is tried with the new payload when it
   /// is restarted, or when the queue next runs.
   ///
-  /// A task that gets another priority goes behind the tasks that have it already. With the same
-  /// priority, it keeps its place. For another date, see ``reschedule(_:to:)``.
+  /// A task that gets another priority takes its place among the tasks of that priority by its
+  /// available date, behind those of the same date. With the same priority, it keeps its place. For
+  /// another date, see ``reschedule(_:to:)``.
   ///
   /// - Parameters:
   ///   - id: the task.

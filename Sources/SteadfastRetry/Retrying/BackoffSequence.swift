@@ -1,7 +1,7 @@
 /// Attempts to loop over: the first comes at once, each later one after its delay.
 ///
 /// ```swift
-/// for await attempt in BackoffSequence(.attempts(5)) {
+/// for await _ in BackoffSequence(.attempts(5)) {
 ///   if await connect() { break }
 /// }
 /// ```

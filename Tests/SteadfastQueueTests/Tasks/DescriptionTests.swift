@@ -26,7 +26,7 @@ import Testing
     let abandoned: any Error = TaskAbandoned("no such post")
     #expect(abandoned.localizedDescription == "no such post")
     let snoozed: any Error = TaskSnoozed(for: .seconds(5))
-    #expect(snoozed.localizedDescription == "put off for 5.0 seconds")
+    #expect(snoozed.localizedDescription == "snoozed for 5.0 seconds")
   }
 
   @Test func `printing names the task, and never shows its payload`() async throws {

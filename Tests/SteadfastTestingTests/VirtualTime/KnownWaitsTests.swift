@@ -24,7 +24,7 @@ import Testing
       _ = try await queue.enqueue(Work()).outcome()
     }
     #expect(text.contains("the outcome of the task '"))
-    #expect(text.contains("in the queue 'default', which nobody runs: call run()"))
+    #expect(text.contains("in the queue 'default', which does not run: call run()"))
   }
 
   @Test func `a queue that runs was not shut down`() async {

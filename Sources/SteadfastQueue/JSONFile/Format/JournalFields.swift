@@ -148,7 +148,7 @@ struct JournalFields {
     let text = bytes[try range(.id)]
     guard text.first == UInt8(ascii: "\""), let id = TaskID(text: text.dropFirst().dropLast())
     else {
-      throw .malformed("its identity can't be read")
+      throw .malformed("its ID can't be read")
     }
     return id
   }

@@ -145,7 +145,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
       payload: StoredPayload(format: context.format, version: context.version) {
         throw context.unopened(
           "is not sealed, and its store accepts no plain ones: it was stored before there was a "
-            + "seal, or by somebody else"
+            + "seal, or by another program"
         )
       }
     )

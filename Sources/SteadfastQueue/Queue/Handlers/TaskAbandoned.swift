@@ -41,7 +41,7 @@ public struct TaskSnoozed: Error, CustomStringConvertible {
   public init(for duration: Duration) { self.duration = duration }
 
   /// How long the task is snoozed.
-  public var description: String { "put off for \(duration)" }
+  public var description: String { "snoozed for \(duration)" }
 }
 
 extension TaskSnoozed: LocalizedError {

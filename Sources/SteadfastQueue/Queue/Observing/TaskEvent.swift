@@ -18,7 +18,7 @@ public enum TaskEvent: Sendable {
   case progressed(TaskRecord, fraction: Double)
   /// An attempt failed, and the task is tried again at `retryDate`.
   case failed(TaskRecord, reason: String, retryDate: Date, timing: TaskTiming)
-  /// A handler snoozed its task until this date; that counts as no attempt.
+  /// A handler snoozed its task until this date; that uses up no retry.
   case snoozed(TaskRecord, until: Date)
   /// A handler returned.
   case succeeded(TaskRecord, timing: TaskTiming)

@@ -53,7 +53,7 @@ extension TaskQueue {
     }
     throw TaskQueueError(
       .storeFailed,
-      "the store (\(store)) holds tasks with the identities that the queue '\(name)' draws: two "
+      "the store (\(store)) holds tasks with the IDs that the queue '\(name)' draws: two "
         + "queues on one store must not have the same seed as their randomness"
     )
   }

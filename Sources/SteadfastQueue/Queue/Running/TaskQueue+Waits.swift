@@ -26,11 +26,11 @@ extension TaskQueue {
     let (mode, isPaused, isPerformed, performing) = machine.withLock { machine in
       (machine.mode, machine.isPaused, machine.isUnsettled(id), machine.performing)
     }
-    if mode == nil { return ", which nobody runs: call run(), runAvailable() or drain(_:)" }
+    if mode == nil { return ", which does not run: call run(), runAvailable() or drain(_:)" }
     if isPaused { return ", which is paused: call resume()" }
     if let record {
-      if record.state == .parked { return ", which is put aside: \(record.lastError ?? "")" }
-      if record.state == .paused { return ", which is paused: call resume(_:) with its identity" }
+      if record.state == .parked { return ", which is parked: \(record.lastError ?? "")" }
+      if record.state == .paused { return ", which is paused: call resume(_:) with its ID" }
       if handlers[record.name] == nil {
         return ": no handler is registered for '\(record.name)'"
       }

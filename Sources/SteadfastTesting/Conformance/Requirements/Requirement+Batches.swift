@@ -31,7 +31,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "batch.identity-taken",
-      "When the identity of one insertion is taken, none of the batch is kept.",
+      "If the ID of one insertion is taken, none of the batch is stored.",
       check: identityTaken
     ),
   ]

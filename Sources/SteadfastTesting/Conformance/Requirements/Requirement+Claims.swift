@@ -23,12 +23,12 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "claim.unknown-names",
-      "Tasks of names that nobody claims stay, and hold nobody up.",
+      "Tasks of names that no claim lists stay, and delay no other task.",
       check: unknownNames
     ),
     Self(
       "claim.once",
-      "A claimed task is running, and is handed out to nobody else; each claim has its own lease.",
+      "A claimed task is running, and no other claim returns it; each claim has its own lease.",
       check: claimOnce
     ),
     Self(

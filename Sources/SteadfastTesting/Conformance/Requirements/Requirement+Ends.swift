@@ -35,7 +35,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "end.park",
-      "A parked task keeps the error, and is handed out to nobody.",
+      "A parked task keeps the error, and no claim returns it.",
       check: park
     ),
     Self("end.unpark", "All parked tasks of one name wait again, and no others.", check: unpark),

@@ -20,7 +20,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "lease.unclaimed",
-      "A change for tasks that nobody has claimed is stale while somebody has.",
+      "A change for unclaimed tasks is stale while a task is claimed.",
       check: unclaimedWhileRunning
     ),
   ]

@@ -6,7 +6,7 @@ extension PersistenceConformance.Requirement {
     Self("life.empty", "A new store is empty.", check: empty),
     Self(
       "life.open-again",
-      "Opening a store that is open changes nothing, and interrupts nobody.",
+      "Opening a store that is open changes nothing, and interrupts no task.",
       check: openAgain
     ),
     Self(

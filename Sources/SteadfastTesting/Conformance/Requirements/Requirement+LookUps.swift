@@ -27,7 +27,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "find.pages",
-      "Tasks are found in the order of identities, from the one after the given one on, and no more "
+      "Tasks are found in the order of IDs, from the one after the given one on, and no more "
         + "than asked for.",
       check: pages
     ),
