@@ -49,6 +49,11 @@ import Testing
     #expect(Set(backoff.delays(first: 100)) == [.seconds(10)])
   }
 
+  @Test func `the first decorrelated delay spreads, too`() {
+    let (lower, upper) = Jitter.decorrelated.bounds(of: 10, first: 10, previous: 0)
+    #expect(lower == 10 && upper == 30)
+  }
+
   @Test func `the order of jitter and cap does not matter`() {
     let shape = Backoff.exponential(from: .seconds(1))
     #expect(

@@ -48,6 +48,21 @@ import Testing
     }
   }
 
+  @Test func `tokens that several threads take at the same time are taken once each`() async {
+    let budget = RetryBudget(capacity: 50_000, retriesPerSuccess: 0.1)
+    let taken = await withTaskGroup(of: Int.self) { group in
+      for _ in 0..<4 {
+        group.addTask {
+          var count = 0
+          while budget.withdraw() { count += 1 }
+          return count
+        }
+      }
+      return await group.reduce(0, +)
+    }
+    #expect(taken == 50_000)
+  }
+
   @Test func `a thousand callers never overdraw or overfill it, and all their failures share it`()
     async
   {

@@ -17,6 +17,17 @@ import Testing
     #expect(popped == ["a", "b", "c", "d"])
   }
 
+  @Test func `elements that come and go use the same slots again`() {
+    var heap = DeadlineHeap<Int, Duration>()
+    for number in 0..<100 {
+      let tickets = (0..<3).map { heap.insert(number, deadline: seconds($0)) }
+      for ticket in tickets.dropFirst() { _ = heap.remove(ticket) }
+      _ = heap.popFirst(through: seconds(0))
+    }
+    #expect(heap.sorted.isEmpty)
+    #expect(heap.slots.count == 3)
+  }
+
   @Test func `an element whose deadline is after the limit stays`() {
     var heap = DeadlineHeap<String, Duration>()
     _ = heap.insert("a", deadline: seconds(2))

@@ -213,4 +213,16 @@ private struct Page: TaskPayload { var number = 1 }
     #expect(!store.appliesAtOnce)
     #expect(FaultInjectingStore(appliesAtOnce: true).appliesAtOnce)
   }
+
+  @Test func `a slow call runs to its end though its caller is cancelled`() async throws {
+    store.inject(.delay(.seconds(60), on: time.clock)) { $0.kind == .apply }
+    try await withThrowingTaskGroup(of: Void.self) { [queue] group in
+      group.addTask { try await queue.enqueue(Page()) }
+      try await time.clock.sleep(for: .seconds(1))
+      group.cancelAll()
+      try await group.waitForAll()
+    }
+    #expect(try await kept == 1)
+    #expect(time.clock.now.offset == .seconds(1))
+  }
 }

@@ -191,4 +191,11 @@ import Foundation
     }
     #expect(orders.count > 3)
   }
+
+  @Test(.timeLimit(.minutes(5)))
+  func `a task that advances a virtual time that has ended goes on at once`() async throws {
+    let ended = try await withVirtualTime(.manual) { $0 }
+    await ended.advance(by: .seconds(1))
+    #expect(ended.clock.now.offset == .zero)
+  }
 }

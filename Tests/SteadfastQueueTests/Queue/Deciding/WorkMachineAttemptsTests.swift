@@ -135,6 +135,23 @@ import Testing
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
 
+  @Test func `a caller waits until an attempt is cut short, and no longer than the attempt lasts`() {
+    for isCutShort in [true, false] {
+      var machine = WorkMachine.running(workers: 1)
+      _ = machine.next()
+      _ = machine.claimed(.numbered(1), now: now)
+      _ = machine.next()
+      let answer = machine.request(.cancel, of: .numbered(1))
+      guard case .interrupt(let worker, let number) = answer else {
+        Issue.record("the request interrupts the attempt")
+        return
+      }
+      #expect(machine.isWaitingForInterruption(number, of: worker))
+      if isCutShort { machine.wasInterrupted(worker) } else { _ = machine.endAttempt(of: worker) }
+      #expect(!machine.isWaitingForInterruption(number, of: worker))
+    }
+  }
+
   @Test func `one worker settles at a time, and takes what others leave`() {
     var machine = WorkMachine.running()
     _ = machine.next()

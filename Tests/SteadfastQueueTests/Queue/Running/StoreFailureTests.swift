@@ -42,6 +42,50 @@ import Testing
     #expect(log.entries.sorted() == names)
   }
 
+  @Test(.virtualTime)
+  func `a task that has left the store is waited for until its end is told`() async throws {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in }
+    try await queue.enqueue(Note("kept"), uniqueKey: "k")
+    let twin = try await queue.enqueue(Note("kept"), uniqueKey: "k")
+    store.inject(.hang, .afterEffect) { $0.changes.contains("succeed") }
+    async let run = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    async let outcome = twin.outcome()
+    // The other task has looked into the store by the time that this one goes on.
+    try await clock.sleep(for: .seconds(1))
+    #expect(try await queue.count == 0)
+    store.letGo()
+    #expect(try await outcome == .succeeded)
+    #expect(try await run == 1)
+  }
+
+  @Test(.virtualTime)
+  func `a store that fails to store what was asked of a task stops the run`() async throws {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
+    let task = try await queue.enqueue(Note("slow"))
+    store.inject(.hang) { $0.changes.contains("retry") }
+    store.inject(.error(Refusal("the disk is on fire"))) { $0.changes.contains("cancel") }
+    async let run = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    // The attempt has ended, and its end is being stored: the request waits for that.
+    #expect(try await queue.cancel(task.id))
+    store.letGo()
+    do {
+      _ = try await run
+      Issue.record("the run ends with an error")
+    } catch let error as TaskQueueError {
+      #expect(error.code == .storeFailed)
+      #expect(error.message.contains("the disk is on fire"))
+    }
+    #expect(try await queue.count == 1)
+  }
+
   @Test(.virtualTime, arguments: [false, true])
   func `a waiter gets an end that the store has stored though it failed`(
     atOnce: Bool

@@ -61,6 +61,14 @@ import Testing
     #expect(shortened == .seconds(3))
   }
 
+  @Test func `a longer limit makes no difference`() async throws {
+    let (end, _) = try await run { queue in
+      queue.beginShutDown(within: .seconds(2))
+      queue.beginShutDown(within: .seconds(4))
+    }
+    #expect(end == .seconds(3))
+  }
+
   @Test func `a second shutdown can shorten the limit`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(60)) }

@@ -1,0 +1,46 @@
+import SteadfastTesting
+import Testing
+
+@testable import SteadfastTesting
+
+@Suite(.virtualTime) struct HeldCallsTests {
+  private let clock: VirtualClock
+  private let calls = HeldCalls()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  @Test func `a call whose store was made sound at the last moment is not held`() async {
+    await calls.hold { true }
+    #expect(calls.letGo() == 0)
+  }
+
+  @Test func `a wait that was cancelled is not ended again by a later call`() async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await calls.wait(for: 1) }
+      // The other task waits by the time that this one goes on.
+      try await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
+    }
+    async let held: Void = calls.hold { false }
+    try await calls.wait(for: 1)
+    #expect(calls.letGo() == 1)
+    await held
+  }
+
+  @Test func `a wait for sleepers that was cancelled is not ended again by a later one`()
+    async throws
+  {
+    let other = VirtualClock()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await other.waitForSleepers(count: 1) }
+      try await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
+    }
+    async let sleep: Void = other.sleep(for: .seconds(1))
+    try await other.waitForSleepers(count: 1)
+    other.advance(by: .seconds(1))
+    try await sleep
+  }
+}
