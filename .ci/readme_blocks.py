@@ -8,7 +8,7 @@ import textwrap
 
 from snippet_symbols import SNIPPETS, Snippet
 
-ARTICLES = "Sources/*/*.docc/ComingFrom*.md"
+ARTICLES = "Sources/*/*.docc/**/ComingFrom*.md"
 
 
 def check_readme(snippets):

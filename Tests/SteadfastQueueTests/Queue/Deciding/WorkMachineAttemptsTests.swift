@@ -135,7 +135,8 @@ import Testing
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
 
-  @Test func `a caller waits until an attempt is cut short, and no longer than the attempt lasts`() {
+  @Test func `a caller waits until an attempt is cut short, and no longer than the attempt lasts`()
+  {
     for isCutShort in [true, false] {
       var machine = WorkMachine.running(workers: 1)
       _ = machine.next()
