@@ -6,7 +6,7 @@ import re
 import sys
 import textwrap
 
-from snippet_symbols import SNIPPETS, Snippet
+from snippet_symbols import SNIPPETS, all_snippets
 
 ARTICLES = "Sources/*/*.docc/**/ComingFrom*.md"
 
@@ -42,7 +42,7 @@ def check_tables(snippets):
 
 
 def main():
-    snippets = [Snippet(path) for path in SNIPPETS.glob("*.swift")]
+    snippets = all_snippets()
     check_readme(snippets)
     check_tables(snippets)
 

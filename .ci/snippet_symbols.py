@@ -4,7 +4,7 @@
 
 The lines `//!` at the top of a snippet explain it; `// snippet.NAME` and `// snippet.end` enclose a
 slice; what stands between `// snippet.hide` and `// snippet.show` is left out. In the documentation
-a snippet is `@Snippet(path: "Steadfast/Snippets/NAME", slice: "SLICE")`.
+a snippet is `@Snippet(path: "Steadfast/Snippets/FOLDER/NAME", slice: "SLICE")`.
 """
 
 import json
@@ -56,13 +56,17 @@ class Snippet:
                 "interfaceLanguage": "swift",
             },
             "names": {"title": self.path.stem},
-            "pathComponents": ["Snippets", self.path.stem],
+            "pathComponents": ["Snippets", *self.path.relative_to(SNIPPETS).with_suffix("").parts],
             "docComment": {"lines": [{"text": line} for line in self.explanation]},
             "accessLevel": "public",
             "kind": {"identifier": "snippet", "displayName": "Snippet"},
             "snippet": {"language": "swift", "lines": self.lines, "slices": self.slices},
             "isVirtual": True,
         }
+
+
+def all_snippets():
+    return [Snippet(path) for path in sorted(SNIPPETS.rglob("*.swift"))]
 
 
 def main():
@@ -73,7 +77,7 @@ def main():
             "generator": "snippet_symbols",
         },
         "module": {"name": PACKAGE, "platform": linux, "isVirtual": True},
-        "symbols": [Snippet(path).symbol() for path in sorted(SNIPPETS.glob("*.swift"))],
+        "symbols": [snippet.symbol() for snippet in all_snippets()],
         "relationships": [],
     }
     pathlib.Path(sys.argv[1]).write_text(json.dumps(graph))
