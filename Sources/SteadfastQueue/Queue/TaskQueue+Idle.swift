@@ -44,7 +44,7 @@ extension TaskQueue {
     }
     let date = now
     // A claim in flight may have looked at the store before the call.
-    let claim = machine.withLock { $0.claimCount }
+    let claim = machine.withLock { $0.claims.count }
     try await RealWork.waiting({ _ in self.whyNotIdle }) {
       while try await !isIdle(afterClaim: claim, at: date) {}
     }
@@ -61,7 +61,7 @@ extension TaskQueue {
       }
     }
     let (idleness, claimCount) = machine.withLock { machine in
-      (machine.idleness(afterClaim: claim, at: date), machine.claimCount)
+      (machine.idleness(afterClaim: claim, at: date), machine.claims.count)
     }
     switch idleness {
     case .busy: return false
@@ -74,7 +74,7 @@ extension TaskQueue {
     signals.workers.fire()
     try await signals.idleWatch.wait {
       machine.withLock { machine in
-        guard machine.claimCount == claimCount,
+        guard machine.claims.count == claimCount,
           case .unknown = machine.idleness(afterClaim: claim, at: date)
         else { return .success(()) }
         return nil

@@ -17,16 +17,16 @@ extension TaskQueue {
     handlers.pause(name)
     await putBack(machine.withLock { $0.takeUnbegun(named: name) })
     // The claim in flight may have asked for the name.
-    if let claim = machine.withLock({ $0.claimInFlight }) { await waitForEnd(ofClaim: claim) }
+    if let claim = machine.withLock({ $0.claims.inFlight }) { await waitForEnd(ofClaim: claim) }
     await putBack(machine.withLock { $0.takeUnbegun(named: name) })
   }
 
   /// Returns when this claim is not in flight any more, or when cancelled.
   private nonisolated func waitForEnd(ofClaim claim: Int) async {
-    while !Task.isCancelled, machine.withLock({ $0.claimInFlight == claim }) {
+    while !Task.isCancelled, machine.withLock({ $0.claims.inFlight == claim }) {
       // Cancelled: the loop ends.
       try? await signals.claimEnd.wait {
-        machine.withLock { $0.claimInFlight == claim } ? nil : .success(())
+        machine.withLock { $0.claims.inFlight == claim } ? nil : .success(())
       }
     }
   }

@@ -6,14 +6,6 @@ import Foundation
 
 /// Whether a queue has anything to do.
 extension WorkMachine {
-  /// A look at the store that found nothing to perform.
-  struct Look: Sendable {
-    /// The number of the claim.
-    let claim: Int
-    /// In a pass, the date up to which it looked.
-    let horizon: Date?
-  }
-
   enum Idleness: Sendable {
     /// Something is performed, claimed or being stored.
     case busy
@@ -34,11 +26,11 @@ extension WorkMachine {
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return .ended }
     if mode == nil, let failure { return .failed(failure) }
-    guard performing == 0, !isClaiming, ready.isEmpty, returning.isEmpty, obeying == 0,
+    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty, obeying == 0,
       outbox.isEmpty
     else { return .busy }
     if isPaused, mode != nil { return .idle }
-    guard let look = emptyLook, look.claim > claim, look.horizon.map({ $0 >= date }) ?? true
+    guard let look = claims.emptyLook, look.claim > claim, look.horizon.map({ $0 >= date }) ?? true
     else { return .unknown }
     return .idle
   }

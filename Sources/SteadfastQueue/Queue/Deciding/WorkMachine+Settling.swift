@@ -25,8 +25,8 @@ extension WorkMachine {
   ///   storing.
   mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
     let (settlements, wakesWorkers) = outbox.settled()
-    // A retry may be due at once, but not in the same pass. In a pass, `report(_:)` notes new work.
-    if mode == .untilStopped { forgetLook() }
+    // A retry may be due at once, but not in the same pass. In a pass, `wereStored(_:)` notes new work.
+    if mode == .untilStopped { claims.forgetLook() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     let asked = settlements.map(\.record.id).compactMap { id in
       requests.removeValue(forKey: id).map { (id, $0) }
@@ -61,7 +61,7 @@ extension WorkMachine {
   /// - Returns: What was asked of the released tasks during the release.
   mutating func wereReturned(_ tasks: [ClaimedTask]) -> [(TaskID, Directive)] {
     for task in tasks { returning.remove(task.lease) }
-    forgetLook()
+    claims.forgetLook()
     guard !requests.isEmpty else { return [] }
     let asked = tasks.map(\.record.id).compactMap { id in
       isUnsettled(id) ? nil : requests.removeValue(forKey: id).map { (id, $0) }

@@ -45,18 +45,9 @@ struct WorkMachine: Sendable {
   var returning: Set<Lease> = []
   var outbox: Outbox
   var limitedNames = LimitedNames()
-  private(set) var isClaiming = false
-  /// How many claims have been made, including the one in flight.
-  private(set) var claimCount = 0
-  /// The last look at the store, if it found nothing and nothing is known to have changed since.
-  private(set) var emptyLook: Look?
-  /// Whether a task may have become available that the claim in flight has not seen.
-  private var isClaimStale = false
+  var claims = ClaimState()
   /// How many requests are being carried out, now that the ends of their tasks are stored.
   private(set) var obeying = 0
-  /// Whether a task may have become available too late for the claim in flight.
-  private var hasNewsForClaim = false
-  private var storeHasMore = false
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   private var toUnpark = ParkedNames()
@@ -112,10 +103,7 @@ struct WorkMachine: Sendable {
   /// Ends the run, when all its workers have ended.
   mutating func end() {
     // A pass that ends because of a pause leaves nothing that it could do.
-    if isPaused {
-      claimCount += 1
-      emptyLook = Look(claim: claimCount, horizon: nil)
-    }
+    if isPaused { claims.skip() }
     mode = nil
     // Only tasks in the outbox, and tasks that a pause is releasing, are still leased.
     requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
@@ -177,7 +165,7 @@ struct WorkMachine: Sendable {
 
   /// Whether an attempt may begin although the queue is paused.
   var letsThrough: Bool {
-    isPaused && owesAttempt && mode != nil && !isStopping && (isClaiming || !ready.isEmpty)
+    isPaused && owesAttempt && mode != nil && !isStopping && (claims.isInFlight || !ready.isEmpty)
   }
 
   /// Lets no worker take a further step, because the store failed.
@@ -196,7 +184,7 @@ struct WorkMachine: Sendable {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
       // The workers of a pass stop together: what is claimed after a resume is for all of them.
-      guard mode != .untilStopped, performing == 0, !isClaiming else { return .wait }
+      guard mode != .untilStopped, performing == 0, !claims.isInFlight else { return .wait }
       isStopping = true
       return .stop
     }
@@ -213,12 +201,12 @@ struct WorkMachine: Sendable {
         directive: directive,
         isOver: directive != nil
       )
-      let wakesAnother = idle > 0 && (storeHasMore || !ready.isEmpty)
+      let wakesAnother = idle > 0 && (claims.storeHasMore || !ready.isEmpty)
       if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
       return .perform(task, lastAttempt, wakesAnother: wakesAnother)
     }
-    if isClaiming {
-      hasNewsForClaim = true
+    if claims.isInFlight {
+      claims.workerWaits()
       return .wait
     }
     if isExhausted {
@@ -226,9 +214,7 @@ struct WorkMachine: Sendable {
       isStopping = true
       return .stop
     }
-    isClaiming = true
-    isClaimStale = false
-    claimCount += 1
+    claims.begin()
     defer { toUnpark = ParkedNames() }
     return .claim(limit: idle, unparking: toUnpark)
   }
@@ -246,34 +232,16 @@ struct WorkMachine: Sendable {
   mutating func claimed(_ claim: Claim, now: Date) -> Bool {
     // If a store hands out nothing, it has nothing, whatever date it names.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
-    storeHasMore = hasNewsForClaim || hasMore
-    isClaiming = false
-    hasNewsForClaim = false
+    claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, horizon: horizon)
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
     limitedNames.enter(claim.tasks)
-    let foundSomething = storeHasMore || !ready.isEmpty || isClaimStale
-    emptyLook = foundSomething ? nil : Look(claim: claimCount, horizon: horizon)
-    if case .pass = mode, ready.isEmpty, !storeHasMore {
+    if case .pass = mode, ready.isEmpty, !claims.storeHasMore {
       isExhausted = true
       return true
     }
-    return storeHasMore || !ready.isEmpty
+    return claims.storeHasMore || !ready.isEmpty
   }
-
-  /// Ends a claim that has failed.
-  mutating func claimFailed() {
-    isClaiming = false
-    hasNewsForClaim = false
-  }
-
-  /// The number of the claim in flight.
-  var claimInFlight: Int? { isClaiming ? claimCount : nil }
-
-  /// How many claims have been made; `nil` while one is in flight.
-  ///
-  /// As long as it stays the same, the queue does not hold any further task.
-  var finishedClaimCount: Int? { isClaiming ? nil : claimCount }
 
   /// Notes that a handler was registered: tasks of these names may be performed now.
   mutating func registered(_ names: [String], areLimited: Bool = false) {
@@ -297,14 +265,7 @@ struct WorkMachine: Sendable {
   /// Notes that a task may have become available.
   mutating func workArrived() {
     isExhausted = false
-    emptyLook = nil
-    hasNewsForClaim = isClaiming
-  }
-
-  /// Notes that the result of the last claim, or of the one in flight, may not be true any more.
-  mutating func forgetLook() {
-    emptyLook = nil
-    isClaimStale = isClaiming
+    claims.workArrived()
   }
 
   /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
@@ -313,7 +274,7 @@ struct WorkMachine: Sendable {
   /// Notes that `count` requests have been carried out.
   mutating func obeyed(_ count: Int) {
     obeying -= count
-    forgetLook()
+    claims.forgetLook()
   }
 
   /// Ends a worker's attempt, whose settlement is stored already.

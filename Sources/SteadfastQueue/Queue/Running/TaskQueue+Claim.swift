@@ -55,7 +55,7 @@ extension TaskQueue {
       await putBack(unbegun)
     } catch {
       fail(error, to: "hand out tasks")
-      machine.withLock { $0.claimFailed() }
+      machine.withLock { $0.claims.fail() }
       signals.claimHasEnded()
     }
     return nextStep(of: worker)

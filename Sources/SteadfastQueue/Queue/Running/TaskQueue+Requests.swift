@@ -21,7 +21,7 @@ extension TaskQueue {
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<Self.mostRefusals {
       let (answer, claims) = machine.withLock { machine in
-        (machine.request(directive, of: id), machine.finishedClaimCount)
+        (machine.request(directive, of: id), machine.claims.finishedCount)
       }
       switch answer {
       case .interrupt(let worker, let number):
@@ -41,7 +41,7 @@ extension TaskQueue {
       if try await store([change(directive, of: record)], for: [record])[0] { return true }
       guard record.state == .running else { continue }
       // If a claim under way has taken the task, the queue holds it when that claim has returned.
-      if claims != nil, claims == machine.withLock({ $0.finishedClaimCount }) {
+      if claims != nil, claims == machine.withLock({ $0.claims.finishedCount }) {
         // Another process performs it.
         if store.sharing != nil { return false }
         break
@@ -134,10 +134,10 @@ extension TaskQueue {
 
   /// Waits for the claim in flight, if there is one.
   nonisolated func waitForClaim() async {
-    guard let claim = machine.withLock({ $0.claimInFlight }) else { return }
-    while machine.withLock({ $0.claimInFlight == claim }) {
+    guard let claim = machine.withLock({ $0.claims.inFlight }) else { return }
+    while machine.withLock({ $0.claims.inFlight == claim }) {
       await signals.claimEnd.waitUncancelled {
-        machine.withLock { $0.claimInFlight == claim } ? nil : ()
+        machine.withLock { $0.claims.inFlight == claim } ? nil : ()
       }
     }
   }

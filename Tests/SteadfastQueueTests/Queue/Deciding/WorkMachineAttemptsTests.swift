@@ -75,12 +75,12 @@ import Testing
 
   @Test func `a claim is in flight until it has returned, though the store has failed`() {
     var machine = WorkMachine.running()
-    #expect(machine.finishedClaimCount == 0)
+    #expect(machine.claims.finishedCount == 0)
     _ = machine.next()
     machine.fail(TaskQueueError(.storeFailed, "x"))
-    #expect(machine.isClaiming && machine.finishedClaimCount == nil)
-    machine.claimFailed()
-    #expect(!machine.isClaiming && machine.finishedClaimCount == 1)
+    #expect(machine.claims.isInFlight && machine.claims.finishedCount == nil)
+    machine.claims.fail()
+    #expect(!machine.claims.isInFlight && machine.claims.finishedCount == 1)
   }
 
   @Test func `a task that is to end is not paused by a later request`() {
