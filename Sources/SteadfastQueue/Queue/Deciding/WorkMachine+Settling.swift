@@ -25,7 +25,7 @@ extension WorkMachine {
   ///   storing.
   mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
     let (settlements, wakesWorkers) = outbox.settled()
-    // A retry may be due at once, but not in the same pass. In a pass, `wereStored(_:)` notes new work.
+    // A retry may be due at once, but not in the same pass: there, `wereStored(_:)` notes new work.
     if mode == .untilStopped { claims.forgetLook() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
     let asked = settlements.map(\.record.id).compactMap { id in
