@@ -50,7 +50,7 @@ import Testing
   }
 
   @Test func `tokens that several threads take at the same time are taken once each`() async {
-    // So many that several threads are at it at the same time, also where one call takes 20 ns.
+    // Enough that several threads take some at the same time, even where a call takes 20 ns.
     let count = Soak.runs(short: 2_000_000)
     let budget = RetryBudget(capacity: count, retriesPerSuccess: 0.1)
     let taken = await withTaskGroup(of: Int.self) { group in
