@@ -1,6 +1,21 @@
+import Foundation
+
 @testable import SteadfastQueue
 
 extension JSONFileCore {
+  /// Makes a store over a file in memory, whose jobs the executor does.
+  convenience init(
+    _ storage: MemoryStorage,
+    _ executor: ManualExecutor,
+    compactionPolicy: CompactionPolicy = CompactionPolicy()
+  ) {
+    self.init(
+      URL(filePath: "/queue.jsonl"),
+      compactionPolicy: compactionPolicy,
+      thread: { executor }
+    ) { (nil, storage) }
+  }
+
   @discardableResult
   func insert(_ record: TaskRecord) async throws -> [ChangeOutcome] {
     try await apply([.insert(record, onDuplicate: .keep)], .durable)

@@ -47,6 +47,22 @@ import Testing
     _ = try await (first, second)
   }
 
+  @Test(.virtualTime)
+  func `a wait for sleepers that was cancelled while it waited is not ended again`() async throws {
+    let time = try VirtualTime.required
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await clock.waitForSleepers(count: 1) }
+      // The other task waits by the time that this one goes on.
+      try await time.clock.sleep(for: .seconds(1))
+      group.cancelAll()
+      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
+    }
+    async let sleep: Void = clock.sleep(for: .seconds(1))
+    try await clock.waitForSleepers(count: 1)
+    clock.advance(by: .seconds(1))
+    try await sleep
+  }
+
   @Test func `each waiter for sleepers is told at its own count`() async throws {
     try await withThrowingTaskGroup(of: Int.self) { group in
       for count in [3, 1, 2] {

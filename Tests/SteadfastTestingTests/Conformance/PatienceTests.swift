@@ -52,5 +52,5 @@ private struct BusyClock: Clock {
   }
 }
 
-/// Goes on after another task has had its turn.
+/// Goes on after another task has had its turn: a task of its own, which needs one to end.
 private func turn() async { await Task {}.value }

@@ -1,4 +1,3 @@
-import SteadfastTesting
 import Testing
 
 @testable import SteadfastTesting
@@ -26,21 +25,5 @@ import Testing
     try await calls.wait(for: 1)
     #expect(calls.letGo() == 1)
     await held
-  }
-
-  @Test func `a wait for sleepers that was cancelled is not ended again by a later one`()
-    async throws
-  {
-    let other = VirtualClock()
-    try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { try await other.waitForSleepers(count: 1) }
-      try await clock.sleep(for: .seconds(1))
-      group.cancelAll()
-      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
-    }
-    async let sleep: Void = other.sleep(for: .seconds(1))
-    try await other.waitForSleepers(count: 1)
-    other.advance(by: .seconds(1))
-    try await sleep
   }
 }

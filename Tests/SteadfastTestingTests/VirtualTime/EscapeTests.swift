@@ -17,6 +17,7 @@ import Testing
         return clock.now.offset
       }
       switch self {
+      // Unstructured: a child task would stay in the virtual time.
       case .detachedTask: return await Task.detached { await wait() }.value
       case .unstructuredTask: return await Task { await wait() }.value
       case .foreignExecutor: return await ForeignActor().perform(wait)

@@ -61,6 +61,7 @@ import Testing
   @Test func `a task that is not driven by the virtual time may not sleep on its clock`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
+        // The mistake that the error is about: a task that the virtual time does not drive.
         let sleep = Task { try await time.clock.sleep(for: .seconds(60)) }
         try await sleep.value
       }
@@ -72,6 +73,7 @@ import Testing
   @Test func `that is told though the task swallows its error`() async {
     let error = await #expect(throws: VirtualTimeError.self) {
       try await withVirtualTime { time in
+        // As above.
         let sleep = Task { try? await time.clock.sleep(for: .seconds(60)) }
         await sleep.value
       }

@@ -60,7 +60,7 @@ struct Observers: ~Copyable, Sendable {
   }
 
   /// Tells what has been stored about tasks.
-  func tell(_ settlements: some Sequence<Settlement>) {
+  func tell(_ settlements: some Collection<Settlement>) {
     statistics.withLock { tally in
       for settlement in settlements { tally.stored(settlement.change) }
     }

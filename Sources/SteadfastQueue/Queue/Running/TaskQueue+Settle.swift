@@ -53,7 +53,8 @@ extension TaskQueue {
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
       let results = try await withoutDoubt(try await persist(batch), of: settlements)
-      wereStored(zip(settlements, results).lazy.filter { $1 == .done }.map(\.0))
+      let stored = settlements.indices.lazy.filter { results[$0] == .done }
+      wereStored(stored.map { settlements[$0] })
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -98,7 +99,7 @@ extension TaskQueue {
   }
 
   /// Tells what has been stored about tasks, and looks for those that can be performed now.
-  nonisolated func wereStored(_ settlements: some Sequence<Settlement>) {
+  nonisolated func wereStored(_ settlements: some Collection<Settlement>) {
     observers.tell(settlements)
     for settlement in settlements { follow(settlement) }
   }

@@ -11,17 +11,8 @@ import Testing
   private let executor = ManualExecutor { 0 }
   private let log = Log<String>()
 
-  private func makeCore(_ policy: CompactionPolicy = CompactionPolicy()) -> JSONFileCore {
-    let (storage, executor) = (storage, executor)
-    return JSONFileCore(
-      URL(filePath: "/queue.jsonl"),
-      compactionPolicy: policy,
-      thread: { executor }
-    ) { (nil, storage) }
-  }
-
   @Test func `a store that is closed while it opens takes no changes`() async throws {
-    let (core, executor, log) = (makeCore(), executor, log)
+    let (core, executor, log) = (JSONFileCore(storage, executor), executor, log)
     storage.onCall { call in
       guard call == .open(.journal) else { return }
       Task(executorPreference: executor) {
@@ -46,7 +37,8 @@ import Testing
   @Test func `a store that is closed in the midst of a compaction leaves no second file`()
     async throws
   {
-    let core = makeCore(CompactionPolicy(minimumSize: 4_000, stepTasks: 1))
+    let policy = CompactionPolicy(minimumSize: 4_000, stepTasks: 1)
+    let core = JSONFileCore(storage, executor, compactionPolicy: policy)
     let storage = storage
     let isCompacting = Counter()
     // A new file is made in the same way.
@@ -69,7 +61,7 @@ import Testing
   }
 
   @Test func `a child that was forked off is refused, and waits for no thread`() async throws {
-    let core = makeCore()
+    let core = JSONFileCore(storage, executor)
     try await executor.runToEnd { try await core.open() }
     let count = core.forkCount.load(ordering: .relaxed)
     core.forkCount.store(count + 1, ordering: .relaxed)

@@ -6,12 +6,7 @@ import Testing
 
 /// What becomes of other changes when a flush or a write fails.
 @Suite struct FailedFlushTests: FlushSuite {
-  let storage = MemoryStorage()
-  let executor = ManualExecutor { 0 }
-  let log = Log<String>()
-  let core: JSONFileCore
-
-  init() { core = Self.makeCore(storage, executor) }
+  let setting = FlushSetting()
 
   /// Stores the first task, and the second one by a flush that fails, and makes a call during it.
   private func failFlush(beside call: @escaping @Sendable () async throws -> Void) async throws {

@@ -4,26 +4,26 @@ import TestSupport
 
 @testable import SteadfastQueue
 
+/// A file in memory, its store, and the executor that does the jobs of both.
+struct FlushSetting: Sendable {
+  let storage = MemoryStorage()
+  let executor = ManualExecutor { 0 }
+  let log = Log<String>()
+  let core: JSONFileCore
+
+  init() { core = JSONFileCore(storage, executor) }
+}
+
 /// A suite of tests that make calls while a flush is under way.
 protocol FlushSuite: Sendable {
-  var storage: MemoryStorage { get }
-  var executor: ManualExecutor { get }
-  var log: Log<String> { get }
-  var core: JSONFileCore { get }
+  var setting: FlushSetting { get }
 }
 
 extension FlushSuite {
-  static func makeCore(
-    _ storage: MemoryStorage,
-    _ executor: ManualExecutor,
-    _ policy: CompactionPolicy = CompactionPolicy()
-  ) -> JSONFileCore {
-    JSONFileCore(
-      URL(filePath: "/queue.jsonl"),
-      compactionPolicy: policy,
-      thread: { executor }
-    ) { (nil, storage) }
-  }
+  var storage: MemoryStorage { setting.storage }
+  var executor: ManualExecutor { setting.executor }
+  var log: Log<String> { setting.log }
+  var core: JSONFileCore { setting.core }
 
   func insert(_ number: Int, _ durability: Durability = .durable) async {
     do {

@@ -7,12 +7,7 @@ import Testing
 
 /// What goes on while a flush is under way.
 @Suite struct OverlappingFlushTests: FlushSuite {
-  let storage = MemoryStorage()
-  let executor = ManualExecutor { 0 }
-  let log = Log<String>()
-  let core: JSONFileCore
-
-  init() { core = Self.makeCore(storage, executor) }
+  let setting = FlushSetting()
 
   /// The numbers of the lines, and of the first line that each does not know to be durable.
   private var lines: [(sequence: UInt64, firstUnsynced: UInt64)] {
@@ -149,7 +144,8 @@ import Testing
 
   @Test func `a compaction does not begin while a flush is under way`() async throws {
     let storage = storage
-    let core = Self.makeCore(storage, executor, CompactionPolicy(minimumSize: 6_000))
+    let policy = CompactionPolicy(minimumSize: 6_000)
+    let core = JSONFileCore(storage, executor, compactionPolicy: policy)
     try await executor.runToEnd {
       try await core.open()
       try await core.insert(.make(1))

@@ -1,0 +1,70 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+/// Writes with the real journal, a batch at a time.
+struct GoldenWriter {
+  let storage: MemoryStorage
+  var journal: Journal
+  var table: TaskTable
+
+  init() throws {
+    storage = MemoryStorage()
+    (journal, table) = try Journal.open(storage)
+  }
+
+  /// Appends a batch, which is flushed unless it is relaxed.
+  mutating func append(_ entries: JournalEntry..., isRelaxed: Bool = false) throws {
+    try journal.append([entries.map { try JournalBody($0) }])
+    if !isRelaxed { try journal.synchronize() }
+    for entry in entries { precondition(table.replay(entry), "\(entry) does not fit") }
+  }
+
+  mutating func change(_ changes: TaskChange...) throws {
+    for change in changes { try append(.change(change)) }
+  }
+
+  mutating func reopen(closing: Bool = false) throws {
+    if closing { try journal.close() }
+    (journal, table) = try Journal.open(storage)
+    // Lines that are owed come in a write of their own, as they did before.
+    try journal.append([])
+    try journal.synchronize()
+  }
+
+  func date(_ seconds: Double) -> Date { .seconds(1_700_000_000 + seconds) }
+
+  func lease(_ number: Int) -> Lease { Lease(id: .numbered(number), token: 0) }
+
+  func failure(_ number: Int) -> TaskFailure {
+    TaskFailure(reason: "failure \(number)", date: date(Double(100 + number)))
+  }
+
+  func task(
+    _ number: Int,
+    name: String = "Note",
+    priority: Int = 0,
+    available: Double = 0,
+    expires: Double? = nil,
+    key: String? = nil
+  ) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(number),
+      name: name,
+      payload: StoredPayload(Array("\(number)".utf8), format: .json),
+      priority: TaskQueue.Priority(rawValue: priority),
+      createdDate: date(0),
+      uniqueKey: key,
+      expiryDate: expires.map(date),
+      availableDate: date(available)
+    )
+  }
+
+  mutating func insert(_ records: TaskRecord...) throws {
+    for record in records { try change(.insert(record, onDuplicate: .keep)) }
+  }
+
+  mutating func begin(_ numbers: Int...) throws {
+    for number in numbers { try append(.begin(.numbered(number)), isRelaxed: true) }
+  }
+}
