@@ -26,6 +26,15 @@ struct IdentifiedSlab<Element: Identifiable & Sendable>: Sendable where Element.
     return slot
   }
 
+  /// Returns the slot of an ID; if it is free, adds the element that `make` returns.
+  mutating func slot(of id: Element.ID, orInsert make: () -> Element) -> Int {
+    index.slot(of: id) {
+      slab[$0].id == id
+    } orInsert: {
+      slab.insert(make())
+    }
+  }
+
   mutating func remove(_ slot: Int) {
     index.remove(slot, of: slab[slot].id)
     slab.remove(slot)

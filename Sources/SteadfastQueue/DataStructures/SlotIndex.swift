@@ -45,8 +45,24 @@ struct SlotIndex: Sendable {
 
   /// Adds a slot for an ID that has none.
   mutating func insert(_ slot: Int, for id: some SlotKey) {
-    if count == Self.maxCountOfOnePart { spread() }
+    insert(slot, hash(of: id))
+  }
+
+  /// Returns the slot of an ID; if it has none, adds the one that `make` returns.
+  mutating func slot(
+    of id: some SlotKey,
+    where isRight: (Int) -> Bool,
+    orInsert make: () -> Int
+  ) -> Int {
     let hash = hash(of: id)
+    if let slot = parts[part(of: hash)].slot(with: hash, where: isRight) { return slot }
+    let slot = make()
+    insert(slot, hash)
+    return slot
+  }
+
+  private mutating func insert(_ slot: Int, _ hash: UInt32) {
+    if count == Self.maxCountOfOnePart { spread() }
     parts[part(of: hash)].insert(Bucket(slot: slot, hash: hash))
     count += 1
   }

@@ -1,34 +1,54 @@
 /// A change that was checked, and holds what it needs until it is committed or rolled back.
 struct StagedChange: Sendable {
-  let change: TaskChange
   let outcome: ChangeOutcome
-  /// The task that the change concerns; `nil` if it concerns none or several.
-  let slot: Int?
+  /// What the commit does; `nil` if the change has no effect, and is not to be written.
+  private(set) var effect: Effect?
+  /// Whether, because of this change, no change of the batch is written either.
+  private(set) var refusesBatch = false
+
+  /// What the commit of a change does.
+  enum Effect: Sendable {
+    /// Lines up a new task, which is in the table already.
+    case insertion(slot: Int, twin: Twin?)
+    /// Changes the task of a slot.
+    case change(TaskChange, slot: Int)
+    /// Changes no task, or several.
+    case broadChange(TaskChange)
+  }
+
   /// The task whose unique key an insertion takes.
-  var twin: TaskTable.Node?
-  /// Whether the commit removes that task; if it had ended, the outcome does not name it.
-  var removesTwin = false
+  struct Twin: Sendable {
+    let node: TaskTable.Node
+    /// Whether the commit removes the task; if it had ended, the outcome does not name it.
+    let isRemoved: Bool
+  }
+
+  init(_ effect: Effect, outcome: ChangeOutcome = .done) {
+    self.effect = effect
+    self.outcome = outcome
+  }
+
+  private init(withoutEffect outcome: ChangeOutcome, refusesBatch: Bool) {
+    self.outcome = outcome
+    self.refusesBatch = refusesBatch
+  }
+
+  /// A change that comes too late.
+  static let stale = StagedChange(withoutEffect: .stale, refusesBatch: false)
+
+  /// An insertion whose ID another task has.
+  static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
+
+  /// An insertion whose unique key a task holds that may not be replaced.
+  static func duplicate(of twin: TaskID, _ policy: UniquePolicy) -> StagedChange {
+    StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy != .keep)
+  }
 
   /// Whether the change is to be written, and then committed.
-  var isKept: Bool {
-    switch outcome {
-    case .done, .replaced: true
-    case .duplicate, .identityTaken, .stale, .batchRefused: false
-    }
-  }
+  var isKept: Bool { effect != nil }
 
-  /// Whether, because of this change, no change of the batch is written either.
-  var refusesBatch: Bool {
-    switch (outcome, change) {
-    case (.identityTaken, _), (.duplicate, .insert(_, onDuplicate: .reject)),
-      (.duplicate, .insert(_, onDuplicate: .replace)):
-      true
-    default: false
-    }
-  }
-
+  /// The result of a change whose batch was refused.
   func refused() -> StagedChange {
-    let outcome = isKept ? ChangeOutcome.batchRefused : outcome
-    return StagedChange(change: change, outcome: outcome, slot: nil)
+    StagedChange(withoutEffect: isKept ? .batchRefused : outcome, refusesBatch: refusesBatch)
   }
 }

@@ -30,7 +30,7 @@ extension TaskTable {
   mutating func stage(_ change: TaskChange) -> StagedChange {
     switch change {
     case .insert(let record, let policy):
-      return stageInsertion(of: record, policy, change)
+      return stageInsertion(of: record, policy)
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _):
       return stage(change, of: claimed(lease))
@@ -50,16 +50,16 @@ extension TaskTable {
       return stage(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
       ended.stagedPrunes += 1
-      return StagedChange(change: change, outcome: .done, slot: nil)
+      return StagedChange(.broadChange(change))
     case .unpark, .rebase:
-      return StagedChange(change: change, outcome: .done, slot: nil)
+      return StagedChange(.broadChange(change))
     }
   }
 
   private mutating func stage(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    guard let slot else { return StagedChange(change: change, outcome: .stale, slot: nil) }
+    guard let slot else { return .stale }
     reserve(slot)
-    return StagedChange(change: change, outcome: .done, slot: slot)
+    return StagedChange(.change(change, slot: slot))
   }
 
   /// Reserves a task for a staged change: no claim finds it.
@@ -102,43 +102,33 @@ extension TaskTable {
 
   private mutating func stageInsertion(
     of record: TaskRecord,
-    _ policy: UniquePolicy,
-    _ change: TaskChange
+    _ policy: UniquePolicy
   ) -> StagedChange {
-    guard slot(of: record.id) == nil else {
-      return StagedChange(change: change, outcome: .identityTaken, slot: nil)
-    }
+    guard slot(of: record.id) == nil else { return .identityTaken }
     var outcome = ChangeOutcome.done
-    var twin: Node?
-    var removesTwin = false
+    var twin: StagedChange.Twin?
     if let key = record.uniqueKey, let slot = keys.holder(of: key) {
       let entry = entries[slot]
       // A caller that wants to replace a twin in doubt can try again, with the whole batch.
       guard policy == .replace, !isInDoubt(slot) else {
-        return StagedChange(change: change, outcome: .duplicate(of: entry.record.id), slot: nil)
+        return .duplicate(of: entry.record.id, policy)
       }
-      twin = Node(slot: slot, position: entry.position)
+      let isRemoved = entry.place.isAtRest
+      twin = .init(node: Node(slot: slot, position: entry.position), isRemoved: isRemoved)
       keys.take(key, from: slot)
-      if entry.place.isAtRest {
+      if isRemoved {
         reserve(slot)
-        removesTwin = true
         if entry.place != .finished { outcome = .replaced(entry.record.id) }
       }
     }
     let slot = insertEntry(of: record)
     keys.give(record.uniqueKey, to: slot)
-    return StagedChange(
-      change: change,
-      outcome: outcome,
-      slot: slot,
-      twin: twin,
-      removesTwin: removesTwin
-    )
+    return StagedChange(.insertion(slot: slot, twin: twin), outcome: outcome)
   }
 
   /// Notes how many bytes a file takes for the task that an insertion adds.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
-    guard case .insert = staged.change, let slot = staged.slot else { return }
+    guard case .insertion(let slot, _) = staged.effect else { return }
     addBytes(count, to: slot)
   }
 
@@ -146,14 +136,16 @@ extension TaskTable {
   ///
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
-    guard staged.isKept else { return }
-    if case .prune = staged.change { ended.stagedPrunes -= 1 }
-    guard let slot = staged.slot else { return }
-    guard case .insert = staged.change else { return setFree(slot) }
-    remove(slot)
-    guard let twin = staged.twin, isAt(twin) else { return }
-    keys.giveBack(entries[twin.slot].record.uniqueKey, to: twin.slot)
-    if staged.removesTwin { setFree(twin.slot) }
+    switch staged.effect {
+    case .insertion(let slot, let twin):
+      remove(slot)
+      guard let twin, isAt(twin.node) else { return }
+      keys.giveBack(entries[twin.node.slot].record.uniqueKey, to: twin.node.slot)
+      if twin.isRemoved { setFree(twin.node.slot) }
+    case .change(_, let slot): setFree(slot)
+    case .broadChange(.prune): ended.stagedPrunes -= 1
+    case .broadChange, nil: break
+    }
   }
 
   /// Ends a reservation: the task returns to its place in line.
@@ -167,16 +159,29 @@ extension TaskTable {
 
 extension TaskTable {
   mutating func commit(_ staged: StagedChange) {
-    guard staged.isKept else { return }
-    guard let slot = staged.slot else { return commit(staged.change) }
+    switch staged.effect {
+    case .insertion(let slot, let twin): commitInsertion(slot, twin)
+    case .change(let change, let slot): commit(change, of: slot)
+    case .broadChange(let change): commit(change)
+    case nil: break
+    }
+  }
+
+  private mutating func commitInsertion(_ slot: Int, _ twin: StagedChange.Twin?) {
+    if let twin, isAt(twin.node) {
+      if twin.isRemoved {
+        remove(twin.node.slot)
+      } else {
+        entries[twin.node.slot].hasLostKey = true
+      }
+    }
+    admit(slot)
+  }
+
+  private mutating func commit(_ change: TaskChange, of slot: Int) {
     leaveLine(slot)
     entries[slot].isReserved = false
-    switch staged.change {
-    case .insert:
-      if let twin = staged.twin, isAt(twin) {
-        if staged.removesTwin { remove(twin.slot) } else { entries[twin.slot].hasLostKey = true }
-      }
-      admit(slot)
+    switch change {
     case .succeed(_, let date, let keeps):
       keeps ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let keeps):
@@ -219,8 +224,8 @@ extension TaskTable {
     case .remove: remove(slot)
     // One queue uses this table, so its claims have no end.
     case .extend: break
-    case .unpark, .prune, .rebase:
-      preconditionFailure("a change of several tasks was staged for one")
+    case .insert, .unpark, .prune, .rebase:
+      preconditionFailure("a change was staged for a task that it does not concern")
     }
   }
 

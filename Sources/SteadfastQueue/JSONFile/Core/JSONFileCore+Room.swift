@@ -149,13 +149,10 @@ extension Submission {
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
-      switch change.change {
-      case .insert: return change.isKept
-      case .update(_, let update):
-        return change.isKept && (update.payload != nil || update.tags != nil)
-      case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume,
-        .restart, .reschedule, .remove, .extend, .prune, .rebase:
-        return false
+      switch change.effect {
+      case .insertion: true
+      case .change(.update(_, let update), _): update.payload != nil || update.tags != nil
+      case .change, .broadChange, nil: false
       }
     }
   }

@@ -4,8 +4,8 @@ extension JSONFileCore {
   /// A task is too large if a compaction may not write it, or if it exceeds `maxTaskSize`. The
   /// parts that the update does not change count too.
   func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
-    for change in staged where change.isKept {
-      guard case .update(_, let update) = change.change, let slot = change.slot,
+    for change in staged {
+      guard case .change(.update(_, let update), let slot) = change.effect,
         update.payload != nil || update.tags != nil
       else { continue }
       var record = table.entries[slot].record

@@ -35,7 +35,7 @@ extension OutcomeBoard {
 
     func cell(of id: TaskID) -> OutcomeCell {
       let slot = entries.withLock { entries in
-        let slot = entries.slot(of: id) ?? entries.insert(Entry(id: id))
+        let slot = entries.slot(of: id) { Entry(id: id) }
         entries[slot].holders += 1
         return slot
       }

@@ -47,7 +47,7 @@ extension TaskQueue {
         records = try records.map { $0.replacing(payload: try $0.payload.withoutValue()) }
       }
       if let tasks = try await insert(records, policy, now) {
-        await giveWay(after: records)
+        if isTimeToYield(after: records) { await Task.yield() }
         return tasks
       }
     }
@@ -61,16 +61,14 @@ extension TaskQueue {
   /// How many tasks a caller adds, on average, before it yields its thread.
   private static let tasksBeforeYielding: UInt64 = 32
 
-  /// Yields the thread to other Swift tasks from time to time.
+  /// Whether a caller yields its thread to other Swift tasks, as it does from time to time.
   ///
   /// A store in memory never suspends its callers. A few callers that add one task after another
   /// would hold all of Swift's threads, and no worker could perform what they add.
-  private nonisolated func giveWay(after records: [TaskRecord]) async {
+  private nonisolated func isTimeToYield(after records: [TaskRecord]) -> Bool {
     // Decide by the IDs, which are random. Callers on several threads would contend for a counter.
-    guard store.appliesAtOnce,
-      records.contains(where: { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) })
-    else { return }
-    await Task.yield()
+    store.appliesAtOnce
+      && records.contains { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) }
   }
 
   /// Stores new tasks.
@@ -88,7 +86,14 @@ extension TaskQueue {
     observers.willEnqueue(records)
     let results: [ChangeOutcome]
     do {
-      results = try await insertBatch(records, policy)
+      if policy == .replace {
+        results = try await replaceInTurn(with: records)
+      } else {
+        results = try await persist(records.map { .insert($0, onDuplicate: policy) })
+        guard !results.contains(.stale) else {
+          throw UnusableAnswer(results: results, to: records.count)
+        }
+      }
     } catch {
       observers.didNotEnqueue(records)
       // During the call, a claim may have skipped a task that was to be replaced.
@@ -111,9 +116,11 @@ extension TaskQueue {
           isNew: false,
           queue: self
         )
-      } else if let twin = await inserted(records[index], results[index], now) {
-        tasks[index] = twin
+        continue
       }
+      // Only this one waits, so that the others need no asynchronous call.
+      if case .replaced(let twin) = results[index] { await observers.replaced(twin) }
+      if let twin = inserted(records[index], results[index], now) { tasks[index] = twin }
     }
     return tasks
   }
@@ -131,19 +138,6 @@ extension TaskQueue {
       )
     }
     return nil
-  }
-
-  /// Stores the tasks, as the policy says.
-  private nonisolated func insertBatch(
-    _ records: [TaskRecord],
-    _ policy: UniquePolicy
-  ) async throws -> [ChangeOutcome] {
-    if policy == .replace { return try await replaceInTurn(with: records) }
-    let results = try await persist(records.map { .insert($0, onDuplicate: policy) })
-    guard !results.contains(.stale) else {
-      throw UnusableAnswer(results: results, to: records.count)
-    }
-    return results
   }
 
   /// Stores tasks that replace the holders of their unique keys, one call at a time for each key.
@@ -196,16 +190,14 @@ extension TaskQueue {
     _ record: TaskRecord,
     _ result: ChangeOutcome,
     _ now: Date
-  ) async -> EnqueuedTask? {
+  ) -> EnqueuedTask? {
     switch result {
     case .duplicate(let twin):
       observers.didNotEnqueue(CollectionOfOne(record))
       return EnqueuedTask(cell: observers.outcomes.cell(of: twin), isNew: false, queue: self)
-    case .replaced(let twin):
-      await observers.replaced(twin)
     case .stale:
       preconditionFailure("a task that another one of its batch replaces was told of by itself")
-    case .done, .identityTaken, .batchRefused:
+    case .done, .replaced, .identityTaken, .batchRefused:
       break
     }
     observers.events.announce(record.id)

@@ -233,12 +233,28 @@ extension Workload {
 }
 
 extension Submission {
-  /// What its lines say.
+  /// What its lines say: one line for each change that is kept, or for each task that is claimed.
   fileprivate var entries: [JournalEntry] {
-    switch caller {
-    case .changes(let staged, _, _): staged.filter(\.isKept).map { .change($0.change) }
-    case .claim(let claim, _): claim.tasks.map { .begin($0.lease.id) }
-    }
+    let count =
+      switch caller {
+      case .changes(let staged, _, _): staged.count(where: \.isKept)
+      case .claim(let claim, _): claim.tasks.count
+      }
+    precondition(lines.count == count, "a change has no line, or a line has no change")
+    return lines.map(\.entry)
+  }
+}
+
+extension JournalBody {
+  /// What the line says.
+  fileprivate var entry: JournalEntry {
+    var bytes: [UInt8] = []
+    JournalLine.append(self, sequence: 1, firstUnsynced: 1, isContinued: false, to: &bytes)
+    var decoder = JournalDecoder(bytes)
+    guard let line = JournalLine(bytes, 0..<bytes.count - 1),
+      let entry = try? decoder.entry(of: line)
+    else { preconditionFailure("a line was written that can't be read") }
+    return entry
   }
 }
 
