@@ -57,7 +57,7 @@ struct Uploader: TaskHandler {
   /// Removes the upload's copy after a success.
   ///
   /// An abandoned upload keeps its copy, because it may be restarted.
-  func willRemove(
+  func willEnd(
     _ upload: Upload,
     outcome: TaskOutcome,
     in context: TaskContext

@@ -125,7 +125,7 @@ struct Delegate: TaskHandler {
   }
 
   // taskQueue:willAbandonTask:
-  func willRemove(
+  func willEnd(
     _ task: PostResource,
     outcome: TaskOutcome,
     in context: TaskContext

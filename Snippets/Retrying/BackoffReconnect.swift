@@ -26,7 +26,7 @@ struct Connection {
 /// Keeps a connection open for as long as its task is not cancelled.
 func stayConnected(connections limit: Int) async throws {
   let backoff = Backoff.exponential(from: .milliseconds(50)).jittered(.full)
-  let policy = RetryPolicy(backoff: backoff.capped(at: .seconds(30)))
+  let policy = RetryPolicy(maxAttempts: nil, backoff: backoff.capped(at: .seconds(30)))
   var attempts = BackoffSequence(policy).makeAsyncIterator()
   var number = 0
   while number < limit, let attempt = await attempts.next() {

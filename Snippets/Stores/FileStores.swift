@@ -48,5 +48,5 @@ print(report.isSound)
 // snippet.close
 try await store.close()
 let closed = try await JSONFileStore.verify(at: store.url)
-print(closed.isSealed, closed.tornByteCount)  // true 0
+print(closed.wasClosed, closed.tornByteCount)  // true 0
 // snippet.end

@@ -192,20 +192,20 @@ extension Document {
   private mutating func apply(_ change: TaskChange) throws -> ChangeOutcome {
     switch change {
     case .insert(let record, let policy): return insert(record, policy)
-    case .succeed(let lease, let date, let keeps):
-      return end(.claimed(lease), as: .succeeded, date, keeps)
-    case .abandon(let lease, let failure, let keeps):
-      return end(.claimed(lease), as: .abandoned, failure.date, keeps) {
+    case .succeed(let lease, let date, let retains):
+      return end(.claimed(lease), as: .succeeded, date, retains)
+    case .abandon(let lease, let failure, let retains):
+      return end(.claimed(lease), as: .abandoned, failure.date, retains) {
         $0.note(failure)
       }
-    case .cancel(let target, let date, let keeps):
-      return end(target, as: .cancelled, date, keeps)
+    case .cancel(let target, let date, let retains):
+      return end(target, as: .cancelled, date, retains)
     case .retry(let lease, let date, let retryCount, let failure):
       return move(.claimed(lease), to: .waiting) { record in
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
-        record.isPutOff = true
+        record.isPostponed = true
         if let failure { record.note(failure) }
       }
     case .release(let lease):
@@ -219,7 +219,7 @@ extension Document {
     case .restart(let target, let date):
       let states = Set(TaskState.allCases).subtracting([.running])
       return move(target, from: states, to: .waiting) {
-        $0.makeNew(availableDate: date)
+        $0.restart(availableDate: date)
       }
     case .reschedule(let target, let date):
       let state = entries[target.id]?.record.state ?? .waiting
@@ -230,7 +230,7 @@ extension Document {
         to: state == .running ? .waiting : state
       ) {
         $0.availableDate = date
-        $0.isPutOff = false
+        $0.isPostponed = false
       }
     case .update(let id, let update):
       let states: Set<TaskState> = [.waiting, .parked, .paused]
@@ -293,7 +293,7 @@ extension Document {
     _ target: TaskTarget,
     as state: TaskState,
     _ date: Date,
-    _ keeps: Bool,
+    _ retains: Bool,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
     let outcome = move(target, from: [.waiting, .parked, .paused], to: state) {
@@ -301,7 +301,7 @@ extension Document {
       note(&record)
       record.finishedDate = date
     }
-    if outcome == .done, !keeps { entries[target.id] = nil }
+    if outcome == .done, !retains { entries[target.id] = nil }
     return outcome
   }
 
@@ -384,7 +384,7 @@ extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, tags, timeLimit, expiryDate, state, availableDate, retryCount
-    case interruptionCount, lastError, failedDate, earlierFailures, isPutOff, finishedDate
+    case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
     case place, holdsKey, token
   }
 
@@ -421,7 +421,7 @@ extension Entry: Codable {
       lastError: try valueIfAny(.lastError),
       failedDate: try valueIfAny(.failedDate),
       earlierFailures: earlier.map { TaskFailure(reason: $0.reason, date: $0.date) },
-      isPutOff: try value(.isPutOff),
+      isPostponed: try value(.isPostponed),
       finishedDate: try valueIfAny(.finishedDate)
     )
     place = try value(.place)
@@ -455,7 +455,7 @@ extension Entry: Codable {
     try keep(record.failedDate, .failedDate)
     let earlier = record.earlierFailures.map { EarlierFailure(reason: $0.reason, date: $0.date) }
     if !earlier.isEmpty { try keep(earlier, .earlierFailures) }
-    try keep(record.isPutOff, .isPutOff)
+    try keep(record.isPostponed, .isPostponed)
     try keep(record.finishedDate, .finishedDate)
     try keep(place, .place)
     try keep(holdsKey, .holdsKey)

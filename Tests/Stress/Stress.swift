@@ -82,10 +82,10 @@ enum Place: String, CaseIterable {
     switch self {
     case .memory:
       let store = InMemoryStore()
-      return try await Round(seed: seed, clock: SystemClock()) { store }.run()
+      return try await Round(seed: seed, clock: ContinuousClock()) { store }.run()
     case .file:
       return try await Self.inTemporaryFile { url in
-        try await Round(seed: seed, clock: SystemClock()) { JSONFileStore(at: url) }.run()
+        try await Round(seed: seed, clock: ContinuousClock()) { JSONFileStore(at: url) }.run()
       }
     case .virtual:
       // A tenth of the worlds have a file, and half of them a random order.

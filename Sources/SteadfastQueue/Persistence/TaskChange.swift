@@ -27,7 +27,7 @@ public enum TaskChange: Sendable {
   /// A claimed task has succeeded.
   ///
   /// If `keeps` is `true`, the task is retained, else it is removed.
-  case succeed(Lease, at: Date, keeps: Bool)
+  case succeed(Lease, at: Date, retains: Bool)
   /// A claimed task waits again, behind its equals, for a later attempt.
   ///
   /// The task is postponed to this date, with this number of failed attempts. A failure is that of
@@ -37,7 +37,7 @@ public enum TaskChange: Sendable {
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
   /// If `keeps` is `true`, the task is retained, else it is removed.
-  case abandon(Lease, failure: TaskFailure, keeps: Bool)
+  case abandon(Lease, failure: TaskFailure, retains: Bool)
   /// A claimed task is released: it returns to its place in line as if it had never been claimed.
   case release(Lease)
   /// A claimed task is parked until `unpark`, because its payload could not be decoded.
@@ -49,14 +49,14 @@ public enum TaskChange: Sendable {
   /// A task that has not ended is cancelled.
   ///
   /// If `keeps` is `true`, the task is retained, else it is removed.
-  case cancel(TaskTarget, at: Date, keeps: Bool)
+  case cancel(TaskTarget, at: Date, retains: Bool)
   /// A task that has not ended is paused until it is resumed or restarted.
   case pause(TaskTarget)
   /// A paused task waits again, behind its equals, with the date and the retries that it had.
   case resume(TaskID)
   /// A task waits again as if it were new, from this date on.
   ///
-  /// The task may be in any state, and may have ended (``TaskRecord/makeNew(availableDate:)``).
+  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``).
   case restart(TaskTarget, availableDate: Date)
   /// A task that has not ended gets another available date, which was chosen.
   ///

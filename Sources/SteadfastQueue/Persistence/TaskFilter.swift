@@ -23,8 +23,8 @@ public struct TaskFilter: Sendable, Hashable {
   public var uniqueKeys: Set<String>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
-  /// Only tasks that their last attempt has postponed (``TaskRecord/isPutOff``), or only others.
-  public var isPutOff: Bool?
+  /// Only tasks that their last attempt has postponed (``TaskRecord/isPostponed``), or only others.
+  public var isPostponed: Bool?
   /// Only tasks whose ``TaskRecord/availableDate`` is in this range, which excludes its upper
   /// bound.
   public var availableDates: Range<Date>?
@@ -37,7 +37,7 @@ public struct TaskFilter: Sendable, Hashable {
     states: Set<TaskState>? = nil,
     uniqueKeys: Set<String>? = nil,
     tags: Set<String>? = nil,
-    isPutOff: Bool? = nil,
+    isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil
   ) {
     self.ids = ids
@@ -46,7 +46,7 @@ public struct TaskFilter: Sendable, Hashable {
     self.states = states
     self.uniqueKeys = uniqueKeys
     self.tags = tags
-    self.isPutOff = isPutOff
+    self.isPostponed = isPostponed
     self.availableDates = availableDates
   }
 
@@ -57,7 +57,7 @@ public struct TaskFilter: Sendable, Hashable {
   /// Tasks that wait for a retry, or for the end of a snooze.
   ///
   /// Tasks that wait for a date that was chosen are not among them.
-  public static let retrying = TaskFilter(states: [.waiting], isPutOff: true)
+  public static let retrying = TaskFilter(states: [.waiting], isPostponed: true)
 
   /// Returns the filter that matches only those of its tasks that are in one of these states too.
   func narrowed(to states: Set<TaskState>) -> TaskFilter {
@@ -74,7 +74,7 @@ public struct TaskFilter: Sendable, Hashable {
       && (states?.contains(task.state) ?? true)
       && (uniqueKeys.map { keys in task.uniqueKey.map(keys.contains) ?? false } ?? true)
       && (tags.map { !$0.isDisjoint(with: task.tags) } ?? true)
-      && (isPutOff.map { $0 == task.isPutOff } ?? true)
+      && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
   }
 }

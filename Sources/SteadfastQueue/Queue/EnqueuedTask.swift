@@ -28,6 +28,15 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// The task's progress, as its handler reports it.
   public var progress: TaskProgress { TaskProgress(self) }
 
+  /// Returns the task as the store holds it: its state, its dates, its failures.
+  ///
+  /// - Returns: the task; `nil` if it does not exist any more.
+  /// - Throws: what the store throws.
+  public func record() async throws -> TaskRecord? {
+    try await queue.open()
+    return try await queue.record(of: id)
+  }
+
   /// Cancels the task, or its attempt if it is being performed.
   ///
   /// - Returns: whether the task existed and had not ended.

@@ -23,5 +23,5 @@ public struct Retention: Sendable, Hashable {
   public static let forever = Retention()
 
   /// Whether tasks are retained at all when they end.
-  var keeps: Bool { maxCount.map { $0 > 0 } ?? true }
+  var retains: Bool { maxCount.map { $0 > 0 } ?? true }
 }

@@ -33,16 +33,19 @@ extension TaskQueue {
   /// - Parameters:
   ///   - filter: which tasks to return.
   ///   - id: the last task of the previous page; `nil` for the first page.
-  ///   - limit: the most tasks to return; a negative number means none.
+  ///   - limit: the most tasks to return; by default all of them. A negative number means none.
   /// - Returns: the tasks that match the filter, in the order of enqueueing.
   /// - Throws: what the store throws.
   public nonisolated func tasks(
     matching filter: TaskFilter = .unfinished,
     after id: TaskID? = nil,
-    limit: Int = 1000
+    limit: Int? = nil
   ) async throws -> [TaskRecord] {
     try await open()
-    return try await store.tasks(matching: filter, after: id, limit: max(0, limit))
+    if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
+    var found: [TaskRecord] = []
+    try await forEachPage(of: filter, after: id) { found += $0 }
+    return found
   }
 
   /// Returns a task that was enqueued before, perhaps in an earlier process.

@@ -2,7 +2,7 @@ import Synchronization
 
 /// Requests for all tasks that match a filter.
 extension TaskQueue {
-  /// How many tasks are listed and changed at a time.
+  /// How many tasks are listed, or changed, at a time.
   ///
   /// They are few enough that other users of the store notice no delay.
   private static var pageSize: Int { 500 }
@@ -12,17 +12,31 @@ extension TaskQueue {
   /// - Returns: The number of tasks that it was done to.
   nonisolated func ask(_ directive: Directive, of filter: TaskFilter) async throws -> Int {
     try await open()
+    var count = 0
+    try await forEachPage(of: filter, after: nil) { page in
+      count += try await ask(directive, of: page, matching: filter)
+    }
+    return count
+  }
+
+  /// Calls the body with the tasks that match a filter and exist now, a page at a time.
+  ///
+  /// Callers that add tasks all the time can't make it go on for ever.
+  nonisolated func forEachPage(
+    of filter: TaskFilter,
+    after id: TaskID?,
+    _ body: ([TaskRecord]) async throws -> Void
+  ) async throws {
     // A filter with IDs or unique keys lists few tasks: new ones can't make the loop go on.
     let isClosed = filter.ids != nil || filter.uniqueKeys != nil
     let end = isClosed ? TaskID.last : try await lastID()
-    var count = 0
-    var last: TaskID?
+    var last = id
     while true {
       let page = try await store.tasks(matching: filter, after: last, limit: Self.pageSize)
-      let records = page.prefix { $0.id <= end }
-      guard let id = records.last?.id else { return count }
-      last = id
-      count += try await ask(directive, of: records, matching: filter)
+      let records = page.filter { $0.id <= end }
+      if !records.isEmpty { try await body(records) }
+      guard records.count == Self.pageSize else { return }
+      last = records.last?.id
     }
   }
 

@@ -115,7 +115,7 @@ extension TaskQueue {
   /// It does for each of them what ``reschedule(_:to:)`` does. When the network is back,
   /// `reschedule(matching: .retrying)` makes the tasks available at once that wait for a retry, or
   /// for the end of a snooze. Their number of retries stays. Tasks whose date was chosen are left
-  /// alone: a filter without ``TaskFilter/isPutOff`` would make them available now, too.
+  /// alone: a filter without ``TaskFilter/isPostponed`` would make them available now, too.
   ///
   /// - Throws: as ``reschedule(_:to:)``; some tasks may have been rescheduled by then.
   @discardableResult

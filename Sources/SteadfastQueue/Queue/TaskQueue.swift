@@ -84,7 +84,7 @@ public actor TaskQueue {
     name: String = "default",
     persistence: some Persistence = InMemoryStore(),
     configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
-    clock: some WallClock = SystemClock()
+    clock: some WallClock = ContinuousClock()
   ) {
     self.name = name
     self.configuration = configuration

@@ -182,18 +182,18 @@ extension TaskTable {
     leaveLine(slot)
     entries[slot].isReserved = false
     switch change {
-    case .succeed(_, let date, let keeps):
-      keeps ? end(slot, as: .succeeded, at: date) : remove(slot)
-    case .abandon(_, let failure, let keeps):
+    case .succeed(_, let date, let retains):
+      retains ? end(slot, as: .succeeded, at: date) : remove(slot)
+    case .abandon(_, let failure, let retains):
       note(failure, on: slot)
-      keeps ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
-    case .cancel(_, let date, let keeps):
-      keeps ? end(slot, as: .cancelled, at: date) : remove(slot)
+      retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
+    case .cancel(_, let date, let retains):
+      retains ? end(slot, as: .cancelled, at: date) : remove(slot)
     case .retry(_, let date, let retryCount, let failure):
       entries[slot].record.availableDate = date
       entries[slot].record.retryCount = retryCount
       entries[slot].record.interruptionCount = 0
-      entries[slot].record.isPutOff = true
+      entries[slot].record.isPostponed = true
       if let failure { note(failure, on: slot) }
       setState(.waiting, of: slot)
       lineUpAnew(slot)
@@ -213,11 +213,11 @@ extension TaskTable {
     case .restart(_, let date):
       addBytes(-entries[slot].record.failureByteCount, to: slot)
       setState(.waiting, of: slot)
-      entries[slot].record.makeNew(availableDate: date)
+      entries[slot].record.restart(availableDate: date)
       lineUpAnew(slot)
     case .reschedule(_, let date):
       entries[slot].record.availableDate = date
-      entries[slot].record.isPutOff = false
+      entries[slot].record.isPostponed = false
       if entries[slot].record.state == .running { setState(.waiting, of: slot) }
       lineUpAnew(slot)
     case .update(_, let update): self.update(slot, update)

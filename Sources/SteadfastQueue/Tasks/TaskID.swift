@@ -105,4 +105,20 @@ extension TaskID: Codable {
   }
 }
 
+extension TaskID: CodingKeyRepresentable {
+  private struct Key: CodingKey {
+    let stringValue: String
+    var intValue: Int? { nil }
+
+    init(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+  }
+
+  /// The text of a UUID, so that a dictionary with IDs as keys is a JSON object.
+  public var codingKey: any CodingKey { Key(stringValue: description) }
+
+  /// Reads the text of a UUID; `nil` if it is anything else.
+  public init?(codingKey: some CodingKey) { self.init(codingKey.stringValue) }
+}
+
 extension TaskID: SlotKey {}

@@ -22,7 +22,7 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// Makes a record, as a store does from what it has stored.
   ///
-  /// If `isPutOff` is `nil`, it is true for a task that has retries.
+  /// If `isPostponed` is `nil`, it is true for a task that has retries.
   public init(
     id: TaskID,
     name: String,
@@ -42,7 +42,7 @@ public struct TaskRecord: Sendable, Identifiable {
     lastError: String? = nil,
     failedDate: Date? = nil,
     earlierFailures: [TaskFailure] = [],
-    isPutOff: Bool? = nil,
+    isPostponed: Bool? = nil,
     finishedDate: Date? = nil
   ) {
     shared = SharedDefinition(
@@ -65,7 +65,7 @@ public struct TaskRecord: Sendable, Identifiable {
         lastError: lastError,
         failedDate: failedDate,
         earlierFailures: Self.kept(earlierFailures),
-        isPutOff: isPutOff ?? (retryCount > 0)
+        isPostponed: isPostponed ?? (retryCount > 0)
       )
     )
     self.state = state
@@ -123,9 +123,9 @@ public struct TaskRecord: Sendable, Identifiable {
   /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:)``. It clears it
   /// on ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``.
   /// Nothing else changes it: neither the next attempt, nor a clock that goes back.
-  public var isPutOff: Bool {
-    get { troubles.present?.isPutOff ?? false }
-    set { troubles.value.isPutOff = newValue }
+  public var isPostponed: Bool {
+    get { troubles.present?.isPostponed ?? false }
+    set { troubles.value.isPostponed = newValue }
   }
   /// The failures before the last one, the oldest first; stores keep them as they are.
   ///
@@ -272,11 +272,11 @@ extension TaskRecord {
     var lastError: String?
     var failedDate: Date?
     var earlierFailures: [TaskFailure] = []
-    var isPutOff = false
+    var isPostponed = false
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty && !isPutOff
+        && earlierFailures.isEmpty && !isPostponed
     }
 
     var lastFailure: TaskFailure? {

@@ -1,4 +1,5 @@
 /// What to do with a new task if a task that the queue knows has its unique key.
+@nonexhaustive
 public enum UniquePolicy: Sendable, Hashable {
   /// Keeps the task that is there, and returns it; ``EnqueuedTask/isNew`` is then false.
   ///

@@ -4,6 +4,7 @@
 /// delay is drawn between the lower bound and the cap: no delay exceeds the cap, and delays at
 /// the cap are spread, too. "Full", "equal" and "decorrelated" are the terms of Marc Brooker,
 /// "Exponential Backoff and Jitter" (AWS Architecture Blog, 2015).
+@nonexhaustive
 public enum Jitter: Sendable, Hashable {
   /// Between zero and the interval.
   case full

@@ -1,4 +1,5 @@
 /// Where random numbers come from: the system, or a seed for the same numbers each time.
+@nonexhaustive
 public enum Randomness: Sendable, Hashable {
   /// Different numbers each time.
   case system

@@ -14,7 +14,7 @@ extension RetryDecision {
   /// reason.
   ///
   /// If the request is to be retried and `Retry-After` names a time in the future, the decision is
-  /// ``RetryDecision/retryAfter(_:)``. A server may ask for hours; ``RetryPolicy/maxElapsedTime``
+  /// ``RetryDecision/retry(after:)``. A server may ask for hours; ``RetryPolicy/maxElapsedTime``
   /// guards against that. A date is compared with the response's own `Date`, which comes from the
   /// same clock, so a wrong clock on this side does no harm. A value that can't be read counts as
   /// absent.

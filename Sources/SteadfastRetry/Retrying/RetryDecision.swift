@@ -1,17 +1,26 @@
 /// What to do about a failed attempt.
-public enum RetryDecision: Sendable, Hashable {
+///
+/// More decisions may be added.
+public struct RetryDecision: Sendable, Hashable {
+  package enum Choice: Sendable, Hashable {
+    case retry, retryAfter(Duration), stop
+  }
+
+  package let choice: Choice
+
   /// Try again after the delay that the policy's backoff gives.
-  case retry
-  /// Try again after exactly this delay, which replaces the backoff's and may exceed its cap.
-  ///
-  /// Write it as ``retry(after:)``. The attempt counts like any other, and the policy's limits
-  /// apply. A negative delay means no delay.
-  case retryAfter(Duration)
+  public static let retry = RetryDecision(choice: .retry)
+
   /// Give up: throw the error at once.
-  case stop
+  public static let stop = RetryDecision(choice: .stop)
 
   /// Try again after exactly this delay, as a server asks for with `Retry-After`.
-  public static func retry(after delay: Duration) -> RetryDecision { .retryAfter(delay) }
+  ///
+  /// The delay replaces the backoff's, and may exceed its cap. The attempt counts like any other,
+  /// and the policy's limits apply. A negative delay means no delay.
+  public static func retry(after delay: Duration) -> RetryDecision {
+    RetryDecision(choice: .retryAfter(delay))
+  }
 
   /// The decision about an error unless the caller decides.
   ///
@@ -20,6 +29,17 @@ public enum RetryDecision: Sendable, Hashable {
   public static func `default`(for error: some Error) -> RetryDecision {
     if let aware = error as? any RetryAwareError { return aware.retryDecision }
     return error is CancellationError ? .stop : .retry
+  }
+}
+
+extension RetryDecision: CustomStringConvertible {
+  /// As in `retry`, `retry after 5.0 seconds`, and `stop`.
+  public var description: String {
+    switch choice {
+    case .retry: "retry"
+    case .retryAfter(let delay): "retry after \(delay)"
+    case .stop: "stop"
+    }
   }
 }
 

@@ -25,7 +25,7 @@
   @usableFromInline mutating func step(after decision: RetryDecision) -> Step {
     if let maxAttempts = policy.maxAttempts, attempt.number >= max(maxAttempts, 1) { return .stop }
     let delay: Duration
-    switch decision {
+    switch decision.choice {
     case .stop: return .stop
     case .retry: delay = policy.backoff.delay(after: attempt, using: &generator)
     case .retryAfter(let wanted): delay = max(wanted, .zero)

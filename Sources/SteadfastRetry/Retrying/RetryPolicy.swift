@@ -1,7 +1,8 @@
 /// How often, how long and how fast to try again.
 ///
-/// If both limits are set, the one that is reached first ends the series. Without a limit, the
-/// series goes on until an attempt succeeds or the task is cancelled.
+/// If both limits are set, the one that is reached first ends the series. Without a limit
+/// (`RetryPolicy(maxAttempts: nil)`), the series goes on until an attempt succeeds or the task is
+/// cancelled.
 public struct RetryPolicy: Sendable {
   /// The greatest number of attempts, including the first one; nil means any number.
   ///
@@ -17,9 +18,16 @@ public struct RetryPolicy: Sendable {
   /// Where jitter's random numbers come from; with a seed, every call draws the same numbers.
   public var randomness: Randomness
 
-  /// Makes a policy; every argument has a default.
+  /// Makes a policy.
+  ///
+  /// - Parameters:
+  ///   - maxAttempts: the greatest number of attempts, including the first one; `nil` means any
+  ///     number.
+  ///   - maxElapsedTime: how long after the first attempt another may begin; by default any time.
+  ///   - backoff: how long to wait between the attempts.
+  ///   - randomness: where jitter's random numbers come from.
   public init(
-    maxAttempts: Int? = nil,
+    maxAttempts: Int?,
     maxElapsedTime: Duration? = nil,
     backoff: Backoff = .default,
     randomness: Randomness = .system
@@ -33,11 +41,6 @@ public struct RetryPolicy: Sendable {
   /// Five attempts, with ``Backoff/default``.
   public static let `default` = RetryPolicy.attempts(5)
 
-  /// Any number of attempts within 15 minutes, with ``Backoff/default``.
-  ///
-  /// These are the defaults of the ExponentialBackOff class.
-  public static let exponentialBackOff = RetryPolicy.within(.seconds(15 * 60))
-
   /// At most `count` attempts, including the first one, however long they take.
   public static func attempts(_ count: Int, backoff: Backoff = .default) -> RetryPolicy {
     RetryPolicy(maxAttempts: count, backoff: backoff)
@@ -45,7 +48,7 @@ public struct RetryPolicy: Sendable {
 
   /// Any number of attempts, none of which begins later than `limit` after the first one began.
   public static func within(_ limit: Duration, backoff: Backoff = .default) -> RetryPolicy {
-    RetryPolicy(maxElapsedTime: limit, backoff: backoff)
+    RetryPolicy(maxAttempts: nil, maxElapsedTime: limit, backoff: backoff)
   }
 }
 

@@ -151,7 +151,7 @@ extension TaskRecord {
     compare("failures", \.failures, Self.isSame) { failures in
       "\(failures.map { "'\($0.reason.prefix(80))' at \($0.date.step)" })"
     }
-    compare("isPutOff", \.isPutOff, ==)
+    compare("isPostponed", \.isPostponed, ==)
     compare("finishedDate", \.finishedDate, Self.isSame, text)
     return difference
   }

@@ -13,6 +13,7 @@ extension FaultInjectingStore {
   }
 
   /// When in a call a fault happens.
+  @nonexhaustive
   public enum Moment: Sendable, Hashable {
     /// Before the underlying store is called.
     ///
@@ -28,6 +29,7 @@ extension FaultInjectingStore {
   /// A call that was made to the store.
   public struct Call: Sendable, CustomStringConvertible {
     /// A requirement of `Persistence`.
+    @nonexhaustive
     public enum Kind: String, Sendable, Hashable, CaseIterable {
       /// `open()`.
       case open

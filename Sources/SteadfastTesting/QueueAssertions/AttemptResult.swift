@@ -9,6 +9,7 @@ public import Foundation
 /// How one attempt at a task ended, and what a queue does then.
 public struct AttemptResult: Sendable {
   /// What a queue does when an attempt ends.
+  @nonexhaustive
   public enum Ending: Sendable, Hashable {
     /// The handler returned: the task has succeeded.
     case succeeded

@@ -96,6 +96,7 @@ public final class VirtualTime: Sendable {
 
 extension VirtualTime {
   /// What moves the time.
+  @nonexhaustive
   public enum Mode: Sendable, Hashable {
     /// When nothing else can run, the time moves to the next deadline by itself.
     case automatic
@@ -104,6 +105,7 @@ extension VirtualTime {
   }
 
   /// The order in which the tasks of a virtual time run when several of them can.
+  @nonexhaustive
   public enum Order: Sendable, Hashable {
     /// Tasks run in the order in which they became able to run.
     ///

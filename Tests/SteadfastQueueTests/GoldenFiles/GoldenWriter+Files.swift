@@ -60,13 +60,13 @@ extension GoldenWriter {
     for number in 1...24 { try insert(task(number, name: number < 20 ? "Note" : "Other")) }
     try begin(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 20, 21)
     try change(
-      .succeed(lease(1), at: date(10), keeps: true),
-      .succeed(lease(2), at: date(11), keeps: false),
-      .abandon(lease(3), failure: failure(3), keeps: true),
-      .abandon(lease(4), failure: failure(4), keeps: false),
-      .cancel(.claimed(lease(5)), at: date(12), keeps: true),
-      .cancel(.unclaimed(.numbered(14)), at: date(13), keeps: false),
-      .cancel(.unclaimed(.numbered(15)), at: date(14), keeps: true),
+      .succeed(lease(1), at: date(10), retains: true),
+      .succeed(lease(2), at: date(11), retains: false),
+      .abandon(lease(3), failure: failure(3), retains: true),
+      .abandon(lease(4), failure: failure(4), retains: false),
+      .cancel(.claimed(lease(5)), at: date(12), retains: true),
+      .cancel(.unclaimed(.numbered(14)), at: date(13), retains: false),
+      .cancel(.unclaimed(.numbered(15)), at: date(14), retains: true),
       .retry(lease(6), availableDate: date(200), retryCount: 2, failure: failure(6)),
       .retry(lease(7), availableDate: date(0.75), retryCount: 0, failure: nil),
       .release(lease(8)),
@@ -81,7 +81,7 @@ extension GoldenWriter {
       .restart(.unclaimed(.numbered(3)), availableDate: date(16)),
       .restart(.unclaimed(.numbered(17)), availableDate: date(17)),
       .extend(lease(12), until: date(18)),
-      .cancel(.unclaimed(.numbered(18)), at: date(19), keeps: true),
+      .cancel(.unclaimed(.numbered(18)), at: date(19), retains: true),
       .remove(.numbered(18)),
       .unpark(name: "Other"),
       .unpark(name: "None of this name")
@@ -96,10 +96,10 @@ extension GoldenWriter {
     try change(
       .insert(task(5, key: "a"), onDuplicate: .replace),
       .insert(task(6, key: "b"), onDuplicate: .replace),
-      .succeed(lease(3), at: date(1), keeps: true),
+      .succeed(lease(3), at: date(1), retains: true),
       .insert(task(7, key: "c"), onDuplicate: .replace),
       .insert(task(8, key: "d"), onDuplicate: .replace),
-      .cancel(.unclaimed(.numbered(8)), at: date(2), keeps: false),
+      .cancel(.unclaimed(.numbered(8)), at: date(2), retains: false),
       .insert(task(9, key: "d"), onDuplicate: .keep),
       .retry(lease(2), availableDate: date(3), retryCount: 1, failure: failure(2))
     )
@@ -121,14 +121,14 @@ extension GoldenWriter {
     for number in 4...12 { try insert(task(number)) }
     for (place, number) in [12, 4, 11, 5, 10].enumerated() {
       try begin(number)
-      try change(.succeed(lease(number), at: date(Double(50 - place)), keeps: true))
+      try change(.succeed(lease(number), at: date(Double(50 - place)), retains: true))
     }
     try change(
       .prune(.succeeded, endedBefore: nil, keepingLatest: 4),
       .prune(.succeeded, endedBefore: date(48.5), keepingLatest: nil)
     )
     for number in [6, 7, 8] {
-      try change(.cancel(.unclaimed(.numbered(number)), at: date(Double(number)), keeps: true))
+      try change(.cancel(.unclaimed(.numbered(number)), at: date(Double(number)), retains: true))
     }
     try change(
       .prune(.cancelled, endedBefore: date(7), keepingLatest: 9),
@@ -193,7 +193,7 @@ extension GoldenWriter {
     try change(.park(lease(4), failure: failure(4)))
     try change(.unpark(name: "Note"))
     try begin(4)
-    try change(.abandon(lease(4), failure: failure(5), keeps: true))
+    try change(.abandon(lease(4), failure: failure(5), retains: true))
     var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
     journal = try compaction.finish(journal, at: date(20))
     try fail(1, 8)
@@ -208,10 +208,10 @@ extension GoldenWriter {
     var (putOff, chosen, retried) = (
       task(1, available: 50), task(2, available: 60), task(3, available: 70)
     )
-    putOff.isPutOff = true
+    putOff.isPostponed = true
     chosen.retryCount = 2
     retried.retryCount = 1
-    retried.isPutOff = true
+    retried.isPostponed = true
     try insert(putOff, chosen, retried, task(4), task(5), task(6))
     func snooze(_ number: Int) throws {
       try begin(number)
@@ -262,7 +262,7 @@ extension GoldenWriter {
     try change(
       .insert(task(6, key: "a"), onDuplicate: .replace),
       .park(lease(3), failure: failure(3)),
-      .succeed(lease(4), at: date(5), keeps: true)
+      .succeed(lease(4), at: date(5), retains: true)
     )
     var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
     try change(.pause(.unclaimed(.numbered(5))))
@@ -281,7 +281,7 @@ extension GoldenWriter {
     try insert(task(4))
     try begin(3)
     try reopen(closing: true)
-    try change(.cancel(.unclaimed(.numbered(2)), at: date(1), keeps: true))
+    try change(.cancel(.unclaimed(.numbered(2)), at: date(1), retains: true))
     try journal.close()
   }
 

@@ -157,7 +157,7 @@ import Testing
     let failure = TaskFailure(reason: error, date: .seconds(-0.1234567))
     let lease = Lease(id: .numbered(1), token: 0)
     let changes: [TaskChange] = [
-      .park(lease, failure: failure), .abandon(lease, failure: failure, keeps: true),
+      .park(lease, failure: failure), .abandon(lease, failure: failure, retains: true),
       .retry(lease, availableDate: .distantPast, retryCount: .max, failure: failure),
     ]
     for change in changes {

@@ -109,7 +109,7 @@ struct FileMaker {
       lastError: pick(9) == 0 ? text : nil,
       failedDate: pick(9) == 0 ? date : nil,
       earlierFailures: (0..<pick(3)).map { _ in TaskFailure(reason: text, date: date) },
-      isPutOff: [nil, true, false][pick(3)],
+      isPostponed: [nil, true, false][pick(3)],
       finishedDate: pick(9) == 0 ? date : nil
     )
     return .insert(record, onDuplicate: [.keep, .replace, .reject][pick(3)])
@@ -133,7 +133,7 @@ struct FileMaker {
     let date = Date.seconds(now)
     let failure = TaskFailure(reason: "no\n\(pick(9))", date: date)
     switch pick(9) {
-    case 0, 1: return .succeed(lease, at: date, keeps: pick(2) == 0)
+    case 0, 1: return .succeed(lease, at: date, retains: pick(2) == 0)
     case 2:
       return .retry(
         lease,
@@ -141,9 +141,9 @@ struct FileMaker {
         retryCount: 1 + pick(3),
         failure: pick(2) == 0 ? failure : nil
       )
-    case 3: return .abandon(lease, failure: failure, keeps: pick(2) == 0)
+    case 3: return .abandon(lease, failure: failure, retains: pick(2) == 0)
     case 4: return .park(lease, failure: failure)
-    case 5: return .cancel(.claimed(lease), at: date, keeps: pick(2) == 0)
+    case 5: return .cancel(.claimed(lease), at: date, retains: pick(2) == 0)
     case 6: return .pause(.claimed(lease))
     case 7: return .restart(.claimed(lease), availableDate: date)
     default: return pick(2) == 0 ? .release(lease) : .extend(lease, until: date)
@@ -152,7 +152,7 @@ struct FileMaker {
 
   private mutating func control(_ id: TaskID) -> TaskChange {
     switch pick(6) {
-    case 0: .cancel(.unclaimed(id), at: .seconds(now), keeps: pick(2) == 0)
+    case 0: .cancel(.unclaimed(id), at: .seconds(now), retains: pick(2) == 0)
     case 1: .pause(.unclaimed(id))
     case 2: .resume(id)
     case 3: .restart(.unclaimed(id), availableDate: .seconds(now))

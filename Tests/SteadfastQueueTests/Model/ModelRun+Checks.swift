@@ -225,7 +225,7 @@ extension TaskRecord {
     \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
     \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPutOff)
+    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed)
     """
   }
 }

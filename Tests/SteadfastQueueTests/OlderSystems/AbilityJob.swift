@@ -39,7 +39,7 @@ struct AbilityJob: TaskHandler {
     return restarted.count <= restarts
   }
 
-  func willRemove(_ arguments: Arguments, outcome: TaskOutcome, in context: TaskContext) async {
+  func willEnd(_ arguments: Arguments, outcome: TaskOutcome, in context: TaskContext) async {
     log.add("before delete \(arguments.text): \(outcome)")
   }
 }

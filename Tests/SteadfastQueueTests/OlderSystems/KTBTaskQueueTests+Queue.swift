@@ -194,7 +194,7 @@ extension KTBTaskQueueTests {
       return chosenDelay.map { context.availableDate + $0 } ?? date
     }
 
-    func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+    func willEnd(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
       if case .abandoned(let reason) = outcome { log.add("will abandon \(note.text): \(reason)") }
     }
   }

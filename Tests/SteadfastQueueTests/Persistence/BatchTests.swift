@@ -83,11 +83,11 @@ import Testing
       let lease = Lease(id: .numbered(1), token: 1)
       let nonsense: [TaskChange] = [
         .insert(negative, onDuplicate: .keep), .insert(running, onDuplicate: .keep),
-        .insert(endless, onDuplicate: .keep), .succeed(lease, at: never, keeps: true),
+        .insert(endless, onDuplicate: .keep), .succeed(lease, at: never, retains: true),
         .retry(lease, availableDate: .seconds(0), retryCount: -1, failure: nil),
         .retry(lease, availableDate: never, retryCount: 0, failure: nil),
-        .abandon(lease, failure: TaskFailure(reason: "", date: never), keeps: true),
-        .cancel(.unclaimed(.numbered(1)), at: never, keeps: true),
+        .abandon(lease, failure: TaskFailure(reason: "", date: never), retains: true),
+        .cancel(.unclaimed(.numbered(1)), at: never, retains: true),
         .restart(.unclaimed(.numbered(1)), availableDate: never), .rebase(never),
         .prune(.succeeded, endedBefore: never, keepingLatest: nil),
         .prune(.succeeded, endedBefore: nil, keepingLatest: -1),

@@ -131,7 +131,7 @@ import Testing
     }
   }
 
-  @Test func `tasks that were stored before there was a seal are performed as well as sealed ones`()
+  @Test func `tasks from before there was a seal are performed where plain payloads are accepted`()
     async throws
   {
     try await withTemporaryFolder { folder in
@@ -139,27 +139,28 @@ import Testing
       try await enqueue("plain", in: file, nil)
       let text = try await enqueue("sealed", in: file, TestSeal().payloadSeal)
       #expect(text.contains("plain"))
-      let store = JSONFileStore(at: file).sealingPayloads(with: TestSeal().payloadSeal)
+      let store = JSONFileStore(at: file)
+        .sealingPayloads(with: TestSeal().payloadSeal, acceptsPlain: true)
       try await queue(store).runAvailable()
       try await store.close()
     }
     #expect(log.entries == ["plain", "sealed"])
   }
 
-  @Test func `a task with a plain payload is parked where plain payloads are not accepted`()
+  @Test func `a task with a plain payload is parked unless plain payloads are accepted`()
     async throws
   {
     let base = InMemoryStore()
     try await TaskQueue(persistence: base, clock: clock).enqueue(Note("plain"))
     let seal = TestSeal().payloadSeal
-    let queue = await queue(base.sealingPayloads(with: seal, acceptsPlain: false))
+    let queue = await queue(base.sealingPayloads(with: seal))
     try await queue.enqueue(Note("sealed"))
     try await queue.runAvailable()
     #expect(log.entries == ["sealed"])
     let left = try await queue.tasks()
     #expect(left.map(\.state) == [.parked])
     #expect(left[0].lastError?.contains("accepts no plain ones") == true)
-    let accepting = await self.queue(base.sealingPayloads(with: seal))
+    let accepting = await self.queue(base.sealingPayloads(with: seal, acceptsPlain: true))
     try await accepting.runAvailable()
     #expect(log.entries == ["sealed", "plain"])
   }

@@ -98,4 +98,18 @@ import Testing
     #expect(store.batches.entries[count...].max() == 500)
     #expect(try await queue.count(matching: TaskFilter()) == 0)
   }
+
+  @Test func `all tasks are listed, beside newcomers, unless there is a limit`() async throws {
+    let tasks = try await queue.enqueue(contentsOf: (0..<2_500).map { Note("\($0)") })
+    store.whenever { [queue] in
+      guard try await queue.count < 20_000 else { return }
+      try await queue.enqueue(contentsOf: (0..<1_000).map { Note("new \($0)") })
+    }
+    #expect(try await queue.tasks().map(\.id) == tasks.map(\.id))
+    store.whenever(nil)
+    #expect(try await queue.tasks(limit: 2_000).map(\.id) == tasks.prefix(2_000).map(\.id))
+    let rest = try await queue.tasks(after: tasks[2_498].id)
+    #expect(try await rest.count == queue.count - 2_499)
+    #expect(rest.first?.id == tasks[2_499].id)
+  }
 }

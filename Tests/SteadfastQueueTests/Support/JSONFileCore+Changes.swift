@@ -24,7 +24,7 @@ extension JSONFileCore {
   /// Leaves two lines in the file that a compaction drops.
   func insertAndCancel(_ number: Int) async throws {
     try await insert(.make(number))
-    let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), keeps: false)
+    let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: false)
     _ = try await apply([end], .durable)
   }
 }

@@ -44,7 +44,7 @@ struct JournalText {
     let id = TaskID.numbered(number)
     try add(
       .begin(id),
-      .change(.succeed(Lease(id: id, token: 0), at: .seconds(1), keeps: false))
+      .change(.succeed(Lease(id: id, token: 0), at: .seconds(1), retains: false))
     )
   }
 }

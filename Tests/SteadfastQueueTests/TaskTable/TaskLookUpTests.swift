@@ -18,7 +18,7 @@ import Testing
       tags: random.next() % 100 == 0 ? ["rare", "red"] : [],
       state: states.randomElement(using: &random) ?? .waiting,
       availableDate: .seconds(Double(random.next() % 100)),
-      isPutOff: random.next() % 3 == 0
+      isPostponed: random.next() % 3 == 0
     )
   }
 
@@ -32,7 +32,7 @@ import Testing
     TaskFilter(), .unfinished, .deadLetters, TaskFilter(states: [.running]),
     TaskFilter(states: [.succeeded, .abandoned, .cancelled]),
     TaskFilter(names: ["name 1", "unknown"]), TaskFilter(names: ["unknown"]),
-    .retrying, TaskFilter(isPutOff: false, availableDates: .seconds(10)..<(.seconds(90))),
+    .retrying, TaskFilter(isPostponed: false, availableDates: .seconds(10)..<(.seconds(90))),
     TaskFilter(excludedNames: ["name 1"]),
     TaskFilter(excludedNames: Set((0...5).map { "name \($0)" })), TaskFilter(tags: ["rare"]),
     TaskFilter(tags: []),
@@ -88,7 +88,7 @@ import Testing
         let id = TaskID.numbered(1 + Int(random.next() % 2_000))
         untouched.remove(id)
         let changes: [TaskChange] = [
-          .cancel(.unclaimed(id), at: .seconds(1), keeps: true),
+          .cancel(.unclaimed(id), at: .seconds(1), retains: true),
           .restart(.unclaimed(id), availableDate: .seconds(2)), .remove(id),
         ]
         _ = table.apply([changes[Int(random.next() % 3)]])

@@ -60,7 +60,7 @@ import Testing
       apply(.insert(record, onDuplicate: .keep))
       let other = TaskID.numbered(1 + Int(random.next() % UInt64(number)))
       switch random.next() % 8 {
-      case 0: apply(.cancel(.unclaimed(other), at: .seconds(now), keeps: false))
+      case 0: apply(.cancel(.unclaimed(other), at: .seconds(now), retains: false))
       case 1: apply(.reschedule(.unclaimed(other), availableDate: .seconds(now + 5)))
       case 2: if let lease = leases.popLast() { apply(.release(lease)) }
       default: break
@@ -92,7 +92,7 @@ import Testing
       }
       let request = ClaimRequest(limit: 100, names: [:], otherNames: .max, now: .seconds(0))
       for task in table.claim(request).tasks {
-        _ = table.apply([.succeed(task.lease, at: .seconds(1), keeps: false)])
+        _ = table.apply([.succeed(task.lease, at: .seconds(1), retains: false)])
       }
       #expect(table.lanes.ranking.isEmpty && table.lanes.indices.isEmpty)
       #expect(table.lanes.all.count == 100)

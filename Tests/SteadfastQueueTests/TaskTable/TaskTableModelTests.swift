@@ -79,7 +79,7 @@ private struct Comparison {
     \(record.interruptionCount) \(record.uniqueKey ?? "-") \(record.lastError ?? "-") \
     \(record.failedDate?.timeIntervalSince1970 ?? 0) \
     \(record.earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPutOff)
+    \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPostponed)
     """
   }
 
@@ -140,17 +140,17 @@ private struct Comparison {
     let index = Int(random.next() % UInt64(leases.count))
     let lease = leases[index]
     if random.next() % 5 != 0 { leases.remove(at: index) }
-    let keeps = random.next() % 2 == 0
+    let retains = random.next() % 2 == 0
     let failure = TaskFailure(reason: "no \(lease.token)", date: now)
     switch random.next() % 8 {
-    case 0: try apply(.succeed(lease, at: now, keeps: keeps))
-    case 1: try apply(.abandon(lease, failure: failure, keeps: keeps))
+    case 0: try apply(.succeed(lease, at: now, retains: retains))
+    case 1: try apply(.abandon(lease, failure: failure, retains: retains))
     case 2: try apply(.release(lease))
     case 3: try apply(.park(lease, failure: failure))
     case 4:
       let date = now + Double(random.next() % 9)
       try apply(.retry(lease, availableDate: date, retryCount: 4, failure: failure))
-    case 5: try apply(.cancel(.claimed(lease), at: now, keeps: keeps))
+    case 5: try apply(.cancel(.claimed(lease), at: now, retains: retains))
     case 6: try apply(.pause(.claimed(lease)))
     default: try apply(.restart(.claimed(lease), availableDate: now))
     }
@@ -159,9 +159,9 @@ private struct Comparison {
   /// What a user does to a task, whatever its state.
   private mutating func control() throws {
     let id = TaskID.numbered(1 + Int(random.next() % UInt64(max(1, lastNumber))))
-    let keeps = random.next() % 2 == 0
+    let retains = random.next() % 2 == 0
     switch random.next() % 7 {
-    case 0: try apply(.cancel(.unclaimed(id), at: now, keeps: keeps))
+    case 0: try apply(.cancel(.unclaimed(id), at: now, retains: retains))
     case 1: try apply(.pause(.unclaimed(id)))
     case 2: try apply(.resume(id))
     case 3: try apply(.restart(.unclaimed(id), availableDate: now))

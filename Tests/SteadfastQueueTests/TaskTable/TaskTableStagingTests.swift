@@ -31,7 +31,7 @@ import Testing
   private mutating func insertEnded() {
     table.insert(.make(1, key: "k"))
     let lease = table.claim(1)[0].lease
-    _ = table.apply([.succeed(lease, at: .seconds(1), keeps: true)])
+    _ = table.apply([.succeed(lease, at: .seconds(1), retains: true)])
   }
 
   @Test(arguments: Request.allCases)
@@ -62,7 +62,7 @@ import Testing
       let cancellation = TaskChange.cancel(
         .unclaimed(.numbered(1)),
         at: .seconds(1),
-        keeps: true
+        retains: true
       )
       _ = try await core.apply([cancellation], .durable)
       // Both are decided before either is written.
@@ -83,7 +83,7 @@ import Testing
   @Test mutating func `a task that a staged change holds makes no claim ask again at once`() {
     table.insert(.make(1))
     table.insert(.make(2))
-    let change = table.stage(.cancel(.unclaimed(.numbered(2)), at: .seconds(0), keeps: false))
+    let change = table.stage(.cancel(.unclaimed(.numbered(2)), at: .seconds(0), retains: false))
     let claim = table.claim(ClaimRequest(limit: 1, names: ["Note": 9], now: .seconds(0)))
     #expect(claim.tasks.numbers == [1])
     #expect(claim.nextDate == nil)

@@ -103,9 +103,9 @@ import Testing
     let old = table.claim(1)[0].lease
     _ = table.apply([.release(old)])
     let present = table.claim(1)[0].lease
-    #expect(table.apply([.succeed(old, at: .seconds(1), keeps: true)]) == [.stale])
-    #expect(table.apply([.succeed(present, at: .seconds(1), keeps: false)]) == [.done])
-    #expect(table.apply([.succeed(present, at: .seconds(1), keeps: false)]) == [.stale])
+    #expect(table.apply([.succeed(old, at: .seconds(1), retains: true)]) == [.stale])
+    #expect(table.apply([.succeed(present, at: .seconds(1), retains: false)]) == [.done])
+    #expect(table.apply([.succeed(present, at: .seconds(1), retains: false)]) == [.stale])
   }
 
   @Test mutating func `a failure is noted, and a retry ends a row of interruptions`() throws {
@@ -136,7 +136,7 @@ import Testing
 
   @Test mutating func `a key is held while its task is retained, and free when the task is gone`() {
     table.insert(.make(1, key: "k"))
-    _ = table.apply([.succeed(table.claim(1)[0].lease, at: .seconds(1), keeps: true)])
+    _ = table.apply([.succeed(table.claim(1)[0].lease, at: .seconds(1), retains: true)])
     #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
     _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 0)])
     #expect(table.insert(.make(3, key: "k")) == .done)
@@ -152,7 +152,7 @@ import Testing
     table.insert(.make(1, key: "k"))
     let running = table.claim(1)
     #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .done)
-    #expect(table.apply([.succeed(running[0].lease, at: .seconds(1), keeps: false)]) == [.done])
+    #expect(table.apply([.succeed(running[0].lease, at: .seconds(1), retains: false)]) == [.done])
     #expect(table.insert(.make(3, key: "k")) == .duplicate(of: .numbered(2)))
   }
 
@@ -161,7 +161,7 @@ import Testing
   @Test mutating func `ended tasks leave by count, the oldest first`() {
     for number in 1...5 { table.insert(.make(number)) }
     for claimed in table.claim(5) {
-      _ = table.apply([.succeed(claimed.lease, at: .seconds(1), keeps: true)])
+      _ = table.apply([.succeed(claimed.lease, at: .seconds(1), retains: true)])
     }
     _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 2)])
     let left = table.tasks(matching: TaskFilter(), after: nil, limit: 9)
@@ -173,7 +173,7 @@ import Testing
     for number in 1...3 { table.insert(.make(number)) }
     for (claimed, date) in zip(table.claim(3), [10.0, 20, 30]) {
       let failure = TaskFailure(reason: "no", date: .seconds(date))
-      _ = table.apply([.abandon(claimed.lease, failure: failure, keeps: true)])
+      _ = table.apply([.abandon(claimed.lease, failure: failure, retains: true)])
     }
     _ = table.apply([.prune(.abandoned, endedBefore: .seconds(20), keepingLatest: nil)])
     #expect(table.count(matching: .deadLetters) == 2)
@@ -220,7 +220,7 @@ import Testing
   @Test mutating func `a task that a staged change holds takes no second change`() {
     table.insert(.make(1))
     let lease = table.claim(1)[0].lease
-    let staged = table.stage(.succeed(lease, at: .seconds(1), keeps: false))
+    let staged = table.stage(.succeed(lease, at: .seconds(1), retains: false))
     #expect(table.stage(.release(lease)).outcome == .stale)
     table.rollBack(staged)
     #expect(table.apply([.release(lease)]) == [.done])
@@ -275,7 +275,7 @@ import Testing
     #expect(numbers() == [1, 2])
     _ = table.apply([.insert(.make(4, key: "k"), onDuplicate: .replace)])
     #expect(numbers() == [1, 4])
-    _ = table.apply([.succeed(lease, at: .seconds(1), keeps: false)])
+    _ = table.apply([.succeed(lease, at: .seconds(1), retains: false)])
     #expect(numbers() == [4])
     #expect(table.brokenInvariants() == [])
   }
@@ -293,7 +293,7 @@ import Testing
     _ = table.apply([.insert(record, onDuplicate: .keep)])
     let unpark = table.stage([.unpark(name: "A")])
     let cancel = table.stage([
-      .cancel(.unclaimed(record.id), at: Date(timeIntervalSince1970: 1), keeps: false)
+      .cancel(.unclaimed(record.id), at: Date(timeIntervalSince1970: 1), retains: false)
     ])
     for c in unpark { table.commit(c) }
     for c in cancel.reversed() { table.rollBack(c) }

@@ -55,4 +55,14 @@ import Testing
     #expect(first < second)
     #expect(TaskID(first.description) == first && TaskID(second.description) == second)
   }
+
+  @Test func `a dictionary with identities as keys is a JSON object, and is read back`() throws {
+    let id = try #require(TaskID("01020304-0506-0708-090a-0b0c0d0e0f10"))
+    let json = try JSONEncoder().encode([id: 1])
+    #expect(String(decoding: json, as: UTF8.self) == #"{"01020304-0506-0708-090a-0b0c0d0e0f10":1}"#)
+    #expect(try JSONDecoder().decode([TaskID: Int].self, from: json) == [id: 1])
+    #expect(throws: DecodingError.self) {
+      try JSONDecoder().decode([TaskID: Int].self, from: Data(#"{"1":1}"#.utf8))
+    }
+  }
 }

@@ -69,7 +69,7 @@ import Testing
   }
 
   @Test func `a task with retries counts as postponed unless the record says otherwise`() {
-    func record(_ retryCount: Int, _ isPutOff: Bool?) -> TaskRecord {
+    func record(_ retryCount: Int, _ isPostponed: Bool?) -> TaskRecord {
       TaskRecord(
         id: .numbered(1),
         name: "Note",
@@ -77,14 +77,14 @@ import Testing
         createdDate: .seconds(0),
         availableDate: .seconds(0),
         retryCount: retryCount,
-        isPutOff: isPutOff
+        isPostponed: isPostponed
       )
     }
-    #expect(!record(0, nil).isPutOff && record(2, nil).isPutOff)
-    #expect(record(0, true).isPutOff && !record(2, false).isPutOff)
+    #expect(!record(0, nil).isPostponed && record(2, nil).isPostponed)
+    #expect(record(0, true).isPostponed && !record(2, false).isPostponed)
     var task = record(0, true)
-    task.makeNew(availableDate: .seconds(5))
-    #expect(!task.isPutOff)
+    task.restart(availableDate: .seconds(5))
+    #expect(!task.isPostponed)
   }
 
   @Test func `the last five failures are kept, the oldest first, and those before shorter`() {
@@ -130,7 +130,7 @@ import Testing
     for number in 1...3 { task.note(TaskFailure(reason: "\(number)", date: .seconds(1))) }
     task.state = .abandoned
     task.finishedDate = .seconds(2)
-    task.makeNew(availableDate: .seconds(9))
+    task.restart(availableDate: .seconds(9))
     #expect(task.state == .waiting)
     #expect(task.availableDate == .seconds(9))
     #expect(task.retryCount == 0 && task.interruptionCount == 0)

@@ -56,7 +56,7 @@ import Testing
       group.addTask {
         var count = 0
         for await _ in BackoffSequence(
-          RetryPolicy(backoff: .constant(.seconds(60))),
+          RetryPolicy(maxAttempts: nil, backoff: .constant(.seconds(60))),
           clock: clock
         ) { count += 1 }
         return count
@@ -124,6 +124,7 @@ import Testing
     let clock = InstantClock()
     let backoff = Backoff.exponential(from: .seconds(1)).jittered(.equal)
     let policy = RetryPolicy(
+      maxAttempts: nil,
       maxElapsedTime: .seconds(4),
       backoff: backoff,
       randomness: .seeded(1)
@@ -144,7 +145,7 @@ import Testing
     async
   {
     let clock = InstantClock()
-    let policy = RetryPolicy(backoff: .exponential(from: .seconds(1)))
+    let policy = RetryPolicy(maxAttempts: nil, backoff: .exponential(from: .seconds(1)))
     var attempts = BackoffSequence(policy, clock: clock).makeAsyncIterator()
     for healthySeconds in [0, 0, 0, 60, 0, 0] {
       guard await attempts.next() != nil else { break }

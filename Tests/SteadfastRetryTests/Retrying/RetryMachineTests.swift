@@ -74,7 +74,7 @@ import Testing
   }
 
   @Test func `without limits it goes on for ever`() {
-    var machine = machine(RetryPolicy(backoff: .immediate))
+    var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     for _ in 0..<10_000 {
       #expect(machine.step(after: .retry) == .retry(after: .zero))
       machine.begin(delay: .zero, elapsed: .zero)
@@ -83,7 +83,7 @@ import Testing
   }
 
   @Test func `asked to stop, it stops`() {
-    var machine = machine(RetryPolicy(backoff: .immediate))
+    var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     #expect(machine.step(after: .stop) == .stop)
   }
 
@@ -102,6 +102,7 @@ import Testing
 
   @Test func `starting over begins with the first attempt and other random numbers`() {
     let policy = RetryPolicy(
+      maxAttempts: nil,
       backoff: .constant(.seconds(1)).jittered(.full),
       randomness: .seeded(1)
     )
@@ -111,5 +112,13 @@ import Testing
     machine.reset()
     #expect(machine.attempt == RetryAttempt(number: 1))
     #expect(machine.step(after: .retry) != before)
+  }
+
+  @Test(arguments: [
+    (RetryDecision.retry, "retry"), (.retry(after: .seconds(5)), "retry after 5.0 seconds"),
+    (.stop, "stop"),
+  ])
+  func `a decision describes itself`(decision: RetryDecision, description: String) {
+    #expect(decision.description == description)
   }
 }

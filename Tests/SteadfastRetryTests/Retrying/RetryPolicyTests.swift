@@ -7,13 +7,8 @@ import Testing
     #expect(RetryPolicy.default.maxElapsedTime == nil)
   }
 
-  @Test func `the older class's policy is fifteen minutes of any number of attempts`() {
-    #expect(RetryPolicy.exponentialBackOff.maxAttempts == nil)
-    #expect(RetryPolicy.exponentialBackOff.maxElapsedTime == .seconds(900))
-  }
-
-  @Test func `a policy without arguments has no limits and the default backoff`() {
-    let policy = RetryPolicy()
+  @Test func `a policy without a number of attempts has no limits and the default backoff`() {
+    let policy = RetryPolicy(maxAttempts: nil)
     #expect(policy.maxAttempts == nil)
     #expect(policy.maxElapsedTime == nil)
     #expect(policy.backoff.description == Backoff.default.description)
@@ -24,7 +19,7 @@ import Testing
     (RetryPolicy.attempts(5, backoff: .immediate), "at most 5 attempts; immediate"),
     (.attempts(-1, backoff: .immediate), "at most 1 attempt; immediate"),
     (.within(.seconds(30), backoff: .immediate), "within 30.0 seconds; immediate"),
-    (RetryPolicy(backoff: .immediate), "without end; immediate"),
+    (RetryPolicy(maxAttempts: nil, backoff: .immediate), "without end; immediate"),
     (
       RetryPolicy(maxAttempts: 2, maxElapsedTime: .seconds(1), backoff: .constant(.seconds(3))),
       "at most 2 attempts, within 1.0 seconds; constant 3.0 seconds"

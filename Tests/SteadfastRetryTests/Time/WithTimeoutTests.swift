@@ -163,7 +163,7 @@ private actor Counter {
     #expect(await counter.count == 2)
   }
 
-  @Test func `it keeps to the executor of a virtual time`() async throws {
+  @Test func `it retains to the executor of a virtual time`() async throws {
     let seconds = try await withVirtualTime { time in
       let start = time.clock.now
       for limit in [5, 7] {

@@ -69,7 +69,7 @@ extension Mutant {
     Mutant("a cancelled task leaves its key behind", breaks: "unique.freed") {
       $0.rewrite = { change in
         guard case .cancel(let target, let date, false) = change else { return change }
-        return .cancel(target, at: date, keeps: true)
+        return .cancel(target, at: date, retains: true)
       }
     },
     Mutant("keys are the same in either case", breaks: "unique.exact") {
@@ -94,18 +94,18 @@ extension Mutant {
     Mutant("whether a task is put off is not asked", breaks: "find.put-off") {
       $0.matches = { task, filter in
         var filter = filter
-        filter.isPutOff = nil
+        filter.isPostponed = nil
         return filter.matches(task)
       }
     },
     Mutant("what has no failure is not put off", breaks: "find.put-off") {
       $0.afterwards { change, entry, _ in
-        if case .retry(_, _, _, nil) = change { entry.record.isPutOff = false }
+        if case .retry(_, _, _, nil) = change { entry.record.isPostponed = false }
       }
     },
     Mutant("a task with another date is put off still", breaks: "find.put-off") {
       $0.afterwards { change, entry, before in
-        if case .reschedule = change { entry.record.isPutOff = before?.record.isPutOff ?? false }
+        if case .reschedule = change { entry.record.isPostponed = before?.record.isPostponed ?? false }
       }
     },
     Mutant("the end of a range of dates is in it", breaks: "find.dates") {

@@ -7,7 +7,7 @@ extension Mutant {
     Mutant("what has succeeded is always removed", breaks: "end.succeed") {
       $0.rewrite = { change in
         guard case .succeed(let lease, let date, _) = change else { return change }
-        return .succeed(lease, at: date, keeps: false)
+        return .succeed(lease, at: date, retains: false)
       }
     },
     Mutant("the date of a failure is that of the retry", breaks: "end.retry") {
@@ -159,7 +159,7 @@ extension Mutant {
         return table.apply(
           batch.map { change in
             guard case .remove(let id) = change, paused.contains(id) else { return change }
-            return .cancel(.unclaimed(id), at: .distantPast, keeps: false)
+            return .cancel(.unclaimed(id), at: .distantPast, retains: false)
           }
         )
       }

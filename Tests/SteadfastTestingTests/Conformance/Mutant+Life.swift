@@ -31,7 +31,7 @@ extension Mutant {
       $0.atReopening { $0.record.lastError = nil }
     },
     Mutant("what was put off is forgotten when opened again", breaks: "reopen.records") {
-      $0.atReopening { $0.record.isPutOff = false }
+      $0.atReopening { $0.record.isPostponed = false }
     },
     Mutant("earlier failures are lost when opened again", breaks: "reopen.records") {
       $0.atReopening { $0.record.earlierFailures = [] }

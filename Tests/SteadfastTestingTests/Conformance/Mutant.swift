@@ -96,11 +96,11 @@ extension TaskChange {
   /// The same change with another lease, if it has one.
   func with(_ lease: (Lease) -> Lease) -> TaskChange {
     switch self {
-    case .succeed(let old, let date, let keeps): .succeed(lease(old), at: date, keeps: keeps)
+    case .succeed(let old, let date, let retains): .succeed(lease(old), at: date, retains: retains)
     case .retry(let old, let date, let count, let failure):
       .retry(lease(old), availableDate: date, retryCount: count, failure: failure)
-    case .abandon(let old, let failure, let keeps):
-      .abandon(lease(old), failure: failure, keeps: keeps)
+    case .abandon(let old, let failure, let retains):
+      .abandon(lease(old), failure: failure, retains: retains)
     case .release(let old): .release(lease(old))
     case .park(let old, let failure): .park(lease(old), failure: failure)
     default: self
@@ -135,7 +135,7 @@ extension TaskRecord {
       lastError: lastError,
       failedDate: failedDate,
       earlierFailures: earlierFailures,
-      isPutOff: isPutOff,
+      isPostponed: isPostponed,
       finishedDate: finishedDate
     )
   }

@@ -81,7 +81,7 @@ import Testing
       let queue = TaskQueue()
       await queue.register(Work.self) { _, _ in }
       async let run: Void = queue.run()
-      let tomorrow = SystemClock().date.addingTimeInterval(86_400)
+      let tomorrow = ContinuousClock().date.addingTimeInterval(86_400)
       _ = try await queue.enqueue(Work(), availableDate: tomorrow).outcome()
       try await run
     }

@@ -62,27 +62,27 @@ struct JournalBody: Sendable {
     case .insert(let record, let policy):
       try add(record, "insert")
       addIfTrue("replace", policy == .replace)
-    case .succeed(let lease, let date, let keeps):
+    case .succeed(let lease, let date, let retains):
       begin("succeed", lease.id)
       add("at", date)
-      addIfTrue("keep", keeps)
+      addIfTrue("keep", retains)
     case .retry(let lease, let date, let retryCount, let failure):
       begin("retry", lease.id)
       add("available", date)
       add("retries", retryCount)
       if let failure { add(failure) }
-    case .abandon(let lease, let failure, let keeps):
+    case .abandon(let lease, let failure, let retains):
       begin("abandon", lease.id)
       add(failure)
-      addIfTrue("keep", keeps)
+      addIfTrue("keep", retains)
     case .release(let lease): begin("release", lease.id)
     case .park(let lease, let failure):
       begin("park", lease.id)
       add(failure)
-    case .cancel(let target, let date, let keeps):
+    case .cancel(let target, let date, let retains):
       begin("cancel", target.id)
       add("at", date)
-      addIfTrue("keep", keeps)
+      addIfTrue("keep", retains)
     case .pause(let target): begin("pause", target.id)
     case .resume(let id): begin("resume", id)
     case .restart(let target, let date):
@@ -134,8 +134,8 @@ struct JournalBody: Sendable {
     if let error = record.lastError { add("error", error) }
     if let date = record.failedDate { add("failed", date) }
     if !record.earlierFailures.isEmpty { add("earlier", record.earlierFailures) }
-    if record.isPutOff != (record.retryCount > 0) {
-      add("putOff", raw: (record.isPutOff ? "true" : "false").utf8)
+    if record.isPostponed != (record.retryCount > 0) {
+      add("putOff", raw: (record.isPostponed ? "true" : "false").utf8)
     }
     if let date = record.finishedDate { add("ended", date) }
     add(payload, record.payload.format)

@@ -60,10 +60,10 @@ struct JournalDecoder {
       return .compacted(at: try fields.date(.at), bytesBefore: try fields.integer(.before))
     case .begin: return .begin(try fields.id())
     case .succeed:
-      return .change(.succeed(try lease(), at: try fields.date(.at), keeps: try fields.flag(.keep)))
+      return .change(.succeed(try lease(), at: try fields.date(.at), retains: try fields.flag(.keep)))
     case .retry: return .change(try retry())
     case .abandon:
-      return .change(.abandon(try lease(), failure: try failure(), keeps: try fields.flag(.keep)))
+      return .change(.abandon(try lease(), failure: try failure(), retains: try fields.flag(.keep)))
     case .release: return .change(.release(try lease()))
     case .park: return .change(.park(try lease(), failure: try failure()))
     case .cancel:
@@ -71,7 +71,7 @@ struct JournalDecoder {
         .cancel(
           .unclaimed(try fields.id()),
           at: try fields.date(.at),
-          keeps: try fields.flag(.keep)
+          retains: try fields.flag(.keep)
         )
       )
     case .pause: return .change(.pause(.unclaimed(try fields.id())))
@@ -175,7 +175,7 @@ struct JournalDecoder {
       lastError: fields.has(.error) ? try fields.text(.error) : nil,
       failedDate: fields.has(.failed) ? try fields.date(.failed) : nil,
       earlierFailures: fields.has(.earlier) ? try fields.failures(.earlier) : [],
-      isPutOff: fields.has(.putOff) ? try fields.truth(.putOff) : nil,
+      isPostponed: fields.has(.putOff) ? try fields.truth(.putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(.ended) : nil
     )
   }

@@ -149,8 +149,8 @@ extension TaskTable {
     switch change {
     case .insert, .unpark, .resume, .update, .remove, .prune, .rebase:
       return change
-    case .cancel(let target, let date, let keeps):
-      return .cancel(present(target), at: date, keeps: keeps)
+    case .cancel(let target, let date, let retains):
+      return .cancel(present(target), at: date, retains: retains)
     case .pause(let target):
       return .pause(present(target))
     case .restart(let target, let date):
@@ -159,14 +159,14 @@ extension TaskTable {
       return .reschedule(present(target), availableDate: date)
     case .extend(let lease, let date):
       return present(lease).map { .extend($0, until: date) }
-    case .succeed(let lease, let date, let keeps):
-      return present(lease).map { .succeed($0, at: date, keeps: keeps) }
+    case .succeed(let lease, let date, let retains):
+      return present(lease).map { .succeed($0, at: date, retains: retains) }
     case .retry(let lease, let date, let count, let failure):
       return present(lease).map {
         .retry($0, availableDate: date, retryCount: count, failure: failure)
       }
-    case .abandon(let lease, let failure, let keeps):
-      return present(lease).map { .abandon($0, failure: failure, keeps: keeps) }
+    case .abandon(let lease, let failure, let retains):
+      return present(lease).map { .abandon($0, failure: failure, retains: retains) }
     case .release(let lease):
       return present(lease).map { .release($0) }
     case .park(let lease, let failure):

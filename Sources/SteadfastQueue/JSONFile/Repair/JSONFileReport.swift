@@ -39,7 +39,7 @@ public struct JSONFileReport: Sendable, Hashable {
   /// is damaged, those that a repair would save.
   public internal(set) var counts: [TaskState: Int] = [:]
   /// Whether the file was closed properly, and not left by a crash.
-  public internal(set) var isSealed = false
+  public internal(set) var wasClosed = false
   /// How many bytes at the end of the file are torn.
   ///
   /// Torn bytes begin with what can't be read, or with a batch that has no end, and no line says

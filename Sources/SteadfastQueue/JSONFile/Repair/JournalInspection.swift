@@ -35,7 +35,7 @@ struct JournalInspection {
     report.generation = contents.generation
     report.recordCount = Int(contents.nextSequence)
     report.tornByteCount = report.byteCount - contents.goodSize
-    report.isSealed = contents.isSealed && report.tornByteCount == 0
+    report.wasClosed = contents.isSealed && report.tornByteCount == 0
   }
 
   private mutating func describe(
@@ -48,7 +48,7 @@ struct JournalInspection {
     report.generation = salvage.generation
     report.recordCount = salvage.readableLineCount
     report.lostRecordCount = Int(clamping: salvage.lostLineCount)
-    report.isSealed = salvage.isSealed
+    report.wasClosed = salvage.isSealed
     var problems = salvage.skipped.merged(with: salvage.misplaced)
     problems.addIfNew(reason)
     report.add(problems)

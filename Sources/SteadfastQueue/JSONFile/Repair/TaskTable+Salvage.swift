@@ -72,6 +72,6 @@ extension TaskTable {
   private mutating func end(_ id: TaskID) -> Bool {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished else { return false }
     let date = entries[slot].record.availableDate
-    return replay(.change(.cancel(.unclaimed(id), at: date, keeps: true)))
+    return replay(.change(.cancel(.unclaimed(id), at: date, retains: true)))
   }
 }

@@ -41,7 +41,7 @@ extension JSONFileStore {
   /// it is closed, and then call ``repair(at:)``.
   ///
   /// - Returns: A report. Its ``JSONFileReport/counts`` are those of the store, and its
-  ///   ``JSONFileReport/isSealed`` is `false`.
+  ///   ``JSONFileReport/wasClosed`` is `false`.
   /// - Throws: A ``JSONFileError`` if the store can't be opened, or the file can't be read back.
   public func verify() async throws -> JSONFileReport {
     try await core.open()

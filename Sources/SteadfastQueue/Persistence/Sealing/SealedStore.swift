@@ -17,13 +17,14 @@ extension Persistence {
   ///
   /// - Parameters:
   ///   - seal: The functions that seal and open payloads.
-  ///   - acceptsPlain: Whether tasks that were stored without a seal, before there was one, are
-  ///     performed. Pass `false` when none are left. Then a writer to the store that lacks the key
-  ///     can't add tasks to it: plain tasks are parked, like tasks that can't be opened.
+  ///   - acceptsPlain: Whether tasks that were stored without a seal are performed. By default they
+  ///     are parked, like tasks that can't be opened, so that a writer to the store that lacks the
+  ///     key can't add tasks to it. Pass `true` as long as the store has tasks from before it had a
+  ///     seal.
   /// - Returns: The store to give the queue, instead of this one.
   public func sealingPayloads(
     with seal: PayloadSeal,
-    acceptsPlain: Bool = true
+    acceptsPlain: Bool = false
   ) -> some Persistence {
     SealedStore(base: self, seal: seal, acceptsPlain: acceptsPlain)
   }

@@ -41,9 +41,9 @@ struct AttemptJudge: Sendable {
     prohibitsBackoff = configuration.prohibitsBackoff
     maxInterruptions = configuration.maxInterruptions
     errorText = configuration.errorText
-    keepsSucceeded = configuration.succeededRetention.keeps
-    keepsAbandoned = configuration.abandonedRetention.keeps
-    keepsCancelled = configuration.cancelledRetention.keeps
+    keepsSucceeded = configuration.succeededRetention.retains
+    keepsAbandoned = configuration.abandonedRetention.retains
+    keepsCancelled = configuration.cancelledRetention.retains
   }
 
   // MARK: Verdicts
@@ -98,7 +98,7 @@ struct AttemptJudge: Sendable {
     guard record.maxRetries.allows(retryCount: retryCount) else { return .exhausted(failure) }
     let usesBackoff = record.usesBackoff && !prohibitsBackoff
     let delay: Duration =
-      switch decision {
+      switch decision.choice {
       case .retryAfter(let delay): delay
       case .retry where !usesBackoff: .zero
       case .retry, .stop: backoffDelay(before: retryCount, of: record, using: &generator)
@@ -172,7 +172,7 @@ struct AttemptJudge: Sendable {
     let lease = task.lease
     let change: TaskChange =
       switch verdict {
-      case .succeed: .succeed(lease, at: now, keeps: keepsSucceeded)
+      case .succeed: .succeed(lease, at: now, retains: keepsSucceeded)
       case .retry(let date, let retryCount, let failure, _):
         .retry(lease, availableDate: date, retryCount: retryCount, failure: failure)
       case .snooze(let date):
@@ -183,7 +183,7 @@ struct AttemptJudge: Sendable {
           failure: nil
         )
       case .exhausted(let failure), .abandon(let failure):
-        .abandon(lease, failure: failure, keeps: keepsAbandoned)
+        .abandon(lease, failure: failure, retains: keepsAbandoned)
       case .release: .release(lease)
       case .park(let failure): .park(lease, failure: failure)
       case .obey(let directive): change(directive, of: .claimed(lease), now: now)
@@ -202,12 +202,12 @@ struct AttemptJudge: Sendable {
     now: Date
   ) -> TaskChange {
     switch (directive, target) {
-    case (.cancel, _): .cancel(target, at: now, keeps: keepsCancelled)
+    case (.cancel, _): .cancel(target, at: now, retains: keepsCancelled)
     case (.pause, _): .pause(target)
     case (.restart, _): .restart(target, availableDate: now)
     case (.reschedule(let date), _): .reschedule(target, availableDate: max(date ?? now, now))
     case (.remove, _) where hasEnded: .remove(target.id)
-    case (.remove, _): .cancel(target, at: now, keeps: false)
+    case (.remove, _): .cancel(target, at: now, retains: false)
     case (.release, .claimed(let lease)): .release(lease)
     case (.release, .unclaimed(let id)): .resume(id)
     }

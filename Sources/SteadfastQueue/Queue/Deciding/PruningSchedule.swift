@@ -47,6 +47,6 @@ struct PruningSchedule: Sendable {
     endedCount += settlements.count { $0.isKeptEnd }
     guard endedCount >= Self.interval else { return [] }
     endedCount = 0
-    return changes(retentions.filter(\.retention.keeps), now: now())
+    return changes(retentions.filter(\.retention.retains), now: now())
   }
 }

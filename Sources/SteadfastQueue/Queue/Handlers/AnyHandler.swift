@@ -52,7 +52,7 @@ final class AnyHandler: Sendable {
   struct Hooks: Sendable {
     let retryDate: @Sendable (TaskRecord, TaskContext, any Error, Date) async -> Date
     let shouldRestart: @Sendable (TaskRecord, TaskContext, any Error) async -> Bool
-    let willRemove: @Sendable (TaskRecord, TaskContext, TaskOutcome) async -> Void
+    let willEnd: @Sendable (TaskRecord, TaskContext, TaskOutcome) async -> Void
   }
 }
 
@@ -93,9 +93,9 @@ extension AnyHandler {
         }
         return await handler.shouldRestart(payload, after: error, in: context)
       },
-      willRemove: { record, context, outcome in
+      willEnd: { record, context, outcome in
         guard let payload = try? record.decodedPayload(as: Handler.Payload.self) else { return }
-        await handler.willRemove(payload, outcome: outcome, in: context)
+        await handler.willEnd(payload, outcome: outcome, in: context)
       }
     )
     self.init(Handler.Payload.self, hooks: hooks) { payload, context in

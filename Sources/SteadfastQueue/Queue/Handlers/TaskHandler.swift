@@ -11,7 +11,7 @@ public import Foundation
 ///   func perform(_ upload: Upload, in context: TaskContext) async throws {
 ///     try await send(upload)
 ///   }
-///   func willRemove(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
+///   func willEnd(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
 ///     // One that was given up may be restarted.
 ///     guard outcome == .succeeded else { return }
 ///     try? FileManager.default.removeItem(at: upload.copy)
@@ -64,7 +64,7 @@ public protocol TaskHandler<Payload>: Sendable {
   /// After a cancellation it is called in a Swift task that is cancelled.
   ///
   /// A task that is cancelled, replaced or removed while it waits ends without this call.
-  func willRemove(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
+  func willEnd(_ payload: Payload, outcome: TaskOutcome, in context: TaskContext) async
 }
 
 extension TaskHandler {
@@ -84,7 +84,7 @@ extension TaskHandler {
   ) async -> Bool { false }
 
   /// Does nothing.
-  public func willRemove(
+  public func willEnd(
     _ payload: Payload,
     outcome: TaskOutcome,
     in context: TaskContext

@@ -54,6 +54,22 @@ public enum TaskEvent: Sendable {
   case missed(count: Int)
 }
 
+extension TaskEvent {
+  /// The ID of the task that it is about; `nil` for ``missed(count:)``.
+  public var taskID: TaskID? {
+    switch self {
+    case .enqueued(let task), .started(let task), .progressed(let task, _),
+      .failed(let task, _, _, _), .snoozed(let task, _), .succeeded(let task, _),
+      .abandoned(let task, _, _), .released(let task), .unhandled(let task, _):
+      task.id
+    case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
+      .rescheduled(let id, _), .updated(let id):
+      id
+    case .missed: nil
+    }
+  }
+}
+
 extension TaskEvent: CustomStringConvertible {
   /// What happened, to which task, and why it failed.
   ///

@@ -116,7 +116,7 @@ extension TaskQueue {
     settlement.timing = timing
     if case .park = verdict { settlement.handler = handler }
     if let hooks = handler.hooks, let outcome = settlement.outcome {
-      await hooks.willRemove(task.record, context, outcome)
+      await hooks.willEnd(task.record, context, outcome)
     }
     await finish(settlement, worker, isAttempt: timing != nil)
   }

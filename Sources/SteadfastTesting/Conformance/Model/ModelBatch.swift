@@ -83,7 +83,7 @@ extension TaskChange {
   static func ending(
     _ lease: Lease,
     _ end: ModelStep.End,
-    keeps: Bool,
+    retains: Bool,
     at seconds: Double,
     delay: Double
   ) -> TaskChange {
@@ -92,15 +92,15 @@ extension TaskChange {
     let later = Date.coarse(seconds + delay)
     let retryCount = Int(delay) % 5
     return switch end {
-    case .succeed: .succeed(lease, at: date, keeps: keeps)
+    case .succeed: .succeed(lease, at: date, retains: retains)
     case .retry:
       .retry(lease, availableDate: later, retryCount: retryCount, failure: failure)
     case .retryWithoutFailure:
       .retry(lease, availableDate: later, retryCount: retryCount, failure: nil)
-    case .abandon: .abandon(lease, failure: failure, keeps: keeps)
+    case .abandon: .abandon(lease, failure: failure, retains: retains)
     case .release: .release(lease)
     case .park: .park(lease, failure: failure)
-    case .cancel: .cancel(.claimed(lease), at: date, keeps: keeps)
+    case .cancel: .cancel(.claimed(lease), at: date, retains: retains)
     case .pause: .pause(.claimed(lease))
     case .restart: .restart(.claimed(lease), availableDate: later)
     case .reschedule: .reschedule(.claimed(lease), availableDate: later)
@@ -110,17 +110,17 @@ extension TaskChange {
   static func controlling(
     _ id: TaskID,
     _ control: ModelStep.Control,
-    keeps: Bool,
+    retains: Bool,
     at seconds: Double
   ) -> TaskChange {
     let date = Date.second(seconds)
     return switch control {
-    case .cancel: .cancel(.unclaimed(id), at: date, keeps: keeps)
+    case .cancel: .cancel(.unclaimed(id), at: date, retains: retains)
     case .pause: .pause(.unclaimed(id))
     case .resume: .resume(id)
     case .restart: .restart(.unclaimed(id), availableDate: .coarse(seconds))
     case .reschedule: .reschedule(.unclaimed(id), availableDate: .coarse(seconds))
-    case .update: .update(id, .drawn(at: seconds, changesAll: keeps))
+    case .update: .update(id, .drawn(at: seconds, changesAll: retains))
     case .remove: .remove(id)
     }
   }

@@ -73,12 +73,12 @@ struct ModelRun {
       let date = now + Double(batch.changes.count) / 4
       switch change {
       case .insert(let task): batch.insert(task, at: date)
-      case .end(let claim, let end, let keeps, let delay):
+      case .end(let claim, let end, let retains, let delay):
         guard let lease = lease(claim), !hasRunOut(lease) else { continue }
-        batch.add(.ending(lease, end, keeps: keeps, at: date, delay: delay), of: lease.id)
-      case .control(let task, let control, let keeps):
+        batch.add(.ending(lease, end, retains: retains, at: date, delay: delay), of: lease.id)
+      case .control(let task, let control, let retains):
         let id = TaskID.numbered(task)
-        batch.add(.controlling(id, control, keeps: keeps, at: date), of: id)
+        batch.add(.controlling(id, control, retains: retains, at: date), of: id)
       }
     }
     guard !batch.changes.isEmpty else { return }

@@ -33,8 +33,8 @@ enum ModelStep: Sendable {
   /// One change.
   enum Change: Sendable {
     case insert(NewTask)
-    case end(claim: Int, End, keeps: Bool, delay: Double)
-    case control(task: Int, Control, keeps: Bool)
+    case end(claim: Int, End, retains: Bool, delay: Double)
+    case control(task: Int, Control, retains: Bool)
   }
 
   case change(Change)
@@ -95,14 +95,14 @@ struct ModelDrawing {
       return .end(
         claim: -1 - below(6),
         draw(ModelStep.End.allCases),
-        keeps: draw([true, false]),
+        retains: draw([true, false]),
         delay: Double(below(20))
       )
     default:
       return .control(
         task: below(lastNumber + 2),
         draw(ModelStep.Control.allCases),
-        keeps: draw([true, false])
+        retains: draw([true, false])
       )
     }
   }

@@ -48,38 +48,38 @@ extension ReferenceTable {
   private mutating func apply(_ change: TaskChange) -> ChangeOutcome {
     switch change {
     case .insert(let record, let policy): return insert(record, onDuplicate: policy)
-    case .succeed(let lease, let date, let keeps):
-      return self.change(lease, to: .succeeded, keeps: keeps, at: date)
+    case .succeed(let lease, let date, let retains):
+      return self.change(lease, to: .succeeded, retains: retains, at: date)
     case .retry(let lease, let date, let retryCount, let failure):
       return self.change(lease, to: .waiting) { record in
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
-        record.isPutOff = true
+        record.isPostponed = true
         record.note(failure)
       }
-    case .abandon(let lease, let failure, let keeps):
-      return self.change(lease, to: .abandoned, keeps: keeps, at: failure.date) {
+    case .abandon(let lease, let failure, let retains):
+      return self.change(lease, to: .abandoned, retains: retains, at: failure.date) {
         $0.note(failure)
       }
     case .release(let lease): return self.change(lease, to: .waiting, keepsPlace: true)
     case .park(let lease, let failure):
       return self.change(lease, to: .parked) { $0.note(failure) }
-    case .cancel(let target, let date, let keeps):
-      return control(target, [.waiting, .parked, .paused], to: .cancelled, keeps: keeps, at: date)
+    case .cancel(let target, let date, let retains):
+      return control(target, [.waiting, .parked, .paused], to: .cancelled, retains: retains, at: date)
     case .pause(let target): return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
     case .restart(let target, let date):
-      return control(target, Self.atRest, to: .waiting) { $0.makeNew(availableDate: date) }
+      return control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
     case .reschedule(let target, let date):
       let state = record(of: target.id)?.state ?? .waiting
       return control(target, Self.unclaimed, to: state == .running ? .waiting : state) {
         $0.availableDate = date
-        $0.isPutOff = false
+        $0.isPostponed = false
       }
     case .update(let id, let update): return self.update(id, update)
     case .remove(let id):
-      return control(.unclaimed(id), Self.ended, to: .waiting, keeps: false)
+      return control(.unclaimed(id), Self.ended, to: .waiting, retains: false)
     case .unpark(let name): unpark(name)
     case .prune(let state, let date, let count):
       prune(state, endedBefore: date, keepingLatest: count)
@@ -98,14 +98,14 @@ extension ReferenceTable {
     _ target: TaskTarget,
     _ states: Set<TaskState>,
     to state: TaskState,
-    keeps: Bool = true,
+    retains: Bool = true,
     at date: Date? = nil,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
     switch target {
-    case .claimed(let lease): change(lease, to: state, keeps: keeps, at: date, note)
+    case .claimed(let lease): change(lease, to: state, retains: retains, at: date, note)
     case .unclaimed(let id):
-      change(id, in: states, to: state, keeps: keeps, at: date, note)
+      change(id, in: states, to: state, retains: retains, at: date, note)
     }
   }
 }

@@ -64,13 +64,13 @@ package struct ReferenceTable: Sendable {
   package mutating func change(
     _ lease: Lease,
     to state: TaskState,
-    keeps: Bool = true,
+    retains: Bool = true,
     at date: Date? = nil,
     keepsPlace: Bool = false,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
     guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
-    move(index, to: state, keeps: keeps, at: date, keepsPlace: keepsPlace, note)
+    move(index, to: state, retains: retains, at: date, keepsPlace: keepsPlace, note)
     return .done
   }
 
@@ -79,24 +79,24 @@ package struct ReferenceTable: Sendable {
     _ id: TaskID,
     in states: Set<TaskState>,
     to state: TaskState,
-    keeps: Bool = true,
+    retains: Bool = true,
     at date: Date? = nil,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
     guard let index = index(id), states.contains(entries[index].record.state) else { return .stale }
-    move(index, to: state, keeps: keeps, at: date, keepsPlace: false, note)
+    move(index, to: state, retains: retains, at: date, keepsPlace: false, note)
     return .done
   }
 
   private mutating func move(
     _ index: Int,
     to state: TaskState,
-    keeps: Bool,
+    retains: Bool,
     at date: Date?,
     keepsPlace: Bool,
     _ note: (inout TaskRecord) -> Void
   ) {
-    guard keeps else {
+    guard retains else {
       entries.remove(at: index)
       return
     }

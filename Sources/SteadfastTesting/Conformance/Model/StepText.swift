@@ -5,17 +5,17 @@ extension TaskChange {
   var step: String {
     switch self {
     case .insert(let record, let policy): "insert \(record.step) (\(policy))"
-    case .succeed(let lease, let date, let keeps):
-      "succeed \(lease.step) at \(date.step)\(keeps.step)"
+    case .succeed(let lease, let date, let retains):
+      "succeed \(lease.step) at \(date.step)\(retains.step)"
     case .retry(let lease, let date, let count, let failure):
       "retry \(lease.step) at \(date.step), retries \(count), \(failure?.step ?? "no failure")"
-    case .abandon(let lease, let failure, let keeps):
-      "abandon \(lease.step), \(failure.step)\(keeps.step)"
+    case .abandon(let lease, let failure, let retains):
+      "abandon \(lease.step), \(failure.step)\(retains.step)"
     case .release(let lease): "release \(lease.step)"
     case .park(let lease, let failure): "park \(lease.step), \(failure.step)"
     case .unpark(let name): "unpark \(name)"
-    case .cancel(let target, let date, let keeps):
-      "cancel \(target.step) at \(date.step)\(keeps.step)"
+    case .cancel(let target, let date, let retains):
+      "cancel \(target.step) at \(date.step)\(retains.step)"
     case .pause(let target): "pause \(target.step)"
     case .resume(let id): "resume \(id.number)"
     case .restart(let target, let date): "restart \(target.step) at \(date.step)"
@@ -114,7 +114,7 @@ extension TaskFilter {
     if let states { criteria.append("states \(list(states) { "\($0)" })") }
     if let uniqueKeys { criteria.append("keys \(list(uniqueKeys) { $0 })") }
     if let tags { criteria.append("tags \(list(tags) { $0 })") }
-    if let isPutOff { criteria.append(isPutOff ? "put off" : "not put off") }
+    if let isPostponed { criteria.append(isPostponed ? "put off" : "not put off") }
     if let availableDates {
       let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
       criteria.append("available from \(from) to before \(to)")

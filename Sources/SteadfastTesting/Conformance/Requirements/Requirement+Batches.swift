@@ -44,9 +44,9 @@ extension PersistenceConformance.Requirement {
     try store.expect("the number of claimed tasks", leases.count, 2)
     let outcomes = try await store.apply(
       [
-        .succeed(leases[0], at: .second(1), keeps: true),
+        .succeed(leases[0], at: .second(1), retains: true),
         .retry(leases[1], availableDate: .second(5), retryCount: 1, failure: nil),
-        .cancel(.unclaimed(.numbered(3)), at: .second(2), keeps: false),
+        .cancel(.unclaimed(.numbered(3)), at: .second(2), retains: false),
         .insert(.numbered(4), onDuplicate: .reject), .resume(.numbered(9)),
       ],
       durability: .relaxed
@@ -72,7 +72,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(1, key: "k"), .numbered(2))
     let outcomes = try await store.apply([
       .insert(.numbered(3), onDuplicate: .reject),
-      .succeed(Lease(id: .numbered(2), token: 99), at: .second(1), keeps: false),
+      .succeed(Lease(id: .numbered(2), token: 99), at: .second(1), retains: false),
       .insert(.numbered(4, key: "k"), onDuplicate: .keep),
       .insert(.numbered(5, key: "new"), onDuplicate: .keep),
       .insert(.numbered(6, key: "new"), onDuplicate: .keep),
@@ -108,8 +108,8 @@ extension PersistenceConformance.Requirement {
     let before = try await store.tasks()
     let outcomes = try await store.apply([
       .insert(.numbered(4, key: "new"), onDuplicate: .keep),
-      .succeed(lease, at: .second(1), keeps: false), culprit,
-      .cancel(.unclaimed(.numbered(8)), at: .second(1), keeps: true),
+      .succeed(lease, at: .second(1), retains: false), culprit,
+      .cancel(.unclaimed(.numbered(8)), at: .second(1), retains: true),
       .insert(.numbered(6, key: "twin"), onDuplicate: .replace),
     ])
     let refused = ChangeOutcome.batchRefused
@@ -120,7 +120,7 @@ extension PersistenceConformance.Requirement {
     // No task holds the key of the refused insertion, and the lease is still valid.
     let later = TaskRecord.numbered(4, at: 60, key: "new")
     try await store.apply(.insert(later, onDuplicate: .reject))
-    try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), keeps: false))
+    try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), retains: false))
     try await store.apply(.release(lease))
     try store.expect(try await store.claim(), [3, 1])
   }

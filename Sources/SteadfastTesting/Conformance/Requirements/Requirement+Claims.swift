@@ -115,7 +115,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(1, at: 90), .numbered(2, at: 60.5), .numbered(3, at: 70))
     try store.expectNextDate(try await store.claim(at: 1), 60.5)
     try store.expectNextDate(try await store.claim(at: 60.5), 70)
-    try await store.apply(.cancel(.unclaimed(.numbered(3)), at: .second(61), keeps: true))
+    try await store.apply(.cancel(.unclaimed(.numbered(3)), at: .second(61), retains: true))
     try store.expectNextDate(try await store.claim(at: 61), 90)
     try await store.apply(.pause(.unclaimed(.numbered(1))))
     let last = try await store.claim(at: 62)

@@ -91,7 +91,7 @@ extension PersistenceConformance.Requirement {
         )
         guard index % 2 == 1 else { continue }
         outcomes += try await store.store.apply(
-          [.cancel(.unclaimed(record.id), at: .second(1), keeps: index % 4 == 1)],
+          [.cancel(.unclaimed(record.id), at: .second(1), retains: index % 4 == 1)],
           durability: .relaxed
         )
       }

@@ -75,9 +75,9 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.release(leases[0]))
     try await store.apply(.park(leases[1], failure: .at(10, "can't be read")))
     try await store.apply(.pause(.claimed(leases[2])))
-    try await store.apply(.succeed(leases[3], at: .second(10), keeps: true))
-    try await store.apply(.abandon(leases[4], failure: .at(11, "no"), keeps: true))
-    try await store.apply(.cancel(.claimed(leases[5]), at: .second(12), keeps: true))
+    try await store.apply(.succeed(leases[3], at: .second(10), retains: true))
+    try await store.apply(.abandon(leases[4], failure: .at(11, "no"), retains: true))
+    try await store.apply(.cancel(.claimed(leases[5]), at: .second(12), retains: true))
     let records = try await store.tasks()
     let states: [TaskState] = [.waiting, .parked, .paused, .succeeded, .abandoned, .cancelled]
     try store.expect("the states", records.map(\.state), states)
@@ -105,13 +105,13 @@ extension PersistenceConformance.Requirement {
   private static func cancel(_ store: StoreProbe) async throws {
     let states: Set<TaskState> = [.waiting, .parked, .paused]
     try await change(store, applyingTo: states) {
-      .cancel(.unclaimed($0), at: .second(20), keeps: false)
+      .cancel(.unclaimed($0), at: .second(20), retains: false)
     } leads: { _ in
       nil
     }
     let other = try await store.fresh("kept")
     try await change(other, applyingTo: states) {
-      .cancel(.unclaimed($0), at: .second(20), keeps: true)
+      .cancel(.unclaimed($0), at: .second(20), retains: true)
     } leads: { before in
       before.with { record in
         record.state = .cancelled
@@ -169,7 +169,7 @@ extension PersistenceConformance.Requirement {
     } leads: { before in
       before.with { record in
         record.availableDate = .second(20.5)
-        record.isPutOff = false
+        record.isPostponed = false
       }
     }
     try store.expect(try await store.claim(at: 20.25), [])
@@ -229,7 +229,7 @@ extension PersistenceConformance.Requirement {
   private static func unknown(_ store: StoreProbe) async throws {
     let id = TaskID.numbered(1)
     for change: TaskChange in [
-      .cancel(.unclaimed(id), at: .second(1), keeps: true), .pause(.unclaimed(id)), .resume(id),
+      .cancel(.unclaimed(id), at: .second(1), retains: true), .pause(.unclaimed(id)), .resume(id),
       .restart(.unclaimed(id), availableDate: .second(1)),
       .reschedule(.unclaimed(id), availableDate: .second(1)),
       .update(id, TaskUpdate(priority: .normal)), .remove(id),

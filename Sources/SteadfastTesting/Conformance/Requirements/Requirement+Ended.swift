@@ -31,14 +31,14 @@ extension PersistenceConformance.Requirement {
   private static func succeed(_ numbers: [Int], _ store: StoreProbe) async throws {
     for number in numbers { try await store.insert(.numbered(number)) }
     for (index, task) in try await store.claim().tasks.enumerated() {
-      try await store.apply(.succeed(task.lease, at: .second(Double(index + 1)), keeps: true))
+      try await store.apply(.succeed(task.lease, at: .second(Double(index + 1)), retains: true))
     }
   }
 
   private static func pruneByCount(_ store: StoreProbe) async throws {
     try await succeed([5, 1, 4, 2], store)
     try await store.insert(.numbered(6), .numbered(7), .numbered(8))
-    try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), keeps: true))
+    try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(.pause(.unclaimed(.numbered(7))))
     try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 9))
     try await store.expectTasks([1, 2, 4, 5, 6, 7, 8])
@@ -54,7 +54,7 @@ extension PersistenceConformance.Requirement {
   private static func pruneByDate(_ store: StoreProbe) async throws {
     try await succeed([5, 1, 4, 2], store)
     try await store.insert(.numbered(6))
-    try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), keeps: true))
+    try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(.prune(.succeeded, endedBefore: .second(1), keepingLatest: nil))
     try await store.expectTasks([1, 2, 4, 5, 6])
     try await store.apply(.prune(.succeeded, endedBefore: .second(2.5), keepingLatest: nil))
@@ -73,7 +73,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(
       .retry(leases[0], availableDate: .second(130), retryCount: 1, failure: .at(100))
     )
-    try await store.apply(.abandon(leases[1], failure: .at(100), keeps: true))
+    try await store.apply(.abandon(leases[1], failure: .at(100), retains: true))
     try await store.insert(.numbered(1), .numbered(2, at: 500))
     let before = try await store.tasks()
     try await store.apply(.rebase(.second(-50)))

@@ -50,8 +50,8 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(1), .numbered(2))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)
-    try await store.apply(.succeed(leases[0], at: .second(3.25), keeps: false))
-    try await store.apply(.succeed(leases[1], at: .second(4.25), keeps: true))
+    try await store.apply(.succeed(leases[0], at: .second(3.25), retains: false))
+    try await store.apply(.succeed(leases[1], at: .second(4.25), retains: true))
     try await store.expectTasks([2])
     let expected = TaskRecord.numbered(2).with { record in
       record.state = .succeeded
@@ -71,7 +71,7 @@ extension PersistenceConformance.Requirement {
     let expected = new.with { record in
       record.availableDate = .second(9.5)
       record.retryCount = 4
-      record.isPutOff = true
+      record.isPostponed = true
       record.lastError = "no röute\n"
       record.failedDate = .second(5.25)
     }
@@ -95,7 +95,7 @@ extension PersistenceConformance.Requirement {
     let expected = TaskRecord.numbered(1).with { record in
       record.availableDate = .second(8)
       record.retryCount = 1
-      record.isPutOff = true
+      record.isPostponed = true
       record.lastError = "first"
       record.failedDate = .second(1)
     }
@@ -116,7 +116,7 @@ extension PersistenceConformance.Requirement {
         try await store.apply(.park(lease, failure: failure))
         try await store.apply(.unpark(name: "A"))
       } else if index == reasons.count - 1 {
-        try await store.apply(.abandon(lease, failure: failure, keeps: true))
+        try await store.apply(.abandon(lease, failure: failure, retains: true))
       } else {
         try await store.apply(
           .retry(lease, availableDate: .second(date), retryCount: index + 1, failure: failure)
@@ -135,7 +135,7 @@ extension PersistenceConformance.Requirement {
       record.state = .abandoned
       record.availableDate = .second(10)
       record.retryCount = 6
-      record.isPutOff = true
+      record.isPostponed = true
       record.lastError = "\(long)!"
       record.failedDate = .second(12.5)
       record.earlierFailures = kept
@@ -150,8 +150,8 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(1), .numbered(2))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 2)
-    try await store.apply(.abandon(leases[0], failure: .at(3), keeps: false))
-    try await store.apply(.abandon(leases[1], failure: .at(4, "not found"), keeps: true))
+    try await store.apply(.abandon(leases[0], failure: .at(3), retains: false))
+    try await store.apply(.abandon(leases[1], failure: .at(4, "not found"), retains: true))
     try await store.expectTasks([2])
     let expected = TaskRecord.numbered(2).with { record in
       record.state = .abandoned
@@ -206,8 +206,8 @@ extension PersistenceConformance.Requirement {
     for number in 1...5 { try await store.insert(.numbered(number)) }
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 5)
-    try await store.apply(.cancel(.claimed(leases[0]), at: .second(5), keeps: false))
-    try await store.apply(.cancel(.claimed(leases[1]), at: .second(5), keeps: true))
+    try await store.apply(.cancel(.claimed(leases[0]), at: .second(5), retains: false))
+    try await store.apply(.cancel(.claimed(leases[1]), at: .second(5), retains: true))
     try await store.apply(.pause(.claimed(leases[2])))
     try await store.apply(.restart(.claimed(leases[3]), availableDate: .second(7)))
     try await store.apply(.reschedule(.claimed(leases[4]), availableDate: .second(8)))

@@ -46,10 +46,10 @@ extension PersistenceConformance.Requirement {
       TaskRecord.numbered(3).with { $0.availableDate = endless },
     ]
     return records.map { .insert($0, onDuplicate: .keep) } + [
-      .succeed(lease, at: never, keeps: true), .cancel(id, at: never, keeps: true),
+      .succeed(lease, at: never, retains: true), .cancel(id, at: never, retains: true),
       .retry(lease, availableDate: .second(0), retryCount: -1, failure: nil),
       .retry(lease, availableDate: endless, retryCount: 0, failure: nil),
-      .abandon(lease, failure: TaskFailure(reason: "", date: never), keeps: true),
+      .abandon(lease, failure: TaskFailure(reason: "", date: never), retains: true),
       .park(lease, failure: TaskFailure(reason: "", date: never)),
       .restart(id, availableDate: never), .reschedule(id, availableDate: endless), .rebase(endless),
       .extend(lease, until: never),

@@ -28,12 +28,12 @@ extension PersistenceConformance.Requirement {
   /// Returns every change that needs a lease, except an extension of the lease.
   static func changes(with lease: Lease) -> [TaskChange] {
     [
-      .succeed(lease, at: .second(9), keeps: true), .succeed(lease, at: .second(9), keeps: false),
+      .succeed(lease, at: .second(9), retains: true), .succeed(lease, at: .second(9), retains: false),
       .retry(lease, availableDate: .second(9), retryCount: 9, failure: .at(9)),
-      .abandon(lease, failure: .at(9), keeps: true),
-      .abandon(lease, failure: .at(9), keeps: false), .release(lease),
-      .park(lease, failure: .at(9)), .cancel(.claimed(lease), at: .second(9), keeps: true),
-      .cancel(.claimed(lease), at: .second(9), keeps: false), .pause(.claimed(lease)),
+      .abandon(lease, failure: .at(9), retains: true),
+      .abandon(lease, failure: .at(9), retains: false), .release(lease),
+      .park(lease, failure: .at(9)), .cancel(.claimed(lease), at: .second(9), retains: true),
+      .cancel(.claimed(lease), at: .second(9), retains: false), .pause(.claimed(lease)),
       .restart(.claimed(lease), availableDate: .second(9)),
       .reschedule(.claimed(lease), availableDate: .second(9)),
     ]
@@ -43,8 +43,8 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(1), .numbered(2), .numbered(3))
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 3)
-    try await store.apply(.succeed(leases[0], at: .second(1), keeps: false))
-    try await store.apply(.abandon(leases[1], failure: .at(1), keeps: true))
+    try await store.apply(.succeed(leases[0], at: .second(1), retains: false))
+    try await store.apply(.abandon(leases[1], failure: .at(1), retains: true))
     try await store.apply(
       .retry(leases[2], availableDate: .second(60), retryCount: 1, failure: .at(1))
     )
@@ -63,7 +63,7 @@ extension PersistenceConformance.Requirement {
     let present = try await store.claimOne()
     for change in changes(with: old) { try await store.apply(change, .stale) }
     try await store.expect(1, is: .numbered(1).with { $0.state = .running })
-    try await store.apply(.succeed(present, at: .second(1), keeps: false))
+    try await store.apply(.succeed(present, at: .second(1), retains: false))
     try await store.expectTasks([])
   }
 
@@ -87,7 +87,7 @@ extension PersistenceConformance.Requirement {
     let lease = try await store.claimOne()
     let target = TaskTarget.unclaimed(.numbered(1))
     for change: TaskChange in [
-      .cancel(target, at: .second(1), keeps: false), .cancel(target, at: .second(1), keeps: true),
+      .cancel(target, at: .second(1), retains: false), .cancel(target, at: .second(1), retains: true),
       .pause(target), .resume(.numbered(1)), .restart(target, availableDate: .second(1)),
       .reschedule(target, availableDate: .second(1)),
       .update(.numbered(1), TaskUpdate(tags: ["late"])), .remove(.numbered(1)),

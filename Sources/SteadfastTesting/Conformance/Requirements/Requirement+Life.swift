@@ -43,7 +43,7 @@ extension PersistenceConformance.Requirement {
     try await store.store.open()
     try await store.expect(1, is: .numbered(1).with { $0.state = .running })
     try store.expect(try await store.claim(), [2])
-    try await store.apply(.succeed(lease, at: .second(1), keeps: false))
+    try await store.apply(.succeed(lease, at: .second(1), retains: false))
     try await store.expectTasks([2])
   }
 
@@ -56,7 +56,7 @@ extension PersistenceConformance.Requirement {
         try await store.insert(.numbered(2))
         let claim = try await store.claim(1)
         try store.expect(claim, [1])
-        try await store.apply(.succeed(claim.tasks[0].lease, at: .second(1), keeps: true))
+        try await store.apply(.succeed(claim.tasks[0].lease, at: .second(1), retains: true))
         try store.expect("the count", try await store.count(), 2)
         try await store.expectTasks([1, 2])
       }

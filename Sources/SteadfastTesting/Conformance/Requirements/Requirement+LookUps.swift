@@ -79,12 +79,12 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.release(leases[2]))
     try await store.apply(.park(leases[3], failure: .at(2)))
     try await store.expectTasks([1, 2], .retrying)
-    try await store.expectTasks([3, 4, 5], TaskFilter(isPutOff: false))
+    try await store.expectTasks([3, 4, 5], TaskFilter(isPostponed: false))
     let released = try await store.claimOne(at: 55)
     try store.expect("the claimed task", released.id.number, 3)
-    try await store.apply(.succeed(released, at: .second(56), keeps: false))
+    try await store.apply(.succeed(released, at: .second(56), retains: false))
     let retried = try await store.claimOne(at: 60)
-    try await store.expectTasks([1], TaskFilter(states: [.running], isPutOff: true))
+    try await store.expectTasks([1], TaskFilter(states: [.running], isPostponed: true))
     try await store.apply(.release(retried))
     try await store.apply(.pause(.unclaimed(.numbered(1))))
     try await store.apply(.resume(.numbered(1)))
@@ -93,7 +93,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([2], .retrying)
     try await store.apply(.restart(.unclaimed(.numbered(2)), availableDate: .second(90)))
     try await store.expectTasks([], .retrying)
-    try store.expect("the count", try await store.count(TaskFilter(isPutOff: false)), 4)
+    try store.expect("the count", try await store.count(TaskFilter(isPostponed: false)), 4)
   }
 
   private static func dates(_ store: StoreProbe) async throws {

@@ -88,7 +88,7 @@ extension PersistenceConformance.Requirement {
     try next.expect(try await next.claim(2), [9, 6])
     for task in try await next.claim(1).tasks { try await next.apply(.release(task.lease)) }
     try await next.insert(.numbered(7))
-    try await next.apply(.cancel(.unclaimed(.numbered(2)), at: .second(1), keeps: false))
+    try await next.apply(.cancel(.unclaimed(.numbered(2)), at: .second(1), retains: false))
     next = try await next.reopened()
     let rest = try await next.claim().tasks.map(\.record.id.number).filter { $0 != 9 && $0 != 6 }
     try next.expect("the claimed tasks", rest, [4, 1, 5, 3, 7])
@@ -107,7 +107,7 @@ extension PersistenceConformance.Requirement {
     }
     let twin = TaskRecord.numbered(30, key: "lost")
     try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(8)))
-    try await next.apply(.cancel(.unclaimed(.numbered(7)), at: .second(1), keeps: false))
+    try await next.apply(.cancel(.unclaimed(.numbered(7)), at: .second(1), retains: false))
     try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(8)))
   }
 
@@ -115,11 +115,11 @@ extension PersistenceConformance.Requirement {
     for number in 1...6 { try await store.insert(.numbered(number, key: "key \(number)")) }
     let leases = try await store.claim(3).tasks.map(\.lease)
     try store.expect("the number of claimed tasks", leases.count, 3)
-    try await store.apply(.succeed(leases[0], at: .second(1), keeps: false))
-    try await store.apply(.abandon(leases[1], failure: .at(1), keeps: true))
-    try await store.apply(.succeed(leases[2], at: .second(1), keeps: true))
+    try await store.apply(.succeed(leases[0], at: .second(1), retains: false))
+    try await store.apply(.abandon(leases[1], failure: .at(1), retains: true))
+    try await store.apply(.succeed(leases[2], at: .second(1), retains: true))
     try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 0))
-    try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), keeps: false))
+    try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), retains: false))
     let twin = TaskRecord.numbered(7, at: 5, key: "key 5")
     try await store.apply(.insert(twin, onDuplicate: .replace), .replaced(.numbered(5)))
     try await store.apply(.restart(.unclaimed(.numbered(6)), availableDate: .second(9)))
@@ -160,6 +160,6 @@ extension PersistenceConformance.Requirement {
     for change in changes(with: old) { try await next.apply(change, .stale) }
     let present = try await next.claimOne()
     for change in changes(with: old) { try await next.apply(change, .stale) }
-    try await next.apply(.succeed(present, at: .second(1), keeps: false))
+    try await next.apply(.succeed(present, at: .second(1), retains: false))
   }
 }

@@ -79,7 +79,7 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 119.5), [])
     try await store.apply(.extend(lease, until: .second(180)))
     try store.expect(try await store.claim(at: 120), [])
-    try await store.apply(.succeed(lease, at: .second(121), keeps: true))
+    try await store.apply(.succeed(lease, at: .second(121), retains: true))
     try await store.apply(.extend(lease, until: .second(240)), .stale)
     try await store.apply(.extend(Lease(id: .numbered(9), token: 1), until: .second(1)), .stale)
     try store.expect(try await store.claim(at: 1000), [])
@@ -92,8 +92,8 @@ extension PersistenceConformance.Requirement {
     try store.expect("the next date", claim.nextDate, .second(60))
     try await store.apply(.extend(claim.tasks[0].lease, until: .second(120)))
     try store.expect("the next date", try await store.claim(at: 50).nextDate, .second(90))
-    try await store.apply(.succeed(claim.tasks[0].lease, at: .second(50), keeps: false))
-    try await store.apply(.cancel(.unclaimed(.numbered(2)), at: .second(50), keeps: false))
+    try await store.apply(.succeed(claim.tasks[0].lease, at: .second(50), retains: false))
+    try await store.apply(.cancel(.unclaimed(.numbered(2)), at: .second(50), retains: false))
     try store.expect("the next date", try await store.claim(at: 50).nextDate, nil)
   }
 
@@ -107,8 +107,8 @@ extension PersistenceConformance.Requirement {
     try await other.expect(1, is: .numbered(1, key: "k").with { $0.state = .running })
     let twin = TaskRecord.numbered(4, key: "k")
     try await other.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(1)))
-    try await other.apply(.cancel(.unclaimed(.numbered(1)), at: .second(1), keeps: true), .stale)
-    try await store.apply(.succeed(mine.tasks[0].lease, at: .second(1), keeps: false))
+    try await other.apply(.cancel(.unclaimed(.numbered(1)), at: .second(1), retains: true), .stale)
+    try await store.apply(.succeed(mine.tasks[0].lease, at: .second(1), retains: false))
     try await other.apply(.release(others.tasks[0].lease))
     try await other.insert(twin)
     try store.expect(try await store.claim(), [2, 3, 4])
@@ -126,7 +126,7 @@ extension PersistenceConformance.Requirement {
     try await other.store.close()
     let third = try await store.another()
     try third.expect(try await third.claim(at: 10), [])
-    try await store.apply(.succeed(lease, at: .second(1), keeps: false))
+    try await store.apply(.succeed(lease, at: .second(1), retains: false))
     try await store.expectTasks([2], TaskFilter(states: [.running]))
   }
 }

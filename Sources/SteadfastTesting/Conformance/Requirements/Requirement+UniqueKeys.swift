@@ -84,7 +84,7 @@ extension PersistenceConformance.Requirement {
     let twin = TaskChange.insert(.numbered(9, key: "k"), onDuplicate: .keep)
     try await store.apply(twin, .duplicate(of: .numbered(3)))
     // Whether the first task is removed or waits again, it does not hold the key any more.
-    try await store.apply(.succeed(leases[0], at: .second(1), keeps: false))
+    try await store.apply(.succeed(leases[0], at: .second(1), retains: false))
     try await store.apply(
       .retry(leases[1], availableDate: .second(9), retryCount: 1, failure: nil)
     )
@@ -113,9 +113,9 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.prune(.cancelled, endedBefore: nil, keepingLatest: 0))
     for number in 1...3 {
       let target = TaskTarget.unclaimed(.numbered(number))
-      try await store.apply(.cancel(target, at: .second(20), keeps: false))
+      try await store.apply(.cancel(target, at: .second(20), retains: false))
     }
-    try await store.apply(.succeed(lease, at: .second(20), keeps: false))
+    try await store.apply(.succeed(lease, at: .second(20), retains: false))
     for number in 1...7 {
       let next = TaskRecord.numbered(10 + number, key: "key \(number)")
       try await store.apply(.insert(next, onDuplicate: .reject))

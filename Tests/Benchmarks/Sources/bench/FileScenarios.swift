@@ -109,7 +109,7 @@ func reportCompaction() async throws {
     let size = try await store.statistics().byteCount
     let now = Date()
     let ends = tasks.prefix(dead).map {
-      TaskChange.cancel(.unclaimed($0.id), at: now, keeps: false)
+      TaskChange.cancel(.unclaimed($0.id), at: now, retains: false)
     }
     _ = try await store.apply(ends, durability: .durable)
     let peak = Peak()

@@ -83,7 +83,7 @@ private func reportNames() async throws {
     let start = ContinuousClock.now
     for _ in 0..<count {
       let claim = try await store.claim(ClaimRequest(limit: 1, names: room, now: .now))
-      let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: .now, keeps: false) }
+      let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: .now, retains: false) }
       _ = try await store.apply(ends, durability: .relaxed)
     }
     return start.duration(to: .now) / .nanoseconds(1) / Double(count)

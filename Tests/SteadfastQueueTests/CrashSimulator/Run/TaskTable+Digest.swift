@@ -62,7 +62,7 @@ extension TaskRecord {
     hasher.combine(lastError)
     hasher.combine(failedDate)
     hasher.combine(earlierFailures)
-    hasher.combine(isPutOff)
+    hasher.combine(isPostponed)
     hasher.combine(finishedDate)
   }
 }

@@ -73,7 +73,7 @@ import Testing
       storage.fail(.append, ENOSPC)
       async let insertion: Void = insert(2)
       async let cancellation = core.apply(
-        [.cancel(.unclaimed(.numbered(2)), at: .seconds(1), keeps: true)],
+        [.cancel(.unclaimed(.numbered(2)), at: .seconds(1), retains: true)],
         .durable
       )
       await insertion

@@ -78,10 +78,10 @@ import Testing
     let lease = try await claim(1)[0].lease
     storage.fail(.append, EIO)
     await #expect(throws: JSONFileError.self) {
-      _ = try await core.apply([.succeed(lease, at: .seconds(1), keeps: false)], .durable)
+      _ = try await core.apply([.succeed(lease, at: .seconds(1), retains: false)], .durable)
     }
     #expect(count(TaskFilter(states: [.running])) == 1)
-    let outcome = try await core.apply([.succeed(lease, at: .seconds(1), keeps: false)], .durable)
+    let outcome = try await core.apply([.succeed(lease, at: .seconds(1), retains: false)], .durable)
     #expect(outcome == [.done])
     #expect(count() == 0)
   }

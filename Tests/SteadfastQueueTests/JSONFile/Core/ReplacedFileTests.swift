@@ -57,7 +57,7 @@ import Testing
         _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .relaxed)
       }
       let ends = (1...20).map {
-        TaskChange.cancel(.unclaimed(.numbered($0)), at: .seconds(1), keeps: false)
+        TaskChange.cancel(.unclaimed(.numbered($0)), at: .seconds(1), retains: false)
       }
       _ = try await core.apply(ends, .durable)
     }

@@ -117,7 +117,7 @@ private func work(_ core: JSONFileCore, _ count: Int, retries: Bool) async throw
     try await core.claim(request).tasks.map { task in
       retries
         ? .retry(task.lease, availableDate: .seconds(0), retryCount: 1, failure: failure)
-        : .succeed(task.lease, at: .seconds(1), keeps: false)
+        : .succeed(task.lease, at: .seconds(1), retains: false)
     },
     .durable
   )

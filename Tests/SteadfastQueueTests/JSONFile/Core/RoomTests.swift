@@ -81,7 +81,7 @@ import Testing
       // Compacted or not: the texts of the errors are alive.
       let size = storage.bytes.count
       outcomes += try await core.apply(
-        try await claimAll(core).map { .succeed($0, at: .seconds(2), keeps: false) },
+        try await claimAll(core).map { .succeed($0, at: .seconds(2), retains: false) },
         .durable
       )
       return (count, outcomes, size)
@@ -119,7 +119,7 @@ import Testing
       _ = try await fill(core)
       let leases = try await claimAll(core)
       _ = try await core.apply(
-        leases.map { .succeed($0, at: .seconds(1), keeps: false) },
+        leases.map { .succeed($0, at: .seconds(1), retains: false) },
         .durable
       )
     }
@@ -134,7 +134,7 @@ import Testing
     let error = try await run {
       _ = try await fill(core)
       _ = try await core.apply(
-        [.cancel(.unclaimed(.numbered(10)), at: .seconds(1), keeps: false)],
+        [.cancel(.unclaimed(.numbered(10)), at: .seconds(1), retains: false)],
         .durable
       )
       return await #expect(throws: JSONFileError.self) { try await core.insert(.make(1000)) }
@@ -312,7 +312,7 @@ private func claimAll(_ core: JSONFileCore) async throws -> [Lease] { try await 
 private func cancelAll(_ core: JSONFileCore) async throws {
   let tasks = core.read { $0.tasks(matching: TaskFilter(), after: nil, limit: .max) }
   _ = try await core.apply(
-    tasks.map { .cancel(.unclaimed($0.id), at: .seconds(1), keeps: false) },
+    tasks.map { .cancel(.unclaimed($0.id), at: .seconds(1), retains: false) },
     .durable
   )
 }

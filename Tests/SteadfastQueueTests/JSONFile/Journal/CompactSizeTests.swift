@@ -35,9 +35,9 @@ import Testing
         for (index, lease) in try await core.claim(request).tasks.map(\.lease).enumerated() {
           let change: TaskChange =
             switch index {
-            case 0: .abandon(lease, failure: failure, keeps: true)
+            case 0: .abandon(lease, failure: failure, retains: true)
             case 1: .park(lease, failure: failure)
-            case 2: .succeed(lease, at: .seconds(2), keeps: false)
+            case 2: .succeed(lease, at: .seconds(2), retains: false)
             case 3: .restart(.claimed(lease), availableDate: .seconds(0))
             default: .retry(lease, availableDate: .seconds(0), retryCount: 1, failure: failure)
             }
@@ -58,7 +58,7 @@ import Testing
       _ = try await core.apply(
         core.read { $0.tasks(matching: TaskFilter(), after: nil, limit: .max) }
           .filter { !$0.state.isFinished }
-          .map { .cancel(.unclaimed($0.id), at: .seconds(3), keeps: false) },
+          .map { .cancel(.unclaimed($0.id), at: .seconds(3), retains: false) },
         .durable
       )
       _ = try await core.apply(

@@ -16,7 +16,7 @@ import Testing
     var table = TaskTable()
     _ = table.apply((1...2000).map { .insert(.make($0), onDuplicate: .keep) })
     _ = table.apply(
-      (1...2000 - alive).map { .cancel(.unclaimed(.numbered($0)), at: .seconds(0), keeps: false) }
+      (1...2000 - alive).map { .cancel(.unclaimed(.numbered($0)), at: .seconds(0), retains: false) }
     )
     var compaction = try Compaction(
       of: journal,

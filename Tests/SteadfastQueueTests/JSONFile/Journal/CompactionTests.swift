@@ -103,8 +103,8 @@ import Testing
       _ = try await core.apply(
         [
           .pause(.unclaimed(.numbered(2))),
-          .cancel(.unclaimed(.numbered(3)), at: .seconds(4), keeps: true),
-          .cancel(.unclaimed(.numbered(4)), at: .seconds(5), keeps: true),
+          .cancel(.unclaimed(.numbered(3)), at: .seconds(4), retains: true),
+          .cancel(.unclaimed(.numbered(4)), at: .seconds(5), retains: true),
         ],
         .durable
       )
@@ -243,7 +243,7 @@ func churn(_ core: JSONFileCore, _ numbers: ClosedRange<Int>) async throws {
     )
     let claim = try await core.claim(ClaimRequest(limit: 1, names: ["Churn": 1], now: .seconds(0)))
     let lease = try #require(claim.tasks.first?.lease)
-    _ = try await core.apply([.succeed(lease, at: .seconds(1), keeps: false)], .relaxed)
+    _ = try await core.apply([.succeed(lease, at: .seconds(1), retains: false)], .relaxed)
   }
 }
 
@@ -263,9 +263,9 @@ private func liveThrough(_ core: JSONFileCore) async throws {
     let failure = TaskFailure(reason: "refused", date: .seconds(2))
     let change: TaskChange =
       switch number % 5 {
-      case 0: .abandon(lease, failure: failure, keeps: true)
+      case 0: .abandon(lease, failure: failure, retains: true)
       case 1: .park(lease, failure: failure)
-      case 2: .succeed(lease, at: .seconds(2), keeps: true)
+      case 2: .succeed(lease, at: .seconds(2), retains: true)
       default: .retry(lease, availableDate: .seconds(4), retryCount: 1, failure: failure)
       }
     _ = try await core.apply([change], .durable)

@@ -33,7 +33,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     #expect(report.recordCount == 9)
     #expect(report.byteCount == lines.joined().count)
     #expect(report.counts == [.waiting: 4])
-    #expect(report.isSealed)
+    #expect(report.wasClosed)
     #expect(report.tornByteCount == 0)
     #expect(report.lostRecordCount == 0)
   }
@@ -44,7 +44,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     let report = try inspect(lines).report
     #expect(report.isSound)
     #expect(report.tornByteCount == lines[8].count)
-    #expect(!report.isSealed)
+    #expect(!report.wasClosed)
     #expect(report.recordCount == 8)
   }
 
@@ -137,7 +137,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     }
   }
 
-  @Test func `a file cut in half keeps what is whole`() throws {
+  @Test func `a file cut in half retains what is whole`() throws {
     let bytes = try fiveTasks().flatMap { $0 }
     let report = try JournalInspection(Array(bytes[..<(bytes.count / 2)])).report
     #expect(report.isSound)

@@ -29,9 +29,9 @@ import Testing
   @Test func `a task has ended even if the line of its begin was lost`() throws {
     let failure = TaskFailure(reason: "no", date: .seconds(2))
     let ends: [(TaskChange, TaskState?)] = [
-      (.succeed(lease(1), at: .seconds(2), keeps: false), nil),
-      (.succeed(lease(1), at: .seconds(2), keeps: true), .succeeded),
-      (.abandon(lease(1), failure: failure, keeps: true), .abandoned),
+      (.succeed(lease(1), at: .seconds(2), retains: false), nil),
+      (.succeed(lease(1), at: .seconds(2), retains: true), .succeeded),
+      (.abandon(lease(1), failure: failure, retains: true), .abandoned),
       (.retry(lease(1), availableDate: .seconds(9), retryCount: 3, failure: failure), .waiting),
       (.park(lease(1), failure: failure), .parked),
       (.release(lease(1)), .waiting),
@@ -49,7 +49,7 @@ import Testing
   func `a task is performed again if the line of its end was lost, and counts an interruption`()
     throws
   {
-    let success = TaskChange.succeed(lease(1), at: .seconds(2), keeps: false)
+    let success = TaskChange.succeed(lease(1), at: .seconds(2), retains: false)
     let found = try salvage(
       [insertion(1), .begin(.numbered(1)), .change(success), insertion(2)],
       losing: 3
@@ -68,14 +68,14 @@ import Testing
         .change(.unpark(name: "Note")),
       ],
       [
-        .begin(.numbered(1)), .change(.abandon(lease(1), failure: failure, keeps: true)),
+        .begin(.numbered(1)), .change(.abandon(lease(1), failure: failure, retains: true)),
         .change(.restart(.unclaimed(.numbered(1)), availableDate: .seconds(0))),
       ],
     ]
     for aside in asides {
       let entries =
         [insertion(1)] + aside + [
-          .begin(.numbered(1)), .change(.succeed(lease(1), at: .seconds(3), keeps: false)),
+          .begin(.numbered(1)), .change(.succeed(lease(1), at: .seconds(3), retains: false)),
         ]
       let found = try salvage(entries, losing: 1 + aside.count)
       #expect(found.table.numbers == [])
@@ -87,7 +87,7 @@ import Testing
     let found = try salvage(
       [
         insertion(1), .begin(.numbered(1)),
-        .change(.succeed(lease(1), at: .seconds(3), keeps: true)),
+        .change(.succeed(lease(1), at: .seconds(3), retains: true)),
         .change(.remove(.numbered(1))), insertion(2),
       ],
       losing: 3
@@ -100,7 +100,7 @@ import Testing
     let found = try salvage(
       [
         insertion(1, key: "K"), .begin(.numbered(1)),
-        .change(.succeed(lease(1), at: .seconds(3), keeps: false)),
+        .change(.succeed(lease(1), at: .seconds(3), retains: false)),
         insertion(2, key: "K"), insertion(3),
       ],
       losing: 3
@@ -208,7 +208,7 @@ import Testing
     let found = try JournalInspection(bytes)
     #expect(found.table.numbers == [1, 2, 3])
     #expect(found.report.generation == 2)
-    #expect(found.report.isSealed == isClosed)
+    #expect(found.report.wasClosed == isClosed)
     #expect(found.report.problemCount == text.lines.count)
     #expect(found.skipped.count == 0)
   }
@@ -229,7 +229,7 @@ import Testing
     var text = try JournalText()
     try text.addTasks([1])
     try text.add(
-      .change(.cancel(.unclaimed(.numbered(1)), at: .seconds(1), keeps: true)),
+      .change(.cancel(.unclaimed(.numbered(1)), at: .seconds(1), retains: true)),
       .change(.restart(.unclaimed(.numbered(1)), availableDate: .seconds(0)))
     )
     try text.addSuccess(of: 1)

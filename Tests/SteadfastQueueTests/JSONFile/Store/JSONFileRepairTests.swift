@@ -134,7 +134,7 @@ import Testing
         #expect(repairing?.message == verifying?.message)
       }
       try await store.close()
-      #expect(try await JSONFileStore.verify(at: file).isSealed)
+      #expect(try await JSONFileStore.verify(at: file).wasClosed)
     }
   }
 
@@ -209,7 +209,7 @@ import Testing
         damaged[offset] ^= 1
         let report = try JournalInspection(damaged).report
         #expect(report.isSound)
-        #expect(!report.isSealed)
+        #expect(!report.wasClosed)
         #expect(report.counts == [.waiting: 2])
         #expect(report.tornByteCount == bytes.count - seal)
       }

@@ -20,10 +20,10 @@ import Testing
     let failure = TaskFailure(reason: "no", date: Date())
     _ = try await store.apply(
       [
-        .succeed(leases[0], at: Date(), keeps: true),
+        .succeed(leases[0], at: Date(), retains: true),
         .retry(leases[1], availableDate: Date(), retryCount: 1, failure: failure),
         .park(leases[2], failure: failure),
-        .cancel(.unclaimed(.numbered(12)), at: Date(), keeps: true),
+        .cancel(.unclaimed(.numbered(12)), at: Date(), retains: true),
         .pause(.unclaimed(.numbered(11))),
         // The holder of its key is being performed, and loses it.
         .insert(.make(20, key: "L"), onDuplicate: .replace),
@@ -213,7 +213,7 @@ import Testing
     let changes = Task(executorPreference: executor) {
       try await core.apply(
         [
-          .cancel(.unclaimed(.numbered(4)), at: .seconds(0), keeps: false),
+          .cancel(.unclaimed(.numbered(4)), at: .seconds(0), retains: false),
           .insert(.make(5), onDuplicate: .keep),
         ],
         .durable

@@ -46,7 +46,7 @@ import Testing
       for number in 2...40 {
         _ = try await core.apply([.insert(.make(number), onDuplicate: .keep)], .relaxed)
         _ = try await core.apply(
-          [.cancel(.unclaimed(.numbered(number)), at: .seconds(1), keeps: false)],
+          [.cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: false)],
           .durable
         )
       }

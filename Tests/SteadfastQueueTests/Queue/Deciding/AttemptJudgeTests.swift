@@ -56,16 +56,16 @@ private struct Decided: RetryAwareError {
     )
     let settlement = judge.settlement(verdict, of: task, now: now)
     return switch settlement.change {
-    case .succeed(_, let date, let keeps):
-      "succeeded at \(date.timeIntervalSince1970), \(keeps ? "kept" : "gone")"
+    case .succeed(_, let date, let retains):
+      "succeeded at \(date.timeIntervalSince1970), \(retains ? "kept" : "gone")"
     case .retry(_, let date, let count, let failure):
       "retry \(count) in \(date.timeIntervalSince(now)): \(failure?.reason ?? "-")"
-    case .abandon(_, let failure, let keeps):
-      "abandoned: \(failure.reason), \(keeps ? "kept" : "gone")"
+    case .abandon(_, let failure, let retains):
+      "abandoned: \(failure.reason), \(retains ? "kept" : "gone")"
     case .release: "released"
     case .park(_, let failure): "parked: \(failure.reason)"
-    case .cancel(_, let date, let keeps):
-      "cancelled at \(date.timeIntervalSince1970), \(keeps ? "kept" : "gone")"
+    case .cancel(_, let date, let retains):
+      "cancelled at \(date.timeIntervalSince1970), \(retains ? "kept" : "gone")"
     case .pause: "paused"
     case .restart(_, let date): "restarted at \(date.timeIntervalSince1970)"
     case .update: "updated"

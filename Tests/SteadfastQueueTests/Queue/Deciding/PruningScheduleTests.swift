@@ -18,10 +18,10 @@ import Testing
     }
   }
 
-  private func end(_ number: Int, keeps: Bool) -> Settlement {
+  private func end(_ number: Int, retains: Bool) -> Settlement {
     let lease = Lease(id: .numbered(number), token: 1)
     return Settlement(
-      change: .succeed(lease, at: .seconds(0), keeps: keeps),
+      change: .succeed(lease, at: .seconds(0), retains: retains),
       record: .make(number)
     )
   }
@@ -39,11 +39,11 @@ import Testing
     var schedule = PruningSchedule(configuration)
     var changes: [TaskChange] = []
     for number in 0..<255 {
-      changes += schedule.changes(after: [end(number, keeps: true)], now: .seconds(1000))
-      changes += schedule.changes(after: [end(number, keeps: false)], now: .seconds(1000))
+      changes += schedule.changes(after: [end(number, retains: true)], now: .seconds(1000))
+      changes += schedule.changes(after: [end(number, retains: false)], now: .seconds(1000))
     }
     #expect(changes.isEmpty)
-    changes = schedule.changes(after: [end(256, keeps: true)], now: .seconds(1000))
+    changes = schedule.changes(after: [end(256, retains: true)], now: .seconds(1000))
     #expect(summary(changes) == ["abandoned before 940, latest 3"])
   }
 }

@@ -38,7 +38,7 @@ private struct Asked: TaskHandler {
     return log.entries.count { $0.hasPrefix("exhausted") } <= restarts
   }
 
-  func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+  func willEnd(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
     log.add("leaves: \(outcome)")
   }
 }
@@ -202,7 +202,7 @@ private struct Sleeping: TaskHandler {
     try await clock.sleep(for: .seconds(60))
   }
 
-  func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+  func willEnd(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
     log.add("leaves: \(outcome)")
   }
 }

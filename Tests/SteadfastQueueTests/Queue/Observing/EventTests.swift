@@ -133,6 +133,47 @@ extension TaskEvent {
     )
   }
 
+  @Test func `each event names its task`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { _, context in
+      if context.retryCount == 0 { throw TaskSnoozed(for: .seconds(1)) }
+    }
+    let events = queue.events
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    try await queue.pause(task.id)
+    try await queue.resume(task.id)
+    try await queue.update(task.id, priority: .high)
+    try await queue.reschedule(task.id)
+    try await queue.restart(task.id)
+    try await task.cancel()
+    var seen: [String] = []
+    for await event in events {
+      #expect(event.taskID == task.id)
+      seen.append(event.summary)
+      if event.summary == "cancelled" { break }
+    }
+    #expect(
+      seen == [
+        "enqueued a", "started a", "snoozed a", "paused", "resumed", "updated", "rescheduled",
+        "restarted", "cancelled",
+      ]
+    )
+    #expect(TaskEvent.missed(count: 2).taskID == nil)
+  }
+
+  @Test func `an enqueued task's record is that of the store`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal() }
+    let task = try await queue.enqueue(Note("a"), maxRetries: 1)
+    #expect(try await task.record()?.state == .waiting)
+    try await queue.runAvailable()
+    let record = try #require(try await task.record())
+    #expect(record.retryCount == 1 && record.failures.map(\.reason) == ["refused"])
+    try await queue.remove(task.id)
+    #expect(try await task.record() == nil)
+  }
+
   @Test func `observing ends with the queue`() async throws {
     var queue: TaskQueue? = TaskQueue(clock: clock)
     let events = try #require(queue?.events)

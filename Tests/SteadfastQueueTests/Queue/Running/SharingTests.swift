@@ -182,7 +182,7 @@ import Testing
         try await clock.sleep(for: .seconds(150))
         pa.revive()
         try await clock.sleep(for: .seconds(1))
-        #expect(!log.entries.contains("a willRemove cancelled"), "\(log.entries)")
+        #expect(!log.entries.contains("a willEnd cancelled"), "\(log.entries)")
         try await clock.sleep(for: .seconds(1000))
         #expect(try await b.contains(task.id) == false)
         // The task was not retained, and only the other process knows how it ended.
@@ -238,7 +238,7 @@ private struct Hooked: TaskHandler {
     try await clock.sleep(for: .seconds(300))
     log.add("\(name) ends")
   }
-  func willRemove(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
-    log.add("\(name) willRemove \(outcome)")
+  func willEnd(_ note: Note, outcome: TaskOutcome, in context: TaskContext) async {
+    log.add("\(name) willEnd \(outcome)")
   }
 }
