@@ -1,11 +1,13 @@
+import SteadfastQueue
+
 /// The jobs that can run, and the order in which they do.
 ///
 /// Jobs that other jobs of the same virtual time made ready run in order, or in an order drawn from
 /// a seed. Jobs from outside, made ready by a thread whose speed is unknown, wait until no other
 /// job is left, and then run one at a time. So the speed of such threads doesn't change the order.
 struct RunQueue<Job> {
-  private var ready = FirstInFirstOut<Job>()
-  private var outside = FirstInFirstOut<Job>()
+  private var ready = FIFOQueue<Job>()
+  private var outside = FIFOQueue<Job>()
   private var generator: SplitMix64?
 
   init(order: VirtualTime.Order) {

@@ -1,3 +1,5 @@
+import SteadfastQueue
+
 /// The real work that takes turns: the piece of work whose turn it is, and those that wait.
 ///
 /// Each piece of work waits twice: to begin, and, after it has ended, for its caller to go on. Both
@@ -10,7 +12,7 @@ struct Turns<Waiter> {
   }
 
   private var stage = Stage.free
-  private var waiting = FirstInFirstOut<Waiter>()
+  private var waiting = FIFOQueue<Waiter>()
 
   /// Whether a piece of work has begun and not ended.
   var isUnderWay: Bool {

@@ -17,9 +17,7 @@ struct JournalPart: Sendable {
   /// The usual length of a line, in bytes.
   private static let usualLineLength = 200
 
-  /// The lines; one that is taken is moved out instead of copied, and leaves `nil`.
-  private var lines: [Line?] = []
-  private var takenCount = 0
+  private var lines = FIFOQueue<Line>()
   /// Whether the lines are followed by one that is not what was written, or has no end.
   private(set) var isCutShort = false
   /// Why the part could not be read; if this is set, the part has no lines.
@@ -41,11 +39,7 @@ struct JournalPart: Sendable {
     }
   }
 
-  mutating func popFirstLine() -> Line? {
-    guard takenCount < lines.count else { return nil }
-    defer { takenCount += 1 }
-    return lines[takenCount].take()
-  }
+  mutating func popFirstLine() -> Line? { lines.popFirst() }
 
   /// Reads on to the end of the last line, or as far as a line may reach.
   ///
@@ -74,7 +68,7 @@ struct JournalPart: Sendable {
   private mutating func readLines(_ bytes: [UInt8], at start: Int, from first: Int, before end: Int)
   {
     var decoder = JournalDecoder(bytes)
-    lines.reserveCapacity(bytes.count / Self.usualLineLength)
+    lines = FIFOQueue(minimumCapacity: bytes.count / Self.usualLineLength)
     var position = first
     while position < min(end, bytes.count) {
       guard let end = bytes.lineFeed(from: position), let line = JournalLine(bytes, position..<end)

@@ -76,10 +76,7 @@ struct JournalReader {
   /// How many lines of that batch were taken in.
   private var batchCount: UInt64 = 0
   /// The offsets of batches that may still be unsynced, and their first sequence numbers.
-  ///
-  /// Only the elements from `firstRecent` on count.
-  private var recentBatches: [(sequence: UInt64, offset: Int)] = []
-  private var firstRecent = 0
+  private var recentBatches = FIFOQueue<(sequence: UInt64, offset: Int)>()
   /// Whether a line was taken in after which no `task` line may come.
   private var isPastTasks = false
   private var problem: JournalProblem?
@@ -171,12 +168,10 @@ struct JournalReader {
     batchStart = nil
     recentBatches.append((first.sequence, start))
     // This stops at the batch that was just added, at the latest: no line names a later one.
-    while recentBatches[firstRecent].sequence < first.firstUnsynced { firstRecent += 1 }
-    if firstRecent > recentBatches.count / 2 {
-      recentBatches.removeFirst(firstRecent)
-      firstRecent = 0
+    while let oldest = recentBatches.first, oldest.sequence < first.firstUnsynced {
+      _ = recentBatches.popFirst()
     }
-    contents.unsyncedOffset = recentBatches[firstRecent].offset
+    contents.unsyncedOffset = recentBatches.first?.offset ?? start
     contents.nextSequence += batchCount
     contents.goodSize = position
     batchCount = 0

@@ -22,9 +22,9 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
 
   private static var mostSkippedWatches: Int { 64 }
 
-  private var jobs: [Job] = []
+  private var jobs = FIFOQueue<Job>()
   /// The jobs that need no turn.
-  private var jobsBeside: [Job] = []
+  private var jobsBeside = FIFOQueue<Job>()
   private var delayedJobs: [(instant: Instant, job: Job)] = []
   /// The thread that has the turn.
   private var owner: Thread?
@@ -101,7 +101,7 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
     let hasWorked = owner == thread || handedOn.contains(thread)
     if owner == thread { owner = nil }
     handedOn.removeAll { $0 == thread }
-    let jobBeside = jobsBeside.isEmpty ? nil : jobsBeside.removeFirst()
+    let jobBeside = jobsBeside.popFirst()
     let job = jobBeside == nil && owner == nil ? takeJob(now) : nil
     if watcher == thread { endWatch(wasInVain: jobBeside == nil && job == nil) }
     if let jobBeside {
@@ -140,6 +140,6 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   private mutating func takeJob(_ now: Instant) -> Job? {
     let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
     if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }
-    return jobs.isEmpty ? nil : jobs.removeFirst()
+    return jobs.popFirst()
   }
 }

@@ -52,7 +52,6 @@ import Foundation
         #expect(event == nil)
       }
       #expect(buffer.isEmpty == (expected.isEmpty))
-      #expect(buffer.placeCount <= capacity)
     }
   }
 
