@@ -11,36 +11,36 @@
 /// A table that grows moves all its buckets, during the call that makes it grow. So a large index
 /// is many small tables: the IDs are spread among them, and each grows by itself.
 struct SlotIndex: Sendable {
-  /// The number of parts of a large index; the upper eight bits of a hash choose the part.
-  private static let manyParts = 256
-  /// The largest number of slots in a single part; so no more are moved at once.
-  private static let maxCountOfOnePart = 12 << 10
+  /// The number of shards of a large index; the upper eight bits of a hash choose the shard.
+  private static let manyShards = 256
+  /// The largest number of slots in a single shard; so no more are moved at once.
+  private static let maxCountOfOneShard = 12 << 10
 
   private static let seeds = (UInt64.random(in: 0 ... .max), UInt64.random(in: 0 ... .max))
 
   private let seeds = Self.seeds
-  private var parts = [Part()]
+  private var shards = [Shard()]
   private(set) var count = 0
 
   /// All slots, in no particular order.
-  var all: some Sequence<Int> { parts.lazy.flatMap(\.slots) }
+  var all: some Sequence<Int> { shards.lazy.flatMap(\.slots) }
 
-  /// The number of slots in each part.
-  var partCounts: [Int] { parts.map(\.count) }
+  /// The number of slots in each shard.
+  var shardCounts: [Int] { shards.map(\.count) }
 
   /// Returns the slot of an ID.
   ///
   /// `isRight` tells it from the slots of other IDs with the same half of a hash.
   func slot(of id: some SlotKey, where isRight: (Int) -> Bool) -> Int? {
     let hash = hash(of: id)
-    return parts[part(of: hash)].slot(with: hash, where: isRight)
+    return shards[shard(of: hash)].slot(with: hash, where: isRight)
   }
 
   /// Makes room for `count` IDs, including those that are there.
   mutating func reserveCapacity(_ count: Int) {
-    if count > Self.maxCountOfOnePart { spread() }
-    // The parts are filled nearly evenly.
-    for part in parts.indices { parts[part].reserveCapacity(count / parts.count) }
+    if count > Self.maxCountOfOneShard { spread() }
+    // The shards are filled nearly evenly.
+    for shard in shards.indices { shards[shard].reserveCapacity(count / shards.count) }
   }
 
   /// Adds a slot for an ID that has none.
@@ -55,32 +55,32 @@ struct SlotIndex: Sendable {
     orInsert make: () -> Int
   ) -> Int {
     let hash = hash(of: id)
-    if let slot = parts[part(of: hash)].slot(with: hash, where: isRight) { return slot }
+    if let slot = shards[shard(of: hash)].slot(with: hash, where: isRight) { return slot }
     let slot = make()
     insert(slot, hash)
     return slot
   }
 
   private mutating func insert(_ slot: Int, _ hash: UInt32) {
-    if count == Self.maxCountOfOnePart { spread() }
-    parts[part(of: hash)].insert(Bucket(slot: slot, hash: hash))
+    if count == Self.maxCountOfOneShard { spread() }
+    shards[shard(of: hash)].insert(Bucket(slot: slot, hash: hash))
     count += 1
   }
 
   /// Removes the slot of an ID, which must be there.
   mutating func remove(_ slot: Int, of id: some SlotKey) {
     let hash = hash(of: id)
-    parts[part(of: hash)].remove(Bucket(slot: slot, hash: hash))
+    shards[shard(of: hash)].remove(Bucket(slot: slot, hash: hash))
     count -= 1
   }
 
-  private func part(of hash: UInt32) -> Int { parts.count == 1 ? 0 : Int(hash >> 24) }
+  private func shard(of hash: UInt32) -> Int { shards.count == 1 ? 0 : Int(hash >> 24) }
 
   private mutating func spread() {
-    guard parts.count == 1 else { return }
-    let one = parts[0]
-    parts = Array(repeating: Part(), count: Self.manyParts)
-    for bucket in one.taken { parts[part(of: bucket.hash)].insert(bucket) }
+    guard shards.count == 1 else { return }
+    let one = shards[0]
+    shards = Array(repeating: Shard(), count: Self.manyShards)
+    for bucket in one.taken { shards[shard(of: bucket.hash)].insert(bucket) }
   }
 
   private func hash(of id: some SlotKey) -> UInt32 {
@@ -107,7 +107,7 @@ extension SlotIndex {
     var hash: UInt32 { UInt32(truncatingIfNeeded: bits >> 32) }
   }
 
-  private struct Part {
+  private struct Shard {
     private static let minBucketCount = 16
 
     /// The buckets: none before the first insertion, then a power of two.

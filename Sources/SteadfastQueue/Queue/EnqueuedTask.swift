@@ -8,7 +8,7 @@ public import Foundation
 
 /// An enqueued task: its ID, its progress, and a way to wait for its outcome.
 public struct EnqueuedTask: Sendable, Identifiable {
-  private let cell: OutcomeCell
+  private let handle: OutcomeHandle
   private let queue: TaskQueue
   /// Whether the call that returned this value added the task.
   ///
@@ -16,14 +16,14 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// up with ``TaskQueue/task(_:)``.
   public let isNew: Bool
 
-  init(cell: OutcomeCell, isNew: Bool, queue: TaskQueue) {
-    self.cell = cell
+  init(handle: OutcomeHandle, isNew: Bool, queue: TaskQueue) {
+    self.handle = handle
     self.isNew = isNew
     self.queue = queue
   }
 
   /// The task's ID.
-  public var id: TaskID { cell.id }
+  public var id: TaskID { handle.id }
 
   /// The task's progress, as its handler reports it.
   public var progress: TaskProgress { TaskProgress(self) }
@@ -67,8 +67,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
   public func value<Value: Sendable>(as type: Value.Type = Value.self) async throws -> Value {
     switch try await outcome() {
     case .succeeded:
-      if let value = cell.value as? Value { return value }
-      let found = cell.value.map { "it is a \(Swift.type(of: $0))" } ?? "it is not known here"
+      if let value = handle.value as? Value { return value }
+      let found = handle.value.map { "it is a \(Swift.type(of: $0))" } ?? "it is not known here"
       throw TaskQueueError(
         .noValue,
         "the task \(id) has succeeded, but not with a \(type): \(found)"
@@ -93,13 +93,13 @@ public struct EnqueuedTask: Sendable, Identifiable {
   ///   the caller is the task's own handler, or something that the handler started, and would wait
   ///   for itself. What the store throws.
   public func outcome() async throws -> TaskOutcome {
-    if let outcome = cell.outcome { return outcome }
+    if let outcome = handle.outcome { return outcome }
     // Another process that shares the store may have performed it.
     let mayHaveEnded = !isNew || queue.hasEnded || queue.store.sharing != nil
     if mayHaveEnded, let outcome = try await storedOutcome() { return outcome }
     if queue.callingTask == id { throw waitsForItself }
     return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
-      try await cell.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
+      try await handle.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
     }
   }
 
@@ -112,12 +112,12 @@ public struct EnqueuedTask: Sendable, Identifiable {
   }
 
   /// Waits for a report of progress after this many reports; `nil` when none will come.
-  func progress(after number: Int) async -> OutcomeCell.Progress? {
+  func progress(after number: Int) async -> OutcomeHandle.Progress? {
     // A task that was there before may have ended before anything in this process was notified.
-    if number == 0, !isNew, cell.outcome == nil, await isOverInStore(), cell.outcome == nil {
+    if number == 0, !isNew, handle.outcome == nil, await isOverInStore(), handle.outcome == nil {
       return nil
     }
-    return await cell.progress(after: number) { queue.hasEnded }
+    return await handle.progress(after: number) { queue.hasEnded }
   }
 
   /// Returns whether the task has ended in the store; `true` if the store can't tell.
@@ -128,11 +128,11 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// Returns the outcome in the store; `nil` if the task has not ended.
   private func storedOutcome() async throws -> TaskOutcome? {
     guard let record = try await queue.record(of: id) else {
-      // It may have ended and gone since the cell was read, or its end is stored and not yet
+      // It may have ended and gone since the handle was read, or its end is stored and not yet
       // reported.
-      if let outcome = cell.outcome { return outcome }
+      if let outcome = handle.outcome { return outcome }
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
-      if let outcome = cell.outcome { return outcome }
+      if let outcome = handle.outcome { return outcome }
       throw TaskQueue.unknown(id)
     }
     return record.outcome

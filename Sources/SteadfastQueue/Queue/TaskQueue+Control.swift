@@ -30,7 +30,7 @@ extension TaskQueue {
   public func resume() async {
     machine.withLock { $0.setPaused(false) }
     signals.pauseProgress.resumeAll(with: .success(()))
-    signals.workers.fireAll()
+    signals.workers.signalAll()
   }
 
   /// Whether the queue was paused and not resumed.
@@ -89,7 +89,7 @@ extension TaskQueue {
   private nonisolated func cutShort() {
     machine.withLock { $0.cutShort() }
     signals.stopMayHaveCome()
-    for interrupt in signals.interrupts { interrupt.fire() }
+    for interrupt in signals.interrupts { interrupt.signal() }
   }
 
   /// Begins what ``shutDown(within:)`` does, without waiting.

@@ -71,7 +71,7 @@ extension TaskQueue {
     case .unknown: break
     }
     // A worker claims now; if the queue does not run, a worker of the next run does.
-    signals.workers.fire()
+    signals.workers.signal()
     try await signals.idleWatch.wait {
       machine.withLock { machine in
         guard machine.claims.count == claimCount,

@@ -56,8 +56,8 @@ extension TaskQueue {
   /// - Throws: what the store throws.
   public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
     try await open()
-    let cell = observers.outcomes.cell(of: id)
+    let handle = observers.outcomes.handle(of: id)
     guard try await store.count(matching: TaskFilter(ids: [id])) > 0 else { return nil }
-    return EnqueuedTask(cell: cell, isNew: false, queue: self)
+    return EnqueuedTask(handle: handle, isNew: false, queue: self)
   }
 }

@@ -35,7 +35,7 @@ extension TaskQueue {
   public func resume(name: String) async {
     handlers.resume(name)
     machine.withLock { $0.workArrived() }
-    signals.workers.fireAll()
+    signals.workers.signalAll()
   }
 
   /// The names that were paused and not resumed.

@@ -86,7 +86,7 @@ extension TaskQueue {
   ) async {
     handlers.registerFallback(AnyHandler(untyped: perform))
     machine.withLock { $0.registeredFallback() }
-    signals.workers.fire()
+    signals.workers.signal()
   }
 
   private func register(_ handler: AnyHandler, _ names: [String], _ limit: Int?) {
@@ -96,7 +96,7 @@ extension TaskQueue {
       return handlers.refuse(error)
     }
     machine.withLock { $0.registered(names, areLimited: limit != nil) }
-    signals.workers.fire()
+    signals.workers.signal()
   }
 
   /// The names by which tasks of a type are found: the current one and the former ones.

@@ -11,7 +11,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   }
 
   private let state = Mutex(State())
-  let use: StoreUse? = StoreUse()
+  let use: ExclusiveUse? = ExclusiveUse()
 
   /// Makes an empty store.
   public init() {}

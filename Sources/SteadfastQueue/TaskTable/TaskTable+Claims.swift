@@ -47,13 +47,13 @@ extension TaskTable {
 
   /// Makes the tasks ready that have become available.
   private mutating func promote(until now: Date) {
-    if presumesHorizon {
-      presumesHorizon = false
-      if now < horizon { withdraw(to: now) }
+    if presumesCutoff {
+      presumesCutoff = false
+      if now < cutoff { withdraw(to: now) }
     }
-    // If the clock went back, the horizon follows once no task is ready.
-    horizon = readyCount > 0 ? max(horizon, now) : now
-    while let first = waiting.first, first.date <= horizon {
+    // If the clock went back, the cutoff follows once no task is ready.
+    cutoff = readyCount > 0 ? max(cutoff, now) : now
+    while let first = waiting.first, first.date <= cutoff {
       waiting.popFirst()
       entries[first.node.slot].isInLine = false
       lineUp(first.node.slot)

@@ -19,7 +19,7 @@ extension TaskTable {
   private mutating func enterLine(_ slot: Int) {
     let state = entries[slot].record.state
     switch state {
-    case .waiting where entries[slot].record.availableDate <= horizon:
+    case .waiting where entries[slot].record.availableDate <= cutoff:
       setPlace(.ready, of: slot)
       lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
     case .waiting:

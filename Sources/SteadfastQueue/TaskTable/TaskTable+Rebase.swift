@@ -11,8 +11,8 @@ extension TaskTable {
   /// and O(k log k) for the k tasks that are moved or wait again.
   mutating func rebase(to now: Date) {
     // Each affected task was created or failed later than `now`, or is ready by a later date.
-    guard latestDate > now || horizon > now else { return }
-    horizon = min(horizon, now)
+    guard latestDate > now || cutoff > now else { return }
+    cutoff = min(cutoff, now)
     let affected = entries.slots
       .filter { isAffected($0, byRebasingTo: now) }
       .sorted { entries[$0].position < entries[$1].position }
@@ -30,7 +30,7 @@ extension TaskTable {
   ///
   /// O(n).
   mutating func withdraw(to now: Date) {
-    horizon = now
+    cutoff = now
     // A reserved task is lined up if the change that holds it is rolled back.
     for slot in entries.slots where isReady(slot, after: now) && !entries[slot].isReserved {
       lineUp(slot)

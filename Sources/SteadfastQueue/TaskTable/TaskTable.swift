@@ -36,9 +36,9 @@ struct TaskTable: Sendable {
   ///
   /// While tasks are ready, it is the latest date of a claim. When none is ready, the next claim
   /// sets it to its own date.
-  var horizon = Date.distantPast
-  /// Whether the horizon comes from an earlier process, whose clock may have been ahead.
-  var presumesHorizon = false
+  var cutoff = Date.distantPast
+  /// Whether the cutoff comes from an earlier process, whose clock may have been ahead.
+  var presumesCutoff = false
   /// No task was created, and none failed, after this date.
   private(set) var latestDate = Date.distantPast
 

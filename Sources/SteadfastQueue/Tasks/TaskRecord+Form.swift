@@ -14,14 +14,14 @@ extension TaskRecord {
     try TaskQueueError.check(availableDate, "availableDate")
     try TaskQueueError.check(finishedDate, "finishedDate")
     try TaskQueueError.check(maxRetries, "maxRetries")
-    if hasTroubles { try checkTroubles() }
+    if hasFailureState { try checkFailureState() }
     if hasExtras {
       try TaskQueueError.check(expiryDate, "expiryDate")
       try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
     }
   }
 
-  private func checkTroubles() throws(TaskQueueError) {
+  private func checkFailureState() throws(TaskQueueError) {
     try TaskQueueError.check(failedDate, "failedDate")
     for failure in earlierFailures {
       try TaskQueueError.check(failure.date, "the date of an earlier failure")

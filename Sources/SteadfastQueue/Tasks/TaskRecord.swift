@@ -9,7 +9,7 @@ public import Foundation
 /// A record is small, because a queue may hold a million of them.
 public struct TaskRecord: Sendable, Identifiable {
   private var shared: SharedDefinition
-  private var troubles: Rare<Troubles>
+  private var failureState: Rare<FailureState>
   // A flag after an optional uses space that the optional leaves free. So the order matters, here
   // and below.
 
@@ -58,8 +58,8 @@ public struct TaskRecord: Sendable, Identifiable {
         extras: Extras(tags: tags, timeLimit: timeLimit, expiryDate: expiryDate)
       )
     )
-    troubles = Rare(
-      Troubles(
+    failureState = Rare(
+      FailureState(
         retryCount: retryCount,
         interruptionCount: interruptionCount,
         lastError: lastError,
@@ -98,23 +98,23 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// How many attempts have failed.
   public var retryCount: Int {
-    get { troubles.present?.retryCount ?? 0 }
-    set { troubles.value.retryCount = newValue }
+    get { failureState.present?.retryCount ?? 0 }
+    set { failureState.value.retryCount = newValue }
   }
   /// How often a process ended while it performed the task.
   public var interruptionCount: Int {
-    get { troubles.present?.interruptionCount ?? 0 }
-    set { troubles.value.interruptionCount = newValue }
+    get { failureState.present?.interruptionCount ?? 0 }
+    set { failureState.value.interruptionCount = newValue }
   }
   /// The text of the last error, cut to 4,096 bytes; `nil` if none.
   public var lastError: String? {
-    get { troubles.present?.lastError }
-    set { troubles.value.lastError = newValue }
+    get { failureState.present?.lastError }
+    set { failureState.value.lastError = newValue }
   }
   /// When the last attempt failed; `nil` if none has.
   public var failedDate: Date? {
-    get { troubles.present?.failedDate }
-    set { troubles.value.failedDate = newValue }
+    get { failureState.present?.failedDate }
+    set { failureState.value.failedDate = newValue }
   }
   /// Whether ``availableDate`` was set by the last attempt, and was not chosen.
   ///
@@ -124,15 +124,15 @@ public struct TaskRecord: Sendable, Identifiable {
   /// on ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``.
   /// Nothing else changes it: neither the next attempt, nor a clock that goes back.
   public var isPostponed: Bool {
-    get { troubles.present?.isPostponed ?? false }
-    set { troubles.value.isPostponed = newValue }
+    get { failureState.present?.isPostponed ?? false }
+    set { failureState.value.isPostponed = newValue }
   }
   /// The failures before the last one, the oldest first; stores keep them as they are.
   ///
   /// There are at most four: of more, the last four count. ``failures`` includes the last one, too.
   public var earlierFailures: [TaskFailure] {
-    get { troubles.present?.earlierFailures ?? [] }
-    set { troubles.value.earlierFailures = Self.kept(newValue) }
+    get { failureState.present?.earlierFailures ?? [] }
+    set { failureState.value.earlierFailures = Self.kept(newValue) }
   }
 
   /// Notes that an attempt has failed.
@@ -143,22 +143,22 @@ public struct TaskRecord: Sendable, Identifiable {
   /// The failure becomes the last one. The one that was last becomes the last of
   /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.
   public mutating func note(_ failure: TaskFailure) {
-    var noted = troubles.value
+    var noted = failureState.value
     if let last = noted.lastFailure {
       noted.earlierFailures = Self.kept(noted.earlierFailures + [last.shortened()])
     }
     noted.lastError = failure.reason
     noted.failedDate = failure.date
-    troubles.value = noted
+    failureState.value = noted
   }
 
   /// Whether anything has gone wrong with the task.
-  var hasTroubles: Bool { !troubles.isEmpty }
+  var hasFailureState: Bool { !failureState.isEmpty }
   /// Whether it has tags, a time limit, or an expiry date.
   var hasExtras: Bool { !shared.value.extras.isEmpty }
 
   /// Clears what has gone wrong with the task, as if it were new.
-  mutating func forgetTroubles() { troubles.value = Troubles() }
+  mutating func forgetTroubles() { failureState.value = FailureState() }
 
   /// Returns whether the task has expired by this date, so that no attempt begins.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
@@ -266,7 +266,7 @@ extension TaskRecord {
   }
 
   /// What has gone wrong with a task.
-  private struct Troubles: RareValue {
+  private struct FailureState: RareValue {
     var retryCount = 0
     var interruptionCount = 0
     var lastError: String?

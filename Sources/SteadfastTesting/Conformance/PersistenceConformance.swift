@@ -84,7 +84,7 @@ public struct PersistenceConformance: Sendable {
     var report = Report()
     let sharing: StoreSharing?
     do {
-      sharing = try await Patience(callLimit).wait(for: makeTrial(reopens)) {
+      sharing = try await HangDetector(callLimit).wait(for: makeTrial(reopens)) {
         let store = try await makeStore("survey")
         try? await store.close()
         return store.sharing
@@ -120,7 +120,7 @@ public struct PersistenceConformance: Sendable {
     let trial = makeTrial(reopens)
     let place = requirement.id.replacing(".", with: "-")
     do {
-      try await Patience(callLimit).wait(for: trial) {
+      try await HangDetector(callLimit).wait(for: trial) {
         do {
           let store = try await StoreProbe.open(at: place, trial: trial, makeStore)
           try await requirement.check(store)
@@ -136,7 +136,7 @@ public struct PersistenceConformance: Sendable {
     }
   }
 
-  private func makeTrial(_ reopens: Bool) -> ConformanceTrial {
-    ConformanceTrial(reopens: reopens, randomCases: randomCases, seed: seed)
+  private func makeTrial(_ reopens: Bool) -> RequirementCheck {
+    RequirementCheck(reopens: reopens, randomCases: randomCases, seed: seed)
   }
 }

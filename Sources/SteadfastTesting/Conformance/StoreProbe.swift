@@ -12,14 +12,14 @@ struct StoreProbe: Sendable {
 
   let store: any Persistence
   let place: String
-  let trial: ConformanceTrial
+  let trial: RequirementCheck
   private let makeStore: Factory
   /// The store's name in the steps; empty while there is only one store.
   private let label: String
 
   static func open(
     at place: String,
-    trial: ConformanceTrial,
+    trial: RequirementCheck,
     label: String = "",
     _ makeStore: @escaping Factory
   ) async throws -> StoreProbe {

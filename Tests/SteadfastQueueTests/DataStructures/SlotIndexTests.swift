@@ -45,10 +45,10 @@ import Testing
   ) {
     var slots = SlotIndex()
     for number in 0..<10_000 { slots.insert(number, for: id(UInt64(number))) }
-    #expect(slots.partCounts == [10_000])
+    #expect(slots.shardCounts == [10_000])
     for number in 10_000..<40_000 { slots.insert(number, for: id(UInt64(number))) }
-    #expect(slots.partCounts.reduce(0, +) == 40_000)
-    #expect((slots.partCounts.max() ?? 0) < 3 * 40_000 / slots.partCounts.count)
+    #expect(slots.shardCounts.reduce(0, +) == 40_000)
+    #expect((slots.shardCounts.max() ?? 0) < 3 * 40_000 / slots.shardCounts.count)
     #expect(slots.all.sorted() == Array(0..<40_000))
     for number in 0..<40_000 {
       let found = slots.slot(of: id(UInt64(number))) { $0 == number }

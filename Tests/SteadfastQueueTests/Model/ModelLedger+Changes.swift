@@ -143,7 +143,7 @@ extension ModelLedger {
     if case .retryAfter(let seconds)? = attempt(lease)?.end {
       allowed = timedOut ? [backoff, Double(seconds)] : [Double(seconds)]
     }
-    // In a pass, a retry comes after its horizon, which is later than the clock by a trifle, or by
+    // In a pass, a retry comes after its cutoff, which is later than the clock by a trifle, or by
     // what the clock was set back.
     require(
       allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= setBack + 1.001) },

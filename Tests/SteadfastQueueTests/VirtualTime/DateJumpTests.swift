@@ -66,12 +66,12 @@ import Testing
   @Test(arguments: [(-3600.0, -3600.0), (-0.5, 0), (5, 0)])
   func `a pass follows a date that goes back, not one that trembles`(
     step: Double,
-    horizon: Double
+    cutoff: Double
   ) throws {
     var machine = WorkMachine(workers: 1)
-    machine.begin(.pass(horizon: .seconds(0)), names: [])
+    machine.begin(.pass(cutoff: .seconds(0)), names: [])
     machine.dateWentBack(to: .seconds(step))
-    #expect(machine.mode == .pass(horizon: .seconds(horizon)))
+    #expect(machine.mode == .pass(cutoff: .seconds(cutoff)))
   }
 
   @Test func `a task waits for its date after the clock has gone back in an empty queue`()

@@ -105,7 +105,9 @@ extension Mutant {
     },
     Mutant("a task with another date is put off still", breaks: "find.put-off") {
       $0.afterwards { change, entry, before in
-        if case .reschedule = change { entry.record.isPostponed = before?.record.isPostponed ?? false }
+        if case .reschedule = change {
+          entry.record.isPostponed = before?.record.isPostponed ?? false
+        }
       }
     },
     Mutant("the end of a range of dates is in it", breaks: "find.dates") {

@@ -133,7 +133,7 @@ extension JSONFileCore {
   /// The system then frees the file's space. For a large file this takes longer than many flushes.
   private func giveUp(_ journal: Journal) {
     guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
-    thread.handOn { journal.abandon() }
+    thread.yieldTurn { journal.abandon() }
   }
 }
 

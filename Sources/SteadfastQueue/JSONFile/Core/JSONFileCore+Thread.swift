@@ -114,7 +114,7 @@ extension JSONFileCore {
     while state.withLock({ $0.takeWritten() }) {
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
-        try thread.handOn { () throws(Journal.Failure) in _ = try flush.perform() }
+        try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
       } catch {
         // A write that is under way now is rolled back too, when it has ended.
         thread.add { self.fail([], error) }
@@ -123,7 +123,7 @@ extension JSONFileCore {
       file.withLock { $0?.journal.endFlush(flush) }
       let (goesOn, isBehind) = state.withLock { $0.endFlush() }
       if goesOn, !isBehind, thread.takeTurn() {
-        thread.addBeside { self.answerCommitted() }
+        thread.addConcurrent { self.answerCommitted() }
         writePending()
       } else {
         // If there is more to flush, the other thread is busy with a job that may take long.

@@ -60,7 +60,9 @@ struct JournalDecoder {
       return .compacted(at: try fields.date(.at), bytesBefore: try fields.integer(.before))
     case .begin: return .begin(try fields.id())
     case .succeed:
-      return .change(.succeed(try lease(), at: try fields.date(.at), retains: try fields.flag(.keep)))
+      return .change(
+        .succeed(try lease(), at: try fields.date(.at), retains: try fields.flag(.keep))
+      )
     case .retry: return .change(try retry())
     case .abandon:
       return .change(.abandon(try lease(), failure: try failure(), retains: try fields.flag(.keep)))

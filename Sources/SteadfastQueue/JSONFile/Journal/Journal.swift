@@ -28,7 +28,7 @@ struct Journal {
 
   /// A flush, which any thread may perform.
   struct Flush: Sendable {
-    fileprivate let file: FlushedFile
+    fileprivate let file: SyncedFile
     /// After the flush, all lines before this sequence number are durable.
     fileprivate let end: UInt64
 
@@ -45,7 +45,7 @@ struct Journal {
   /// The size of the lines in the file, in bytes.
   private(set) var size: Int
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
-  private let file: FlushedFile
+  private let file: SyncedFile
   private var firstUnsynced: UInt64
   /// Whether a seal is the last line.
   private var isSealed: Bool
@@ -57,7 +57,7 @@ struct Journal {
 
   /// Creates a journal in a file that durably holds these contents.
   init(_ file: any JournalFile, _ contents: JournalContents) {
-    self.file = FlushedFile(file)
+    self.file = SyncedFile(file)
     generation = contents.generation
     nextSequence = contents.nextSequence
     firstUnsynced = contents.nextSequence

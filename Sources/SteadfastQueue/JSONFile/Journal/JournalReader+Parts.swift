@@ -32,7 +32,7 @@ extension JournalReader {
     repeat {
       let end = min(source.count, start + partsAtOnce * partSize)
       let ranges = stride(from: start, to: end, by: partSize).map { $0..<min(end, $0 + partSize) }
-      let parts = JournalPart.read(ranges, of: source) { reader.withLock { $0.takeIn() } }
+      let parts = JournalChunk.read(ranges, of: source) { reader.withLock { $0.takeIn() } }
       reader.withLock { $0.add(parts) }
       start = end
     } while !reader.withLock(\.isDone)
@@ -40,22 +40,22 @@ extension JournalReader {
   }
 }
 
-extension JournalPart {
+extension JournalChunk {
   /// Reads parts of a file while `body` is performed, which is called once.
   fileprivate static func read(
     _ ranges: [Range<Int>],
     of source: JournalSource,
     during body: @Sendable () -> Void
-  ) -> [JournalPart] {
+  ) -> [JournalChunk] {
     guard ranges.count > 1 else {
       body()
-      return ranges.map { JournalPart(of: source, linesBeginningIn: $0) }
+      return ranges.map { JournalChunk(of: source, linesBeginningIn: $0) }
     }
-    let parts = Mutex([JournalPart?](repeating: nil, count: ranges.count))
+    let parts = Mutex([JournalChunk?](repeating: nil, count: ranges.count))
     // Nothing here waits for another thread: if none is free, this thread does all the work.
     DispatchQueue.concurrentPerform(iterations: 1 + ranges.count) { index in
       guard index > 0 else { return body() }
-      let part = JournalPart(of: source, linesBeginningIn: ranges[index - 1])
+      let part = JournalChunk(of: source, linesBeginningIn: ranges[index - 1])
       parts.withLock { $0[index - 1] = part }
     }
     return parts.withLock { $0.compactMap(\.self) }

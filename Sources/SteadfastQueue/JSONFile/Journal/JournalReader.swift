@@ -47,7 +47,7 @@ enum JournalProblem: Error, Equatable {
 /// The reader gets the file in parts, so that other parts can be read while one is taken in.
 struct JournalReader {
   private struct Place {
-    let line: JournalPart.Line
+    let line: JournalChunk.Line
     let number: Int
   }
 
@@ -63,7 +63,7 @@ struct JournalReader {
 
   private let source: JournalSource
   /// Parts that were read and not taken in, in reverse order.
-  private var parts: [JournalPart] = []
+  private var parts: [JournalChunk] = []
   private var contents = JournalContents()
   private var position = 0
   private var lineNumber = 1
@@ -96,7 +96,7 @@ struct JournalReader {
   }
 
   /// Adds the next parts, or none at the end of the file.
-  mutating func add(_ parts: [JournalPart]) {
+  mutating func add(_ parts: [JournalChunk]) {
     self.parts = parts.reversed()
     makeRoom()
   }
@@ -126,7 +126,7 @@ struct JournalReader {
     }
   }
 
-  private mutating func takeIn(_ found: consuming JournalPart.Line) throws(JournalProblem) {
+  private mutating func takeIn(_ found: consuming JournalChunk.Line) throws(JournalProblem) {
     let line = found.line
     try check(line)
     let start = batchStart ?? (line, found.range.lowerBound)
@@ -185,7 +185,7 @@ struct JournalReader {
     var (start, number) = (offset, firstNumber)
     while start < position {
       let end = min(position, start + Self.partSize)
-      var part = JournalPart(of: source, linesBeginningIn: start..<end)
+      var part = JournalChunk(of: source, linesBeginningIn: start..<end)
       if let failure = part.failure { throw .unreadable(failure) }
       while let line = part.popFirstLine() {
         try replay(Place(line: line, number: number))

@@ -114,8 +114,8 @@ extension TaskTable {
   ///
   /// Most tasks are available when they are made, so they enter the line of ready tasks at once.
   private mutating func presumeHorizon() {
-    horizon = latestDate
-    presumesHorizon = true
+    cutoff = latestDate
+    presumesCutoff = true
   }
 
   private mutating func replayBeginning(of id: TaskID) -> Bool {

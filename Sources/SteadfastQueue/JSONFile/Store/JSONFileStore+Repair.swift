@@ -31,13 +31,13 @@ extension JSONFileStore {
   ///   disk failed at the very end: the file is repaired, but a power cut may bring the damaged one
   ///   back.
   public static func repair(at url: URL) async throws -> JSONFileRepair {
-    try await ClosedFile(url: url).locked { closed, storage in
+    try await OfflineFile(url: url).locked { closed, storage in
       try repair(closed, storage)
     }
   }
 
   private static func repair(
-    _ closed: ClosedFile,
+    _ closed: OfflineFile,
     _ storage: FileStorage
   ) throws -> JSONFileRepair {
     do {

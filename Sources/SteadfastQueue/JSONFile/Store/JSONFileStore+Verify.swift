@@ -19,7 +19,7 @@ extension JSONFileStore {
   ///   ``JSONFileError/Code/newerVersion`` if nothing can be said of it,
   ///   ``JSONFileError/Code/systemCall`` if it is not there or can't be read.
   public static func verify(at url: URL) async throws -> JSONFileReport {
-    try await ClosedFile(url: url).locked { closed, storage in
+    try await OfflineFile(url: url).locked { closed, storage in
       guard let file = try storage.open(.journal) else { throw closed.errors.missing }
       defer { file.close() }
       return try JournalInspection(JournalSource(file)).report

@@ -101,7 +101,7 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   /// The file.
   public let url: URL
   let core: JSONFileCore
-  let use: StoreUse? = StoreUse()
+  let use: ExclusiveUse? = ExclusiveUse()
 
   /// Makes a store in a file that exists, or will be made.
   ///

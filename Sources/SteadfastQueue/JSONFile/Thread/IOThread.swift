@@ -18,12 +18,12 @@ protocol JobThread: AnyObject, Sendable {
   /// The job is not done if the thread ends before.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
   /// Adds a job that is done while others are done, in no order.
-  func addBeside(_ job: @escaping @Sendable () -> Void)
+  func addConcurrent(_ job: @escaping @Sendable () -> Void)
   /// Ends the turn of the calling job, and performs `body`.
   ///
   /// From then on, another thread does the jobs behind the calling one, in order. They run while
   /// `body` does, and must not wait for it.
-  func handOn<Result, Failure: Error>(
+  func yieldTurn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
   /// Asks for a turn again, for a job that has handed its turn on.
@@ -38,7 +38,7 @@ protocol JobThread: AnyObject, Sendable {
 /// the other thread takes over. It also does the jobs that need no turn. The threads end when the
 /// last reference to this object is gone and all jobs are done.
 final class IOThread: JobThread {
-  private let work = IOWork()
+  private let work = IOQueue()
 
   /// Starts the threads.
   init() throws(SystemCallError) {
@@ -61,14 +61,14 @@ final class IOThread: JobThread {
     work.add(job, at: .now + delay.sleepable)
   }
 
-  func addBeside(_ job: @escaping @Sendable () -> Void) { work.addBeside(job) }
+  func addConcurrent(_ job: @escaping @Sendable () -> Void) { work.addConcurrent(job) }
 
   func takeTurn() -> Bool { work.takeTurn() }
 
-  func handOn<Result, Failure: Error>(
+  func yieldTurn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    work.handOn()
+    work.yieldTurn()
     return try body()
   }
 
@@ -86,7 +86,7 @@ final class IOThread: JobThread {
         // reads the result.
         let pointer: UnsafeMutableRawPointer? = unsafe context
         guard let pointer = unsafe pointer else { return unsafe context }
-        let work = unsafe Unmanaged<IOWork>.fromOpaque(pointer).takeRetainedValue()
+        let work = unsafe Unmanaged<IOQueue>.fromOpaque(pointer).takeRetainedValue()
         work.doAll()
         return unsafe context
       },

@@ -39,7 +39,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   var description: String { "\(base)" }
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var sharing: StoreSharing? { base.sharing }
-  var use: StoreUse? { base.useIfKnown }
+  var use: ExclusiveUse? { base.useIfKnown }
 
   func open() async throws { try await base.open() }
 

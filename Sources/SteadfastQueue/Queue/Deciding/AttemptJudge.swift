@@ -15,16 +15,16 @@ struct AttemptJudge: Sendable {
   struct Moment {
     var now: Date
     /// In a pass, the date that a retry must come after, so that the pass ends.
-    var horizon: Date?
+    var cutoff: Date?
 
-    /// Returns the date after a delay; in a pass, a date after the horizon.
+    /// Returns the date after a delay; in a pass, a date after the cutoff.
     func date(after delay: Duration) -> Date {
       notBeforeHorizon((now + max(0, delay / .seconds(1))).storable)
     }
 
     func notBeforeHorizon(_ date: Date) -> Date {
-      guard let horizon, date <= horizon else { return date }
-      return horizon.nextStorable
+      guard let cutoff, date <= cutoff else { return date }
+      return cutoff.nextStorable
     }
   }
 

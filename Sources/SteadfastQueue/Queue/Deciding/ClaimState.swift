@@ -14,7 +14,7 @@ struct ClaimState: Sendable {
     /// The number of the claim.
     let claim: Int
     /// In a pass, the date up to which it looked.
-    let horizon: Date?
+    let cutoff: Date?
   }
 
   private(set) var isInFlight = false
@@ -53,13 +53,13 @@ struct ClaimState: Sendable {
   /// - Parameters:
   ///   - hasTasks: Whether it has returned tasks.
   ///   - hasMore: Whether the store says that it has more of them.
-  ///   - horizon: In a pass, the date up to which it looked.
-  mutating func end(hasTasks: Bool, hasMore: Bool, horizon: Date?) {
+  ///   - cutoff: In a pass, the date up to which it looked.
+  mutating func end(hasTasks: Bool, hasMore: Bool, cutoff: Date?) {
     storeHasMore = hasNews || hasMore
     isInFlight = false
     hasNews = false
     let foundSomething = storeHasMore || hasTasks || isStale
-    emptyLook = foundSomething ? nil : Look(claim: count, horizon: horizon)
+    emptyLook = foundSomething ? nil : Look(claim: count, cutoff: cutoff)
   }
 
   /// Ends the claim in flight, which has failed.
@@ -71,7 +71,7 @@ struct ClaimState: Sendable {
   /// Counts a claim that need not be made, because nothing that it found could be performed.
   mutating func skip() {
     count += 1
-    emptyLook = Look(claim: count, horizon: nil)
+    emptyLook = Look(claim: count, cutoff: nil)
   }
 
   /// Notes that a task may have become available.

@@ -9,7 +9,7 @@ struct Upkeep: Sendable {
   /// Decides when to remove ended tasks.
   var pruning: PruningSchedule
   /// Detects that the clock was set back.
-  var dates = DateWatch()
+  var dates = ClockStepDetector()
   /// Decides when to look for tasks without a handler.
   var notice = UnhandledNotice()
 
@@ -17,7 +17,7 @@ struct Upkeep: Sendable {
 }
 
 /// Detects that the system's clock was set back, by the dates that it is given.
-struct DateWatch: Sendable {
+struct ClockStepDetector: Sendable {
   /// How many seconds apart dates may be that several workers read at the same time.
   private static let tolerance = 1.0
 

@@ -21,7 +21,7 @@ extension WorkMachine {
 
   /// Returns how idle the queue is.
   ///
-  /// Only claims after this one count. A claim of a pass counts only if the pass's horizon is not
+  /// Only claims after this one count. A claim of a pass counts only if the pass's cutoff is not
   /// before this date.
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return .ended }
@@ -30,7 +30,7 @@ extension WorkMachine {
       outbox.isEmpty
     else { return .busy }
     if isPaused, mode != nil { return .idle }
-    guard let look = claims.emptyLook, look.claim > claim, look.horizon.map({ $0 >= date }) ?? true
+    guard let look = claims.emptyLook, look.claim > claim, look.cutoff.map({ $0 >= date }) ?? true
     else { return .unknown }
     return .idle
   }

@@ -13,8 +13,8 @@ struct WorkMachine: Sendable {
   enum Mode: Sendable, Equatable {
     /// Perform tasks until told to stop.
     case untilStopped
-    /// Perform tasks until none is left that was available at the horizon.
-    case pass(horizon: Date)
+    /// Perform tasks until none is left that was available at the cutoff.
+    case pass(cutoff: Date)
   }
 
   enum Step: Sendable {
@@ -44,7 +44,7 @@ struct WorkMachine: Sendable {
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
   var outbox: Outbox
-  var limitedNames = LimitedNames()
+  var limitedNames = ConcurrencyLimits()
   var claims = ClaimState()
   /// How many requests are being carried out, now that the ends of their tasks are stored.
   private(set) var obeying = 0
@@ -110,31 +110,31 @@ struct WorkMachine: Sendable {
   }
 
   /// In a pass, the date that decides what is available.
-  var horizon: Date? {
-    guard case .pass(let horizon) = mode else { return nil }
-    return horizon
+  var cutoff: Date? {
+    guard case .pass(let cutoff) = mode else { return nil }
+    return cutoff
   }
 
   /// Whether the queue will perform no task any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 
-  /// Returns the horizon of a pass that begins now.
+  /// Returns the cutoff of a pass that begins now.
   ///
   /// It is later than that of the last pass even if the clock stands still, so that tasks to be
   /// tried again at once are performed. If the clock was set back by more than a second, it is
   /// `now`.
   mutating func nextHorizon(now: Date) -> Date {
-    let horizon = now < lastHorizon - 1 ? now : max(now, lastHorizon.nextStorable)
-    lastHorizon = horizon
-    return horizon
+    let cutoff = now < lastHorizon - 1 ? now : max(now, lastHorizon.nextStorable)
+    lastHorizon = cutoff
+    return cutoff
   }
 
-  /// Moves the horizon of a pass back when the clock was set back by more than a second.
+  /// Moves the cutoff of a pass back when the clock was set back by more than a second.
   ///
   /// The pass then doesn't perform tasks that are available only by the old date.
   mutating func dateWentBack(to now: Date) {
-    guard case .pass(let horizon) = mode, now < horizon - 1 else { return }
-    mode = .pass(horizon: now)
+    guard case .pass(let cutoff) = mode, now < cutoff - 1 else { return }
+    mode = .pass(cutoff: now)
     lastHorizon = now
   }
 
@@ -232,7 +232,7 @@ struct WorkMachine: Sendable {
   mutating func claimed(_ claim: Claim, now: Date) -> Bool {
     // If a store hands out nothing, it has nothing, whatever date it names.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
-    claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, horizon: horizon)
+    claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
     limitedNames.enter(claim.tasks)

@@ -3,7 +3,7 @@ import Synchronization
 /// Posts events to every observer.
 ///
 /// Enqueueing a task races with performing or changing it. The first side to learn that a task is
-/// stored posts its `.enqueued` event (``announce(_:)``). ``ChangesUnderWay`` keeps the other
+/// stored posts its `.enqueued` event (``announce(_:)``). ``InFlightChanges`` keeps the other
 /// events in order.
 final class EventHub: Sendable {
   private struct WeakSubscription { weak var value: EventSubscription? }

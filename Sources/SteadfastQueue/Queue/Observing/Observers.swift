@@ -4,11 +4,11 @@ import Synchronization
 /// and the statistics.
 ///
 /// They learn it only after it is stored, and for each task in the order in which it was stored
-/// (``ChangesUnderWay``).
+/// (``InFlightChanges``).
 struct Observers: ~Copyable, Sendable {
   let events: EventHub
-  let outcomes = OutcomeBoard()
-  let changes = ChangesUnderWay()
+  let outcomes = OutcomeRegistry()
+  let changes = InFlightChanges()
   /// Callers that replace the task with a unique key, one at a time for each key.
   let keyTurns = KeyTurns()
   let statistics: Mutex<QueueStatistics.Tally>

@@ -77,7 +77,7 @@ extension TaskQueue {
   }
 
   private nonisolated var moment: AttemptJudge.Moment {
-    AttemptJudge.Moment(now: now, horizon: horizon)
+    AttemptJudge.Moment(now: now, cutoff: cutoff)
   }
 
   /// Calls the handler, within the task's time limit if it has one.

@@ -22,7 +22,7 @@ extension TaskQueue {
       if !parked.isEmpty { try await unpark(parked) }
       let (now, room) = machine.withLock { machine in
         (
-          machine.horizon ?? date,
+          machine.cutoff ?? date,
           machine.limitedNames.room(in: handled.names, version: handled.version)
         )
       }
@@ -38,9 +38,9 @@ extension TaskQueue {
       if let date = claim.nextDate {
         // If a store names a date that has come but hands out nothing, ask it again a second later.
         if date > now {
-          signals.alarm.set(date)
+          signals.timer.set(date)
         } else if claim.tasks.isEmpty {
-          signals.alarm.set(now + 1)
+          signals.timer.set(now + 1)
         }
       }
       let step = nextStep(of: worker) { $0.claimed(claim, now: now) }

@@ -79,9 +79,9 @@ extension TaskQueue {
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> [EnqueuedTask]? {
-    // Make the cells before the tasks can be performed, so that no outcome is missed.
+    // Make the handles before the tasks can be performed, so that no outcome is missed.
     var tasks = records.map { record in
-      EnqueuedTask(cell: observers.outcomes.cell(of: record.id), isNew: true, queue: self)
+      EnqueuedTask(handle: observers.outcomes.handle(of: record.id), isNew: true, queue: self)
     }
     observers.willEnqueue(records)
     let results: [ChangeOutcome]
@@ -112,7 +112,7 @@ extension TaskQueue {
       if results[index] == .stale, let twin = records.last(withKeyOf: records[index]) {
         observers.didNotEnqueue(records[index...index])
         tasks[index] = EnqueuedTask(
-          cell: observers.outcomes.cell(of: twin.id),
+          handle: observers.outcomes.handle(of: twin.id),
           isNew: false,
           queue: self
         )
@@ -194,7 +194,7 @@ extension TaskQueue {
     switch result {
     case .duplicate(let twin):
       observers.didNotEnqueue(CollectionOfOne(record))
-      return EnqueuedTask(cell: observers.outcomes.cell(of: twin), isNew: false, queue: self)
+      return EnqueuedTask(handle: observers.outcomes.handle(of: twin), isNew: false, queue: self)
     case .stale:
       preconditionFailure("a task that another one of its batch replaces was told of by itself")
     case .done, .replaced, .identityTaken, .batchRefused:

@@ -25,7 +25,7 @@ extension TaskQueue {
       }
       switch answer {
       case .interrupt(let worker, let number):
-        signals.interrupts[worker].fire()
+        signals.interrupts[worker].signal()
         await waitForInterruption(of: number, by: worker)
         return true
       case .kept:

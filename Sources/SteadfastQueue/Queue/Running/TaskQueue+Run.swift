@@ -33,8 +33,8 @@ extension TaskQueue {
   /// - Throws: The same errors as ``run()``.
   @discardableResult
   public nonisolated func runAvailable() async throws -> Int {
-    let horizon = machine.withLock { $0.nextHorizon(now: now) }
-    return try await run(.pass(horizon: horizon))
+    let cutoff = machine.withLock { $0.nextHorizon(now: now) }
+    return try await run(.pass(cutoff: cutoff))
   }
 
   /// Performs tasks as the mode says, and returns the number of attempts.
@@ -90,7 +90,7 @@ extension TaskQueue {
       services.addTask { await self.keepToShutDownLimit() }
       if mode == .untilStopped {
         services.addTask {
-          await self.signals.alarm.run(on: self.time.clock) { self.signals.workers.fire() }
+          await self.signals.timer.run(on: self.time.clock) { self.signals.workers.signal() }
         }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
@@ -159,7 +159,7 @@ extension TaskQueue {
     while true {
       switch step {
       case .stop:
-        signals.workers.fireAll()
+        signals.workers.signalAll()
         return .done
       case .wait:
         await signals.workers.wait()
@@ -167,14 +167,14 @@ extension TaskQueue {
         step = await claim(limit, unparking: names, by: worker)
         continue
       case .perform(let task, let number, let wakesAnother):
-        if wakesAnother { signals.workers.fire() }
+        if wakesAnother { signals.workers.signal() }
         await observers.catchUp(with: task.record.id)
         if await perform(task, worker, number) { return .interrupted }
         attempts += 1
         // A store in memory and a handler may never suspend; others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task, let wakesAnother):
-        if wakesAnother { signals.workers.fire() }
+        if wakesAnother { signals.workers.signal() }
         await observers.catchUp(with: task.record.id)
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
@@ -201,5 +201,5 @@ extension TaskQueue {
   }
 
   /// In a pass, the date that decides what is available.
-  nonisolated var horizon: Date? { machine.withLock { $0.horizon } }
+  nonisolated var cutoff: Date? { machine.withLock { $0.cutoff } }
 }

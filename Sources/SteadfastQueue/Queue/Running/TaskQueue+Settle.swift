@@ -24,7 +24,7 @@ extension TaskQueue {
       $0.finished(worker, with: settlement, isAttempt: isAttempt)
     }) {
       // The finisher of a cancelled run has ended, and other handlers may take long to end.
-      if Task.isCancelled { await settleAll() } else { signals.finisher.fire() }
+      if Task.isCancelled { await settleAll() } else { signals.finisher.signal() }
     }
   }
 
@@ -40,7 +40,7 @@ extension TaskQueue {
     while let settlements = machine.withLock({ $0.takeOutbox() }) {
       await apply(settlements)
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
-      if wakesWorkers { signals.workers.fireAll() }
+      if wakesWorkers { signals.workers.signalAll() }
       await obey(requests)
     }
   }
@@ -119,7 +119,7 @@ extension TaskQueue {
       let name = settlement.record.name
       guard let handler = handlers[name], handler !== settlement.handler else { break }
       machine.withLock { $0.registered([name]) }
-      signals.workers.fire()
+      signals.workers.signal()
     case .succeed, .abandon, .cancel, .pause, .remove, .insert, .unpark, .extend,
       .prune, .rebase:
       break
@@ -130,7 +130,7 @@ extension TaskQueue {
   ///
   /// If the date is not after `past`, this does not read the clock.
   nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
-    if date <= past || date <= now { lookForWork() } else { signals.alarm.set(date) }
+    if date <= past || date <= now { lookForWork() } else { signals.timer.set(date) }
   }
 
   /// Makes a worker look for available tasks.
@@ -139,7 +139,7 @@ extension TaskQueue {
     if signals.isPassing.load(ordering: .sequentiallyConsistent) {
       machine.withLock { $0.workArrived() }
     }
-    signals.workers.fire()
+    signals.workers.signal()
   }
 
   nonisolated func fail(_ error: any Error, to operation: String) {

@@ -50,7 +50,7 @@ extension TaskQueue {
     let worker = machine.withLock { $0.lose(lease) }
     // There may be nothing left that a pause waits for.
     signals.pauseProgress.resumeAll(with: .success(()))
-    if let worker { signals.interrupts[worker].fire() }
+    if let worker { signals.interrupts[worker].signal() }
   }
 
   /// Looks at regular intervals for tasks that other queues have added, until cancelled.

@@ -3,12 +3,12 @@ import Synchronization
 /// The deadline for the attempts of a queue that is being shut down; its run keeps to it.
 final class ShutDownLimit: Sendable {
   private let deadline = Mutex<Duration?>(nil)
-  private let changed = WakeUp()
+  private let changed = AsyncSignal()
 
   /// Sets a deadline; of several, the earliest counts.
   func set(_ new: Duration) {
     deadline.withLock { $0 = min($0 ?? new, new) }
-    changed.fireAll()
+    changed.signalAll()
   }
 
   /// Waits until a deadline has passed, as `time` measures it.

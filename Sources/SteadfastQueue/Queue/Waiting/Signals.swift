@@ -6,13 +6,13 @@ import Synchronization
 /// change; a waiter checks at the last moment, so that it misses none.
 struct Signals: ~Copyable, Sendable {
   /// Wakes idle workers.
-  let workers = WakeUp()
+  let workers = AsyncSignal()
   /// Wakes the finisher, which stores the ends of attempts.
-  let finisher = WakeUp()
+  let finisher = AsyncSignal()
   /// Wakes the Swift tasks that cut attempts short, one for each worker.
-  let interrupts: [WakeUp]
+  let interrupts: [AsyncSignal]
   /// Wakes a worker at the date of the next task.
-  let alarm = Alarm()
+  let timer = DateTimer()
   /// Callers that have interrupted an attempt, and wait until it is cut short.
   let interruption = Waiters<Void>()
   /// Callers that wait for the claim in flight.
@@ -30,7 +30,7 @@ struct Signals: ~Copyable, Sendable {
   /// It is the machine's mode. Callers that enqueue read it here without the machine's lock.
   let isPassing = Atomic(false)
 
-  init(workers: Int) { interrupts = (0..<workers).map { _ in WakeUp() } }
+  init(workers: Int) { interrupts = (0..<workers).map { _ in AsyncSignal() } }
 
   /// Signals that a claim has returned.
   func claimHasEnded() {
@@ -53,7 +53,7 @@ struct Signals: ~Copyable, Sendable {
 
   /// Wakes the workers and the callers of `pause()`: what they wait for may not come any more.
   func stopMayHaveCome() {
-    workers.fireAll()
+    workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
   }
 }

@@ -66,7 +66,13 @@ extension ReferenceTable {
     case .park(let lease, let failure):
       return self.change(lease, to: .parked) { $0.note(failure) }
     case .cancel(let target, let date, let retains):
-      return control(target, [.waiting, .parked, .paused], to: .cancelled, retains: retains, at: date)
+      return control(
+        target,
+        [.waiting, .parked, .paused],
+        to: .cancelled,
+        retains: retains,
+        at: date
+      )
     case .pause(let target): return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
     case .restart(let target, let date):

@@ -24,7 +24,7 @@ package struct ReferenceTable: Sendable {
 
   package var entries: [Entry] = []
   private var lastPlace = 0
-  private var horizon = Date.distantPast
+  private var cutoff = Date.distantPast
 
   package init() {}
 
@@ -128,7 +128,7 @@ package struct ReferenceTable: Sendable {
 
   /// Moves dates after the clock went back.
   package mutating func rebase(to now: Date) {
-    horizon = min(horizon, now)
+    cutoff = min(cutoff, now)
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place })
     where !entries[index].record.state.isFinished {
       var record = entries[index].record
@@ -172,13 +172,13 @@ extension ReferenceTable {
   package mutating func claimable(_ request: ClaimRequest) -> [Entry] {
     interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
     let hasReady = entries.contains {
-      $0.record.state == .waiting && $0.record.availableDate <= horizon
+      $0.record.state == .waiting && $0.record.availableDate <= cutoff
     }
-    horizon = hasReady ? max(horizon, request.now) : request.now
+    cutoff = hasReady ? max(cutoff, request.now) : request.now
     var room = request.names
     return Array(
       entries
-        .filter { $0.record.state == .waiting && $0.record.availableDate <= horizon }
+        .filter { $0.record.state == .waiting && $0.record.availableDate <= cutoff }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
           let left = room[entry.record.name] ?? request.otherNames

@@ -28,7 +28,8 @@ extension PersistenceConformance.Requirement {
   /// Returns every change that needs a lease, except an extension of the lease.
   static func changes(with lease: Lease) -> [TaskChange] {
     [
-      .succeed(lease, at: .second(9), retains: true), .succeed(lease, at: .second(9), retains: false),
+      .succeed(lease, at: .second(9), retains: true),
+      .succeed(lease, at: .second(9), retains: false),
       .retry(lease, availableDate: .second(9), retryCount: 9, failure: .at(9)),
       .abandon(lease, failure: .at(9), retains: true),
       .abandon(lease, failure: .at(9), retains: false), .release(lease),
@@ -87,7 +88,8 @@ extension PersistenceConformance.Requirement {
     let lease = try await store.claimOne()
     let target = TaskTarget.unclaimed(.numbered(1))
     for change: TaskChange in [
-      .cancel(target, at: .second(1), retains: false), .cancel(target, at: .second(1), retains: true),
+      .cancel(target, at: .second(1), retains: false),
+      .cancel(target, at: .second(1), retains: true),
       .pause(target), .resume(.numbered(1)), .restart(target, availableDate: .second(1)),
       .reschedule(target, availableDate: .second(1)),
       .update(.numbered(1), TaskUpdate(tags: ["late"])), .remove(.numbered(1)),

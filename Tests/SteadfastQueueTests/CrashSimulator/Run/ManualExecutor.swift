@@ -43,7 +43,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     state.withLock { $0.delayedJobs.append(job) }
   }
 
-  func addBeside(_ job: @escaping @Sendable () -> Void) { add(job) }
+  func addConcurrent(_ job: @escaping @Sendable () -> Void) { add(job) }
 
   /// Takes the turn again, unless turns are refused.
   ///
@@ -64,7 +64,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
   /// Does the body and then, if there is something, what happens during it.
   ///
   /// The end of the body is seen only after that.
-  func handOn<Result, Failure: Error>(
+  func yieldTurn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result {
     state.withLock { $0.hasTurn = false }

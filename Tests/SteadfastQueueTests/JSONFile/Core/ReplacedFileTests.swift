@@ -24,7 +24,7 @@ import Testing
 
   @Test func `a flush does not wait until a file is closed that another one has replaced`() throws {
     let file = SlowlyClosedFile()
-    let flushed = FlushedFile(file)
+    let flushed = SyncedFile(file)
     let flush = Mutex<Result<Void, any Error>?>(nil)
     file.onClosing { flush.withLock { $0 = Result { try flushed.synchronize() } } }
     flushed.close()

@@ -24,7 +24,8 @@ import Testing
   }
 
   @Test(arguments: [0o644, 0o755, 0o640])
-  func `a file of another kind retains its permissions, and gets no company`(mode: Int) async throws {
+  func `a file of another kind retains its permissions, and gets no company`(mode: Int) async throws
+  {
     try await withTemporaryFolder { folder in
       let page = folder.appending(path: "index.html")
       try make(Array("<html>\n".utf8), page, mode: mode)

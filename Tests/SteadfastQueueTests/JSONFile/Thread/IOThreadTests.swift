@@ -67,7 +67,7 @@ import Android
           log.add("second")
           other.signal()
         }
-        thread.handOn { other.wait() }
+        thread.yieldTurn { other.wait() }
         log.add("first")
         thread.add { continuation.resume(returning: log.entries) }
       }

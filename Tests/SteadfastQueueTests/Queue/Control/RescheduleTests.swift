@@ -169,7 +169,8 @@ import Foundation
     #expect(try await queue.tasks().map(\.availableDate) == [date.storable])
   }
 
-  @Test func `a task that is available retains its place when it is to be tried now`() async throws {
+  @Test func `a task that is available retains its place when it is to be tried now`() async throws
+  {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
     let first = try await queue.enqueue(Note("first"))

@@ -39,7 +39,7 @@ private struct Decided: RetryAwareError {
     _ end: AttemptEnd,
     on task: ClaimedTask,
     _ configuration: TaskQueueConfiguration? = nil,
-    horizon: Date? = nil,
+    cutoff: Date? = nil,
     directive: Directive? = nil
   ) -> String {
     let judge = AttemptJudge(
@@ -51,7 +51,7 @@ private struct Decided: RetryAwareError {
       on: task.record,
       after: end,
       directive: directive,
-      at: AttemptJudge.Moment(now: now, horizon: horizon),
+      at: AttemptJudge.Moment(now: now, cutoff: cutoff),
       using: &generator
     )
     let settlement = judge.settlement(verdict, of: task, now: now)
@@ -108,7 +108,7 @@ private struct Decided: RetryAwareError {
   }
 
   @Test func `in a pass no retry is due before its end`() {
-    let found = verdict(.threw(Refusal("no")), on: task(usesBackoff: false), horizon: now)
+    let found = verdict(.threw(Refusal("no")), on: task(usesBackoff: false), cutoff: now)
     #expect(found == "retry 1 in \(now.nextStorable.timeIntervalSince(now)): no")
     #expect(now.nextStorable > now)
   }

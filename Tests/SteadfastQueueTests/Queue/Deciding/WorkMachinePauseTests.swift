@@ -8,7 +8,7 @@ import Testing
   private let now = Date.seconds(100)
 
   @Test func `a paused pass ends, a paused run waits`() {
-    var pass = WorkMachine.running(.pass(horizon: now))
+    var pass = WorkMachine.running(.pass(cutoff: now))
     pass.setPaused(true)
     #expect(pass.next().summary == "stop")
     var run = WorkMachine.running()
@@ -19,7 +19,7 @@ import Testing
   }
 
   @Test func `no worker leaves a paused pass while another one performs a task`() {
-    var machine = WorkMachine.running(workers: 3, .pass(horizon: now))
+    var machine = WorkMachine.running(workers: 3, .pass(cutoff: now))
     _ = machine.next()
     _ = machine.claimed(.numbered(1, 2), now: now)
     _ = machine.next()
@@ -40,7 +40,7 @@ import Testing
   }
 
   @Test func `no worker leaves a paused pass while a claim is in flight`() {
-    var machine = WorkMachine.running(workers: 2, .pass(horizon: now))
+    var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
     machine.setPaused(true)
     #expect(machine.next().summary == "wait")

@@ -59,7 +59,7 @@ import Testing
   // MARK: Passes
 
   @Test func `a pass ends when nothing is left and nothing is performed`() {
-    var machine = WorkMachine.running(workers: 2, .pass(horizon: now))
+    var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
     _ = machine.claimed(.numbered(1), now: now)
     #expect(machine.next().summary == "perform 1")
@@ -84,7 +84,7 @@ import Testing
     #expect(machine.nextHorizon(now: now + 50) == now + 50)
   }
 
-  @Test func `a clock that was set back takes the horizon with it`() {
+  @Test func `a clock that was set back takes the cutoff with it`() {
     var machine = WorkMachine(workers: 1)
     _ = machine.nextHorizon(now: now)
     #expect(machine.nextHorizon(now: now - 50) == now - 50)
@@ -95,7 +95,7 @@ import Testing
 
   @Test(arguments: News.allCases)
   func `a pass asks the store again when there is news for the claim in flight`(news: News) {
-    var machine = WorkMachine.running(workers: 2, .pass(horizon: now))
+    var machine = WorkMachine.running(workers: 2, .pass(cutoff: now))
     _ = machine.next()
     _ = machine.claimed(.numbered(1, next: now), now: now)
     _ = machine.next()

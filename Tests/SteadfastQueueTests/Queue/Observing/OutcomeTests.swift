@@ -141,31 +141,31 @@ import Testing
   }
 }
 
-@Suite struct OutcomeBoardTests {
+@Suite struct OutcomeRegistryTests {
   @Test func `each of many tasks has its own outcome, and those that wait are listed`() async throws
   {
-    let board = OutcomeBoard()
+    let registry = OutcomeRegistry()
     let ids = (1...100).map { TaskID.numbered($0) }
-    let cells = ids.map { board.cell(of: $0) }
-    let again = board.cell(of: ids[0])
-    #expect(board.count == 100)
+    let handles = ids.map { registry.handle(of: $0) }
+    let again = registry.handle(of: ids[0])
+    #expect(registry.count == 100)
     for (number, id) in ids.enumerated() where number < 50 {
-      board.resolve(id, number.isMultiple(of: 2) ? .succeeded : .cancelled, value: number)
+      registry.resolve(id, number.isMultiple(of: 2) ? .succeeded : .cancelled, value: number)
     }
-    for (number, cell) in cells.enumerated() {
+    for (number, handle) in handles.enumerated() {
       #expect(
-        cell.outcome == (number < 50 ? number.isMultiple(of: 2) ? .succeeded : .cancelled : nil)
+        handle.outcome == (number < 50 ? number.isMultiple(of: 2) ? .succeeded : .cancelled : nil)
       )
-      #expect(cell.value as? Int == (number < 50 ? number : nil))
+      #expect(handle.value as? Int == (number < 50 ? number : nil))
     }
     #expect(again.outcome == .succeeded)
-    #expect(board.awaited.isEmpty)
+    #expect(registry.awaited.isEmpty)
     let outcomes = await withTaskGroup { group in
-      for cell in cells[50...] {
+      for handle in handles[50...] {
         // The task is listed by the time of this check. The error ends the wait.
         group.addTask {
-          try? await cell.wait {
-            #expect(board.awaited.contains(cell.id))
+          try? await handle.wait {
+            #expect(registry.awaited.contains(handle.id))
             return CancellationError()
           }
         }
@@ -173,16 +173,16 @@ import Testing
       return await group.reduce(into: []) { $0.append($1) }
     }
     #expect(outcomes.count == 50 && outcomes.allSatisfy { $0 == nil })
-    withExtendedLifetime((cells, again)) {}
+    withExtendedLifetime((handles, again)) {}
   }
 
-  @Test func `cells come and go on several threads at once`() async {
-    let board = OutcomeBoard()
+  @Test func `handles come and go on several threads at once`() async {
+    let registry = OutcomeRegistry()
     await withTaskGroup { group in
       for _ in 0..<4 {
-        group.addTask { for _ in 0..<20_000 { _ = board.cell(of: .numbered(1)) } }
+        group.addTask { for _ in 0..<20_000 { _ = registry.handle(of: .numbered(1)) } }
       }
     }
-    #expect(board.count == 0)
+    #expect(registry.count == 0)
   }
 }

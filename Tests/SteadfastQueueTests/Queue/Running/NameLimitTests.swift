@@ -55,7 +55,7 @@ import Testing
   func `the room of a name is its limit without what is leased`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     let names = ["a", "b", "c", "d"]
-    var limited = LimitedNames()
+    var limited = ConcurrencyLimits()
     var limits: [String: Int] = [:]
     var leased: [String: Int] = [:]
     var counted: Set<String> = []

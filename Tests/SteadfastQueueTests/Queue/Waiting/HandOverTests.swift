@@ -34,23 +34,23 @@ private final class OneThread: TaskExecutor {
     }
   }
 
-  @Test(.timeLimit(.minutes(5))) func `a fire between looking and waiting wakes`() async {
-    let (ball, answer) = (WakeUp(), WakeUp())
+  @Test(.timeLimit(.minutes(5))) func `a signal between looking and waiting wakes`() async {
+    let (ball, answer) = (AsyncSignal(), AsyncSignal())
     let (balls, answers) = (Counter(), Counter())
     await playPingPong { round in
       balls.add(1)
-      ball.fire()
+      ball.signal()
       while answers.value < round, !Task.isCancelled { await answer.wait() }
     } _: { round in
       while balls.value < round, !Task.isCancelled { await ball.wait() }
       answers.add(1)
-      answer.fire()
+      answer.signal()
     }
     #expect(balls.value == answers.value)
   }
 
   @Test(.timeLimit(.minutes(5))) func `an event just before its observer waits wakes it`() async {
-    let (subscription, answer) = (EventSubscription(capacity: 4), WakeUp())
+    let (subscription, answer) = (EventSubscription(capacity: 4), AsyncSignal())
     let answers = Counter()
     await playPingPong { round in
       subscription.post(.cancelled(.numbered(round)))
@@ -63,12 +63,12 @@ private final class OneThread: TaskExecutor {
         #expect(Task.isCancelled)
       }
       answers.add(1)
-      answer.fire()
+      answer.signal()
     }
   }
 
   @Test func `an end that is told leaves a change of the task under way`() async {
-    let changes = ChangesUnderWay()
+    let changes = InFlightChanges()
     await changes.beginChanges(of: [.numbered(1)])
     changes.beginEnds(of: [.numbered(1)])
     changes.endsAreTold(of: [.numbered(1)])

@@ -3,19 +3,19 @@ import Synchronization
 /// A store of this package on which one queue at a time may run.
 protocol UnsharedStore: Persistence {
   /// The queue that runs on it; `nil` if the underlying store does not say.
-  var use: StoreUse? { get }
+  var use: ExclusiveUse? { get }
 }
 
 extension Persistence {
   /// The queue that runs on the store, if the store says so.
-  var useIfKnown: StoreUse? { (self as? any UnsharedStore)?.use }
+  var useIfKnown: ExclusiveUse? { (self as? any UnsharedStore)?.use }
 }
 
 /// Which queue runs on a store.
 ///
 /// Two queues that ran on one store would perform each other's tasks. A caller that waits for an
 /// outcome with one queue would never hear of what the other did.
-final class StoreUse: Sendable {
+final class ExclusiveUse: Sendable {
   /// The name of the queue that runs.
   private let user = Mutex<String?>(nil)
 

@@ -5,7 +5,7 @@ import Foundation
 #endif
 
 /// The file of a queue, while no store has it open.
-struct ClosedFile {
+struct OfflineFile {
   let url: URL
 
   var errors: JSONFileErrors { JSONFileErrors(url: url) }
@@ -16,7 +16,7 @@ struct ClosedFile {
   ///
   /// - Throws: a ``JSONFileError``, also if there is no file. In that case no lock file is made.
   func locked<Value: Sendable>(
-    _ body: @escaping @Sendable (ClosedFile, FileStorage) throws -> Value
+    _ body: @escaping @Sendable (OfflineFile, FileStorage) throws -> Value
   ) async throws -> Value {
     let thread = try errors.translating { try IOThread() }
     return try await RealWork.performInTurn {
@@ -29,7 +29,7 @@ struct ClosedFile {
   }
 
   private func lockNow<Value>(
-    _ body: (ClosedFile, FileStorage) throws -> Value
+    _ body: (OfflineFile, FileStorage) throws -> Value
   ) throws -> Value {
     try errors.checkURL()
     guard let options = try FileStorage.options(ofFileAt: url.path) else { throw errors.missing }

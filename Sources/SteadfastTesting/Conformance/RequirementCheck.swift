@@ -2,7 +2,7 @@ import SteadfastQueue
 import Synchronization
 
 /// The check of one requirement: the steps that it took, and the stores that it opened.
-final class ConformanceTrial: Sendable {
+final class RequirementCheck: Sendable {
   private struct State {
     var steps: [String] = []
     /// Roughly how many calls have returned.

@@ -3,11 +3,11 @@ import Testing
 
 @testable import SteadfastTesting
 
-@Suite(.virtualTime) struct PatienceTests {
-  private let trial = ConformanceTrial(reopens: false, randomCases: 0, seed: 0)
+@Suite(.virtualTime) struct HangDetectorTests {
+  private let trial = RequirementCheck(reopens: false, randomCases: 0, seed: 0)
 
   @Test func `a call that needs several turns of a busy machine is waited for`() async throws {
-    let answer = try await Patience(.seconds(60), clock: BusyClock()).wait(for: trial) {
+    let answer = try await HangDetector(.seconds(60), clock: BusyClock()).wait(for: trial) {
       for _ in 0..<20 { await turn() }
       return 7
     }
@@ -17,7 +17,7 @@ import Testing
   @Test func `calls are waited for as long as one returns within the limit`() async throws {
     let clock = try #require(VirtualTime.current?.clock)
     let start = clock.now
-    try await Patience(.seconds(60)).wait(for: trial) { [trial] in
+    try await HangDetector(.seconds(60)).wait(for: trial) { [trial] in
       for _ in 0..<10 {
         try await clock.sleep(for: .seconds(59))
         trial.note("returned")
@@ -30,7 +30,7 @@ import Testing
     let clock = try #require(VirtualTime.current?.clock)
     let start = clock.now
     await #expect(throws: ConformanceMismatch.self) {
-      try await Patience(.seconds(60)).wait(for: trial) {
+      try await HangDetector(.seconds(60)).wait(for: trial) {
         try await clock.sleep(for: .seconds(3600))
       }
     }

@@ -10,24 +10,24 @@ import FoundationEssentials
 import Foundation
 #endif
 
-@Suite(.virtualTime) struct AlarmTests {
+@Suite(.virtualTime) struct DateTimerTests {
   private let time: VirtualTime
-  private let alarm = Alarm()
+  private let timer = DateTimer()
   private let rings = Log<Int>()
 
   init() throws { time = try #require(VirtualTime.current) }
 
   private func run(_ body: @Sendable () async throws -> Void) async rethrows {
     try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { [alarm, time, rings] in
-        await alarm.run(on: time.clock) { rings.add(time.second) }
+      group.addTask { [timer, time, rings] in
+        await timer.run(on: time.clock) { rings.add(time.second) }
       }
       try await body()
       group.cancelAll()
     }
   }
 
-  private func set(in seconds: Double) { alarm.set(time.clock.date + seconds) }
+  private func set(in seconds: Double) { timer.set(time.clock.date + seconds) }
 
   @Test func `it fires once, for the earliest date that was set`() async throws {
     try await run {
@@ -51,10 +51,10 @@ import Foundation
 
   @Test func `a date that is set while it fires is kept`() async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { [alarm, time, rings] in
-        await alarm.run(on: time.clock) {
+      group.addTask { [timer, time, rings] in
+        await timer.run(on: time.clock) {
           rings.add(time.second)
-          if rings.entries.count < 4 { alarm.set(time.clock.date + 600) }
+          if rings.entries.count < 4 { timer.set(time.clock.date + 600) }
         }
       }
       set(in: 600)

@@ -1,5 +1,5 @@
 /// Counts the leased tasks of the names with a limit on how many are performed at a time.
-struct LimitedNames: Sendable {
+struct ConcurrencyLimits: Sendable {
   private var names: Set<String> = []
   /// The number of leased tasks of each name; a name without any has no entry.
   private var leasedCounts: [String: Int] = [:]

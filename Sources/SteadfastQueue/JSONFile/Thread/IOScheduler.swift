@@ -7,7 +7,7 @@
 /// Waking a thread takes a good part of the time of a flush, and a caller that stores one change
 /// after another comes back at once. If no caller comes back, threads seldom watch. During a flush
 /// they never do.
-struct IOTurns<Thread: Equatable & Sendable>: Sendable {
+struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   typealias Job = @Sendable () -> Void
   typealias Instant = ContinuousClock.Instant
 
@@ -24,12 +24,12 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
 
   private var jobs = FIFOQueue<Job>()
   /// The jobs that need no turn.
-  private var jobsBeside = FIFOQueue<Job>()
+  private var concurrentJobs = FIFOQueue<Job>()
   private var delayedJobs: [(instant: Instant, job: Job)] = []
   /// The thread that has the turn.
   private var owner: Thread?
   /// The threads that do something without having the turn.
-  private var handedOn: [Thread] = []
+  private var yielded: [Thread] = []
   /// The thread that watches, and need not be woken.
   private var watcher: Thread?
   private var sleepers: [Thread] = []
@@ -42,7 +42,7 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
 
   /// Whether there is a job for the thread that watches.
   var endsWatch: Bool {
-    watcher != nil && (owner == nil && !jobs.isEmpty || !jobsBeside.isEmpty)
+    watcher != nil && (owner == nil && !jobs.isEmpty || !concurrentJobs.isEmpty)
   }
 
   mutating func add(_ job: @escaping Job) { jobs.append(job) }
@@ -52,15 +52,15 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   }
 
   /// Adds a job that needs no turn.
-  mutating func addBeside(_ job: @escaping Job) { jobsBeside.append(job) }
+  mutating func addConcurrent(_ job: @escaping Job) { concurrentJobs.append(job) }
 
   /// Ends the turn of a thread, if it has the turn.
   ///
   /// What the thread does next, it does while another thread may have the turn.
-  mutating func handOn(_ thread: Thread) {
+  mutating func yieldTurn(_ thread: Thread) {
     guard owner == thread else { return }
     owner = nil
-    handedOn.append(thread)
+    yielded.append(thread)
   }
 
   /// Gives the turn to a thread that has handed it on, unless another thread has it.
@@ -68,7 +68,7 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   /// - Returns: Whether the thread has the turn.
   mutating func takeTurn(_ thread: Thread) -> Bool {
     guard owner == nil else { return false }
-    handedOn.removeAll { $0 == thread }
+    yielded.removeAll { $0 == thread }
     owner = thread
     return true
   }
@@ -81,9 +81,9 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
   /// A thread is to be woken if more are needed than watch or were woken. One is needed if there
   /// are jobs, now or later, and no thread has the turn. One more is needed for each job that needs
   /// no turn.
-  mutating func takeWakeUp() -> Bool {
+  mutating func takeWakeUpCall() -> Bool {
     let isIdle = owner != nil || jobs.isEmpty && delayedJobs.isEmpty
-    let neededCount = (isIdle ? 0 : 1) + jobsBeside.count
+    let neededCount = (isIdle ? 0 : 1) + concurrentJobs.count
     let awakeCount = wakingCount + (watcher == nil ? 0 : 1)
     guard neededCount > awakeCount, sleepers.count > wakingCount else { return false }
     wakingCount += 1
@@ -98,22 +98,22 @@ struct IOTurns<Thread: Equatable & Sendable>: Sendable {
       sleepers.remove(at: sleeper)
       wakingCount = max(0, wakingCount - 1)
     }
-    let hasWorked = owner == thread || handedOn.contains(thread)
+    let hasWorked = owner == thread || yielded.contains(thread)
     if owner == thread { owner = nil }
-    handedOn.removeAll { $0 == thread }
-    let jobBeside = jobsBeside.popFirst()
-    let job = jobBeside == nil && owner == nil ? takeJob(now) : nil
-    if watcher == thread { endWatch(wasInVain: jobBeside == nil && job == nil) }
-    if let jobBeside {
-      handedOn.append(thread)
-      return .perform(jobBeside)
+    yielded.removeAll { $0 == thread }
+    let concurrentJob = concurrentJobs.popFirst()
+    let job = concurrentJob == nil && owner == nil ? takeJob(now) : nil
+    if watcher == thread { endWatch(wasInVain: concurrentJob == nil && job == nil) }
+    if let concurrentJob {
+      yielded.append(thread)
+      return .perform(concurrentJob)
     }
     if let job {
       owner = thread
       return .perform(job)
     }
     if isEnding { return .end }
-    if hasWorked, owner == nil, watcher == nil, handedOn.isEmpty, beginsWatch() {
+    if hasWorked, owner == nil, watcher == nil, yielded.isEmpty, beginsWatch() {
       watcher = thread
       return .watch
     }

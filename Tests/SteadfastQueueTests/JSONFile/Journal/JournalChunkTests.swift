@@ -39,7 +39,7 @@ private struct Reading: Equatable {
   }
 }
 
-@Suite struct JournalPartTests {
+@Suite struct JournalChunkTests {
   /// From less than a line to several batches.
   private static let sizes = [1, 7, 90, 500, 3000]
 

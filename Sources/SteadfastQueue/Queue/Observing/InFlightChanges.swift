@@ -7,7 +7,7 @@ import Synchronization
 /// reported. Such a caller waits here. So the changes of one task are reported in the order in
 /// which they were stored. While no change is under way that a later one can follow, this costs one
 /// atomic read for each attempt.
-final class ChangesUnderWay: Sendable {
+final class InFlightChanges: Sendable {
   private struct Entry {
     /// The number of ends of attempts that are under way; more than one if a lease has run out.
     var ends = 0

@@ -12,8 +12,8 @@ import Android
 #endif
 
 /// The jobs of two threads, of which one at a time has the turn.
-final class IOWork: Sendable {
-  typealias Job = IOTurns<ThreadIdentity>.Job
+final class IOQueue: Sendable {
+  typealias Job = IOScheduler<ThreadIdentity>.Job
 
   /// How long a thread watches for a job before it sleeps.
   ///
@@ -21,7 +21,7 @@ final class IOWork: Sendable {
   /// has to be woken first.
   private static let watch = Duration.microseconds(100)
 
-  private let turns = Mutex(IOTurns<ThreadIdentity>())
+  private let turns = Mutex(IOScheduler<ThreadIdentity>())
   private let changed = DispatchSemaphore(value: 0)
   /// Whether there is a job for the thread that watches.
   private let endsWatch = Atomic(false)
@@ -32,12 +32,12 @@ final class IOWork: Sendable {
     change { $0.add(job, at: instant) }
   }
 
-  func addBeside(_ job: @escaping Job) { change { $0.addBeside(job) } }
+  func addConcurrent(_ job: @escaping Job) { change { $0.addConcurrent(job) } }
 
   func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
 
   /// Ends the turn of the calling thread, if it has the turn.
-  func handOn() { change { $0.handOn(.current) } }
+  func yieldTurn() { change { $0.yieldTurn(.current) } }
 
   func end() {
     turns.withLock { $0.end() }
@@ -79,11 +79,11 @@ final class IOWork: Sendable {
   }
 
   /// Changes the jobs or the turn, and wakes a thread if one is needed.
-  private func change(_ body: (inout IOTurns<ThreadIdentity>) -> Void) {
+  private func change(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
     let wakes = turns.withLock { turns in
       body(&turns)
       if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
-      return turns.takeWakeUp()
+      return turns.takeWakeUpCall()
     }
     if wakes { changed.signal() }
   }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-@Suite struct IOTurnsTests {
+@Suite struct IOSchedulerTests {
   private let now = ContinuousClock.now
 
   /// What a thread does next, without the job.
@@ -14,7 +14,7 @@ import Testing
     case sleepUntil(ContinuousClock.Instant)
   }
 
-  private func move(_ step: IOTurns<Int>.Step) -> Move {
+  private func move(_ step: IOScheduler<Int>.Step) -> Move {
     switch step {
     case .perform: .perform
     case .watch: .watch
@@ -25,13 +25,13 @@ import Testing
   }
 
   /// Whether a thread is to be woken.
-  private func wakes(_ turns: inout IOTurns<Int>) -> Bool { turns.takeWakeUp() }
+  private func wakes(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUpCall() }
 
   /// Whether the first thread takes the next turn.
-  private func takesTurn(_ turns: inout IOTurns<Int>) -> Bool { turns.takeTurn(1) }
+  private func takesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(1) }
 
   @Test func `a job for threads that sleep wakes one, once`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     #expect(move(turns.next(for: 1, now)) == .sleep)
     #expect(!wakes(&turns))
     turns.add {}
@@ -46,7 +46,7 @@ import Testing
 
   @Test
   func `a thread that has done a job watches for the next one, and no other is woken for that`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
     #expect(move(turns.next(for: 1, now)) == .watch)
@@ -59,11 +59,11 @@ import Testing
   }
 
   @Test func `no thread watches while another works without the turn`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     _ = turns.next(for: 2, now)
     turns.add {}
     _ = turns.next(for: 1, now)
-    turns.handOn(1)
+    turns.yieldTurn(1)
     turns.add {}
     #expect(wakes(&turns))
     _ = turns.next(for: 2, now)
@@ -84,7 +84,7 @@ import Testing
   }
 
   @Test func `a thread that watches without effect leaves out more and more watches`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     // How many jobs are followed by sleep between two watches.
     var skipped: [Int] = []
     var count = 0
@@ -112,7 +112,7 @@ import Testing
   }
 
   @Test func `a delayed job is slept for, and done when it is due`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(2))
     turns.add({}, at: now + .seconds(1))
     // No thread sleeps yet.
@@ -129,7 +129,7 @@ import Testing
   }
 
   @Test func `a delayed job that is due is done though there are always others`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     let done = Log<String>()
     turns.add({ done.add("delayed") }, at: now + .seconds(1))
     for second in 0...2 {
@@ -145,11 +145,11 @@ import Testing
   }
 
   @Test func `a job that needs no turn is done while another has the turn`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     _ = turns.next(for: 2, now)
     turns.add {}
     #expect(move(turns.next(for: 1, now)) == .perform)
-    turns.addBeside {}
+    turns.addConcurrent {}
     #expect(wakes(&turns))
     #expect(!wakes(&turns))
     #expect(move(turns.next(for: 2, now)) == .perform)
@@ -161,10 +161,10 @@ import Testing
   }
 
   @Test func `a job that needs a turn and one that needs none wake a thread each`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     _ = turns.next(for: 1, now)
     _ = turns.next(for: 2, now)
-    turns.addBeside {}
+    turns.addConcurrent {}
     #expect(wakes(&turns))
     turns.add {}
     #expect(wakes(&turns))
@@ -174,34 +174,34 @@ import Testing
   }
 
   @Test func `a job that needs no turn ends a watch`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
     #expect(move(turns.next(for: 1, now)) == .watch)
-    turns.addBeside {}
+    turns.addConcurrent {}
     #expect(turns.endsWatch)
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
   @Test
   func `a thread that has handed its turn on takes the next one, unless another thread has it`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     for _ in 0..<3 { turns.add {} }
     _ = turns.next(for: 1, now)
-    turns.handOn(1)
+    turns.yieldTurn(1)
     #expect(takesTurn(&turns))
     // Now the others wait again.
     #expect(move(turns.next(for: 2, now)) == .sleep)
-    turns.handOn(1)
+    turns.yieldTurn(1)
     #expect(move(turns.next(for: 2, now)) == .perform)
     #expect(!takesTurn(&turns))
     #expect(move(turns.next(for: 1, now)) == .sleep)
   }
 
   @Test func `the threads end when all jobs are done`() {
-    var turns = IOTurns<Int>()
+    var turns = IOScheduler<Int>()
     turns.add {}
-    turns.addBeside {}
+    turns.addConcurrent {}
     turns.end()
     #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 1, now)) == .perform)
@@ -228,7 +228,7 @@ private struct ThreadsModel {
     case asks, works, worksBeside, watches, sleeps
   }
 
-  private var turns = IOTurns<Int>()
+  private var turns = IOScheduler<Int>()
   private var threads = [Activity.asks, .asks]
   private var signals = 0
   /// What the threads have begun.
@@ -237,7 +237,7 @@ private struct ThreadsModel {
   private(set) var hasOverlapped = false
   var performed: Int { log.count }
 
-  private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
+  private mutating func wakeIfNeeded() { if turns.takeWakeUpCall() { signals += 1 } }
 
   mutating func goOn(using generator: inout SplitMix64) {
     let choice = Int.random(in: 0..<12, using: &generator)
@@ -245,7 +245,7 @@ private struct ThreadsModel {
       added += 1
       let log = log
       if choice == 0 {
-        turns.addBeside { log.add(.worksBeside) }
+        turns.addConcurrent { log.add(.worksBeside) }
       } else {
         turns.add { log.add(.works) }
       }
@@ -261,7 +261,7 @@ private struct ThreadsModel {
     switch threads[thread] {
     case .asks: ask(thread)
     case .works where Bool.random(using: &generator):
-      turns.handOn(thread)
+      turns.yieldTurn(thread)
       wakeIfNeeded()
       threads[thread] = .worksBeside
     case .worksBeside where Bool.random(using: &generator):

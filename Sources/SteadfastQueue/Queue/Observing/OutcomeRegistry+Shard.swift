@@ -1,11 +1,11 @@
 import Synchronization
 
-extension OutcomeBoard {
+extension OutcomeRegistry {
   /// What is known about a task.
   struct Known: RareValue {
     var outcome: TaskOutcome?
     var value: (any Sendable)?
-    var progress = OutcomeCell.Progress()
+    var progress = OutcomeHandle.Progress()
     /// Made for the first waiter.
     var waiters: Waiters<TaskOutcome>?
     /// Made for the first waiter.
@@ -17,32 +17,32 @@ extension OutcomeBoard {
     }
   }
 
-  /// Some of the tasks that have cells.
-  final class Part: Sendable {
+  /// Some of the tasks that have handles.
+  final class Shard: Sendable {
     fileprivate struct Entry: Identifiable, Sendable {
       let id: TaskID
-      /// The number of the task's cells.
+      /// The number of the task's handles.
       var holders = 0
-      /// What is known about the task; for most tasks it stays empty as long as they have cells.
+      /// What is known about the task; for most tasks it stays empty as long as they have handles.
       var known = Rare(Known())
 
       /// The entry of a free slot.
       static let none = Entry(id: TaskID(high: 0, low: 0))
     }
 
-    /// The entry of each task, in the slot where the task's cells find it, too.
+    /// The entry of each task, in the slot where the task's handles find it, too.
     private let entries = Mutex(IdentifiedSlab(filler: Entry.none))
 
-    func cell(of id: TaskID) -> OutcomeCell {
+    func handle(of id: TaskID) -> OutcomeHandle {
       let slot = entries.withLock { entries in
         let slot = entries.slot(of: id) { Entry(id: id) }
         entries[slot].holders += 1
         return slot
       }
-      return OutcomeCell(id: id, slot: slot, part: self)
+      return OutcomeHandle(id: id, slot: slot, part: self)
     }
 
-    /// Changes what is known about a task that has a cell, and returns what was known before.
+    /// Changes what is known about a task that has a handle, and returns what was known before.
     ///
     /// A value that is replaced is part of the result, and is freed outside of the lock.
     func change(_ id: TaskID, _ body: (inout Known) -> Void) -> Known? {
@@ -62,7 +62,7 @@ extension OutcomeBoard {
 
     var count: Int { entries.withLock { $0.count } }
 
-    // MARK: For cells
+    // MARK: For handles
 
     func letGo(of slot: Int) {
       let last = entries.withLock { entries -> Entry? in
@@ -81,7 +81,7 @@ extension OutcomeBoard {
 
     func value(at slot: Int) -> (any Sendable)? { known(at: slot).value }
 
-    func progress(at slot: Int) -> (OutcomeCell.Progress, hasEnded: Bool) {
+    func progress(at slot: Int) -> (OutcomeHandle.Progress, hasEnded: Bool) {
       let known = known(at: slot)
       return (known.progress, known.outcome != nil)
     }

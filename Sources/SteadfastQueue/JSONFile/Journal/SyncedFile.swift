@@ -8,7 +8,7 @@ import Synchronization
 ///
 /// A file is also given up without a failure, when another file has taken its place. All that was
 /// written is durable in the new file, so a flush of the old one that comes late has nothing to do.
-final class FlushedFile: Sendable {
+final class SyncedFile: Sendable {
   private let file: any JournalFile
   /// Serializes flushes, and holds whether the file was given up.
   private let isClosed = Mutex(false)

@@ -1,24 +1,24 @@
 /// Holds the outcomes of enqueued tasks, for the callers that want to learn them.
 ///
-/// The board keeps what is known about a task for as long as an ``EnqueuedTask`` refers to it. Most
-/// callers drop theirs at once. Such a task costs an entry, and a cell that counts the reference.
-/// The tasks are spread over several parts, so that callers that enqueue on different threads
+/// The registry keeps what is known about a task for as long as an ``EnqueuedTask`` refers to it. Most
+/// callers drop theirs at once. Such a task costs an entry, and a handle that counts the reference.
+/// The tasks are spread over several shards, so that callers that enqueue on different threads
 /// seldom contend for a lock.
-final class OutcomeBoard: Sendable {
-  private let parts = (0..<16).map { _ in Part() }
+final class OutcomeRegistry: Sendable {
+  private let shards = (0..<16).map { _ in Shard() }
 
-  private func part(of id: TaskID) -> Part {
+  private func shard(of id: TaskID) -> Shard {
     // The lower bits of the ID are random.
-    parts[Int(truncatingIfNeeded: id.low) & (parts.count - 1)]
+    shards[Int(truncatingIfNeeded: id.low) & (shards.count - 1)]
   }
 
-  /// Returns a cell of a task.
+  /// Returns a handle of a task.
   ///
-  /// The board remembers what happens to the task for as long as it has a cell.
-  func cell(of id: TaskID) -> OutcomeCell { part(of: id).cell(of: id) }
+  /// The registry remembers what happens to the task for as long as it has a handle.
+  func handle(of id: TaskID) -> OutcomeHandle { shard(of: id).handle(of: id) }
 
   func resolve(_ id: TaskID, _ outcome: TaskOutcome, value: (any Sendable)? = nil) {
-    let old = part(of: id).change(id) { known in
+    let old = shard(of: id).change(id) { known in
       known.outcome = outcome
       known.value = value
       switch outcome {
@@ -32,13 +32,13 @@ final class OutcomeBoard: Sendable {
   }
 
   func report(_ fraction: Double, of id: TaskID) {
-    let old = part(of: id).change(id) { $0.progress = $0.progress.next(fraction) }
+    let old = shard(of: id).change(id) { $0.progress = $0.progress.next(fraction) }
     old?.progressWaiters?.resumeAll(with: .success(()))
   }
 
   /// Forgets how a task ended, if it had ended, because it was restarted.
   func reopen(_ id: TaskID) {
-    let old = part(of: id).change(id) { known in
+    let old = shard(of: id).change(id) { known in
       guard known.outcome != nil else { return }
       known.outcome = nil
       known.value = nil
@@ -49,25 +49,25 @@ final class OutcomeBoard: Sendable {
 
   /// The tasks whose outcome a caller may be waiting for.
   var awaited: [TaskID] {
-    parts.flatMap { part in
-      part.all.compactMap { id, known in
+    shards.flatMap { shard in
+      shard.all.compactMap { id, known in
         known.outcome == nil && known.waiters != nil ? id : nil
       }
     }
   }
 
-  /// The number of tasks that have a cell.
-  var count: Int { parts.reduce(0) { $0 + $1.count } }
+  /// The number of tasks that have a handle.
+  var count: Int { shards.reduce(0) { $0 + $1.count } }
 
   /// Fails all waits for the outcome of a task.
   func fail(_ id: TaskID, _ error: any Error) {
-    let old = part(of: id).change(id) { _ in }
+    let old = shard(of: id).change(id) { _ in }
     old?.waiters?.resumeAll(with: .failure(error))
   }
 
   /// Fails all waits for an outcome, and wakes all waits for progress.
   func failWaiters(_ error: any Error) {
-    for (_, known) in parts.flatMap(\.all) {
+    for (_, known) in shards.flatMap(\.all) {
       known.waiters?.resumeAll(with: .failure(error))
       known.progressWaiters?.resumeAll(with: .success(()))
     }

@@ -6,7 +6,7 @@ import Testing
 @testable import SteadfastQueue
 
 /// One queue at a time runs on a store that several can't share.
-@Suite struct StoreUseTests {
+@Suite struct ExclusiveUseTests {
   private func noteQueue(on store: any Persistence) async -> TaskQueue {
     let queue = TaskQueue(persistence: store)
     await queue.register(Note.self) { _, _ in }

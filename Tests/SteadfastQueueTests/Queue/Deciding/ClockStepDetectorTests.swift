@@ -3,7 +3,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-@Suite struct DateWatchTests {
+@Suite struct ClockStepDetectorTests {
   private static let day = 86_400.0
 
   @Test(arguments: [
@@ -15,7 +15,7 @@ import Testing
     ([day, 0, day, 0], [true, true, false, true]),
   ])
   func `it notices steps back, and the first date`(dates: [Double], expected: [Bool]) {
-    var watch = DateWatch()
+    var watch = ClockStepDetector()
     #expect(dates.map { watch.wentBack(to: .seconds($0)) } == expected)
   }
 }

@@ -11,7 +11,7 @@ import Foundation
 #endif
 
 /// What makes the workers and the finisher of a queue go on.
-@Suite(.virtualTime) struct WakeUpTests {
+@Suite(.virtualTime) struct AsyncSignalTests {
   private let time: VirtualTime
   private var clock: VirtualClock { time.clock }
 

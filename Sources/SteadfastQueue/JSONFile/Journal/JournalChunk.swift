@@ -3,7 +3,7 @@
 /// A part is read independently of the others, so several can be read at the same time. It does not
 /// check whether the lines may stand where they do: ``JournalReader`` does so, going through the
 /// parts in order.
-struct JournalPart: Sendable {
+struct JournalChunk: Sendable {
   struct Line: Sendable {
     /// The line, with its offsets in the file.
     let line: JournalLine

@@ -10,10 +10,10 @@ import Foundation
 /// The queue's only timer: it sleeps until the earliest requested date, then rings.
 ///
 /// A date that is later than the one it sleeps until costs a lock. Only an earlier date cuts the
-/// sleep short. A date whose task is gone still rings once. The alarm looks at the clock at least
+/// sleep short. A date whose task is gone still rings once. The timer looks at the clock at least
 /// once a minute. It also rings when the clock's date has gone back: the worker that it wakes
 /// handles that.
-final class Alarm: Sendable {
+final class DateTimer: Sendable {
   /// What the loop is doing.
   private enum Activity {
     /// The loop is about to look at the date.
@@ -39,7 +39,7 @@ final class Alarm: Sendable {
   }
 
   private let state = Mutex(State())
-  private let changed = WakeUp()
+  private let changed = AsyncSignal()
 
   func set(_ date: Date) {
     let mustLook = state.withLock { state in
@@ -52,7 +52,7 @@ final class Alarm: Sendable {
         return true
       }
     }
-    if mustLook { changed.fire() }
+    if mustLook { changed.signal() }
   }
 
   /// Rings at each requested date, until it is cancelled.
@@ -60,7 +60,7 @@ final class Alarm: Sendable {
     defer { state.withLock { $0.activity = .looking } }
     while !Task.isCancelled {
       // A change that arrived as the last sleep ended must not cut the next one short.
-      changed.takeDown()
+      changed.reset()
       switch next(at: clock.date) {
       case .ring: ring()
       case .waitForDate: await changed.wait()

@@ -7,7 +7,7 @@ import Synchronization
 /// It waits for the limit in many parts, each of which ends with a turn of the executor. So on a
 /// machine so busy that a turn takes seconds, a call that needs a few turns does not count as a
 /// call that hangs.
-struct Patience: Sendable {
+struct HangDetector: Sendable {
   private static let parts = 60
 
   private let limit: Duration
@@ -31,7 +31,7 @@ struct Patience: Sendable {
   ///
   /// - Throws: what the body throws; a ``ConformanceMismatch`` if no call returns within the limit.
   func wait<Value: Sendable>(
-    for trial: ConformanceTrial,
+    for trial: RequirementCheck,
     _ body: @escaping @Sendable () async throws -> Value
   ) async throws -> Value {
     let answer = FirstAnswer<Value>()

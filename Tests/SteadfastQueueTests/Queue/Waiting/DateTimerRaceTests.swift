@@ -11,24 +11,24 @@ import Foundation
 #endif
 
 /// Races that can only happen on several threads.
-@Suite struct AlarmRaceTests {
+@Suite struct DateTimerRaceTests {
   @Test(.timeLimit(.minutes(5)))
   func `a date that has come fires though an earlier one is set at that moment`() async {
-    let alarm = Alarm()
+    let timer = DateTimer()
     let start = Date.seconds(1_000)
     let clock = CrossingClock(start: start) {
-      alarm.set(start + 5)
+      timer.set(start + 5)
       // The sleep is cut short for the earlier date when it has ended by itself.
       while !Task.isCancelled {}
     }
-    let (hasRung, rings) = (WakeUp(), Counter())
-    alarm.set(start + 10)
+    let (hasRung, rings) = (AsyncSignal(), Counter())
+    timer.set(start + 10)
     await withTaskGroup { group in
       // The sleep blocks its thread until it is cancelled by another.
       group.addTask(executorPreference: ThreadForEachJob()) {
-        await alarm.run(on: clock) {
+        await timer.run(on: clock) {
           rings.add(1)
-          hasRung.fire()
+          hasRung.signal()
         }
       }
       await hasRung.wait()

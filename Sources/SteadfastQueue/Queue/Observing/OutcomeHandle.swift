@@ -1,5 +1,5 @@
 /// A reference to one task: its progress, and its outcome once it has ended.
-final class OutcomeCell: Sendable {
+final class OutcomeHandle: Sendable {
   /// The progress of a task, with a number that grows with each report.
   struct Progress: Sendable {
     var fraction = 0.0
@@ -14,11 +14,11 @@ final class OutcomeCell: Sendable {
   }
 
   let id: TaskID
-  /// Where the board keeps what is known about the task, as long as the task has a cell.
+  /// Where the registry keeps what is known about the task, as long as the task has a handle.
   private let slot: Int
-  private let part: OutcomeBoard.Part
+  private let part: OutcomeRegistry.Shard
 
-  init(id: TaskID, slot: Int, part: OutcomeBoard.Part) {
+  init(id: TaskID, slot: Int, part: OutcomeRegistry.Shard) {
     self.id = id
     self.slot = slot
     self.part = part
