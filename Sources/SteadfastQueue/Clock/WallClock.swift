@@ -9,8 +9,8 @@ public import Foundation
 /// A clock to sleep on that also tells the date.
 ///
 /// A queue stores dates, because they outlive the process and the machine's uptime. It sleeps on
-/// instants, because those never jump. A program uses ``ContinuousClock``. A test uses a clock that it
-/// moves by hand.
+/// instants, because those never jump. A program uses `ContinuousClock`. A test uses a clock that
+/// it moves by hand.
 public protocol WallClock<Duration>: Clock where Duration == Swift.Duration {
   /// The current date, as the user's calendar and other machines know it.
   ///

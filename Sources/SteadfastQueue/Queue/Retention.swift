@@ -9,6 +9,9 @@ public struct Retention: Sendable, Hashable {
   /// How many tasks are retained, the latest ones; `nil` for any number.
   public var maxCount: Int?
   /// The age up to which tasks are retained; `nil` for any age.
+  ///
+  /// The clock's date decides. If it is wrongly set forward, tasks are removed, and setting it back
+  /// does not bring them back.
   public var maxAge: Duration?
 
   /// Makes a policy of a count, an age, or both; without either, ended tasks are retained forever.

@@ -65,7 +65,7 @@ public nonisolated(nonsending) func withRetry<Success: ~Copyable, Failure: Error
 
 /// Calls `operation` with the current attempt until it succeeds.
 ///
-/// In all other respects it is like ``withRetry(_:clock:budget:operation:shouldRetry:)-762ne``.
+/// In all other respects it is like ``withRetry(_:clock:budget:operation:shouldRetry:)-1huz3``.
 /// - Parameters:
 ///   - policy: the limits and the delays; by default five attempts.
 ///   - clock: the clock that measures the time and that delays sleep on.

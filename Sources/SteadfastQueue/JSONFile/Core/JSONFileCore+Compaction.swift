@@ -57,7 +57,8 @@ extension JSONFileCore {
         reason: reason,
         nextSize: 2 * size
       )
-      return file?.putCompactionOff(failure) == true ? failure : nil
+      let compactSize = state.withLock { $0.table.compactSize }
+      return file?.putCompactionOff(failure, compactSize: compactSize) == true ? failure : nil
     }
     if let news { announce(errors.failedCompaction(news)) }
   }
@@ -84,10 +85,11 @@ extension JSONFileCore {
   }
 
   private func isDue(_ file: OpenFile, _ table: TaskTable) -> Bool {
-    file.journal.size >= file.postponedSize
+    (file.journal.size >= file.postponedSize || table.compactSize <= file.postponedCompactSize)
       && compactionPolicy.isDue(
         size: file.journal.size,
-        compactSize: file.compactSize,
+        // Many tasks may have ended since the file was compacted or opened.
+        compactSize: min(file.compactSize, table.compactSize),
         records: Int(file.journal.nextSequence),
         liveRecords: table.liveRecordCount
       )

@@ -22,14 +22,22 @@ extension JSONFileCore.OpenFile {
     journal = replacement
     compactSize = replacement.size
     postponedSize = 0
+    postponedCompactSize = 0
     failedCompaction = nil
   }
 
-  /// Postpones the next compaction after one has failed, until the file has twice its size.
+  /// Postpones the next compaction after one has failed.
+  ///
+  /// It waits until the file has twice its size, or the tasks take half as many bytes as now,
+  /// `compactSize`: then there may be room for them on a full disk.
   ///
   /// - Returns: Whether the reason is another one than that of the last failure.
-  mutating func putCompactionOff(_ failure: JSONFileStatistics.FailedCompaction) -> Bool {
+  mutating func putCompactionOff(
+    _ failure: JSONFileStatistics.FailedCompaction,
+    compactSize: Int
+  ) -> Bool {
     postponedSize = failure.nextSize
+    postponedCompactSize = compactSize / 2
     defer { failedCompaction = failure }
     return failure.reason != failedCompaction?.reason
   }

@@ -69,6 +69,8 @@ final class JSONFileCore: Sendable {
     var compactSize: Int
     /// While the file is smaller than this, no compaction is due, because one has failed.
     var postponedSize = 0
+    /// The compact size that ends the postponement earlier, in bytes.
+    var postponedCompactSize = 0
     /// Why the last compaction has failed, or `nil` if it has not.
     var failedCompaction: JSONFileStatistics.FailedCompaction?
   }

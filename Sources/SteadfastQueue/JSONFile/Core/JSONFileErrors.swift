@@ -68,6 +68,8 @@ struct JSONFileErrors: Sendable {
       reason = "it is not the URL of a file; make one with URL(filePath:)"
     } else if path.isEmpty || path.utf8.contains(0) {
       reason = "its path is no text in UTF-8 without zeros; give the file another name"
+    } else if ["%00", "%2F"].contains(where: url.absoluteString.uppercased().contains) {
+      reason = "its path has an escaped zero or slash (%00, %2F); give the file another name"
     } else {
       return
     }
@@ -124,7 +126,7 @@ struct JSONFileErrors: Sendable {
   /// The announcement that a compaction has failed, and the file keeps growing.
   func failedCompaction(_ failure: JSONFileStatistics.FailedCompaction) -> String {
     "\(path) can't be compacted: \(failure.reason). It goes on growing, and nothing is lost; another "
-      + "compaction is tried when it has \(failure.nextSize) bytes"
+      + "compaction is tried when it has \(failure.nextSize) bytes, or its tasks take half as much"
   }
 
   func writing(_ failure: Journal.Failure) -> JSONFileError {
@@ -139,8 +141,9 @@ struct JSONFileErrors: Sendable {
       JSONFileError(
         .displaced,
         url,
-        "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored; "
-          + "put the file back, or make a new store"
+        "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored. "
+          + "The store still has its tasks in memory: look at them, and put the file back, or make a "
+          + "new store to see what is at its path now"
       )
     case .changed(let size, let expected):
       JSONFileError(

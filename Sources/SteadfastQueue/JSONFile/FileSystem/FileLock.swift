@@ -75,7 +75,7 @@ final class FileLock: Sendable {
     _ options: JSONFileStore.Options = JSONFileStore.Options()
   ) throws(Failure) -> FileLock {
     for _ in 0..<FileStorage.mostAttempts {
-      let file = try open(path + ".lock", options)
+      let file = try open(path + suffix, options)
       let lock: FileLock?
       do throws(Failure) {
         lock = try take(file, options)
@@ -114,6 +114,8 @@ final class FileLock: Sendable {
     }
   }
 
+  private static let suffix = ".lock"
+
   private static func make(
     _ path: String,
     _ options: JSONFileStore.Options
@@ -125,6 +127,7 @@ final class FileLock: Sendable {
       FileStorage.close(file)
       throw .systemCall(error)
     }
+    FileStorage.giveOwner(ofFileAt: String(path.dropLast(suffix.count)), to: file)
     return Opened(descriptor: file, path: path, isNew: true)
   }
 

@@ -73,6 +73,7 @@ final class FileStorage: JournalStorage {
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     let file = try openLocked(name, O_RDWR | O_CREAT | O_EXCL)
     do { try file.protect() } catch { throw .systemCall(error) }
+    file.giveOwner(ofFileAt: path(.journal))
     return file
   }
 

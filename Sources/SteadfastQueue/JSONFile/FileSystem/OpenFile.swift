@@ -28,6 +28,11 @@ final class OpenFile: JournalFile {
 
   deinit { close() }
 
+  /// Gives the file the owner and the group of the file at a path, as far as this process may.
+  func giveOwner(ofFileAt path: String) {
+    FileStorage.giveOwner(ofFileAt: path, to: descriptor.withLock { $0 })
+  }
+
   func size() throws(SystemCallError) -> Int {
     var status = stat()
     guard unsafe fstat(descriptor.withLock { $0 }, &status) == 0 else { throw .last("fstat") }

@@ -17,10 +17,11 @@ struct CompactionPolicy: Sendable {
 
   /// Returns whether a compaction is due: most lines are dead, and the file is far too large.
   ///
-  /// The compact size is known from the last time that the file was compacted or opened. Writing a
-  /// task again costs more than writing the lines of its life. So a small file may become four
-  /// times as large as its compact size: one byte is rewritten for three that are dropped. For a
-  /// large file, disk space may cost more, so there the ratio is about one to one.
+  /// The compact size is the size after the last compaction or at the opening, or what the tasks
+  /// take now, if that is less. Writing a task again costs more than writing the lines of its life.
+  /// So a small file may become four times as large as its compact size: one byte is rewritten for
+  /// three that are dropped. For a large file, disk space may cost more, so there the ratio is
+  /// about one to one.
   func isDue(size: Int, compactSize: Int, records: Int, liveRecords: Int) -> Bool {
     size >= minimumSize && records / 2 >= liveRecords
       && (size / 4 >= compactSize || (size - spareSize) / 2 >= compactSize)

@@ -23,6 +23,8 @@ public struct JSONFileStatistics: Sendable, Hashable {
     /// The reason, for a person to read.
     public let reason: String
     /// The size in bytes that the file must reach before the store tries again on its own.
+    ///
+    /// It tries earlier if the tasks of the file take half as many bytes as they did.
     public let nextSize: Int
   }
 

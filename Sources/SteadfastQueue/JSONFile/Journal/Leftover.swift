@@ -61,10 +61,34 @@ struct Leftover {
       let first = try journal.read(0..<min(journal.count, JournalLine.maxEnvelopeLength * 4))
       let generation = Self.header(in: first)?.generation
       if let generation, header.generation == generation + (generation < .max ? 1 : 0) {
-        return true
+        return try !wasInUse()
       }
     }
     return try isPart(of: journal, from: 0)
+  }
+
+  /// Returns whether the file was in use as a queue's file.
+  ///
+  /// A compaction ends with a line that says so, and seals nothing. So a file that goes on after
+  /// such a line, or has a seal, is a queue's file that was moved here.
+  private func wasInUse() throws -> Bool {
+    var (bytes, position, isCompacted) = ([UInt8](), 0, false)
+    while bytes.count <= JournalLine.maxLength {
+      let part = try file.read(min(Self.partSize, size - position), at: position)
+      guard !part.isEmpty else { return false }
+      position += part.count
+      bytes += part
+      var start = 0
+      while let end = bytes.lineFeed(from: start) {
+        guard let line = JournalLine(bytes, start..<end) else { return false }
+        let body = bytes[line.body]
+        if isCompacted || body.starts(with: JournalBody.seal.bytes) { return true }
+        isCompacted = body.starts(with: #""k":"compacted""#.utf8)
+        start = end + 1
+      }
+      bytes.removeFirst(start)
+    }
+    return false
   }
 
   /// Returns whether the file has nothing but the beginning of a header.

@@ -56,9 +56,10 @@ public struct JSONFileReport: Sendable, Hashable {
 
   /// Whether no problem was found.
   ///
-  /// If no store has the file open, a sound file can be opened. ``tornByteCount`` bytes are cut off
-  /// then, and what else was lost from its end can't be known. If a store has the file open, a
-  /// sound file says what the store holds.
+  /// If no store has the file open, a sound file can be opened, unless something else is in the
+  /// way: permissions, for example, or a folder at its path plus `.new`. ``tornByteCount`` bytes
+  /// are cut off then, and what else was lost from its end can't be known. If a store has the file
+  /// open, a sound file says what the store holds.
   public var isSound: Bool { problemCount == 0 }
 }
 

@@ -8,7 +8,9 @@ extension JSONFileStore {
   /// Reads a file that no store has open, and reports what it holds and what is wrong with it.
   ///
   /// The file is not changed: an end that a crash has torn stays as it is. If there is no lock file
-  /// beside it, one is made so that no store opens the file during this, and removed again.
+  /// beside it, one is made so that no store opens the file during this, and removed again. So the
+  /// caller must be allowed to write the file and its folder. Copy a file from a medium that is
+  /// read-only, and verify the copy.
   ///
   /// The work is done on a thread of its own. Once it has begun, it runs to its end. In addition to
   /// the tasks, little of a sound file is held in memory. A damaged file is held whole.

@@ -26,10 +26,10 @@ public import Foundation
 /// path, or a disk that is not mounted, looks like a first start. If you expect tasks, look at
 /// ``JSONFileStatistics/taskCount`` of ``statistics()`` before the queue runs.
 ///
-/// Opening cuts off an end that a crash has torn. If whole lines can be read in that end, it is
-/// first copied to `.torn-1` beside the file. A file of another format is refused and left as it
-/// is. A damaged file is refused and left as it is too, if a later line says that the damaged part
-/// had been flushed. Other damage, to what was written last, looks the same as a torn end
+/// Opening cuts off an end that a crash has torn. If a line can be read behind the torn one, the
+/// end is first copied to `.torn-1` beside the file. A file of another format is refused and left
+/// as it is. A damaged file is refused and left as it is too, if a later line says that the damaged
+/// part had been flushed. Other damage, to what was written last, looks the same as a torn end
 /// (``Flushing``). ``verify(at:)`` reports what is wrong with a damaged file, and ``repair(at:)``
 /// saves what can be read of it (<doc:DamagedFiles>).
 ///
@@ -39,13 +39,14 @@ public import Foundation
 /// the file again without them. It writes a temporary file, `.new`, while ordinary work goes on.
 /// That file takes the place of the old one when it is durable. A compaction begins when the file
 /// is 4 MiB or more, and either four times as large as after the last compaction, or 32 MiB more
-/// than twice as large.
+/// than twice as large. If its tasks take less now than they did then, their present size counts.
 ///
 /// If a compaction fails, for example because the disk is full, everything stays as it was. The
-/// store tries again when the file has doubled. ``JSONFileStatistics/failedCompaction`` says why it
-/// failed, and so does a line on standard error, unless the failure before had the same reason. A
-/// file that another program has put at `.new` is not lost: it is renamed, or it is in the way and
-/// an error names it. ``statistics()`` returns the figures.
+/// store tries again when the file has doubled, or its tasks take half as many bytes.
+/// ``JSONFileStatistics/failedCompaction`` says why it failed, and so does a line on standard
+/// error, unless the failure before had the same reason. A file that another program has put at
+/// `.new` is not lost: it is renamed, or it is in the way and an error names it. ``statistics()``
+/// returns the figures.
 ///
 /// The line of a new task may have 16 MiB less 64 KiB. That includes its payload, which takes a
 /// third more than its bytes if it is not JSON or is sealed. ``Options/maxTaskSize`` sets a smaller

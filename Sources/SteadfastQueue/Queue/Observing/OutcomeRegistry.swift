@@ -1,9 +1,9 @@
 /// Holds the outcomes of enqueued tasks, for the callers that want to learn them.
 ///
-/// The registry keeps what is known about a task for as long as an ``EnqueuedTask`` refers to it. Most
-/// callers drop theirs at once. Such a task costs an entry, and a handle that counts the reference.
-/// The tasks are spread over several shards, so that callers that enqueue on different threads
-/// seldom contend for a lock.
+/// The registry keeps what is known about a task for as long as an ``EnqueuedTask`` refers to it.
+/// Most callers drop theirs at once. Such a task costs an entry, and a handle that counts the
+/// reference. The tasks are spread over several shards, so that callers that enqueue on different
+/// threads seldom contend for a lock.
 final class OutcomeRegistry: Sendable {
   private let shards = (0..<16).map { _ in Shard() }
 

@@ -146,8 +146,8 @@ extension TaskQueue {
     let error = TaskQueueError(
       .storeFailed,
       "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
-        + "\(error). Nothing acknowledged is lost; run the queue again when the fault is gone, or make a "
-        + "new one with a new store if this one says so",
+        + "\(error). The queue has dropped nothing that was acknowledged. Do what the store's error "
+        + "says, and run the queue again when the fault is gone",
       underlying: error
     )
     machine.withLock { $0.fail(error) }

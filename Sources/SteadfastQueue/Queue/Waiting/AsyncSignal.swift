@@ -2,9 +2,9 @@ import Synchronization
 
 /// A level-triggered signal for several waiters.
 ///
-/// A signal raises the level and resumes one waiter. While the level is up, each further signal costs
-/// one atomic read. A waiter lowers the level first and only then looks for work, so that no signal
-/// is lost between looking and waiting.
+/// A signal raises the level and resumes one waiter. While the level is up, each further signal
+/// costs one atomic read. A waiter lowers the level first and only then looks for work, so that no
+/// signal is lost between looking and waiting.
 final class AsyncSignal: Sendable {
   private let waiters = Waiters<Void>()
   private let isUp = Atomic(false)

@@ -69,4 +69,33 @@ import Testing
     #expect(core.read { $0.taskCount } == 0)
     #expect(core.read { $0.byteCount } == 0)
   }
+
+  @Test func `a file whose tasks have ended since it was opened is compacted`() async throws {
+    let (storage, executor) = (storage, executor)
+    let makeCore = {
+      JSONFileCore(
+        storage,
+        executor,
+        compactionPolicy: CompactionPolicy(minimumSize: 2_000, spareSize: 1 << 20)
+      )
+    }
+    let first = makeCore()
+    try await run {
+      try await first.open()
+      for number in 1...40 { try await first.insert(.make(number)) }
+      try await first.close()
+    }
+    let size = storage.bytes.count
+    let core = makeCore()
+    try await run {
+      try await core.open()
+      for number in 1...40 {
+        let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: false)
+        _ = try await core.apply([end], .durable)
+      }
+    }
+    #expect(try await run { try await core.statistics() }.lastCompaction != nil)
+    #expect(storage.bytes.count < size / 4)
+    try await run { try await core.close() }
+  }
 }

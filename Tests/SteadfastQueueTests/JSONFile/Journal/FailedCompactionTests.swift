@@ -83,6 +83,37 @@ import Testing
     }
   }
 
+  @Test func `a compaction that failed is tried again when the tasks take half as much`()
+    async throws
+  {
+    let core = makeCore()
+    try await run { try await core.open() }
+    // Most of the file is dead, but what lives does not fit on the disk.
+    try await run { for number in 1...20 { try await core.insert(.make(number)) } }
+    storage.fail(.create(.replacement), ENOSPC)
+    var number = 100
+    while attemptCount == 1 {
+      try await run { [number] in try await churn(core, number...number) }
+      number += 1
+    }
+    #expect(attemptCount == 2)
+    let failure = try await executor.run { try await core.statistics() }.failedCompaction
+    let nextSize = try #require(failure).nextSize
+    try await run {
+      let ends = (1...20).map {
+        TaskChange.cancel(.unclaimed(.numbered($0)), at: .seconds(1), retains: false)
+      }
+      _ = try await core.apply(ends, .durable)
+    }
+    for _ in 0..<3 {
+      try await run { [number] in try await churn(core, number...number) }
+      number += 1
+    }
+    #expect(storage.bytes.count < 2000 && storage.bytes.count < nextSize)
+    let statistics = try await executor.run { try await core.statistics() }
+    #expect(statistics.failedCompaction == nil && statistics.lastCompaction != nil)
+  }
+
   /// How many compactions were begun.
   private var attemptCount: Int { storage.calls.count { $0 == .create(.replacement) } }
 }

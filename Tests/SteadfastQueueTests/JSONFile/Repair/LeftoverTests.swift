@@ -61,6 +61,25 @@ import Testing
     #expect(storage.bytes == journal)
   }
 
+  @Test func `a queue's own file that was moved there gets a name of its own`() throws {
+    // A file of the next generation is what a compaction leaves, too.
+    var text = try JournalText(generation: 4)
+    try text.addTasks(50...60)
+    var sealed = text
+    try sealed.add(.seal)
+    try text.add(.compacted(at: .seconds(1), bytesBefore: journal.count))
+    let leftover = text.bytes
+    try text.addTasks(61...61)
+    for (index, bytes) in [sealed.bytes, text.bytes].enumerated() {
+      storage.put(bytes, as: .replacement)
+      #expect(try open().taskCount == 40)
+      #expect(storage.bytes(of: .stranger(index + 1)) == bytes)
+    }
+    storage.put(leftover, as: .replacement)
+    #expect(try open().taskCount == 40)
+    #expect(storage.bytes(of: .stranger(3)) == nil && storage.bytes(of: .replacement) == nil)
+  }
+
   @Test func `a new file does not replace the file of another program either`() throws {
     for bytes in [try Self.compaction(1), Array("milk\n".utf8)] {
       let storage = MemoryStorage()

@@ -91,6 +91,7 @@ import Testing
 
   @Test(arguments: [
     "https://example.com/queue.jsonl", "file:///tmp/%FF%FE.jsonl", "queue.jsonl",
+    "file:///tmp/a%00b.jsonl", "file:///tmp/a%2Fb.jsonl", "file:///tmp/a%2fb.jsonl",
   ])
   func `a URL that names no file is refused, and nothing is made`(text: String) async throws {
     let url = try #require(URL(string: text))

@@ -1,0 +1,62 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Who owns the files that are made beside a queue's file, or in its place.
+@Suite(.enabled(if: geteuid() == 0, "only root may give files away")) struct FileOwnerTests {
+  private func owner(_ file: URL) throws -> [Int] {
+    let attributes = try FileManager.default.attributesOfItem(atPath: file.path)
+    return [.ownerAccountID, .groupOwnerAccountID].compactMap {
+      (attributes[$0] as? NSNumber)?.intValue
+    }
+  }
+
+  private func withOwnedFile(_ body: (URL) async throws -> Void) async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = JSONFileStore(at: file)
+      let queue = TaskQueue(persistence: store)
+      for number in 1...5 { try await queue.enqueue(Note("\(number)")) }
+      await queue.shutDown()
+      try await store.close()
+      try #require(unsafe chown(file.path, 65_533, 65_534) == 0)
+      try FileManager.default.removeItem(atPath: file.path + ".lock")
+      try await body(file)
+    }
+  }
+
+  @Test func `a repaired file, its copy and its lock belong to whom the file belonged`()
+    async throws
+  {
+    try await withOwnedFile { file in
+      var bytes = try Data(contentsOf: file)
+      bytes[bytes.count / 2] ^= 1
+      let handle = try FileHandle(forWritingTo: file)
+      try handle.write(contentsOf: bytes)
+      try handle.close()
+      let copy = try #require(try await JSONFileStore.repair(at: file).copy)
+      let store = JSONFileStore(at: file)
+      try await store.open()
+      try await store.close()
+      for file in [file, copy, URL(filePath: file.path + ".lock")] {
+        #expect(try owner(file) == [65_533, 65_534], "\(file.lastPathComponent)")
+      }
+    }
+  }
+
+  @Test func `a compacted file belongs to whom it belonged`() async throws {
+    try await withOwnedFile { file in
+      let core = JSONFileCore(
+        file,
+        compactionPolicy: CompactionPolicy(minimumSize: 2_000, spareSize: 0)
+      ) { (nil, FileStorage(path: file.path)) }
+      try await core.open()
+      try await churn(core, 100...130)
+      #expect(try await core.statistics().lastCompaction != nil)
+      #expect(try owner(file) == [65_533, 65_534])
+      try await core.close()
+    }
+  }
+}
