@@ -160,7 +160,7 @@ import Testing
     }
   }
 
-  @Test func `a copy of another file retains its name, one of this file is taken`() throws {
+  @Test func `a copy of another file keeps its name, one of this file is taken`() throws {
     var image = image
     image.apply(.create(.copy(1), node: 1))
     image.apply(.write(node: 1, offset: 0, Array(original.dropLast())))

@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 @testable import SteadfastQueue
 
@@ -297,15 +296,5 @@ extension GoldenWriter {
     )
     try append(.begin(.numbered(2)), isRelaxed: true)
     storage.damage(good + 40..<good + 90)
-  }
-}
-
-extension MemoryStorage {
-  /// Replaces bytes of the journal by what a disk holds that has not written them.
-  fileprivate func damage(_ range: Range<Int>) {
-    state.withLock { state in
-      guard let file = state.names[.journal] else { return }
-      for index in range { state.files[file][index] = 0 }
-    }
   }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import Synchronization
 
 @testable import SteadfastQueue
 
@@ -66,5 +67,15 @@ struct GoldenWriter {
 
   mutating func begin(_ numbers: Int...) throws {
     for number in numbers { try append(.begin(.numbered(number)), isRelaxed: true) }
+  }
+}
+
+extension MemoryStorage {
+  /// Replaces bytes of the journal by what a disk holds that has not written them.
+  func damage(_ range: Range<Int>) {
+    state.withLock { state in
+      guard let file = state.names[.journal] else { return }
+      for index in range { state.files[file][index] = 0 }
+    }
   }
 }

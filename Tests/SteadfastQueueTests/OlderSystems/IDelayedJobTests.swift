@@ -276,7 +276,7 @@ import Testing
     #expect(try await job.outcome() == .succeeded)
   }
 
-  @Test func `stopping ends the work and retains the jobs`() async throws {
+  @Test func `stopping ends the work and keeps the jobs`() async throws {
     let queue = await workingQueue()
     try await queue.enqueue(Note("later"), availableDate: clock.date + 60)
     try await withRunning(queue) { try await clock.sleep(for: .seconds(30)) }
@@ -294,9 +294,5 @@ import Testing
         await #expect(throws: JSONFileError.self) { try await second.open() }
       }
     }
-  }
-
-  @Test func `a queue is named default unless it is named`() {
-    #expect(queue().name == "default")
   }
 }

@@ -293,13 +293,3 @@ import Testing
     #expect(try await job.outcome() == .succeeded)
   }
 }
-
-/// What shows downloads to people.
-@MainActor private final class DownloadView {
-  private(set) var shown: [String] = []
-
-  func show(_ url: String) {
-    MainActor.preconditionIsolated()
-    shown.append(url)
-  }
-}

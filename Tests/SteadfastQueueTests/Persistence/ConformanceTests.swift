@@ -12,7 +12,7 @@ import Testing
     PersistenceConformance(randomCases: Soak.runs(short: cases), seed: Soak.seed ?? 0)
   }
 
-  @Test func `a store in memory retains its promises`() async {
+  @Test func `a store in memory keeps its promises`() async {
     let report = await conformance(cases: 10).check { InMemoryStore() }
     #expect(report.passes, "\(report)")
     #expect(
@@ -22,7 +22,7 @@ import Testing
     )
   }
 
-  @Test func `a store in a file retains its promises`() async throws {
+  @Test func `a store in a file keeps its promises`() async throws {
     try await withTemporaryFolder { folder in
       let report = await conformance(cases: 5).check { place in
         JSONFileStore(at: folder.appending(path: place))
@@ -32,7 +32,7 @@ import Testing
     }
   }
 
-  @Test func `a store that several queues share retains its promises`() async {
+  @Test func `a store that several queues share keeps its promises`() async {
     let database = Database()
     let report = await conformance(cases: 10).check { database.store(at: $0).process() }
     #expect(report.passes, "\(report)")
@@ -43,7 +43,7 @@ import Testing
     )
   }
 
-  @Test func `a store without faults retains its promises`() async {
+  @Test func `a store without faults keeps its promises`() async {
     let database = Database()
     let report = await conformance(cases: 2).check { place in
       FaultInjectingStore(database.store(at: place).process())

@@ -12,6 +12,11 @@ import Testing
     func perform(in context: TaskContext) async throws {}
   }
 
+  @Test func `a queue is named default unless it is named`() {
+    #expect(TaskQueue().name == "default")
+    #expect(TaskQueue(name: "uploads").name == "uploads")
+  }
+
   @Test func `a queue over a file, as the documentation shows it`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "uploads")

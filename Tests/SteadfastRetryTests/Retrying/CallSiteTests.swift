@@ -97,7 +97,7 @@ private actor Account {
     }
   }
 
-  @Test func `a function retains its type of error`() async {
+  @Test func `a function keeps its type of error`() async {
     do throws(Offline) {
       #expect(try await withRetry(.attempts(3), operation: send) == 42)
     } catch {

@@ -4,32 +4,6 @@ import Testing
 
 @testable import SteadfastRetry
 
-private final class NonSendable {
-  var count = 0
-}
-
-private actor Counter {
-  private(set) var count = 0
-
-  func count(_ clock: VirtualClock) async throws -> NonSendable {
-    try await withTimeout(.seconds(5), clock: clock) {
-      count += 1
-      let result = NonSendable()
-      result.count = count
-      return result
-    }
-  }
-
-  func countTooSlowly(_ clock: VirtualClock) async throws {
-    try await withTimeout(.seconds(5), clock: clock) {
-      defer { count += 1 }
-      try await clock.sleep(for: .seconds(60))
-    }
-  }
-
-  func result(_ clock: VirtualClock) async throws -> Int { try await count(clock).count }
-}
-
 @Suite(.timeLimit(.minutes(5))) struct WithTimeoutTests {
   private let clock = VirtualClock()
 
@@ -151,7 +125,7 @@ private actor Counter {
   }
 
   @Test func `it works on an actor's state, with a result that is not Sendable`() async throws {
-    let counter = Counter()
+    let counter = CountingActor()
     #expect(try await counter.result(clock) == 1)
     let outcome = try await outcome { [clock] in
       try await counter.countTooSlowly(clock)
@@ -163,7 +137,7 @@ private actor Counter {
     #expect(await counter.count == 2)
   }
 
-  @Test func `it retains to the executor of a virtual time`() async throws {
+  @Test func `it keeps to the executor of a virtual time`() async throws {
     let seconds = try await withVirtualTime { time in
       let start = time.clock.now
       for limit in [5, 7] {

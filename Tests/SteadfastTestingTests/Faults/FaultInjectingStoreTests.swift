@@ -24,7 +24,7 @@ private struct Page: TaskPayload { var number = 1 }
     get async throws { try await base.count(matching: TaskFilter()) }
   }
 
-  @Test func `an error before the effect retains nothing, and is met once`() async throws {
+  @Test func `an error before the effect keeps nothing, and is met once`() async throws {
     store.inject(.error(DiskFull())) { $0.kind == .apply }
     await #expect(throws: DiskFull.self) { try await queue.enqueue(Page()) }
     #expect(try await kept == 0)

@@ -58,7 +58,7 @@ import Testing
   }
 
   @Test(arguments: WayOut.allCases)
-  func `a store's hold retains the time still too`(wayOut: WayOut) async throws {
+  func `a store's hold keeps the time still too`(wayOut: WayOut) async throws {
     try await withVirtualTime { time in
       async let later: Void = time.clock.sleep(for: .seconds(3_600))
       gate.open()

@@ -38,7 +38,7 @@ import Testing
     #expect(Set((0..<100).map(order)).count > 90)
   }
 
-  @Test func `a queue that never runs empty retains its order`() {
+  @Test func `a queue that never runs empty keeps its order`() {
     var queue = RunQueue<Int>(order: .inOrder)
     queue.append(0)
     for job in 1..<10_000 {

@@ -48,7 +48,7 @@ import Testing
     try await slept
   }
 
-  @MainActor @Test func `a test on the main actor retains its order`() async throws {
+  @MainActor @Test func `a test on the main actor keeps its order`() async throws {
     let trace = Trace()
     let sleeps = [3, 1, 2].map { seconds in
       // As the code of an app starts its work; it stays on the main actor.

@@ -7,7 +7,7 @@ import Testing
 /// A file, and its lock file, that a backup has given other names.
 @Suite struct LinkedFileTests {
   @Test(arguments: [false, true])
-  func `a file that was linked is opened, and its other name retains what it had`(isTorn: Bool)
+  func `a file that was linked is opened, and its other name keeps what it had`(isTorn: Bool)
     async throws
   {
     try await withTemporaryFolder { folder in

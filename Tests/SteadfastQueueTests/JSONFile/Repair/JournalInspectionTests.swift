@@ -137,7 +137,7 @@ private func refuses(_ lines: [[UInt8]]) -> Bool {
     }
   }
 
-  @Test func `a file cut in half retains what is whole`() throws {
+  @Test func `a file cut in half keeps what is whole`() throws {
     let bytes = try fiveTasks().flatMap { $0 }
     let report = try JournalInspection(Array(bytes[..<(bytes.count / 2)])).report
     #expect(report.isSound)

@@ -106,7 +106,7 @@ import Testing
   @Test(arguments: [
     JSONFileStore.Protection.whileUnlocked, .unlessOpen, .untilFirstUnlock, .always,
   ])
-  func `a protection class may be named everywhere, and retains nothing from working`(
+  func `a protection class may be named everywhere, and keeps nothing from working`(
     protection: JSONFileStore.Protection
   ) async throws {
     try await withTemporaryFolder { folder in

@@ -24,8 +24,7 @@ import Testing
   }
 
   @Test(arguments: [0o644, 0o755, 0o640])
-  func `a file of another kind retains its permissions, and gets no company`(mode: Int) async throws
-  {
+  func `a file of another kind keeps its permissions, and gets no company`(mode: Int) async throws {
     try await withTemporaryFolder { folder in
       let page = folder.appending(path: "index.html")
       try make(Array("<html>\n".utf8), page, mode: mode)
@@ -41,7 +40,7 @@ import Testing
     }
   }
 
-  @Test func `a damaged file retains its permissions`() async throws {
+  @Test func `a damaged file keeps its permissions`() async throws {
     try await withTemporaryFolder { folder in
       let file = folder.appending(path: "queue.jsonl")
       var text = try JournalText()

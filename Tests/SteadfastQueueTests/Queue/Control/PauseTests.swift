@@ -131,7 +131,7 @@ import Testing
     #expect(log.entries.sorted() == ["a", "b"])
   }
 
-  @Test func `a pause waits for no attempt that a shut down retains from beginning`() async throws {
+  @Test func `a pause waits for no attempt that a shut down keeps from beginning`() async throws {
     let store = FaultInjectingStore()
     let queue = try await queueThatOwesAnAttempt(store) { queue in
       queue.beginShutDown()

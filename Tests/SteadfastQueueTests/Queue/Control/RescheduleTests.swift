@@ -158,7 +158,7 @@ import Foundation
     }
   }
 
-  @Test func `a paused task retains its new date until it is resumed`() async throws {
+  @Test func `a paused task keeps its new date until it is resumed`() async throws {
     let queue = await queue()
     let date = clock.date + 100
     let task = try await queue.enqueue(Note("a"))
@@ -169,8 +169,7 @@ import Foundation
     #expect(try await queue.tasks().map(\.availableDate) == [date.storable])
   }
 
-  @Test func `a task that is available retains its place when it is to be tried now`() async throws
-  {
+  @Test func `a task that is available keeps its place when it is to be tried now`() async throws {
     let queue = TaskQueue(clock: clock)
     await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
     let first = try await queue.enqueue(Note("first"))

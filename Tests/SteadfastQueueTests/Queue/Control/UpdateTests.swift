@@ -105,7 +105,7 @@ import Foundation
     #expect(after.maxRetries == .alwaysRetry && after.uniqueKey == "key")
   }
 
-  @Test func `a task that waits for its retry retains the date and the retries that it has`()
+  @Test func `a task that waits for its retry keeps the date and the retries that it has`()
     async throws
   {
     let queue = await queue()

@@ -58,7 +58,7 @@ import Testing
     #expect(machine.requests.isEmpty)
   }
 
-  @Test func `a task that could not be released retains its request`() {
+  @Test func `a task that could not be released keeps its request`() {
     var machine = WorkMachine.running()
     _ = machine.next()
     let claim = Claim.numbered(1)

@@ -10,7 +10,7 @@ import Foundation
 #endif
 
 @Suite struct EventBufferTests {
-  @Test func `a buffer retains the latest events, however long it is used`() async {
+  @Test func `a buffer keeps the latest events, however long it is used`() async {
     var buffer = EventBuffer(capacity: 4)
     for number in 0..<1000 {
       buffer.append(.missed(count: number))

@@ -1,0 +1,62 @@
+import SteadfastRetry
+import Synchronization
+
+/// How callers wait for the thread.
+extension JSONFileCore {
+  /// Suspends until the thread resumes the continuation.
+  ///
+  /// In virtual time, such calls take turns.
+  func waitForThread<Value: Sendable>(
+    _ body: (CheckedContinuation<Value, any Error>) -> Void
+  ) async throws -> Value {
+    try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { body($0) }
+    }
+  }
+
+  /// What a call comes to: an answer at once, or lines to write.
+  enum Decision<Value> {
+    case answer(Value)
+    case lines(Submission)
+  }
+
+  /// Decides what a call comes to, and queues its lines for the thread.
+  ///
+  /// If the file is not open, the call fails.
+  func submit<Value: Sendable>(
+    _ continuation: CheckedContinuation<Value, any Error>,
+    _ decide: (inout State) throws -> Decision<Value>
+  ) {
+    let (answer, thread) = state.withLock {
+      state -> (Result<Value, any Error>?, (any JobThread)?) in
+      do {
+        guard try isOpen(state.phase) else { throw errors.closed }
+        switch try decide(&state) {
+        case .answer(let value): return (.success(value), nil)
+        case .lines(let submission):
+          state.size += options.maxFileSize == nil ? 0 : submission.byteCount
+          state.pending.append(submission)
+          // Changes wait for the flush that is under way, even if they are written during it. So
+          // they gather, and are written together. Claims need no flush.
+          if state.isFlushing, !submission.isClaim { return (nil, nil) }
+        }
+        defer { state.isWriting = true }
+        return (nil, state.isWriting ? nil : state.thread)
+      } catch {
+        return (.failure(error), nil)
+      }
+    }
+    if let answer { continuation.resume(with: answer) }
+    thread?.add { self.writePending() }
+  }
+
+  /// Does a job on the thread, which is started if there is none.
+  func onThread<Value: Sendable>(
+    _ body: @escaping @Sendable (JSONFileCore) throws -> Value
+  ) async throws -> Value {
+    let thread = try thread()
+    return try await waitForThread { continuation in
+      thread.add { continuation.resume(with: Result { try body(self) }) }
+    }
+  }
+}
