@@ -1,32 +1,66 @@
-//! Runs a queue in a server: it ends within a grace period after SIGTERM, logs what happens, and
-//! counts it.
+//! Runs a queue in a server: it retries what is worth it, ends within a grace period after SIGTERM,
+//! logs what happens, and counts it.
 
 import Foundation
 import SteadfastQueue
 
-struct SendReceipt: TaskPayload {
+// snippet.payload
+/// A webhook that is to be delivered.
+struct Webhook: TaskPayload {
   var order: Int
-  /// A client that asks twice gets one receipt.
-  var uniqueKey: String? { "receipt \(order)" }
-  static var options: TaskOptions { TaskOptions(maxRetries: 20, timeLimit: .seconds(30)) }
+
+  // A client that asks twice gets one delivery. The type must be `String?`.
+  var uniqueKey: String? { "order \(order)" }
+
+  static var options: TaskOptions {
+    TaskOptions(maxRetries: 20, timeLimit: .seconds(30))
+  }
+}
+// snippet.end
+
+// snippet.error
+/// An answer that is no success, and that decides whether a retry can help.
+struct HTTPError: RetryAwareError, CustomStringConvertible {
+  let status: Int
+  let retryDecision: RetryDecision
+
+  init(status: Int, retryAfter: String?) {
+    self.status = status
+    // A receiver knows a delivery by its ID, so it may be repeated.
+    retryDecision = .http(
+      status: status,
+      method: "POST",
+      isIdempotent: true,
+      retryAfter: retryAfter
+    )
+  }
+
+  /// The text that is stored with the task, and shown in the log.
+  var description: String { "the receiver answered \(status)" }
+}
+// snippet.end
+
+/// Stands for a request: the first attempt is told to come back at once, order 8 is refused.
+func post(_ order: Int, attempt: Int) -> (status: Int, retryAfter: String?) {
+  if order == 8 { return (400, nil) }
+  return attempt == 0 ? (503, "0") : (200, nil)
 }
 
 // snippet.service
-/// A queue that performs tasks until the process is told to end.
-struct QueueService: Sendable {
+/// Takes requests and performs tasks, until the process is told to end.
+struct WebhookServer: Sendable {
   let queue: TaskQueue
   let gracePeriod: Duration
+  /// Takes requests until it is cancelled.
+  let takeRequests: @Sendable () async throws -> Void
 
   func run() async throws {
-    let events = queue.events
     let signals = [SIGINT, SIGTERM].map { number in
       signal(number, SIG_IGN)
       let source = DispatchSource.makeSignalSource(
         signal: number,
         queue: .global()
       )
-      // Attempts that go on when the grace period is over are cut short, and
-      // performed again later.
       source.setEventHandler { @Sendable in
         queue.beginShutDown(within: gracePeriod)
       }
@@ -34,31 +68,49 @@ struct QueueService: Sendable {
       return source
     }
     defer { for source in signals { source.cancel() } }
-    try await withThrowingDiscardingTaskGroup { group in
-      // The events end when the queue has shut down.
-      group.addTask { for await event in events { log(event) } }
-      do {
-        try await queue.run()
-      } catch let error as TaskQueueError where error.code == .shutDown {
-        // The signal came first.
+
+    // The events end when the queue has shut down.
+    async let logged: Void = log(queue.events)
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask { try await takeRequests() }
+      group.addTask {
+        do {
+          try await queue.run()
+        } catch let error as TaskQueueError where error.code == .shutDown {
+          // The signal came first.
+        }
       }
+      // The queue's run ends after a signal, or throws when its disk fails. A
+      // server that took requests without it would answer what is never done.
+      try await group.next()
+      group.cancelAll()
     }
+    await logged
   }
 }
 // snippet.end
 
 // snippet.log
-func log(_ event: TaskEvent) {
-  switch event {
-  case .succeeded(let task, let timing):
-    print("\(task.name) succeeded, waited \(timing.waited), ran \(timing.ran)")
-  case .failed(let task, let reason, let retryDate, _):
-    print("\(task.name) failed: \(reason); next attempt at \(retryDate)")
-  case .abandoned(let task, let reason, _):
-    print("\(task.name) was given up: \(reason)")
-  case .unhandled(_, let reason): print("warning: \(reason)")
-  default: break
+func log(_ events: TaskEvents) async {
+  for await event in events {
+    switch event {
+    case .succeeded(let task, let timing):
+      write("\(task.name) succeeded, \(timing)")
+    case .failed(let task, let reason, let retryDate, _):
+      write("\(task.name) failed: \(reason); next attempt at \(retryDate)")
+    case .abandoned(let task, let reason, _):
+      write("\(task.name) was given up: \(reason)")
+    case .unhandled(_, let reason): write("warning: \(reason)")
+    default: break
+    }
   }
+}
+
+/// Writes a line at once.
+///
+/// When a process is killed, lines that `print` has collected may be lost.
+func write(_ line: String) {
+  FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
 // snippet.end
 
@@ -67,26 +119,68 @@ try FileManager.default.createDirectory(at: folder, withIntermediateDirectories:
 defer { try? FileManager.default.removeItem(at: folder) }
 
 // snippet.main
+// The folder must exist.
 let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
-let queue = TaskQueue(persistence: store)
-await queue.register(SendReceipt.self, maxConcurrentTasks: 4) {
-  receipt,
+let queue = TaskQueue(
+  persistence: store,
+  configuration: TaskQueueConfiguration(maxConcurrentTasks: 8)
+)
+// Of the eight, at most four are webhooks: others are performed, too.
+await queue.register(Webhook.self, maxConcurrentTasks: 4) {
+  webhook,
   context in
-  print("sending receipt \(receipt.order), attempt \(context.retryCount + 1)")
+  let (status, retryAfter) = post(webhook.order, attempt: context.retryCount)
+  guard status == 200 else {
+    throw HTTPError(status: status, retryAfter: retryAfter)
+  }
 }
-let service = QueueService(queue: queue, gracePeriod: .seconds(20))
-async let running: Void = service.run()
-
-// In the handlers of requests:
-let task = try await queue.enqueue(SendReceipt(order: 7))
-let again = try await queue.enqueue(SendReceipt(order: 7))
-print("the second request added a task: \(again.isNew)")
 // snippet.end
-print("outcome: \(try await task.outcome())")
 
-kill(getpid(), SIGTERM)
+let service = WebhookServer(queue: queue, gracePeriod: .seconds(20)) {
+  // snippet.request
+  // In the handlers of requests:
+  let task = try await queue.enqueue(Webhook(order: 7))
+  let again = try await queue.enqueue(Webhook(order: 7))
+  write("the second request added a task: \(again.isNew)")
+  // snippet.end
+  write("outcome: \(try await task.outcome())")
+  let refused = try await queue.enqueue(Webhook(order: 8))
+  write("outcome: \(try await refused.outcome())")
+  try await report()
+  kill(getpid(), SIGTERM)
+  try await Task.sleep(for: .seconds(60))
+}
+
+// snippet.metrics
+/// Writes the figures that a dashboard shows.
+@Sendable func report() async throws {
+  let statistics = try await queue.statistics
+  let due = TaskFilter(
+    states: [.waiting],
+    availableDates: .distantPast..<Date.now
+  )
+  write(
+    """
+    \(try await queue.count(matching: due)) due, \
+    \(statistics.counts[.running] ?? 0) running, \
+    \(statistics.counts[.abandoned] ?? 0) dead letters; \
+    \(statistics.succeeded) succeeded, \(statistics.failed) failed and retried, \
+    \(statistics.abandoned) given up
+    """
+  )
+  for letter in try await queue.tasks(matching: .deadLetters) {
+    write("given up: \(letter.id), \(letter.lastError ?? "")")
+  }
+}
+// snippet.end
+
 // snippet.end-of-main
-try await running
-try await store.close()
+do {
+  try await service.run()
+  try await store.close()
+} catch {
+  write("the service has failed: \(error)")
+  exit(1)
+}
 // snippet.end
-print("shut down")
+write("shut down")
