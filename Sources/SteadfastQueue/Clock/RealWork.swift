@@ -79,6 +79,11 @@ public enum RealWork {
     }
   }
 
+  /// Throws if the current task runs a queue on the clock of a virtual time that does not run it.
+  static func checkRun(of queue: String, on clock: any WallClock) throws {
+    if let mistake = observer?.mistake(inRunning: queue, on: clock) { throw mistake }
+  }
+
   /// The executor for a task that is no child of the current one, to keep it in its virtual time.
   ///
   /// It is `nil` if no virtual time is installed.

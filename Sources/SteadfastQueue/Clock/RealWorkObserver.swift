@@ -4,6 +4,8 @@ package protocol RealWorkObserver: Sendable {
   var taskExecutor: any TaskExecutor { get }
   /// Whether payloads are encoded when their tasks are enqueued, and decoded for their handlers.
   var encodesPayloads: Bool { get }
+  /// Returns why the current task can't run a queue on this clock; `nil` if it can.
+  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)?
   /// A caller begins to wait for what may never come.
   ///
   /// - Returns: The number to give to ``waitEnded(_:)``.

@@ -15,7 +15,7 @@ public struct VirtualTimeError: Error, Sendable, CustomStringConvertible {
     public static let stuck = Code(description: "stuck")
     /// The time has moved as far as its limit allows, and the body has not ended.
     public static let limitReached = Code(description: "limitReached")
-    /// A task that the virtual time does not run sleeps on its clock.
+    /// A task that the virtual time does not run sleeps on its clock, or runs a queue on it.
     public static let sleepOutside = Code(description: "sleepOutside")
     /// The code that asked for a virtual time does not run in one.
     public static let missing = Code(description: "missing")
@@ -46,14 +46,25 @@ extension VirtualTimeError {
       text += """
         nothing sleeps on the virtual clock and no real work is in flight, so what the body \
         awaits would never come. \(waits.isEmpty ? "" : "Awaited: \(list(waits)). ")If \
-        \(waits.isEmpty ? "it" : "something else is awaited that") comes from outside (a detached \
-        task, the network, a callback, another clock), wrap the wait in withRealWork
+        \(waits.isEmpty ? "it" : "something else is awaited that") comes from outside (an \
+        unstructured task without the executorPreference time.executor, the network, a callback, \
+        another clock), wrap the wait in withRealWork
         """
     } else {
-      text += """
-        \(list(sleeps, after: now)), and auto-advance is off. Call advance(by:), or make the \
-        virtual time automatic
-        """
+      text += list(sleeps, after: now)
+      let advice =
+        switch time.mode {
+        case .manual:
+          """
+          , and auto-advance is off. Call advance(by:), or make the virtual time automatic
+          """
+        case .automatic:
+          """
+          , in a task that the virtual time does not run and that came too late. Make it a child \
+          task, or give the Task that starts it the executorPreference time.executor
+          """
+        }
+      text += advice
     }
     if let outcome { text += ". The body did not end when it was cancelled for this, \(outcome)" }
     return VirtualTimeError(code: .stuck, now: now, pendingSleeps: sleeps, description: text)
@@ -85,6 +96,20 @@ extension VirtualTimeError {
         a task sleeps on the clock of a virtual time that does not run it: whether the time moves \
         before or after that is left to chance. Make it a child task, or give \
         the Task that starts it the executorPreference time.executor
+        """
+    )
+  }
+
+  static func runOutside(_ time: VirtualTime, queue: String) -> VirtualTimeError {
+    VirtualTimeError(
+      code: .sleepOutside,
+      now: time.clock.now,
+      pendingSleeps: time.clock.pendingSleeps,
+      description: """
+        the queue '\(queue)' has the clock of a virtual time, but runs in a task that the virtual \
+        time does not run: what it does before the time moves is left to chance. Run it with \
+        'async let', in a task group, or give the Task that runs it the executorPreference \
+        time.executor
         """
     )
   }

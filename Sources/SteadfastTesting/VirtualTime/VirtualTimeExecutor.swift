@@ -71,6 +71,23 @@ final class VirtualTimeExecutor: TaskExecutor {
 extension VirtualTimeExecutor: RealWorkObserver {
   var taskExecutor: any TaskExecutor { self }
 
+  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)? {
+    guard let time = VirtualTime.current, time.jobs === self,
+      clock as AnyObject === time.clock, !isExecutorOfCurrentTask
+    else { return nil }
+    let error = VirtualTimeError.runOutside(time, queue: queue)
+    return state.withLock { state in
+      guard !state.isClosed else { return nil }
+      state.note(error)
+      return error
+    }
+  }
+
+  private var isExecutorOfCurrentTask: Bool {
+    let own = unsafe asUnownedTaskExecutor()
+    return unsafe withUnsafeCurrentTask { task in unsafe task?.unownedTaskExecutor == own }
+  }
+
   func waitBegan(_ wait: KnownWait) -> UInt64 { state.withLock { $0.waits.add(wait) } }
 
   func waitEnded(_ number: UInt64) { state.withLock { $0.waits.remove(number) } }

@@ -110,6 +110,8 @@ private final class WorldAround: RealWorkObserver {
 
   var encodesPayloads: Bool { false }
 
+  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)? { nil }
+
   func waitBegan(_ wait: KnownWait) -> UInt64 { 0 }
 
   func waitEnded(_ number: UInt64) {}

@@ -81,6 +81,50 @@ import Testing
     #expect(error?.code == .sleepOutside)
   }
 
+  @Test(arguments: [false, true])
+  func `a queue may not be run by a task that the time does not run`(
+    isPass: Bool
+  ) async {
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime { time in
+        let queue = TaskQueue(name: "uploads", clock: time.clock)
+        // The mistake that the error is about. What it runs is swallowed by the application.
+        let running = Task {
+          if isPass { _ = try? await queue.runAvailable() } else { try? await queue.run() }
+        }
+        await time.withRealWork { await running.value }
+      }
+    }
+    #expect(error?.code == .sleepOutside)
+    #expect(error?.description.contains("the queue 'uploads'") == true)
+    #expect(error?.description.contains("the executorPreference time.executor") == true)
+  }
+
+  @Test @MainActor func `a queue is run in a virtual time from the main actor, or on its executor`()
+    async throws
+  {
+    try await withVirtualTime { time in
+      let queue = TaskQueue(clock: time.clock)
+      try await queue.runAvailable()
+      async let child: Void = queue.run()
+      let other = TaskQueue(clock: time.clock)
+      let task = Task(executorPreference: time.executor) { try await other.run() }
+      await queue.shutDown()
+      await other.shutDown()
+      try await child
+      try await task.value
+    }
+  }
+
+  @Test func `a queue on another clock runs anywhere`() async throws {
+    try await withVirtualTime { time in
+      let queue = TaskQueue(clock: ContinuousClock())
+      let pass = Task { try await queue.runAvailable() }
+      let count = try await time.withRealWork { try await pass.value }
+      #expect(count == 0)
+    }
+  }
+
   @Test func `outside of a virtual time there is none to be had`() {
     let error = #expect(throws: VirtualTimeError.self) { _ = try VirtualTime.required }
     #expect(error?.code == .missing)

@@ -67,7 +67,7 @@ extension JSONFileCore {
     guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
       let thread = state.thread
     else { return .no }
-    if state.postponeWhileFlushing({ self.writePending() }) { return .later }
+    if state.pipeline.postponeWhileFlushing(.write) { return .later }
     // Takes only the parts that are needed: a part of the table that has two owners is copied when
     // it changes.
     return .now(tasks: state.table.entries.slab, claimed: state.claimedAndUnwritten, thread)
@@ -143,7 +143,7 @@ extension JSONFileCore.State {
   /// The tasks that are leased, but whose beginning is not in the file yet.
   var claimedAndUnwritten: Set<TaskID> {
     Set(
-      pending.flatMap { submission -> [TaskID] in
+      pipeline.pending.flatMap { submission -> [TaskID] in
         guard case .claim(let claim, _) = submission.caller else { return [] }
         return claim.tasks.map(\.record.id)
       }

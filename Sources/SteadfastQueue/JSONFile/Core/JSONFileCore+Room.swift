@@ -143,7 +143,7 @@ extension JSONFileCore {
     guard options.maxFileSize != nil,
       let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
     else { return }
-    state.withLock { $0.size = $0.pending.reduce(size) { $0 + $1.byteCount } }
+    state.withLock { $0.size = $0.pipeline.pending.reduce(size) { $0 + $1.byteCount } }
   }
 }
 

@@ -35,13 +35,8 @@ extension JSONFileCore {
         case .answer(let value): return (.success(value), nil)
         case .lines(let submission):
           state.size += options.maxFileSize == nil ? 0 : submission.byteCount
-          state.pending.append(submission)
-          // Changes wait for the flush that is under way, even if they are written during it. So
-          // they gather, and are written together. Claims need no flush.
-          if state.isFlushing, !submission.isClaim { return (nil, nil) }
+          return (nil, state.pipeline.submit(submission) ? state.thread : nil)
         }
-        defer { state.isWriting = true }
-        return (nil, state.isWriting ? nil : state.thread)
       } catch {
         return (.failure(error), nil)
       }

@@ -25,7 +25,9 @@ extension JSONFileCore {
   ///
   /// The next write takes the lines that have gathered during this one.
   func writePending() {
-    guard compactIfDue(), let group = takePending() else { return }
+    guard compactIfDue(),
+      let group = state.withLock({ $0.pipeline.takePending(orPostpone: .write) })
+    else { return }
     if write(group) { goOnWriting() }
   }
 
@@ -33,36 +35,17 @@ extension JSONFileCore {
   ///
   /// During a flush, it does so only if tasks were claimed.
   private func goOnWriting() {
-    let thread = state.withLock { state in
-      state.isWriting =
-        state.isFlushing ? state.pending.contains(where: \.isClaim) : !state.pending.isEmpty
-      return state.isWriting ? state.thread : nil
-    }
+    let thread = state.withLock { $0.pipeline.writeAgain() ? $0.thread : nil }
     thread?.add { self.writePending() }
   }
 
-  private func takePending() -> [Submission]? {
-    state.withLock { state in
-      guard !state.pending.isEmpty else {
-        state.isWriting = false
-        return nil
-      }
-      // The jobs that wait for the end of the flushing come first: without a pause in the writes,
-      // the flushing might never end.
-      if !state.afterFlush.isEmpty, state.postponeWhileFlushing({ self.writePending() }) {
-        return nil
-      }
-      defer { state.pending = [] }
-      return state.pending
+  /// Does the jobs that were postponed until nothing is being flushed.
+  private func perform(_ job: PostponedJob) {
+    switch job {
+    case .write: writePending()
+    case .close: closeFile()
+    case .verify(let continuation): verifyFile(continuation)
     }
-  }
-
-  fileprivate enum NextStep {
-    /// The changes are committed.
-    case answer
-    /// A flush is under way. The next one flushes what was just written.
-    case leave
-    case flush(any JobThread)
   }
 
   /// Writes the lines of a group, and flushes them if that is due.
@@ -84,17 +67,18 @@ extension JSONFileCore {
     for claim in group where claim.isClaim { claim.succeed() }
     let changes = group.filter { !$0.isClaim }
     guard !changes.isEmpty else { return true }
-    switch state.withLock({ $0.nextStep(for: changes, flushing.moment) }) {
-    case .answer:
+    let (next, thread) = state.withLock { ($0.wrote(changes, flushing.moment), $0.thread) }
+    switch (next, thread) {
+    case (.commit, _):
       for submission in changes { submission.succeed() }
       if changes.contains(where: \.needsFlush) { flushLater() }
-    case .leave:
-      break
-    case .flush(let thread):
+      return true
+    case (.wait, _): return true
+    case (.flush, let thread?):
       flushWritten(thread)
       return false
+    case (.flush, nil): preconditionFailure("a store without a thread has written")
     }
-    return true
   }
 
   /// Refuses to write to a file that has lost its name, or that another process has written.
@@ -111,7 +95,7 @@ extension JSONFileCore {
   /// once. The callers of the first flush go on at the same time.
   private func flushWritten(_ thread: any JobThread) {
     goOnWriting()
-    while state.withLock({ $0.takeWritten() }) {
+    while state.withLock({ $0.pipeline.beginFlush() }) {
       guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
       do throws(Journal.Failure) {
         try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
@@ -121,8 +105,8 @@ extension JSONFileCore {
         return
       }
       file.withLock { $0?.journal.endFlush(flush) }
-      let (goesOn, isBehind) = state.withLock { $0.endFlush() }
-      if goesOn, !isBehind, thread.takeTurn() {
+      let end = state.withLock { $0.endFlush() }
+      if end.goesOn, !end.isBehind, thread.takeTurn() {
         thread.addConcurrent { self.answerCommitted() }
         writePending()
       } else {
@@ -135,37 +119,25 @@ extension JSONFileCore {
 
   /// Resumes the callers whose changes are committed.
   private func answerCommitted() {
-    let committed = state.withLock { state in
-      defer { state.committed = [] }
-      return state.committed
-    }
-    for submission in committed { submission.succeed() }
+    for submission in state.withLock({ $0.pipeline.takeCommitted() }) { submission.succeed() }
   }
 
   /// Starts what was postponed until nothing is being flushed.
   private func endFlushing(_ thread: any JobThread) {
-    let (jobs, hasGathered) = state.withLock { state in
-      defer { state.afterFlush = [] }
-      let hasGathered = !state.pending.isEmpty && !state.isWriting
-      if hasGathered { state.isWriting = true }
-      return (state.afterFlush, hasGathered)
-    }
-    for job in jobs { thread.add(job) }
-    if hasGathered || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
+    let (jobs, writes) = state.withLock { $0.pipeline.endFlushing() }
+    for job in jobs { thread.add { self.perform(job) } }
+    if writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
   }
 
   /// Schedules a flush for when the interval has passed, unless one is scheduled already.
   private func flushLater() {
     guard case .atMostEvery(let interval) = flushing.moment else { return }
-    let thread = state.withLock { state in
-      defer { state.willFlush = true }
-      return state.willFlush ? nil : state.thread
-    }
+    let thread = state.withLock { $0.pipeline.scheduleFlush() ? $0.thread : nil }
     thread?.add(after: interval) { self.flushLate() }
   }
 
   private func flushLate() {
-    state.withLock { $0.willFlush = false }
+    state.withLock { $0.pipeline.beginDelayedFlush() }
     guard file.withLock({ $0 != nil }) else { return }
     do throws(Journal.Failure) {
       try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
@@ -194,9 +166,8 @@ extension JSONFileCore {
     // A caller that gets the error may close the store at once. The store has no thread then.
     let thread = state.withLock { $0.thread }
     let (failed, isPoisoned, lock) = state.withLock { state in
-      var failed = group + state.pending
-      state.pending = []
-      if case .poisoned = failure { failed = state.takeUnflushed() + failed }
+      let isPoisoned = if case .poisoned = failure { true } else { false }
+      let failed = state.pipeline.fail(group, isPoisoned: isPoisoned)
       for submission in failed.reversed() { submission.rollBack(&state.table) }
       // If a closing has begun in between, it closes the file itself.
       guard case .poisoned = failure, case .open = state.phase else {
@@ -223,62 +194,22 @@ extension JSONFileCore {
 }
 
 extension JSONFileCore.State {
-  /// Postpones a job if something is being flushed, until nothing is.
-  ///
-  /// - Returns: Whether something is being flushed.
-  mutating func postponeWhileFlushing(_ job: @escaping @Sendable () -> Void) -> Bool {
-    if isFlushing { afterFlush.append(job) }
-    return isFlushing
-  }
-
-  /// Returns what to do after changes were written.
-  ///
-  /// Commits the changes if they wait for no flush.
-  fileprivate mutating func nextStep(
-    for changes: [Submission],
+  /// Takes note of changes that were written, and commits them if they wait for no flush.
+  fileprivate mutating func wrote(
+    _ changes: [Submission],
     _ moment: JSONFileStore.Flushing.Moment
-  ) -> JSONFileCore.NextStep {
-    // Changes are committed in the order of the file, so one that needs no flush waits for earlier
-    // ones.
-    let mustFlush = moment == .eachBatch && changes.contains(where: \.needsFlush)
-    guard mustFlush || isFlushing, let thread else {
-      for submission in changes { submission.commit(to: &table) }
-      return .answer
-    }
-    written += changes
-    defer { isFlushing = true }
-    return isFlushing ? .leave : .flush(thread)
-  }
-
-  /// Takes the written changes, to flush them.
-  ///
-  /// - Returns: Whether there are any.
-  fileprivate mutating func takeWritten() -> Bool {
-    isFlushing = !written.isEmpty
-    flushing = written
-    written = []
-    return isFlushing
+  ) -> WritePipeline<Submission, JSONFileCore.PostponedJob>.AfterWriting {
+    let next = pipeline.wrote(changes, mustFlush: moment == .eachBatch)
+    if next == .commit { for submission in changes { submission.commit(to: &table) } }
+    return next
   }
 
   /// Commits the changes of a flush that has ended.
-  ///
-  /// - Returns: Whether there is more to flush, written or not, and whether callers of the flush
-  ///   before still wait.
-  fileprivate mutating func endFlush() -> (goesOn: Bool, isBehind: Bool) {
-    let isBehind = !committed.isEmpty
-    for submission in flushing { submission.commit(to: &table) }
-    committed += flushing
-    flushing = []
-    return (!written.isEmpty || !pending.isEmpty, isBehind)
-  }
-
-  /// Takes the changes that were written and not flushed, of a file that is not flushed any more.
-  fileprivate mutating func takeUnflushed() -> [Submission] {
-    defer {
-      flushing = []
-      written = []
-      isFlushing = false
-    }
-    return flushing + written
+  fileprivate mutating func endFlush()
+    -> WritePipeline<Submission, JSONFileCore.PostponedJob>.FlushEnd
+  {
+    let end = pipeline.endFlush()
+    for submission in end.flushed { submission.commit(to: &table) }
+    return end
   }
 }

@@ -11,8 +11,8 @@ extension JSONFileCore {
   /// Compares the file with the store, on the I/O thread, when nothing is being flushed.
   ///
   /// During this nothing is written, and everything that was written is committed.
-  private func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
-    if state.withLock({ $0.postponeWhileFlushing { self.verifyFile(continuation) } }) { return }
+  func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
+    if state.withLock({ $0.pipeline.postponeWhileFlushing(.verify(continuation)) }) { return }
     continuation.resume(with: Result { try compareFile() })
   }
 

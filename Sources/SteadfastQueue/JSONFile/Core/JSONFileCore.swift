@@ -26,30 +26,23 @@ final class JSONFileCore: Sendable {
     case poisoned(JSONFileError)
   }
 
+  /// What waits until nothing is being flushed.
+  enum PostponedJob: Sendable {
+    case write, close
+    case verify(CheckedContinuation<JSONFileReport, any Error>)
+  }
+
   struct State {
     var phase = Phase.unopened
     var table = TaskTable()
-    var pending: [Submission] = []
+    /// The lines of all calls that wait.
+    var pipeline = WritePipeline<Submission, PostponedJob>()
     /// The size of the file in bytes when everything pending and being written is in it.
     ///
     /// It is kept up to date only if the size of the file is limited.
     var size = 0
     /// The callers that wait for the end of a compaction, and get whether it was finished.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
-    /// Whether the thread writes what is pending, or is about to.
-    var isWriting = false
-    /// The changes that were written and are still to be flushed.
-    var written: [Submission] = []
-    /// The changes that are being flushed.
-    var flushing: [Submission] = []
-    /// The changes that were flushed and committed, and whose callers still wait.
-    var committed: [Submission] = []
-    /// Whether a flush of written changes is under way.
-    var isFlushing = false
-    /// The jobs that wait until nothing is being flushed.
-    var afterFlush: [@Sendable () -> Void] = []
-    /// Whether a flush is scheduled for the end of an interval.
-    var willFlush = false
     var thread: (any JobThread)?
     var lock: FileLock?
     /// Whether closing deletes the file.

@@ -1,5 +1,5 @@
 /// The lines of a call that waits until they are stored, and its caller.
-struct Submission: Sendable {
+struct Submission: PipelineItem {
   enum Caller: Sendable {
     case changes(
       [StagedChange],

@@ -40,6 +40,7 @@ extension TaskQueue {
   /// Performs tasks as the mode says, and returns the number of attempts.
   @discardableResult
   private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
+    try RealWork.checkRun(of: name, on: time.clock)
     try await open()
     let use = store.useIfKnown
     let names = handlers.names

@@ -91,9 +91,7 @@ final class WorkloadRun: Sendable {
   /// What the thread is about to write.
   private func noteSubmissions() {
     let (core, calls) = state.withLock { ($0.core, $0.openCalls) }
-    let submissions = core.state.withLock {
-      $0.committed + $0.flushing + $0.written + $0.pending
-    }
+    let submissions = core.state.withLock(\.pipeline.all)
     guard !submissions.isEmpty else { return }
     precondition(submissions.count == calls.count, "calls and submissions do not agree")
     let last = state.withLock { $0.lastSubmitted }

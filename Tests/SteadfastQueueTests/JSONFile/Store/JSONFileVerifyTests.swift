@@ -220,7 +220,7 @@ import Testing
       )
     }
     executor.runTasks()
-    #expect(core.state.withLock { $0.pending.count } == 2)
+    #expect(core.state.withLock { $0.pipeline.pending.count } == 2)
     repeat { executor.runTasks() } while executor.doJob()
     let report = try await verification.value
     #expect(report.problems == [])

@@ -1,0 +1,247 @@
+import Testing
+
+@testable import SteadfastQueue
+
+/// Every event of a pipeline in every stage, and what it leads to.
+@Suite struct WritePipelineTests {
+  private struct Item: PipelineItem, Equatable, ExpressibleByIntegerLiteral {
+    let number: Int
+    var isClaim = false
+    var needsFlush = true
+
+    init(integerLiteral number: Int) { self.number = number }
+
+    static func claim(_ number: Int) -> Item {
+      var item = Item(integerLiteral: number)
+      (item.isClaim, item.needsFlush) = (true, false)
+      return item
+    }
+
+    static func relaxed(_ number: Int) -> Item {
+      var item = Item(integerLiteral: number)
+      item.needsFlush = false
+      return item
+    }
+  }
+
+  private typealias Pipeline = WritePipeline<Item, String>
+
+  /// A pipeline in each of its stages.
+  ///
+  /// During a flush of 1, 2 was written, and 3 is pending.
+  private static func pipeline(_ stage: Pipeline.Stage) -> Pipeline {
+    var pipeline = Pipeline()
+    switch stage {
+    case .idle: return pipeline
+    case .writing:
+      #expect(pipeline.submit(3) == true)
+      return pipeline
+    case .flushing, .writingBesideFlush: break
+    }
+    #expect(pipeline.submit(1) == true)
+    #expect(pipeline.takePending(orPostpone: "write") == [1])
+    #expect(pipeline.wrote([1], mustFlush: true) == .flush)
+    #expect(pipeline.writeAgain() == false)
+    #expect(pipeline.beginFlush() == true)
+    #expect(pipeline.wrote([2], mustFlush: true) == .wait)
+    if stage == .flushing {
+      #expect(pipeline.submit(3) == false)
+    } else {
+      #expect(pipeline.submit(.claim(3)) == true)
+    }
+    return pipeline
+  }
+
+  private static let stages: [Pipeline.Stage] = [.idle, .writing, .flushing, .writingBesideFlush]
+
+  @Test(arguments: stages) private func `the pipelines of these tests are in their stages`(
+    stage: Pipeline.Stage
+  ) {
+    #expect(Self.pipeline(stage).stage == stage)
+  }
+
+  // MARK: Writing
+
+  @Test(arguments: [
+    (Pipeline.Stage.idle, false, true, Pipeline.Stage.writing), (.idle, true, true, .writing),
+    (.writing, false, false, .writing), (.writing, true, false, .writing),
+    (.flushing, false, false, .flushing), (.flushing, true, true, .writingBesideFlush),
+    (.writingBesideFlush, false, false, .writingBesideFlush),
+    (.writingBesideFlush, true, false, .writingBesideFlush),
+  ])
+  private func `an item begins a write, unless one comes anyway or it waits for a flush`(
+    stage: Pipeline.Stage,
+    isClaim: Bool,
+    schedules: Bool,
+    next: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    let item = isClaim ? Item.claim(9) : 9
+    #expect(pipeline.submit(item) == schedules)
+    #expect(pipeline.stage == next)
+    #expect(pipeline.pending.last == item)
+  }
+
+  @Test(arguments: zip(stages, [Pipeline.Stage.idle, .idle, .flushing, .flushing]))
+  private func `a write that finds nothing is over`(stage: Pipeline.Stage, next: Pipeline.Stage) {
+    var pipeline = Self.pipeline(stage)
+    _ = pipeline.takePending(orPostpone: "write")
+    #expect(pipeline.takePending(orPostpone: "write") == nil)
+    #expect(pipeline.stage == next)
+    #expect(pipeline.endFlushing().jobs == [])
+  }
+
+  @Test(arguments: stages) private func `a write takes all that is pending, in order`(
+    stage: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    let before = pipeline.pending
+    _ = pipeline.submit(8)
+    _ = pipeline.submit(.claim(9))
+    #expect(pipeline.takePending(orPostpone: "write") == before + [8, .claim(9)])
+    #expect(pipeline.pending == [])
+  }
+
+  @Test(arguments: zip(stages, [false, false, true, true]))
+  private func `a write gives way to a job that waits for the end of the flushing`(
+    stage: Pipeline.Stage,
+    givesWay: Bool
+  ) {
+    var pipeline = Self.pipeline(stage)
+    _ = pipeline.submit(9)
+    #expect(pipeline.postponeWhileFlushing("compact") == givesWay)
+    #expect((pipeline.takePending(orPostpone: "write") == nil) == givesWay)
+    #expect(pipeline.endFlushing().jobs == (givesWay ? ["compact", "write"] : []))
+  }
+
+  @Test(arguments: [
+    (Pipeline.Stage.idle, false, Pipeline.AfterWriting.commit, Pipeline.Stage.idle),
+    (.idle, true, .flush, .flushing), (.writing, false, .commit, .writing),
+    (.writing, true, .flush, .writingBesideFlush), (.flushing, false, .wait, .flushing),
+    (.flushing, true, .wait, .flushing), (.writingBesideFlush, true, .wait, .writingBesideFlush),
+  ])
+  private func `changes that were written are committed, flushed, or wait for the next flush`(
+    stage: Pipeline.Stage,
+    mustFlush: Bool,
+    after: Pipeline.AfterWriting,
+    next: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    let before = pipeline.written
+    #expect(pipeline.wrote([8, 9], mustFlush: mustFlush) == after)
+    #expect(pipeline.stage == next)
+    #expect(pipeline.written == before + (after == .commit ? [] : [8, 9]))
+  }
+
+  @Test func `changes that need no flush are committed at once, unless an earlier one is flushed`()
+  {
+    var pipeline = Pipeline()
+    #expect(pipeline.wrote([.relaxed(1)], mustFlush: true) == .commit)
+    #expect(pipeline.wrote([.relaxed(2), 3], mustFlush: true) == .flush)
+    #expect(pipeline.wrote([.relaxed(4)], mustFlush: true) == .wait)
+    #expect(pipeline.written == [.relaxed(2), 3, .relaxed(4)])
+  }
+
+  @Test(arguments: [
+    (Pipeline.Stage.idle, Pipeline.Stage.idle), (.writing, .writing), (.flushing, .flushing),
+    (.writingBesideFlush, .writingBesideFlush),
+  ])
+  private func `what has gathered is written, during a flush only if tasks were claimed`(
+    stage: Pipeline.Stage,
+    next: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    #expect(pipeline.writeAgain() == (stage == .writing || stage == .writingBesideFlush))
+    #expect(pipeline.stage == next)
+    _ = pipeline.takePending(orPostpone: "write")
+    #expect(pipeline.writeAgain() == false)
+    #expect(pipeline.stage == (pipeline.isFlushing ? .flushing : .idle))
+  }
+
+  // MARK: Flushing
+
+  @Test func `a flush takes all that was written, commits it, and the next one follows`() {
+    var pipeline = Self.pipeline(.flushing)
+    #expect(pipeline.flushing == [1])
+    let end = pipeline.endFlush()
+    #expect(end.flushed == [1] && end.goesOn && !end.isBehind)
+    #expect(pipeline.committed == [1])
+    #expect(pipeline.all == [1, 2, 3])
+
+    #expect(pipeline.beginFlush() == true)
+    #expect(pipeline.flushing == [2] && pipeline.written == [])
+    // The callers of the first flush have not been answered.
+    let next = pipeline.endFlush()
+    #expect(next.flushed == [2] && next.goesOn && next.isBehind)
+    #expect(pipeline.takeCommitted() == [1, 2])
+    #expect(pipeline.takeCommitted() == [])
+
+    #expect(pipeline.takePending(orPostpone: "write") == [3])
+    #expect(pipeline.wrote([3], mustFlush: true) == .wait)
+    #expect(pipeline.beginFlush() == true)
+    let last = pipeline.endFlush()
+    #expect(last.flushed == [3] && !last.goesOn && !last.isBehind)
+    #expect(pipeline.beginFlush() == false)
+    #expect(pipeline.stage == .idle)
+    #expect(pipeline.endFlushing() == ([], false))
+  }
+
+  @Test(arguments: [false, true]) func `a flushing that ends leaves a write that was scheduled`(
+    isScheduled: Bool
+  ) {
+    var pipeline = Self.pipeline(isScheduled ? .writingBesideFlush : .flushing)
+    while pipeline.beginFlush() { _ = pipeline.endFlush() }
+    #expect(pipeline.stage == (isScheduled ? .writing : .idle))
+    #expect(pipeline.endFlushing() == ([], !isScheduled))
+    #expect(pipeline.stage == .writing)
+  }
+
+  @Test(arguments: zip(stages, [false, false, true, true]))
+  private func `a job is postponed until nothing is being flushed`(
+    stage: Pipeline.Stage,
+    isPostponed: Bool
+  ) {
+    var pipeline = Self.pipeline(stage)
+    for job in ["close", "verify"] {
+      #expect(pipeline.postponeWhileFlushing(job) == isPostponed)
+    }
+    #expect(pipeline.endFlushing().jobs == (isPostponed ? ["close", "verify"] : []))
+    #expect(pipeline.endFlushing().jobs == [])
+  }
+
+  @Test func `one flush is scheduled for an interval`() {
+    var pipeline = Pipeline()
+    #expect(pipeline.scheduleFlush() == true)
+    #expect(pipeline.scheduleFlush() == false)
+    pipeline.beginDelayedFlush()
+    #expect(pipeline.scheduleFlush() == true)
+  }
+
+  // MARK: Failing
+
+  @Test(arguments: stages) private func `a failed write fails what is pending, and nothing before`(
+    stage: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    let (pending, rest) = (pipeline.pending, pipeline.flushing + pipeline.written)
+    #expect(pipeline.fail([8, 9], isPoisoned: false) == [8, 9] + pending)
+    #expect(pipeline.all == rest)
+    #expect(pipeline.stage == stage)
+  }
+
+  @Test(arguments: zip(stages, [Pipeline.Stage.idle, .writing, .idle, .writing]))
+  private func `a poisoned file fails all that is not committed, and flushes nothing more`(
+    stage: Pipeline.Stage,
+    next: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    let before = pipeline.flushing + pipeline.written
+    let pending = pipeline.pending
+    #expect(pipeline.postponeWhileFlushing("close") == pipeline.isFlushing)
+    #expect(pipeline.fail([8, 9], isPoisoned: true) == before + [8, 9] + pending)
+    #expect(pipeline.all == [])
+    #expect(pipeline.stage == next)
+    #expect(!pipeline.isFlushing)
+    #expect(pipeline.endFlushing().jobs == (stage == next ? [] : ["close"]))
+  }
+}
