@@ -18,6 +18,8 @@ struct Upload: TaskPayload {
   let queue: TaskQueue
   private let upload: @Sendable (String) async throws -> Void
   private var running: Task<Void, Never>?
+  /// Whether the queue is to run: the app may come back while it winds up.
+  private var isWanted = false
   /// Why the queue does not run: its file can't be used, for example.
   private(set) var failure: (any Error)?
 
@@ -44,12 +46,22 @@ struct Upload: TaskPayload {
   /// Call it when the process starts, in the background too, and whenever the
   /// app comes to the foreground.
   func start() {
+    isWanted = true
     guard running == nil else { return }
     failure = nil
     running = Task {
       await run()
       running = nil
     }
+  }
+
+  /// Whether a person has paused the uploads.
+  var isPaused = false {
+    didSet { Task { await applyPause() } }
+  }
+
+  private func applyPause() async {
+    if isPaused { await queue.pause() } else { await queue.resume() }
   }
 
   private func run() async {
@@ -70,11 +82,16 @@ struct Upload: TaskPayload {
   /// The others are cut short, and lose no retry. Call it when the
   /// app goes to the background; afterwards nothing runs.
   func windUp(within limit: Duration) async {
+    isWanted = false
     await queue.pause()
     try? await withTimeout(limit) { try await queue.waitUntilIdle() }
-    running?.cancel()
-    await running?.value
-    await queue.resume()
+    if !isWanted {
+      running?.cancel()
+      await running?.value
+      // The app may have come back in between.
+      if isWanted { start() }
+    }
+    await applyPause()
   }
 }
 // snippet.end

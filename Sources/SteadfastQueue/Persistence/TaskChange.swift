@@ -26,7 +26,7 @@ public enum TaskChange: Sendable {
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task has succeeded.
   ///
-  /// If `keeps` is `true`, the task is retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, else it is removed.
   case succeed(Lease, at: Date, retains: Bool)
   /// A claimed task waits again, behind its equals, for a later attempt.
   ///
@@ -36,7 +36,7 @@ public enum TaskChange: Sendable {
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
-  /// If `keeps` is `true`, the task is retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, else it is removed.
   case abandon(Lease, failure: TaskFailure, retains: Bool)
   /// A claimed task is released: it returns to its place in line as if it had never been claimed.
   case release(Lease)
@@ -48,7 +48,7 @@ public enum TaskChange: Sendable {
   case unpark(name: String)
   /// A task that has not ended is cancelled.
   ///
-  /// If `keeps` is `true`, the task is retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, else it is removed.
   case cancel(TaskTarget, at: Date, retains: Bool)
   /// A task that has not ended is paused until it is resumed or restarted.
   case pause(TaskTarget)

@@ -39,7 +39,8 @@ enum StandardError {
   /// Returns whether a write would neither wait nor raise a signal.
   private static func takesBytes(_ file: Int32) -> Bool {
     var status = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
-    return unsafe poll(&status, 1, 0) == 1 && status.revents == Int16(POLLOUT)
+    // Darwin's `poll` knows not every device, and says so (POLLNVAL); a write tells more then.
+    return unsafe poll(&status, 1, 0) == 1 && status.revents & Int16(POLLERR | POLLHUP) == 0
   }
 }
 

@@ -34,9 +34,11 @@ extension TaskQueue {
     while true {
       let page = try await store.tasks(matching: filter, after: last, limit: Self.pageSize)
       let records = page.filter { $0.id <= end }
-      if !records.isEmpty { try await body(records) }
-      guard records.count == Self.pageSize else { return }
-      last = records.last?.id
+      // A store may return fewer than it was asked for, so only an empty page is the last one.
+      guard let id = records.last?.id else { return }
+      try await body(records)
+      guard records.count == page.count else { return }
+      last = id
     }
   }
 

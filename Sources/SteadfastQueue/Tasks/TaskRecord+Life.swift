@@ -15,7 +15,7 @@ extension TaskRecord {
     state = .waiting
     self.availableDate = availableDate
     finishedDate = nil
-    forgetTroubles()
+    forgetFailures()
     if hasExpired(by: availableDate) { dropExpiry() }
   }
 

@@ -158,7 +158,7 @@ public struct TaskRecord: Sendable, Identifiable {
   var hasExtras: Bool { !shared.value.extras.isEmpty }
 
   /// Clears what has gone wrong with the task, as if it were new.
-  mutating func forgetTroubles() { failureState.value = FailureState() }
+  mutating func forgetFailures() { failureState.value = FailureState() }
 
   /// Returns whether the task has expired by this date, so that no attempt begins.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }

@@ -84,7 +84,7 @@ public struct PersistenceConformance: Sendable {
     var report = Report()
     let sharing: StoreSharing?
     do {
-      sharing = try await HangDetector(callLimit).wait(for: makeTrial(reopens)) {
+      sharing = try await HangDetector(callLimit).wait(for: makeCheck(reopens)) {
         let store = try await makeStore("survey")
         try? await store.close()
         return store.sharing
@@ -117,7 +117,7 @@ public struct PersistenceConformance: Sendable {
     _ reopens: Bool,
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Failure? {
-    let trial = makeTrial(reopens)
+    let trial = makeCheck(reopens)
     let place = requirement.id.replacing(".", with: "-")
     do {
       try await HangDetector(callLimit).wait(for: trial) {
@@ -136,7 +136,7 @@ public struct PersistenceConformance: Sendable {
     }
   }
 
-  private func makeTrial(_ reopens: Bool) -> RequirementCheck {
+  private func makeCheck(_ reopens: Bool) -> RequirementCheck {
     RequirementCheck(reopens: reopens, randomCases: randomCases, seed: seed)
   }
 }

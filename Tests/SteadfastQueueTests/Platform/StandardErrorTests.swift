@@ -19,7 +19,7 @@ import Testing
   }
 
   @Test(arguments: ["a", "é", "€", "🎈", "e\u{301}"])
-  func `a long message is cut between characters`(character: String) throws {
+  func `a long message is cut between Unicode scalars`(character: String) throws {
     #expect(StandardError.write(String(repeating: character, count: 9_000), to: file))
     let text = try read()
     #expect(text.utf8.count <= StandardError.maxLength)

@@ -53,7 +53,7 @@ extension JSONFileCore {
     if state.withLock({ $0.pipeline.postponeWhileFlushing(.close) }) { return }
     // The store is closing, so no call adds lines any more.
     if let threadToWrite = state.withLock({ $0.pipeline.pending.isEmpty ? nil : $0.thread }) {
-      // This write may hand the turn on, for example to a step of a compaction.
+      // This write may yield the turn, for example to a step of a compaction.
       writePending()
       return threadToWrite.add { self.closeFile() }
     }

@@ -13,7 +13,7 @@ struct FileIdentity: Hashable, Sendable {
   private let device: UInt64
   private let node: UInt64
 
-  private init(_ status: stat) {
+  init(_ status: stat) {
     // Darwin's device numbers have a sign.
     device = UInt64(truncatingIfNeeded: status.st_dev)
     node = UInt64(status.st_ino)

@@ -127,7 +127,8 @@ final class FileLock: Sendable {
       FileStorage.close(file)
       throw .systemCall(error)
     }
-    FileStorage.giveOwner(ofFileAt: String(path.dropLast(suffix.count)), to: file)
+    // It holds nothing that its owner must not see.
+    FileStorage.giveOwner(of: nil, at: String(path.dropLast(suffix.count)), to: file)
     return Opened(descriptor: file, path: path, isNew: true)
   }
 

@@ -89,12 +89,15 @@ extension FileStorage {
     #endif
   }
 
-  /// Gives a file the owner and the group of the file at a path, as far as this process may.
+  /// Gives a file the owner and the group of another one, as far as this process may.
   ///
-  /// So a file that root has repaired or compacted still belongs to the user whose queue it is.
-  static func giveOwner(ofFileAt path: String, to file: Int32) {
+  /// So a file that root has repaired or compacted still belongs to the user whose queue it is. It
+  /// does nothing if another file has been put at the path.
+  static func giveOwner(of other: FileIdentity?, at path: String, to file: Int32) {
     var (status, own) = (stat(), stat())
-    guard unsafe lstat(path, &status) == 0, unsafe fstat(file, &own) == 0 else { return }
+    guard unsafe lstat(path, &status) == 0, unsafe fstat(file, &own) == 0,
+      other == nil || other == FileIdentity(status)
+    else { return }
     guard status.st_uid != own.st_uid || status.st_gid != own.st_gid else { return }
     // A user who may not give files away may still choose among the groups of their own.
     if fchown(file, status.st_uid, status.st_gid) != 0 {

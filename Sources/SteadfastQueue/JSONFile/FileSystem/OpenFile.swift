@@ -28,9 +28,9 @@ final class OpenFile: JournalFile {
 
   deinit { close() }
 
-  /// Gives the file the owner and the group of the file at a path, as far as this process may.
-  func giveOwner(ofFileAt path: String) {
-    FileStorage.giveOwner(ofFileAt: path, to: descriptor.withLock { $0 })
+  /// Gives the file the owner and the group of another one, as far as this process may.
+  func giveOwner(of other: FileIdentity, at path: String) {
+    FileStorage.giveOwner(of: other, at: path, to: descriptor.withLock { $0 })
   }
 
   func size() throws(SystemCallError) -> Int {

@@ -106,14 +106,14 @@ extension TaskTable {
   private mutating func addEntry(of record: TaskRecord) -> Int? {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
-    presumeHorizon()
+    presumeCutoff()
     return slot
   }
 
   /// Presumes that a claim was made at the latest date that was read so far.
   ///
   /// Most tasks are available when they are made, so they enter the line of ready tasks at once.
-  private mutating func presumeHorizon() {
+  private mutating func presumeCutoff() {
     cutoff = latestDate
     presumesCutoff = true
   }

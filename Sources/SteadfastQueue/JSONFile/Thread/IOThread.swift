@@ -26,7 +26,7 @@ protocol JobThread: AnyObject, Sendable {
   func yieldTurn<Result, Failure: Error>(
     during body: () throws(Failure) -> Result
   ) throws(Failure) -> Result
-  /// Asks for a turn again, for a job that has handed its turn on.
+  /// Asks for a turn again, for a job that has yielded its turn.
   ///
   /// - Returns: Whether the calling job has a turn. It gets none while another job has one.
   func takeTurn() -> Bool
@@ -34,7 +34,7 @@ protocol JobThread: AnyObject, Sendable {
 
 /// Two threads for work that blocks, so that the work does not hold up Swift's shared threads.
 ///
-/// One of the two threads does the jobs one after another, in order. When a job hands its turn on,
+/// One of the two threads does the jobs one after another, in order. When a job yields its turn,
 /// the other thread takes over. It also does the jobs that need no turn. The threads end when the
 /// last reference to this object is gone and all jobs are done.
 final class IOThread: JobThread {

@@ -19,10 +19,10 @@ struct AttemptJudge: Sendable {
 
     /// Returns the date after a delay; in a pass, a date after the cutoff.
     func date(after delay: Duration) -> Date {
-      notBeforeHorizon((now + max(0, delay / .seconds(1))).storable)
+      notBeforeCutoff((now + max(0, delay / .seconds(1))).storable)
     }
 
-    func notBeforeHorizon(_ date: Date) -> Date {
+    func notBeforeCutoff(_ date: Date) -> Date {
       guard let cutoff, date <= cutoff else { return date }
       return cutoff.nextStorable
     }

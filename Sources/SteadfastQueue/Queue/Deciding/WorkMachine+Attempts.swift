@@ -172,7 +172,7 @@ extension WorkMachine {
   /// - Returns: The worker whose attempt is to be cut short, if there is one.
   mutating func lose(_ lease: Lease) -> Int? {
     for task in ready where task.lease == lease {
-      limitedNames.leave(task.record.name)
+      concurrencyLimits.leave(task.record.name)
       requests[task.record.id] = nil
     }
     ready.removeAll { $0.lease == lease }

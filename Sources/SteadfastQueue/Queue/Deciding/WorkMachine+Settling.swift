@@ -48,7 +48,7 @@ extension WorkMachine {
     let taken = ready.filter { name == nil || $0.record.name == name }
     ready.removeAll { name == nil || $0.record.name == name }
     for task in taken {
-      limitedNames.leave(task.record.name)
+      concurrencyLimits.leave(task.record.name)
       returning.insert(task.lease)
     }
     return taken.reversed()

@@ -33,7 +33,7 @@ struct WorkMachine: Sendable {
   private(set) var failure: TaskQueueError?
   private(set) var wasCancelled = false
 
-  private var lastHorizon = Date.distantPast
+  private var lastCutoff = Date.distantPast
   private var isStopping = false
   /// Whether claimed tasks were released for a pause, and no attempt has begun since.
   ///
@@ -44,7 +44,7 @@ struct WorkMachine: Sendable {
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
   var outbox: Outbox
-  var limitedNames = ConcurrencyLimits()
+  var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
   /// How many requests are being carried out, now that the ends of their tasks are stored.
   private(set) var obeying = 0
@@ -123,9 +123,9 @@ struct WorkMachine: Sendable {
   /// It is later than that of the last pass even if the clock stands still, so that tasks to be
   /// tried again at once are performed. If the clock was set back by more than a second, it is
   /// `now`.
-  mutating func nextHorizon(now: Date) -> Date {
-    let cutoff = now < lastHorizon - 1 ? now : max(now, lastHorizon.nextStorable)
-    lastHorizon = cutoff
+  mutating func nextCutoff(now: Date) -> Date {
+    let cutoff = now < lastCutoff - 1 ? now : max(now, lastCutoff.nextStorable)
+    lastCutoff = cutoff
     return cutoff
   }
 
@@ -135,7 +135,7 @@ struct WorkMachine: Sendable {
   mutating func dateWentBack(to now: Date) {
     guard case .pass(let cutoff) = mode, now < cutoff - 1 else { return }
     mode = .pass(cutoff: now)
-    lastHorizon = now
+    lastCutoff = now
   }
 
   mutating func cancel() {
@@ -235,7 +235,7 @@ struct WorkMachine: Sendable {
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
     if ready.count > 1 { ready.reverse() }
-    limitedNames.enter(claim.tasks)
+    concurrencyLimits.enter(claim.tasks)
     if case .pass = mode, ready.isEmpty, !claims.storeHasMore {
       isExhausted = true
       return true
@@ -252,7 +252,7 @@ struct WorkMachine: Sendable {
     for name in names {
       let count =
         attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
-      limitedNames.add(name, leasedCount: count)
+      concurrencyLimits.add(name, leasedCount: count)
     }
   }
 
@@ -287,7 +287,7 @@ struct WorkMachine: Sendable {
     }
     attemptCount += isAttempt ? 1 : 0
     idle += 1
-    limitedNames.leave(attempt.name)
+    concurrencyLimits.leave(attempt.name)
     // The name of the task may have room again.
     workArrived()
     // If the store failed, the settlement is in the outbox, and the request waits with it.

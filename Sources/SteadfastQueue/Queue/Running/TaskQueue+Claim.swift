@@ -23,7 +23,7 @@ extension TaskQueue {
       let (now, room) = machine.withLock { machine in
         (
           machine.cutoff ?? date,
-          machine.limitedNames.room(in: handled.names, version: handled.version)
+          machine.concurrencyLimits.room(in: handled.names, version: handled.version)
         )
       }
       let claim = try await store.claim(

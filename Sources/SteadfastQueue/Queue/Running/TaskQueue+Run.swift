@@ -33,7 +33,7 @@ extension TaskQueue {
   /// - Throws: The same errors as ``run()``.
   @discardableResult
   public nonisolated func runAvailable() async throws -> Int {
-    let cutoff = machine.withLock { $0.nextHorizon(now: now) }
+    let cutoff = machine.withLock { $0.nextCutoff(now: now) }
     return try await run(.pass(cutoff: cutoff))
   }
 

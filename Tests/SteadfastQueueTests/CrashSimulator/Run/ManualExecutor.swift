@@ -14,7 +14,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     var hasTurn = false
     /// Whether a job that asks for the turn again is refused, as if another job had it.
     var refusesTurns = false
-    /// What happens while a job hands its turn on.
+    /// What happens while a job yields its turn.
     var meanwhile: (@Sendable () -> Void)?
     /// The moment at which what runs now became able to run.
     var presentMoment = 0
@@ -47,7 +47,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
 
   /// Takes the turn again, unless turns are refused.
   ///
-  /// What happened while the job had handed its turn on has ended by then.
+  /// What happened while the job had yielded its turn has ended by then.
   func takeTurn() -> Bool {
     state.withLock { state in
       if !state.refusesTurns { state.hasTurn = true }
@@ -72,7 +72,7 @@ final class ManualExecutor: TaskExecutor, JobThread {
     return try body()
   }
 
-  /// Sets what happens while a job hands its turn on.
+  /// Sets what happens while a job yields its turn.
   func whileHandedOn(_ body: @escaping @Sendable () -> Void) {
     state.withLock { $0.meanwhile = body }
   }

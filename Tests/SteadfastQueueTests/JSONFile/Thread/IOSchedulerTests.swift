@@ -184,7 +184,7 @@ import Testing
   }
 
   @Test
-  func `a thread that has handed its turn on takes the next one, unless another thread has it`() {
+  func `a thread that has yielded its turn takes the next one, unless another thread has it`() {
     var turns = IOScheduler<Int>()
     for _ in 0..<3 { turns.add {} }
     _ = turns.next(for: 1, now)

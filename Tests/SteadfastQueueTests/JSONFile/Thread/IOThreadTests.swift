@@ -57,7 +57,7 @@ import Android
     #expect(left == [])
   }
 
-  @Test func `a job that hands its turn on lets other jobs run at the same time`() async throws {
+  @Test func `a job that yields its turn lets other jobs run at the same time`() async throws {
     let thread = try IOThread()
     let order = await withCheckedContinuation { continuation in
       let log = Log<String>()

@@ -74,21 +74,21 @@ import Testing
     #expect(machine.attemptCount == 1)
   }
 
-  @Test func `the horizons of passes grow though the clock stands still`() {
+  @Test func `the cutoffs of passes grow though the clock stands still`() {
     var machine = WorkMachine(workers: 1)
-    let first = machine.nextHorizon(now: now)
-    let second = machine.nextHorizon(now: now)
+    let first = machine.nextCutoff(now: now)
+    let second = machine.nextCutoff(now: now)
     #expect(first == now)
     #expect(second > first)
-    #expect(machine.nextHorizon(now: now - 0.5) > second)
-    #expect(machine.nextHorizon(now: now + 50) == now + 50)
+    #expect(machine.nextCutoff(now: now - 0.5) > second)
+    #expect(machine.nextCutoff(now: now + 50) == now + 50)
   }
 
   @Test func `a clock that was set back takes the cutoff with it`() {
     var machine = WorkMachine(workers: 1)
-    _ = machine.nextHorizon(now: now)
-    #expect(machine.nextHorizon(now: now - 50) == now - 50)
-    #expect(machine.nextHorizon(now: now - 50) > now - 50)
+    _ = machine.nextCutoff(now: now)
+    #expect(machine.nextCutoff(now: now - 50) == now - 50)
+    #expect(machine.nextCutoff(now: now - 50) > now - 50)
   }
 
   enum News: CaseIterable { case work, handler, fallback, end }
@@ -184,13 +184,13 @@ import Testing
     machine.registered(["Note"], areLimited: true)
     _ = machine.next()
     let limits = ["Note": 2, "Other": Int.max]
-    #expect(machine.limitedNames.room(in: limits, version: 1) == ["Note": 2, "Other": .max])
+    #expect(machine.concurrencyLimits.room(in: limits, version: 1) == ["Note": 2, "Other": .max])
     _ = machine.claimed(.numbered(1, 2), now: now)
-    #expect(machine.limitedNames.room(in: limits, version: 1) == ["Note": 0, "Other": .max])
+    #expect(machine.concurrencyLimits.room(in: limits, version: 1) == ["Note": 0, "Other": .max])
     _ = machine.next()
     machine.finished()
-    #expect(machine.limitedNames.room(in: ["Note": 2], version: 2) == ["Note": 1])
+    #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 1])
     _ = machine.takeUnbegun()
-    #expect(machine.limitedNames.room(in: ["Note": 2], version: 2) == ["Note": 2])
+    #expect(machine.concurrencyLimits.room(in: ["Note": 2], version: 2) == ["Note": 2])
   }
 }

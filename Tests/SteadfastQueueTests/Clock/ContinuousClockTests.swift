@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-@Suite struct SystemClockTests {
+@Suite struct ContinuousClockTests {
   @Test func `the system clock tells the system's date`() {
     let before = Date()
     let date = ContinuousClock().date
