@@ -112,4 +112,24 @@ import Testing
     #expect(try await rest.count == queue.count - 2_499)
     #expect(rest.first?.id == tasks[2_499].id)
   }
+
+  /// A store that returns at most ten tasks, whatever it is asked for.
+  private struct TersePages: ForwardingStore {
+    let base: any Persistence = InMemoryStore()
+
+    func tasks(
+      matching filter: TaskFilter,
+      after id: TaskID?,
+      limit: Int
+    ) async throws -> [TaskRecord] {
+      try await base.tasks(matching: filter, after: id, limit: min(limit, 10))
+    }
+  }
+
+  @Test func `a page that is shorter than asked for is not taken for the last one`() async throws {
+    let queue = TaskQueue(persistence: TersePages())
+    let tasks = try await queue.enqueue(contentsOf: (0..<35).map { Note("\($0)") })
+    #expect(try await queue.tasks().map(\.id) == tasks.map(\.id))
+    #expect(try await queue.cancelAll() == 35)
+  }
 }

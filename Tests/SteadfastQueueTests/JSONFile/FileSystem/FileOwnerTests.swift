@@ -59,4 +59,17 @@ import Testing
       try await core.close()
     }
   }
+
+  @Test func `a file that is put in the journal's place gives its owner to none`() async throws {
+    try await withOwnedFile { file in
+      let storage = FileStorage(path: file.path)
+      let journal = try #require(try storage.open(.journal))
+      defer { journal.close() }
+      try FileManager.default.moveItem(atPath: file.path, toPath: file.path + "-aside")
+      try Data("mine".utf8).write(to: file)
+      try #require(unsafe chown(file.path, 65_532, 65_532) == 0)
+      try storage.create(.replacement).close()
+      #expect(try owner(URL(filePath: file.path + ".new")) == [0, 0])
+    }
+  }
 }
