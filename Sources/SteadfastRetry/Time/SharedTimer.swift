@@ -77,6 +77,7 @@ final class SharedTimer: Sendable {
 
   /// Sleeps for all waiters, in a detached task, for as long as this sleep is needed.
   private func beginSleep(until first: Duration) {
+    // Detached: it serves all waiters, so it must outlive each of them, and inherit from none.
     Task.detached(executorPreference: executor, priority: .high) { [self] in
       var end = first
       while true {

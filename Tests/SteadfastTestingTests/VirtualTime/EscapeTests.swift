@@ -23,6 +23,7 @@ import Testing
       case .foreignExecutor: return await ForeignActor().perform(wait)
       case .callback:
         return await withCheckedContinuation { continuation in
+          // A callback has no task to be the child of.
           DispatchQueue.global().async { Task { continuation.resume(returning: await wait()) } }
         }
       }

@@ -243,7 +243,7 @@ import Testing
         }
       }
       tasks.withLock { $0 = works }
-      // Real work, so that the body goes on while the first is under way.
+      // Real work, so that the body goes on while the first is under way; detached, as above.
       await time.withRealWork { await Task.detached { await begun.pass() }.value }
     }
     #expect(trace.entries == [])

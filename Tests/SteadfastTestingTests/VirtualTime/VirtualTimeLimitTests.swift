@@ -119,6 +119,7 @@ import Testing
   @Test func `a queue on another clock runs anywhere`() async throws {
     try await withVirtualTime { time in
       let queue = TaskQueue(clock: ContinuousClock())
+      // Outside of the virtual time, which must not concern a queue on another clock.
       let pass = Task { try await queue.runAvailable() }
       let count = try await time.withRealWork { try await pass.value }
       #expect(count == 0)

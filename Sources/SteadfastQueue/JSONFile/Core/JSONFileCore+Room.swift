@@ -49,12 +49,20 @@ extension JSONFileCore {
     }
   }
 
-  /// Refuses a new task that is larger than `maxTaskSize`.
-  func checkSize(of change: TaskChange, _ line: JournalBody) throws(JSONFileError) {
-    guard case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit else {
-      return
+  /// Returns the line of a change.
+  ///
+  /// - Throws: A ``JSONFileError`` if the line is longer than the format allows, or adds a task
+  ///   that is larger than `maxTaskSize`; the error that encoding a payload throws.
+  func line(_ change: TaskChange) throws -> JournalBody {
+    let line = try JournalBody(.change(change))
+    let limit = JournalBody.maxLength(of: change)
+    guard line.bytes.count <= limit else {
+      throw errors.taskTooLarge(line, limit: limit, "that of the format")
     }
-    throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
+    if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
+      throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
+    }
+    return line
   }
 
   /// Refuses an update that would make its task too large.
@@ -64,17 +72,11 @@ extension JSONFileCore {
   func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
     for change in staged {
       guard case .change(.update(_, let update), let slot) = change.effect,
-        update.payload != nil || update.tags != nil
+        update.addsBytes
       else { continue }
       var record = table.entries[slot].record
       record.apply(update)
-      let insertion = TaskChange.insert(record, onDuplicate: .keep)
-      let line = try JournalBody(.change(insertion))
-      let limit = JournalBody.maxLength(of: insertion)
-      guard line.bytes.count <= limit else {
-        throw errors.taskTooLarge(line, limit: limit, "that of the format")
-      }
-      try checkSize(of: insertion, line)
+      _ = try line(.insert(record, onDuplicate: .keep))
     }
   }
 
@@ -172,9 +174,14 @@ extension Submission {
     return staged.contains { change in
       switch change.effect {
       case .insertion: true
-      case .change(.update(_, let update), _): update.payload != nil || update.tags != nil
+      case .change(.update(_, let update), _): update.addsBytes
       case .change, .broadChange, nil: false
       }
     }
   }
+}
+
+extension TaskUpdate {
+  /// Whether it gives a task another payload or other tags, which may be larger.
+  fileprivate var addsBytes: Bool { payload != nil || tags != nil }
 }

@@ -165,12 +165,12 @@ extension JSONFileCore {
     let error = errors.writing(failure)
     // A caller that gets the error may close the store at once. The store has no thread then.
     let thread = state.withLock { $0.thread }
+    let endsUse = if case .poisoned = failure { true } else { false }
     let (failed, isPoisoned, lock) = state.withLock { state in
-      let isPoisoned = if case .poisoned = failure { true } else { false }
-      let failed = state.pipeline.fail(group, isPoisoned: isPoisoned)
+      let failed = state.pipeline.fail(group, isPoisoned: endsUse)
       for submission in failed.reversed() { submission.rollBack(&state.table) }
       // If a closing has begun in between, it closes the file itself.
-      guard case .poisoned = failure, case .open = state.phase else {
+      guard endsUse, case .open = state.phase else {
         return (failed, false, FileLock?.none)
       }
       state.phase = .poisoned(error)
@@ -189,7 +189,7 @@ extension JSONFileCore {
       tellCompactionWaiters(.failure(error))
     }
     for submission in failed { submission.fail(error) }
-    if case .poisoned = failure, let thread { endFlushing(thread) }
+    if endsUse, let thread { endFlushing(thread) }
   }
 }
 

@@ -156,16 +156,7 @@ final class JSONFileCore: Sendable {
     for change in batch { try change.checkForm() }
     var batch = batch
     try batch.encodePayloads()
-    let lines = try batch.map { change in
-      let line = try JournalBody(.change(change))
-      let limit = JournalBody.maxLength(of: change)
-      guard line.bytes.count <= limit else {
-        throw errors.taskTooLarge(line, limit: limit, "that of the format")
-      }
-      try checkSize(of: change, line)
-      return line
-    }
-    return try await store(batch, lines, durability)
+    return try await store(batch, try batch.map(line), durability)
   }
 
   /// Leases tasks, and writes that their attempts have begun.

@@ -43,9 +43,6 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// Whether a flush is scheduled for the end of an interval.
   private var hasDelayedFlush = false
 
-  /// Everything whose caller still waits, in the order of the file.
-  var all: [Item] { committed + flushing + written + pending }
-
   var isFlushing: Bool {
     switch stage {
     case .idle, .writing: false

@@ -83,7 +83,7 @@ final class IOQueue: Sendable {
     let wakes = turns.withLock { turns in
       body(&turns)
       if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
-      return turns.takeWakeUpCall()
+      return turns.takeWakeUp()
     }
     if wakes { changed.signal() }
   }

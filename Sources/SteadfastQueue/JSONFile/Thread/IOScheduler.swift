@@ -81,7 +81,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   /// A thread is to be woken if more are needed than watch or were woken. One is needed if there
   /// are jobs, now or later, and no thread has the turn. One more is needed for each job that needs
   /// no turn.
-  mutating func takeWakeUpCall() -> Bool {
+  mutating func takeWakeUp() -> Bool {
     let isIdle = owner != nil || jobs.isEmpty && delayedJobs.isEmpty
     let neededCount = (isIdle ? 0 : 1) + concurrentJobs.count
     let awakeCount = wakingCount + (watcher == nil ? 0 : 1)

@@ -32,18 +32,18 @@ struct AttemptJudge: Sendable {
   private let prohibitsBackoff: Bool
   private let maxInterruptions: RetryLimit
   private let errorText: @Sendable (any Error) -> String
-  private let keepsSucceeded: Bool
-  private let keepsAbandoned: Bool
-  private let keepsCancelled: Bool
+  private let retainsSucceeded: Bool
+  private let retainsAbandoned: Bool
+  private let retainsCancelled: Bool
 
   init(_ configuration: TaskQueueConfiguration) {
     backoff = configuration.backoff
     prohibitsBackoff = configuration.prohibitsBackoff
     maxInterruptions = configuration.maxInterruptions
     errorText = configuration.errorText
-    keepsSucceeded = configuration.succeededRetention.retains
-    keepsAbandoned = configuration.abandonedRetention.retains
-    keepsCancelled = configuration.cancelledRetention.retains
+    retainsSucceeded = configuration.succeededRetention.retains
+    retainsAbandoned = configuration.abandonedRetention.retains
+    retainsCancelled = configuration.cancelledRetention.retains
   }
 
   // MARK: Verdicts
@@ -172,7 +172,7 @@ struct AttemptJudge: Sendable {
     let lease = task.lease
     let change: TaskChange =
       switch verdict {
-      case .succeed: .succeed(lease, at: now, retains: keepsSucceeded)
+      case .succeed: .succeed(lease, at: now, retains: retainsSucceeded)
       case .retry(let date, let retryCount, let failure, _):
         .retry(lease, availableDate: date, retryCount: retryCount, failure: failure)
       case .snooze(let date):
@@ -183,7 +183,7 @@ struct AttemptJudge: Sendable {
           failure: nil
         )
       case .exhausted(let failure), .abandon(let failure):
-        .abandon(lease, failure: failure, retains: keepsAbandoned)
+        .abandon(lease, failure: failure, retains: retainsAbandoned)
       case .release: .release(lease)
       case .park(let failure): .park(lease, failure: failure)
       case .obey(let directive): change(directive, of: .claimed(lease), now: now)
@@ -202,7 +202,7 @@ struct AttemptJudge: Sendable {
     now: Date
   ) -> TaskChange {
     switch (directive, target) {
-    case (.cancel, _): .cancel(target, at: now, retains: keepsCancelled)
+    case (.cancel, _): .cancel(target, at: now, retains: retainsCancelled)
     case (.pause, _): .pause(target)
     case (.restart, _): .restart(target, availableDate: now)
     case (.reschedule(let date), _): .reschedule(target, availableDate: max(date ?? now, now))

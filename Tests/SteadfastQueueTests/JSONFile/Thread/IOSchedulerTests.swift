@@ -25,7 +25,7 @@ import Testing
   }
 
   /// Whether a thread is to be woken.
-  private func wakes(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUpCall() }
+  private func wakes(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeWakeUp() }
 
   /// Whether the first thread takes the next turn.
   private func takesTurn(_ turns: inout IOScheduler<Int>) -> Bool { turns.takeTurn(1) }
@@ -237,7 +237,7 @@ private struct ThreadsModel {
   private(set) var hasOverlapped = false
   var performed: Int { log.count }
 
-  private mutating func wakeIfNeeded() { if turns.takeWakeUpCall() { signals += 1 } }
+  private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
 
   mutating func goOn(using generator: inout SplitMix64) {
     let choice = Int.random(in: 0..<12, using: &generator)
