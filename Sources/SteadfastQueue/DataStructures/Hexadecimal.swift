@@ -6,6 +6,19 @@ enum Hexadecimal {
     return value < 10 ? UInt8(ascii: "0") + value : UInt8(ascii: "a") + value - 10
   }
 
+  /// Returns the eight digits of a number, the first in the lowest byte.
+  static func eightDigits(of number: UInt32) -> UInt64 {
+    let each: UInt64 = 0x0101_0101_0101_0101
+    var values = UInt64(number)
+    values = (values | values << 16) & 0x0000_FFFF_0000_FFFF
+    values = (values | values << 8) & 0x00FF_00FF_00FF_00FF
+    values = (values | values << 4) & 0x0F0F_0F0F_0F0F_0F0F
+    values = values.byteSwapped
+    // The letters begin 0x27 characters after the character that follows '9'.
+    let isLetter = (values &+ each * 6) >> 4 & each
+    return values &+ each * UInt64(UInt8(ascii: "0")) &+ isLetter * 0x27
+  }
+
   static func value(of digit: UInt8) -> UInt8? {
     switch digit {
     case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")

@@ -32,10 +32,7 @@ public struct TaskID: Hashable, Comparable, Sendable {
 extension TaskID: LosslessStringConvertible {
   /// The text of a UUID, in lower case: 36 characters.
   public var description: String {
-    var text: [UInt8] = []
-    text.reserveCapacity(Self.textLength)
-    forEachTextByte { text.append($0) }
-    return String(decoding: text, as: UTF8.self)
+    unsafe withText { text in unsafe String(decoding: text, as: UTF8.self) }
   }
 
   /// Reads the text of a UUID, in either case; `nil` if it is anything else.
@@ -74,12 +71,26 @@ extension TaskID: LosslessStringConvertible {
     )
   }
 
-  /// Calls the body with each byte of the text in order, without making a string.
-  func forEachTextByte(_ body: (UInt8) -> Void) {
-    for digit in 0..<32 {
-      if digit == 8 || digit == 12 || digit == 16 || digit == 20 { body(UInt8(ascii: "-")) }
-      let half = digit < 16 ? high : low
-      body(Hexadecimal.digit(half >> (60 - 4 * UInt64(digit & 15))))
+  /// Calls the body with the bytes of the text, without making a string.
+  func withText<Result>(_ body: (UnsafeRawBufferPointer) -> Result) -> Result {
+    unsafe withUnsafeTemporaryAllocation(byteCount: Self.textLength, alignment: 1) { text in
+      func store(_ digits: some FixedWidthInteger, at offset: Int) {
+        unsafe text.storeBytes(of: digits.littleEndian, toByteOffset: offset, as: type(of: digits))
+      }
+      func storeFour(_ digits: UInt64, at offset: Int) {
+        store(UInt8(ascii: "-"), at: offset)
+        store(UInt32(truncatingIfNeeded: digits), at: offset + 1)
+      }
+      let version = Hexadecimal.eightDigits(of: UInt32(truncatingIfNeeded: high))
+      let variant = Hexadecimal.eightDigits(of: UInt32(low >> 32))
+      // Each store ends within the text, and together they fill it.
+      store(Hexadecimal.eightDigits(of: UInt32(high >> 32)), at: 0)
+      storeFour(version, at: 8)
+      storeFour(version >> 32, at: 13)
+      storeFour(variant, at: 18)
+      storeFour(variant >> 32, at: 23)
+      store(Hexadecimal.eightDigits(of: UInt32(truncatingIfNeeded: low)), at: 28)
+      return unsafe body(UnsafeRawBufferPointer(text))
     }
   }
 }

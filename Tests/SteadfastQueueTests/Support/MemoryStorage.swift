@@ -29,6 +29,7 @@ final class MemoryStorage: JournalStorage {
     var longestWritten = 0
     var failures: [(call: Call, number: Int32, passed: Int)] = []
     var observer: (@Sendable (Call) -> Void)?
+    var isSizeLimited = false
   }
 
   let state: Mutex<State>
@@ -65,6 +66,11 @@ final class MemoryStorage: JournalStorage {
   func fail(_ call: Call, _ number: Int32, after count: Int = 0) {
     state.withLock { $0.failures.append((call, number, count)) }
   }
+
+  var isSizeLimited: Bool { state.withLock { $0.isSizeLimited } }
+
+  /// From now on, a write may end the process, as with a limit for the size of a file.
+  func limitSizes() { state.withLock { $0.isSizeLimited = true } }
 
   /// Sets what is done before each call.
   func onCall(_ body: @escaping @Sendable (Call) -> Void) {

@@ -2,5 +2,5 @@
 
 extension WritePipeline {
   /// Everything whose caller still waits, in the order of the file.
-  var all: [Item] { committed + flushing + written + pending }
+  var all: [Item] { flushing + written + pending }
 }

@@ -27,6 +27,7 @@ extension JSONFileCore {
     _ continuation: CheckedContinuation<Value, any Error>,
     _ decide: (inout State) throws -> Decision<Value>
   ) {
+    var isClaim = false
     let (answer, thread) = state.withLock {
       state -> (Result<Value, any Error>?, (any JobThread)?) in
       do {
@@ -35,6 +36,7 @@ extension JSONFileCore {
         case .answer(let value): return (.success(value), nil)
         case .lines(let submission):
           state.size += options.maxFileSize == nil ? 0 : submission.byteCount
+          isClaim = submission.isClaim
           return (nil, state.pipeline.submit(submission) ? state.thread : nil)
         }
       } catch {
@@ -42,7 +44,10 @@ extension JSONFileCore {
       }
     }
     if let answer { continuation.resume(with: answer) }
-    thread?.add { self.writePending() }
+    guard let thread else { return }
+    // A claim needs no flush. To write it takes less time than to have another thread write it.
+    if isClaim, writeClaimsNow(thread) { return }
+    thread.add { self.writePending() }
   }
 
   /// Does a job on the thread, which is started if there is none.

@@ -31,6 +31,23 @@ extension JSONFileCore {
     if write(group) { goOnWriting() }
   }
 
+  /// Writes the pending claims on the calling thread, unless a job has the turn or waits for it.
+  ///
+  /// - Returns: Whether it has written them.
+  func writeClaimsNow(_ thread: any JobThread) -> Bool {
+    var isDone = false
+    _ = thread.performNow {
+      // Only the store's own threads block signals.
+      guard file.withLock({ $0?.storage.isSizeLimited == false }),
+        let claims = state.withLock({ $0.pipeline.takeClaims() })
+      else { return }
+      _ = write(claims)
+      goOnWriting()
+      isDone = true
+    }
+    return isDone
+  }
+
   /// Schedules a write of what has gathered.
   ///
   /// During a flush, it does so only if tasks were claimed.
@@ -91,8 +108,8 @@ extension JSONFileCore {
 
   /// Flushes the written changes until none are left, while other jobs go on.
   ///
-  /// The changes that gather during one flush are written and flushed by the next, which begins at
-  /// once. The callers of the first flush go on at the same time.
+  /// The changes that gather during one flush are written and flushed by the next, which begins
+  /// when the callers of the first are resumed.
   private func flushWritten(_ thread: any JobThread) {
     goOnWriting()
     while state.withLock({ $0.pipeline.beginFlush() }) {
@@ -106,20 +123,12 @@ extension JSONFileCore {
       }
       file.withLock { $0?.journal.endFlush(flush) }
       let end = state.withLock { $0.endFlush() }
-      if end.goesOn, !end.isBehind, thread.takeTurn() {
-        thread.addConcurrent { self.answerCommitted() }
-        writePending()
-      } else {
-        // If there is more to flush, the other thread is busy with a job that may take long.
-        answerCommitted()
-      }
+      // Some of the callers come back before the next write, which then takes their changes, too.
+      for submission in end.flushed { submission.succeed() }
+      // If there is more to flush and the turn is taken, a job that may take long has it.
+      if end.goesOn, thread.takeTurn() { writePending() }
     }
     endFlushing(thread)
-  }
-
-  /// Resumes the callers whose changes are committed.
-  private func answerCommitted() {
-    for submission in state.withLock({ $0.pipeline.takeCommitted() }) { submission.succeed() }
   }
 
   /// Starts what was postponed until nothing is being flushed.

@@ -1,5 +1,7 @@
 /// The lines of a call that waits until they are stored, and its caller.
-struct Submission: PipelineItem {
+///
+/// It is an object because it goes from list to list, and has many parts to copy.
+final class Submission: PipelineItem {
   enum Caller: Sendable {
     case changes(
       [StagedChange],
@@ -11,6 +13,11 @@ struct Submission: PipelineItem {
 
   let lines: [JournalBody]
   let caller: Caller
+
+  init(lines: [JournalBody], caller: Caller) {
+    self.lines = lines
+    self.caller = caller
+  }
 
   var isClaim: Bool {
     switch caller {

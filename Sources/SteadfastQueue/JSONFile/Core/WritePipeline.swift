@@ -14,9 +14,9 @@ protocol PipelineItem: Sendable {
 /// file, except a flush: while one is under way, other jobs go on. Claims are written during it,
 /// and changes gather. When it has ended, these changes are written and flushed together, at once.
 ///
-/// An item goes through up to four lists, in the order of the file: `pending`, `written`,
-/// `flushing` and `committed`. It is committed when nothing can take it back, and then its caller
-/// is answered. A claim is done when it is written.
+/// A change goes through up to three lists, in the order of the file: `pending`, `written` and
+/// `flushing`. When its flush has ended, nothing can take it back, and its caller is resumed. A
+/// claim is done when it is written.
 struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   /// What the thread does, or is about to do.
   enum Stage: Sendable, Equatable {
@@ -36,8 +36,6 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
   private(set) var written: [Item] = []
   /// The changes that are being flushed.
   private(set) var flushing: [Item] = []
-  /// The changes that were flushed and committed, and whose callers still wait.
-  private(set) var committed: [Item] = []
   /// The jobs that wait until nothing is being flushed.
   private var postponed: [Job] = []
   /// Whether a flush is scheduled for the end of an interval.
@@ -97,6 +95,18 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     return pending
   }
 
+  /// Takes the pending claims, to write them before the pending changes.
+  ///
+  /// No claim depends on a pending change: what is claimed is committed.
+  ///
+  /// - Returns: The claims; `nil` if there are none, or if other jobs come first.
+  mutating func takeClaims() -> [Item]? {
+    guard postponed.isEmpty else { return nil }
+    let claims = pending.filter(\.isClaim)
+    if claims.count == pending.count { pending = [] } else { pending.removeAll(where: \.isClaim) }
+    return claims.isEmpty ? nil : claims
+  }
+
   /// What to do after a write.
   enum AfterWriting: Equatable {
     /// The changes wait for no flush: commit them, and answer their callers.
@@ -147,30 +157,16 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
 
   /// What a flush that has ended leaves to do.
   struct FlushEnd {
-    /// The changes to commit, whose callers are answered then.
+    /// The changes to commit, whose callers are resumed then.
     let flushed: [Item]
     /// Whether there is more to flush, written or not.
     let goesOn: Bool
-    /// Whether callers of the flush before still wait.
-    let isBehind: Bool
   }
 
   /// Takes note that the changes of ``beginFlush()`` are on the disk.
   mutating func endFlush() -> FlushEnd {
-    let end = FlushEnd(
-      flushed: flushing,
-      goesOn: !written.isEmpty || !pending.isEmpty,
-      isBehind: !committed.isEmpty
-    )
-    committed += flushing
-    flushing = []
-    return end
-  }
-
-  /// Takes the changes that are committed, to answer their callers.
-  mutating func takeCommitted() -> [Item] {
-    defer { committed = [] }
-    return committed
+    defer { flushing = [] }
+    return FlushEnd(flushed: flushing, goesOn: !written.isEmpty || !pending.isEmpty)
   }
 
   /// Takes the jobs that were postponed, when nothing is being flushed any more.

@@ -10,6 +10,24 @@ import Android
 
 // The system calls of the storage.
 extension FileStorage {
+  /// Whether the process has a limit for the size of its files, whose signal goes to one thread.
+  ///
+  /// On Darwin, the signal goes to the process, whatever thread writes.
+  var isSizeLimited: Bool {
+    #if canImport(Darwin)
+    return false
+    #else
+    var limit = rlimit()
+    #if canImport(Glibc)
+    let result = unsafe getrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
+    #else
+    let result = unsafe getrlimit(RLIMIT_FSIZE, &limit)
+    #endif
+    // No limit is the greatest unsigned number.
+    return result != 0 || UInt64(limit.rlim_cur) <= UInt64(Int64.max)
+    #endif
+  }
+
   /// Opens a file, checks what it is, and returns whether it has other names.
   static func openAsItIs(
     _ path: String,

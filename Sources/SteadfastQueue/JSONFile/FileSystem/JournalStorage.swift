@@ -24,6 +24,9 @@ protocol JournalStorage: AnyObject, Sendable {
   func place(of name: JournalFileName) throws(SystemCallError) -> JournalPlace
   /// Returns whether the file of a name has a lock file beside it, as every queue's file has.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool
+  /// Whether a write that makes a file too large may end the process, by a signal to the thread
+  /// that writes.
+  var isSizeLimited: Bool { get }
 }
 
 extension JournalStorage {
@@ -34,6 +37,9 @@ extension JournalStorage {
 
   /// Returns `false`, as no other process has access to the file.
   func hasLockFile(_ name: JournalFileName) throws(SystemCallError) -> Bool { false }
+
+  /// `false`, as no signals are sent.
+  var isSizeLimited: Bool { false }
 
   /// Removes a file if it is still the one that was opened or made under its name.
   func removeOwn(_ name: JournalFileName) throws(SystemCallError) {

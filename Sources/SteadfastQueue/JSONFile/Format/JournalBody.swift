@@ -198,7 +198,13 @@ struct JournalBody: Sendable {
   }
 
   private mutating func add(_ key: StaticString, _ value: Int) {
-    add(key, raw: String(value).utf8)
+    addKey(key)
+    // Most numbers have one digit, for which there is a shorter way.
+    if 0...9 ~= value {
+      bytes.append(UInt8(ascii: "0") + UInt8(value))
+    } else {
+      bytes.append(contentsOf: String(value).utf8)
+    }
   }
 
   private mutating func add(_ key: StaticString, _ value: Date) {
@@ -214,7 +220,7 @@ struct JournalBody: Sendable {
   private mutating func add(_ key: StaticString, _ id: TaskID) {
     addKey(key)
     bytes.append(UInt8(ascii: "\""))
-    id.forEachTextByte { bytes.append($0) }
+    unsafe id.withText { unsafe bytes.append(contentsOf: $0) }
     bytes.append(UInt8(ascii: "\""))
   }
 
@@ -225,6 +231,20 @@ struct JournalBody: Sendable {
 
   private mutating func add(_ text: String) {
     bytes.append(UInt8(ascii: "\""))
+    // Most texts need no escapes, so their bytes are copied at once.
+    if !text.utf8.contains(where: Self.needsEscape) {
+      bytes.append(contentsOf: text.utf8)
+    } else {
+      addEscaped(text)
+    }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private static func needsEscape(_ byte: UInt8) -> Bool {
+    byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+  }
+
+  private mutating func addEscaped(_ text: String) {
     for byte in text.utf8 {
       switch byte {
       case UInt8(ascii: "\""), UInt8(ascii: "\\"):
@@ -238,7 +258,6 @@ struct JournalBody: Sendable {
         bytes.append(byte)
       }
     }
-    bytes.append(UInt8(ascii: "\""))
   }
 
   private mutating func add(_ key: StaticString, _ texts: [String]) {
@@ -278,9 +297,11 @@ struct JournalBody: Sendable {
   }
 
   private mutating func addKey(_ key: StaticString) {
-    add(ascii: ",\"")
+    bytes.append(UInt8(ascii: ","))
+    bytes.append(UInt8(ascii: "\""))
     add(ascii: key)
-    add(ascii: "\":")
+    bytes.append(UInt8(ascii: "\""))
+    bytes.append(UInt8(ascii: ":"))
   }
 
   private mutating func add(ascii text: StaticString) {

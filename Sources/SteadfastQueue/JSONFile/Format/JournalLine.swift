@@ -21,6 +21,9 @@ struct JournalLine: Sendable {
   /// The bytes with which every line begins, and which no string in a line contains.
   static let prefix = Array(#"{"c":""#.utf8)
   private static let checksumEnd = prefix.count + 8
+  /// The beginning of a line, with zeros in the place of the checksum.
+  private static let opening = prefix + Array(#"00000000","b":"#.utf8)
+  private static let sequenceKey = Array(#","s":"#.utf8)
   /// The body of a seal.
   private static let seal = Array(#""k":"seal"}"#.utf8)
   /// The number of bytes at the end of a file that decide whether a seal ends it.
@@ -37,11 +40,9 @@ struct JournalLine: Sendable {
     to bytes: inout [UInt8]
   ) {
     let start = bytes.count
-    bytes.append(contentsOf: prefix)
-    bytes.append(contentsOf: repeatElement(UInt8(ascii: "0"), count: 8))
-    bytes.append(contentsOf: #"","b":"#.utf8)
+    bytes.append(contentsOf: opening)
     bytes.append(contentsOf: String(firstUnsynced).utf8)
-    bytes.append(contentsOf: #","s":"#.utf8)
+    bytes.append(contentsOf: sequenceKey)
     bytes.append(contentsOf: String(sequence).utf8)
     bytes.append(UInt8(ascii: ","))
     if isContinued {
@@ -49,9 +50,17 @@ struct JournalLine: Sendable {
       continuation.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
     }
     bytes.append(contentsOf: body.bytes)
-    let digits = checksum(of: bytes[(start + checksumEnd)...])
-    bytes.replaceSubrange(start + prefix.count..<start + checksumEnd, with: digits)
     bytes.append(0x0A)
+    let covered = start + checksumEnd..<bytes.count - 1
+    let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered]))
+    // The eight digits stand before what they cover.
+    unsafe bytes.withUnsafeMutableBytes { bytes in
+      unsafe bytes.storeBytes(
+        of: digits.littleEndian,
+        toByteOffset: covered.lowerBound - 8,
+        as: UInt64.self
+      )
+    }
   }
 
   // MARK: Reading
@@ -109,11 +118,6 @@ struct JournalLine: Sendable {
   }
 
   /// Returns the digits of the checksum of some bytes, in lower case.
-  private static func checksum(of bytes: ArraySlice<UInt8>) -> some Collection<UInt8> {
-    let sum = CRC32C.checksum(bytes)
-    return (0..<8).lazy.map { digit($0, of: sum) }
-  }
-
   private static func digit(_ index: Int, of sum: UInt32) -> UInt8 {
     Hexadecimal.digit(UInt64(sum >> (28 - 4 * UInt32(index))))
   }

@@ -52,6 +52,15 @@ public import Foundation
 /// third more than its bytes if it is not JSON or is sealed. ``Options/maxTaskSize`` sets a smaller
 /// limit, and ``Options/maxFileSize`` sets one for the file.
 ///
+/// ## Threads
+///
+/// The store has two threads of its own, on which it reads, writes and flushes the file, so that no
+/// flush blocks a thread that Swift's tasks share. There is one exception to this. When a queue
+/// claims tasks and the store's threads have nothing to write, the claim writes its lines itself,
+/// about a hundred bytes for each task. Such a write goes to the system's cache and usually takes a
+/// few microseconds, less than a hand-over to another thread. If the system has no room in its
+/// cache, the write waits for the disk. If it fails, the claim also takes back what it wrote.
+///
 /// ## Failures
 ///
 /// When the disk is full, or the limit for a file's size (`ulimit -f`) is reached, the call throws

@@ -32,9 +32,22 @@ final class IOQueue: Sendable {
     change { $0.add(job, at: instant) }
   }
 
-  func addConcurrent(_ job: @escaping Job) { change { $0.addConcurrent(job) } }
-
   func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
+
+  /// Performs a job on the calling thread, which is none of the two, if the turn is free.
+  ///
+  /// - Returns: Whether it has performed the job.
+  func performNow(_ job: () -> Void) -> Bool {
+    guard turns.withLock({ $0.beginGuestTurn() }) else { return false }
+    job()
+    let wakes = turns.withLock { turns in
+      let wakes = turns.endGuestTurn()
+      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
+      return wakes
+    }
+    if wakes { changed.signal() }
+    return true
+  }
 
   /// Ends the turn of the calling thread, if it has the turn.
   func yieldTurn() { change { $0.yieldTurn(.current) } }

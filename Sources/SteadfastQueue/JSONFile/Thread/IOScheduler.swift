@@ -1,7 +1,7 @@
 /// The jobs of several threads, and which thread has the turn to do them.
 ///
-/// This is a value. One thread at a time has the turn. Some jobs need no turn: any free thread does
-/// them, while another one may have the turn.
+/// This is a value. One thread at a time has the turn. A guest is a thread of the program that does
+/// no jobs. It may take the turn for one short job of its own if no job needs the turn.
 ///
 /// A thread that has done a job and finds no other watches for one for a moment before it sleeps.
 /// Waking a thread takes a good part of the time of a flush, and a caller that stores one change
@@ -23,11 +23,13 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   private static var mostSkippedWatches: Int { 64 }
 
   private var jobs = FIFOQueue<Job>()
-  /// The jobs that need no turn.
-  private var concurrentJobs = FIFOQueue<Job>()
   private var delayedJobs: [(instant: Instant, job: Job)] = []
   /// The thread that has the turn.
   private var owner: Thread?
+  /// Whether a guest has the turn.
+  private var guestHasTurn = false
+  /// Whether a thread sleeps that looks after the delayed jobs once the guest's turn is over.
+  private var guestDelaysJobs = false
   /// The threads that do something without having the turn.
   private var yielded: [Thread] = []
   /// The thread that watches, and need not be woken.
@@ -40,9 +42,12 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   private var skippedWatches = 0
   private var isEnding = false
 
+  /// Whether the turn can be taken.
+  private var isFree: Bool { owner == nil && !guestHasTurn }
+
   /// Whether there is a job for the thread that watches.
   var endsWatch: Bool {
-    watcher != nil && (owner == nil && !jobs.isEmpty || !concurrentJobs.isEmpty)
+    watcher != nil && isFree && !jobs.isEmpty
   }
 
   mutating func add(_ job: @escaping Job) { jobs.append(job) }
@@ -50,9 +55,6 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   mutating func add(_ job: @escaping Job, at instant: Instant) {
     delayedJobs.append((instant, job))
   }
-
-  /// Adds a job that needs no turn.
-  mutating func addConcurrent(_ job: @escaping Job) { concurrentJobs.append(job) }
 
   /// Ends the turn of a thread, if it has the turn.
   ///
@@ -67,10 +69,28 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   ///
   /// - Returns: Whether the thread has the turn.
   mutating func takeTurn(_ thread: Thread) -> Bool {
-    guard owner == nil else { return false }
+    guard isFree else { return false }
     yielded.removeAll { $0 == thread }
     owner = thread
     return true
+  }
+
+  /// Gives the turn to a guest, unless a thread has it or a job waits for it.
+  ///
+  /// - Returns: Whether the guest has the turn.
+  mutating func beginGuestTurn() -> Bool {
+    guard isFree, jobs.isEmpty else { return false }
+    guestHasTurn = true
+    return true
+  }
+
+  /// Ends a guest's turn.
+  ///
+  /// - Returns: Whether to wake a thread, which is counted as woken.
+  mutating func endGuestTurn() -> Bool {
+    guestHasTurn = false
+    defer { guestDelaysJobs = false }
+    return (!jobs.isEmpty || guestDelaysJobs) && takeWakeUp()
   }
 
   /// Lets the threads end when all jobs are done.
@@ -78,14 +98,12 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   /// Returns whether to wake a thread, and counts it as woken.
   ///
-  /// A thread is to be woken if more are needed than watch or were woken. One is needed if there
-  /// are jobs, now or later, and no thread has the turn. One more is needed for each job that needs
-  /// no turn.
+  /// A thread is to be woken if there are jobs, now or later, no thread has the turn, none watches
+  /// and none was woken.
   mutating func takeWakeUp() -> Bool {
-    let isIdle = owner != nil || jobs.isEmpty && delayedJobs.isEmpty
-    let neededCount = (isIdle ? 0 : 1) + concurrentJobs.count
-    let awakeCount = wakingCount + (watcher == nil ? 0 : 1)
-    guard neededCount > awakeCount, sleepers.count > wakingCount else { return false }
+    guard isFree, !jobs.isEmpty || !delayedJobs.isEmpty, watcher == nil, wakingCount == 0,
+      !sleepers.isEmpty
+    else { return false }
     wakingCount += 1
     return true
   }
@@ -101,25 +119,21 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     let hasWorked = owner == thread || yielded.contains(thread)
     if owner == thread { owner = nil }
     yielded.removeAll { $0 == thread }
-    let concurrentJob = concurrentJobs.popFirst()
-    let job = concurrentJob == nil && owner == nil ? takeJob(now) : nil
-    if watcher == thread { endWatch(wasInVain: concurrentJob == nil && job == nil) }
-    if let concurrentJob {
-      yielded.append(thread)
-      return .perform(concurrentJob)
-    }
+    let job = isFree ? takeJob(now) : nil
+    if watcher == thread { endWatch(wasInVain: job == nil) }
     if let job {
       owner = thread
       return .perform(job)
     }
     if isEnding { return .end }
-    if hasWorked, owner == nil, watcher == nil, yielded.isEmpty, beginsWatch() {
+    if hasWorked, isFree, watcher == nil, yielded.isEmpty, beginsWatch() {
       watcher = thread
       return .watch
     }
     sleepers.append(thread)
+    if guestHasTurn { guestDelaysJobs = !delayedJobs.isEmpty }
     // If a thread has the turn, that one looks after the delayed jobs.
-    return .sleep(until: owner == nil ? delayedJobs.lazy.map(\.instant).min() : nil)
+    return .sleep(until: isFree ? delayedJobs.lazy.map(\.instant).min() : nil)
   }
 
   private mutating func beginsWatch() -> Bool {

@@ -17,8 +17,10 @@ protocol JobThread: AnyObject, Sendable {
   ///
   /// The job is not done if the thread ends before.
   func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
-  /// Adds a job that is done while others are done, in no order.
-  func addConcurrent(_ job: @escaping @Sendable () -> Void)
+  /// Performs a short job on the calling thread, which is not this one, if the turn is free.
+  ///
+  /// - Returns: Whether it has performed the job. If not, a job has the turn or waits for it.
+  func performNow(_ job: () -> Void) -> Bool
   /// Ends the turn of the calling job, and performs `body`.
   ///
   /// From then on, another thread does the jobs behind the calling one, in order. They run while
@@ -35,8 +37,8 @@ protocol JobThread: AnyObject, Sendable {
 /// Two threads for work that blocks, so that the work does not hold up Swift's shared threads.
 ///
 /// One of the two threads does the jobs one after another, in order. When a job yields its turn,
-/// the other thread takes over. It also does the jobs that need no turn. The threads end when the
-/// last reference to this object is gone and all jobs are done.
+/// the other thread takes over. The threads end when the last reference to this object is gone and
+/// all jobs are done.
 final class IOThread: JobThread {
   private let work = IOQueue()
 
@@ -61,7 +63,7 @@ final class IOThread: JobThread {
     work.add(job, at: .now + delay.sleepable)
   }
 
-  func addConcurrent(_ job: @escaping @Sendable () -> Void) { work.addConcurrent(job) }
+  func performNow(_ job: () -> Void) -> Bool { work.performNow(job) }
 
   func takeTurn() -> Bool { work.takeTurn() }
 

@@ -37,7 +37,8 @@ extension TaskQueue {
         try options.record(
           id: generators.nextID(at: now),
           name: draft.name,
-          payload: draft.payload,
+          // Most stores keep bytes, and would have to make other records of these.
+          payload: store.appliesAtOnce ? draft.payload : try draft.payload.encoded(),
           uniqueKey: draft.uniqueKey,
           prohibitsBackoff: configuration.prohibitsBackoff,
           now: now

@@ -110,7 +110,7 @@ public struct StoredPayload: Sendable {
 
   private static func encode(_ value: any Encodable & Sendable) throws -> [UInt8] {
     do {
-      return Array(try encoder.encode(value))
+      return unsafe try encoder.encode(value).withUnsafeBytes { unsafe Array($0) }
     } catch EncodingError.invalidValue(let value, let context) {
       // The value and its path may show what must not appear in a log.
       throw EncodingError.invalidValue(

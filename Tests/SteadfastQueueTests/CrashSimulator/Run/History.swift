@@ -2,10 +2,10 @@
 
 /// What processes did to a disk, and what their callers were told.
 struct History: Sendable {
-  /// The changes of one call, as the thread was to write them.
+  /// The changes of one call, as they were to be written.
   struct Batch: Sendable {
     /// Calls are numbered in the order in which they were made.
-    let call: Int
+    let call: Int?
     let entries: [JournalEntry]
   }
 
@@ -18,8 +18,8 @@ struct History: Sendable {
   }
 
   enum Event: Sendable {
-    /// The thread is about to write these.
-    case submitted([Batch])
+    /// These are about to be written, before as many that were noted and are not written yet.
+    case submitted([Batch], before: Int)
     /// A caller was told that its batch is stored.
     case acknowledged(call: Int, survives: Survival)
     /// A caller was told that its batch is not stored, or that the outcome is unknown.
@@ -53,6 +53,8 @@ struct Promises {
     let digest: UInt64
     /// The call that led to it; `nil` for what was there at the start.
     let call: Int?
+    /// What the call has written.
+    var entries: [JournalEntry] = []
   }
 
   /// The stages, one batch after the other.
@@ -73,8 +75,11 @@ struct Promises {
 
   mutating func apply(_ event: History.Event) throws(Finding) {
     switch event {
-    case .submitted(let batches):
+    case .submitted(let batches, let count):
+      let later = stages.suffix(count)
+      stages.removeLast(count)
       for batch in batches { submit(batch) }
+      for stage in later { submit(History.Batch(call: stage.call, entries: stage.entries)) }
     case .acknowledged(let call, let survival):
       // A call that changed nothing has no stage.
       guard let stage = stages.lastIndex(where: { $0.call == call }) else { return }
@@ -116,7 +121,8 @@ struct Promises {
     for entry in batch.entries {
       precondition(table.replay(entry), "a batch of the history does not fit")
     }
-    stages.append(Stage(table: table, digest: table.digest(), call: batch.call))
+    let digest = table.digest()
+    stages.append(Stage(table: table, digest: digest, call: batch.call, entries: batch.entries))
   }
 
   /// What was found was found by a process that has counted interruptions.

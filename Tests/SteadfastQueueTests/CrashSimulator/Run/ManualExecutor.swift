@@ -14,6 +14,12 @@ final class ManualExecutor: TaskExecutor, JobThread {
     var hasTurn = false
     /// Whether a job that asks for the turn again is refused, as if another job had it.
     var refusesTurns = false
+    /// Whether callers must leave all jobs to the thread.
+    var refusesGuests = false
+    /// Whether a caller has the turn.
+    var isGuest = false
+    /// What happens before a caller does its own job.
+    var beforeGuest: (@Sendable () -> Void)?
     /// What happens while a job yields its turn.
     var meanwhile: (@Sendable () -> Void)?
     /// The moment at which what runs now became able to run.
@@ -43,7 +49,30 @@ final class ManualExecutor: TaskExecutor, JobThread {
     state.withLock { $0.delayedJobs.append(job) }
   }
 
-  func addConcurrent(_ job: @escaping @Sendable () -> Void) { add(job) }
+  /// Does a job at once, unless another has the turn or waits for it, or callers are refused.
+  func performNow(_ job: () -> Void) -> Bool {
+    let isFree = state.withLock { state in
+      guard !state.hasTurn, state.jobs.isEmpty, !state.refusesGuests else { return false }
+      (state.hasTurn, state.isGuest) = (true, true)
+      return true
+    }
+    guard isFree else { return false }
+    state.withLock { $0.beforeGuest }?()
+    job()
+    state.withLock { ($0.hasTurn, $0.isGuest) = (false, false) }
+    return true
+  }
+
+  /// Whether a caller has the turn, which does its own job.
+  var isGuest: Bool { state.withLock { $0.isGuest } }
+
+  /// Sets what happens before a caller does its own job.
+  func beforeGuests(_ body: @escaping @Sendable () -> Void) {
+    state.withLock { $0.beforeGuest = body }
+  }
+
+  /// From now on, all jobs are left to the thread.
+  func refuseGuests() { state.withLock { $0.refusesGuests = true } }
 
   /// Takes the turn again, unless turns are refused.
   ///

@@ -14,6 +14,8 @@ final class WorkloadRun: Sendable {
     var openCalls: [Int] = []
     /// The last call that is known to have been submitted.
     var lastSubmitted = 0
+    /// What waited when it was noted what is to be written.
+    var noted: [Submission] = []
     var isOver = false
   }
 
@@ -57,6 +59,7 @@ final class WorkloadRun: Sendable {
       await self.perform()
       self.state.withLock { $0.isOver = true }
     }
+    executor.beforeGuests { self.noteGuest() }
     executor.whileHandedOn {
       guard self.state.withLock({ $0.caller.hits(70) }) else { return }
       self.executor.runTasks()
@@ -98,8 +101,24 @@ final class WorkloadRun: Sendable {
     let batches = zip(submissions, calls).filter { $1 > last }.map { submission, call in
       History.Batch(call: call, entries: submission.entries)
     }
-    state.withLock { $0.lastSubmitted = calls.last ?? last }
-    if !batches.isEmpty { note(.submitted(batches)) }
+    state.withLock { state in
+      state.lastSubmitted = calls.last ?? last
+      state.noted = submissions
+    }
+    if !batches.isEmpty { note(.submitted(batches, before: 0)) }
+  }
+
+  /// Notes the claim that its caller is about to write, before the changes that gather.
+  private func noteGuest() {
+    let (core, call, noted) = state.withLock { ($0.core, $0.openCalls.last, $0.noted) }
+    let pending = core.state.withLock(\.pipeline.pending)
+    let claims = pending.filter(\.isClaim).map { History.Batch(call: call, entries: $0.entries) }
+    // A caller writes its claim at once, so only the call that was made last has one.
+    precondition(claims.count == 1, "a claim waits that its caller could have written")
+    let count = pending.count { submission in
+      !submission.lines.isEmpty && noted.contains { $0 === submission }
+    }
+    note(.submitted(claims, before: count))
   }
 
   // MARK: The workload

@@ -92,6 +92,7 @@ import Testing
       try await core.open()
       await insert(9)
     }
+    executor.refuseGuests()
     duringFlushes {
       storage.fail(.append, ENOSPC)
       await insertBesideClaim(2)

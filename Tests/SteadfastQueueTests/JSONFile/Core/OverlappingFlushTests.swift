@@ -61,11 +61,49 @@ import Testing
       try await core.open()
       await insert(9)
     }
+    executor.refuseGuests()
     duringFlushes { await insertBesideClaim(2) }
     let before = storage.calls.count
     try await executor.runToEnd { await insert(1) }
     #expect(log.entries == ["9 stored", "claimed [9]", "flushed", "1 stored", "2 stored"])
     #expect(storage.calls.dropFirst(before) == [.append, .synchronize, .append, .synchronize])
+  }
+
+  @Test func `a caller that claims writes its own line, and none of the changes that gather`()
+    async throws
+  {
+    let (core, executor) = (core, executor)
+    try await executor.runToEnd {
+      try await core.open()
+      await insert(9)
+    }
+    let isByCaller = Log<Bool>()
+    storage.onCall { call in if call == .append { isByCaller.add(executor.isGuest) } }
+    duringFlushes { await insertBesideClaim(2) }
+    let before = storage.calls.count
+    try await executor.runToEnd { await insert(1) }
+    #expect(log.entries == ["9 stored", "claimed [9]", "flushed", "1 stored", "2 stored"])
+    #expect(
+      storage.calls.dropFirst(before) == [.append, .synchronize, .append, .append, .synchronize]
+    )
+    #expect(lines.map(\.sequence) == Array(0...4))
+    #expect(isByCaller.entries == [false, true, false])
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+  }
+
+  @Test func `a claim is handed to the thread if a file's size may end the process`() async throws {
+    let (core, executor, storage) = (core, executor, storage)
+    try await executor.runToEnd {
+      try await core.open()
+      await insert(1)
+    }
+    storage.limitSizes()
+    let isByCaller = Log<Bool>()
+    storage.onCall { call in if call == .append { isByCaller.add(executor.isGuest) } }
+    try await executor.runToEnd {
+      _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0)))
+    }
+    #expect(isByCaller.entries == [false])
   }
 
   @Test func `changes that gather during a flush are stored by the next one, written or not`()
@@ -76,6 +114,7 @@ import Testing
       try await core.open()
       await insert(9)
     }
+    executor.refuseGuests()
     duringFlushes {
       async let second: Void = insert(2)
       // Has it be written with it.
@@ -93,18 +132,6 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
 
-  @Test func `the next flush does not wait until the callers of the last one go on`() async throws {
-    let (core, log) = (core, log)
-    try await executor.runToEnd { try await core.open() }
-    duringFlushes {
-      await insert(2)
-    } _: {
-      log.add("next flush")
-    }
-    try await executor.runToEnd { await insert(1) }
-    #expect(log.entries == ["flushed", "next flush", "1 stored", "flushed", "2 stored"])
-  }
-
   @Test func `no line claims that a line written during the last flush is durable`()
     async throws
   {
@@ -114,6 +141,7 @@ import Testing
       await insert(8)
       await insert(9)
     }
+    executor.refuseGuests()
     duringFlushes {
       await insertBesideClaim(2)
     } _: {
@@ -156,6 +184,7 @@ import Testing
       }
     }
     let before = storage.calls.count
+    executor.refuseGuests()
     // The claim is written while the flush goes on, and finds that a compaction is due.
     duringFlushes {
       _ = try await core.claim(ClaimRequest(limit: 1, names: ["Note": .max], now: .seconds(0)))
@@ -203,29 +232,6 @@ import Testing
     #expect(outOfTurn.entries == [])
     #expect(try JournalReader.read(storage.bytes).isSealed)
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
-  }
-
-  @Test func `callers whose answer waits for the other thread wait for one flush at most`()
-    async throws
-  {
-    let (core, executor, log) = (core, executor, log)
-    try await executor.runToEnd { try await core.open() }
-    let flushCount = Mutex(0)
-    executor.whileHandedOn {
-      let number = flushCount.withLock { count in
-        count += 1
-        return count
-      }
-      executor.runTasks()
-      log.add("flush \(number)")
-      guard number < 3 else { return }
-      Task(executorPreference: executor) { await insert(number + 1) }
-      executor.runTasks()
-    }
-    try await executor.runToEnd { await insert(1) }
-    #expect(
-      log.entries == ["flush 1", "flush 2", "1 stored", "2 stored", "flush 3", "3 stored"]
-    )
   }
 
   @Test func `a file is compared with its tasks when nothing is being flushed`() async throws {

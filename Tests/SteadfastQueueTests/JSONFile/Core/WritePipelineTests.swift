@@ -102,6 +102,29 @@ import Testing
     #expect(pipeline.pending == [])
   }
 
+  @Test(arguments: stages) private func `claims are taken without the changes that gather`(
+    stage: Pipeline.Stage
+  ) {
+    var pipeline = Self.pipeline(stage)
+    let changes = pipeline.pending.filter { !$0.isClaim } + [8]
+    let claims = pipeline.pending.filter(\.isClaim) + [.claim(7), .claim(9)]
+    _ = pipeline.submit(.claim(7))
+    _ = pipeline.submit(8)
+    _ = pipeline.submit(.claim(9))
+    #expect(pipeline.takeClaims() == claims)
+    #expect(pipeline.pending == changes)
+    #expect(pipeline.takeClaims() == nil)
+    // The changes are written at once, or when the flush has ended.
+    #expect(pipeline.writeAgain() != pipeline.isFlushing)
+  }
+
+  @Test func `claims wait for a job that waits for the end of the flushing`() {
+    var pipeline = Self.pipeline(.writingBesideFlush)
+    #expect(pipeline.postponeWhileFlushing("compact") == true)
+    #expect(pipeline.takeClaims() == nil)
+    #expect(pipeline.pending == [.claim(3)])
+  }
+
   @Test(arguments: zip(stages, [false, false, true, true]))
   private func `a write gives way to a job that waits for the end of the flushing`(
     stage: Pipeline.Stage,
@@ -160,27 +183,23 @@ import Testing
 
   // MARK: Flushing
 
-  @Test func `a flush takes all that was written, commits it, and the next one follows`() {
+  @Test func `a flush takes all that was written, and the next one follows`() {
     var pipeline = Self.pipeline(.flushing)
     #expect(pipeline.flushing == [1])
     let end = pipeline.endFlush()
-    #expect(end.flushed == [1] && end.goesOn && !end.isBehind)
-    #expect(pipeline.committed == [1])
-    #expect(pipeline.all == [1, 2, 3])
+    #expect(end.flushed == [1] && end.goesOn)
+    #expect(pipeline.all == [2, 3])
 
     #expect(pipeline.beginFlush() == true)
     #expect(pipeline.flushing == [2] && pipeline.written == [])
-    // The callers of the first flush have not been answered.
     let next = pipeline.endFlush()
-    #expect(next.flushed == [2] && next.goesOn && next.isBehind)
-    #expect(pipeline.takeCommitted() == [1, 2])
-    #expect(pipeline.takeCommitted() == [])
+    #expect(next.flushed == [2] && next.goesOn)
 
     #expect(pipeline.takePending(orPostpone: "write") == [3])
     #expect(pipeline.wrote([3], mustFlush: true) == .wait)
     #expect(pipeline.beginFlush() == true)
     let last = pipeline.endFlush()
-    #expect(last.flushed == [3] && !last.goesOn && !last.isBehind)
+    #expect(last.flushed == [3] && !last.goesOn)
     #expect(pipeline.beginFlush() == false)
     #expect(pipeline.stage == .idle)
     #expect(pipeline.endFlushing() == ([], false))

@@ -144,43 +144,54 @@ import Testing
     #expect(done.entries == ["0", "delayed", "more"])
   }
 
-  @Test func `a job that needs no turn is done while another has the turn`() {
-    var turns = IOScheduler<Int>()
-    _ = turns.next(for: 2, now)
-    turns.add {}
-    #expect(move(turns.next(for: 1, now)) == .perform)
-    turns.addConcurrent {}
-    #expect(wakes(&turns))
-    #expect(!wakes(&turns))
-    #expect(move(turns.next(for: 2, now)) == .perform)
-    // The first thread still has the turn, so a job that needs it waits.
-    turns.add {}
-    #expect(!wakes(&turns))
-    #expect(move(turns.next(for: 2, now)) == .sleep)
-    #expect(move(turns.next(for: 1, now)) == .perform)
-  }
-
-  @Test func `a job that needs a turn and one that needs none wake a thread each`() {
+  @Test func `a guest takes the turn if it is free, and jobs wait for its end`() {
     var turns = IOScheduler<Int>()
     _ = turns.next(for: 1, now)
-    _ = turns.next(for: 2, now)
-    turns.addConcurrent {}
-    #expect(wakes(&turns))
+    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.beginGuestTurn() == false)
     turns.add {}
-    #expect(wakes(&turns))
     #expect(!wakes(&turns))
-    #expect(move(turns.next(for: 2, now)) == .perform)
+    #expect(!takesTurn(&turns))
+    #expect(move(turns.next(for: 2, now)) == .sleep)
+    #expect(turns.endGuestTurn() == true)
     #expect(move(turns.next(for: 1, now)) == .perform)
   }
 
-  @Test func `a job that needs no turn ends a watch`() {
+  @Test func `a guest waits for no job`() {
+    var turns = IOScheduler<Int>()
+    turns.add {}
+    #expect(turns.beginGuestTurn() == false)
+    _ = turns.next(for: 1, now)
+    #expect(turns.beginGuestTurn() == false)
+    // While a job has yielded its turn, a guest may have it.
+    turns.yieldTurn(1)
+    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.endGuestTurn() == false)
+  }
+
+  @Test func `a job that comes during a guest's turn ends a watch when that turn is over`() {
     var turns = IOScheduler<Int>()
     turns.add {}
     _ = turns.next(for: 1, now)
     #expect(move(turns.next(for: 1, now)) == .watch)
-    turns.addConcurrent {}
+    #expect(turns.beginGuestTurn() == true)
+    turns.add {}
+    #expect(!turns.endsWatch)
+    #expect(turns.endGuestTurn() == false)
     #expect(turns.endsWatch)
-    #expect(move(turns.next(for: 1, now)) == .perform)
+  }
+
+  @Test func `a guest wakes a thread for delayed jobs only if no thread sleeps for them`() {
+    var turns = IOScheduler<Int>()
+    turns.add({}, at: now + .seconds(1))
+    #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
+    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.endGuestTurn() == false)
+    #expect(turns.beginGuestTurn() == true)
+    // This one can't know how long the guest's turn lasts.
+    #expect(move(turns.next(for: 1, now + .seconds(1))) == .sleep)
+    #expect(turns.endGuestTurn() == true)
+    #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
   }
 
   @Test
@@ -201,9 +212,7 @@ import Testing
   @Test func `the threads end when all jobs are done`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    turns.addConcurrent {}
     turns.end()
-    #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 1, now)) == .perform)
     #expect(move(turns.next(for: 2, now)) == .end)
     #expect(move(turns.next(for: 1, now)) == .end)
@@ -222,7 +231,7 @@ import Testing
   }
 }
 
-/// Two threads and a semaphore, moved step by step in any order.
+/// Two threads, a guest and a semaphore, moved step by step in any order.
 private struct ThreadsModel {
   private enum Activity: Equatable {
     case asks, works, worksBeside, watches, sleeps
@@ -231,11 +240,11 @@ private struct ThreadsModel {
   private var turns = IOScheduler<Int>()
   private var threads = [Activity.asks, .asks]
   private var signals = 0
-  /// What the threads have begun.
-  private let log = Log<Activity>()
+  private var guestWorks = false
+  private let done = Log<Void>()
   private(set) var added = 0
   private(set) var hasOverlapped = false
-  var performed: Int { log.count }
+  var performed: Int { done.count }
 
   private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
 
@@ -243,21 +252,23 @@ private struct ThreadsModel {
     let choice = Int.random(in: 0..<12, using: &generator)
     if choice < 3 {
       added += 1
-      let log = log
-      if choice == 0 {
-        turns.addConcurrent { log.add(.worksBeside) }
-      } else {
-        turns.add { log.add(.works) }
-      }
+      turns.add { [done] in done.add(()) }
       wakeIfNeeded()
+    } else if choice < 5, turns.beginGuestTurn() {
+      hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
+      guestWorks = true
     }
     _ = goOnWithoutNewJobs(using: &generator)
   }
 
   /// Whether anything is left to do.
   mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
+    if guestWorks, Bool.random(using: &generator) {
+      guestWorks = false
+      if turns.endGuestTurn() { signals += 1 }
+    }
     let movable = threads.indices.filter { threads[$0] != .sleeps || signals > 0 }
-    guard let thread = movable.randomElement(using: &generator) else { return false }
+    guard let thread = movable.randomElement(using: &generator) else { return guestWorks }
     switch threads[thread] {
     case .asks: ask(thread)
     case .works where Bool.random(using: &generator):
@@ -276,7 +287,7 @@ private struct ThreadsModel {
   }
 
   private mutating func begin(_ thread: Int) {
-    hasOverlapped = hasOverlapped || threads.contains(.works)
+    hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
     threads[thread] = .works
   }
 
@@ -284,7 +295,7 @@ private struct ThreadsModel {
     switch turns.next(for: thread, .now) {
     case .perform(let job):
       job()
-      if log.entries.last == .works { begin(thread) } else { threads[thread] = .worksBeside }
+      begin(thread)
     case .watch: threads[thread] = .watches
     case .sleep: threads[thread] = .sleeps
     case .end: Issue.record("nobody has ended the threads")
