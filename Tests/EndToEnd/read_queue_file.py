@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 MAX_LINE = 16 << 20
+MAX_RESERVATION = 64 << 20
 MAX_DEPTH = 64
 MAX_FIELDS = 64
 MAX_TOKEN = 64
@@ -565,8 +566,15 @@ class Tasks:
         ]
 
 
+def without_reservation(data):
+    """The bytes before the zeros at the end of a file, which reserve space for lines."""
+    lines = data.rstrip(b"\0")
+    return lines if lines and len(data) - len(lines) <= MAX_RESERVATION else data
+
+
 def read(data):
     tasks = Tasks()
+    data = without_reservation(data)
     for batch in batches(split(data), seal_at_end(data), is_returned(data)):
         for line in batch:
             tasks.follow(line)

@@ -6,7 +6,7 @@ extension JSONFileCore {
     if try state.withLock({ state in try isOpen(state.phase) }) { return }
     try errors.checkURL()
     try errors.check(options)
-    let (lock, storage, opened) = try errors.translating {
+    var (lock, storage, opened) = try errors.translating {
       let (lock, storage) = try opener()
       do {
         return (lock, storage, try open(storage, lock))
@@ -15,6 +15,7 @@ extension JSONFileCore {
         throw error
       }
     }
+    opened.journal.reservation = options.reservedSpace ?? 0
     file.withLock { file in
       file = OpenFile(
         storage: storage,
@@ -138,7 +139,9 @@ extension JSONFileCore.OpenFile {
 
   /// Goes on with the file that a compaction has put in the place of this one.
   mutating func replaceJournal(with replacement: Journal) {
+    let reservation = journal.reservation
     journal = replacement
+    journal.reservation = reservation
     compactSize = replacement.size
     postponedSize = 0
     postponedCompactSize = 0

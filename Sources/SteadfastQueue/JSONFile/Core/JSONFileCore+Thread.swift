@@ -41,7 +41,7 @@ extension JSONFileCore {
       guard file.withLock({ $0?.storage.isSizeLimited == false }),
         let claims = state.withLock({ $0.pipeline.takeClaims() })
       else { return }
-      _ = write(claims)
+      _ = write(claims, isByCaller: true)
       goOnWriting()
       isDone = true
     }
@@ -68,11 +68,12 @@ extension JSONFileCore {
   /// Writes the lines of a group, and flushes them if that is due.
   ///
   /// - Returns: Whether the caller schedules the next write. A flush schedules it itself.
-  private func write(_ group: [Submission]) -> Bool {
+  private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
     do throws(Journal.Failure) {
       try checkPlace()
       try withJournal { journal throws(Journal.Failure) in
-        try journal.append(group.map(\.lines))
+        // To reserve space takes longer than to write a claim.
+        try journal.append(group.map(\.lines), reserves: !isByCaller)
       }
     } catch {
       fail(group, error)

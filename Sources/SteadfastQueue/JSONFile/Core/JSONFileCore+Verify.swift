@@ -48,12 +48,12 @@ private struct Verification {
     if case .elsewhere = try file.storage.place(of: .journal) {
       problems.add("the file was deleted, moved or replaced: its tasks can't be found by its name")
     }
-    let source = file.journal.source(try file.journal.sizeInFile())
-    report.byteCount = source.count
-    if source.count != file.journal.size {
-      problems.add("the file has \(source.count) bytes, and \(file.journal.size) were written")
+    let whole = file.journal.source(try file.journal.sizeInFile())
+    report.byteCount = whole.count
+    if whole.count != file.journal.fileSize {
+      problems.add("the file has \(whole.count) bytes, and \(file.journal.fileSize) were written")
     }
-    try compare(source, owesInterruption: file.journal.owesInterruption)
+    try compare(try whole.withoutReservation(), owesInterruption: file.journal.owesInterruption)
     countTasks()
     report.add(problems)
   }

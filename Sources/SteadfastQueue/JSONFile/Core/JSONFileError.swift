@@ -72,7 +72,7 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// Nothing was stored. There is room again when tasks are done or removed.
     public static let fileFull = Code("fileFull")
-    /// A limit of ``JSONFileStore/Options`` is less than 1 byte.
+    /// A size in ``JSONFileStore/Options`` is less than 1 byte, or too large.
     ///
     /// Nothing was opened or made.
     public static let invalidOptions = Code("invalidOptions")

@@ -76,7 +76,8 @@ struct JSONFileErrors: Sendable {
     throw JSONFileError(.invalidURL, url, "\(url.absoluteString) can't be used: \(reason)")
   }
 
-  /// Refuses limits below 1 byte, because nothing could meet them.
+  /// Refuses limits below 1 byte, because nothing could meet them, and more space than can be told
+  /// from damage.
   func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
     for (name, limit) in [
       ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
@@ -89,6 +90,13 @@ struct JSONFileErrors: Sendable {
           + "your own"
       )
     }
+    let most = JournalSource.maxReservation
+    guard let space = options.reservedSpace, !(1...most ~= space) else { return }
+    throw JSONFileError(
+      .invalidOptions,
+      url,
+      "the store of \(path) has a reservedSpace of \(space) bytes; give 1 to \(most), or nil for none"
+    )
   }
 
   func taskTooLarge(_ line: JournalBody, limit: Int, _ rule: String) -> JSONFileError {

@@ -22,11 +22,12 @@ extension Journal {
       return (try create(in: storage), TaskTable())
     }
     do {
-      let source = try JournalSource(file)
-      if source.count == 0 {
+      let whole = try JournalSource(file)
+      if whole.count == 0 {
         file.close()
         return (try create(in: storage), TaskTable())
       }
+      let source = try whole.withoutReservation()
       let contents = try JournalReader.read(source)
       try Leftover.clear(storage, beside: source, copyStart: contents.goodSize)
       if contents.tornLineCount > 0 {
@@ -34,10 +35,10 @@ extension Journal {
         _ = try AsideCopy.keep(source, end, as: JournalFileName.torn, in: storage)
       }
       if file.hasOtherNames {
-        return (try detach(file, source, contents, in: storage, at: date()), contents.table)
+        return (try detach(file, whole, contents, in: storage, at: date()), contents.table)
       }
       try file.protect()
-      return (try recover(file, source, contents, in: storage), contents.table)
+      return (try recover(file, whole, contents, in: storage), contents.table)
     } catch {
       file.close()
       throw error

@@ -44,6 +44,10 @@ struct Journal {
   private(set) var nextSequence: UInt64
   /// The size of the lines in the file, in bytes.
   private(set) var size: Int
+  /// The size of the file in bytes, with the zeros that reserve space for lines.
+  private(set) var fileSize: Int
+  /// How many bytes to reserve when the reserved space is used up; 0 for none.
+  var reservation = 0
   private(set) var lastCompaction: JSONFileStatistics.Compaction?
   private let file: SyncedFile
   private var firstUnsynced: UInt64
@@ -56,12 +60,15 @@ struct Journal {
   private(set) var owesInterruption: Bool
 
   /// Creates a journal in a file that durably holds these contents.
-  init(_ file: any JournalFile, _ contents: JournalContents) {
+  ///
+  /// `fileSize` is the size of the file, if more than these contents are in it.
+  init(_ file: any JournalFile, _ contents: JournalContents, fileSize: Int? = nil) {
     self.file = SyncedFile(file)
     generation = contents.generation
     nextSequence = contents.nextSequence
     firstUnsynced = contents.nextSequence
     size = contents.goodSize
+    self.fileSize = fileSize ?? contents.goodSize
     lastCompaction = contents.lastCompaction
     isSealed = contents.isSealed
     owesInterruption = contents.interruptionCount > 0
@@ -82,8 +89,9 @@ struct Journal {
 
   /// Appends batches of lines: all of them or, if it throws `refused`, none.
   ///
-  /// After a crash, the file has all lines of a batch, or none.
-  mutating func append(_ batches: [[JournalBody]]) throws(Failure) {
+  /// After a crash, the file has all lines of a batch, or none. If `reserves`, this reserves space
+  /// for later lines when none is left.
+  mutating func append(_ batches: [[JournalBody]], reserves: Bool = false) throws(Failure) {
     try file.checkPoison()
     let batches = owesInterruption ? [[.interruption]] + batches : batches
     var bytes: [UInt8] = []
@@ -110,11 +118,33 @@ struct Journal {
     size += bytes.count
     owesInterruption = false
     isSealed = false
+    guard size > fileSize else { return }
+    fileSize = size
+    if reserves, reservation > 0 { try reserve() }
+  }
+
+  /// Adds zeros to the file, which later lines replace.
+  ///
+  /// The next flush makes them durable. From then on, a flush need not make a new size durable, nor
+  /// which blocks of the disk the file has. If the zeros can't be written, the file goes on without
+  /// them.
+  private mutating func reserve() throws(Failure) {
+    do {
+      try file.write([UInt8](repeating: 0, count: reservation), at: size)
+      fileSize = size + reservation
+    } catch {
+      try removeReservation()
+    }
+  }
+
+  private mutating func removeReservation() throws(Failure) {
+    try file.truncate(to: size)
+    fileSize = size
   }
 
   /// Durably removes what a failed write has left, so that a power cut can't bring it back.
   private mutating func takeBack(_ error: SystemCallError) throws(Failure) {
-    try file.truncate(to: size)
+    try removeReservation()
     try synchronize()
     throw .refused(error)
   }
@@ -163,6 +193,7 @@ struct Journal {
     try synchronize()
     do throws(Failure) {
       try append([[.seal]])
+      if fileSize > size { try removeReservation() }
       try synchronize()
     } catch {
       throw Unsealed(reason: error)
@@ -179,7 +210,7 @@ extension JournalStorage {
     let place: JournalPlace
     do { place = try self.place(of: .journal) } catch { throw .refused(error) }
     guard case .there(let size) = place else { throw .displaced }
-    guard let size, size != journal.size else { return }
-    throw .changed(size: size, expected: journal.size)
+    guard let size, size != journal.fileSize else { return }
+    throw .changed(size: size, expected: journal.fileSize)
   }
 }

@@ -36,6 +36,28 @@ struct JournalSource: Sendable {
     }
   }
 
+  /// The most zeros at the end of a file that may be reserved space.
+  static var maxReservation: Int { 64 << 20 }
+
+  /// Returns the bytes without the zeros at their end, which reserve space for lines.
+  ///
+  /// More zeros than a store reserves stay.
+  func withoutReservation() throws(SystemCallError) -> JournalSource {
+    var end = count
+    while end > 0, count - end <= Self.maxReservation {
+      let part = try read(max(0, end - min(Self.searchSize, max(64, count - end)))..<end)
+      if let last = part.lastIndex(where: { $0 != 0 }) {
+        let lines = end - part.count + last + 1
+        return count - lines <= Self.maxReservation ? JournalSource(count: lines, bytes) : self
+      }
+      guard !part.isEmpty else { break }
+      end -= part.count
+    }
+    return self
+  }
+
+  private static var searchSize: Int { 1 << 20 }
+
   /// Reads all bytes.
   func readAll() throws(JournalProblem) -> [UInt8] {
     do { return try read(0..<count) } catch { throw .unreadable(error) }

@@ -47,7 +47,8 @@ public struct JSONFileReport: Sendable, Hashable {
   /// last. The two can't be told apart (``JSONFileStore/Flushing``).
   ///
   /// Opening the file cuts these bytes off. They are no problem, unless a store has the file open.
-  /// The count is zero if the file is damaged in another way.
+  /// The count is zero if the file is damaged in another way. Zeros that reserve space
+  /// (``JSONFileStore/Options/reservedSpace``) don't count.
   public internal(set) var tornByteCount = 0
   /// The problems, in the order of lines; at most the first thousand of them.
   public internal(set) var problems: [Problem] = []

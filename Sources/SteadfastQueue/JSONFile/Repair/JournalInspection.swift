@@ -17,25 +17,27 @@ struct JournalInspection {
     report.byteCount = source.count
     // Opening an empty file makes a new one of it.
     guard source.count > 0 else { return }
+    let lines: JournalSource
+    do { lines = try source.withoutReservation() } catch { throw .unreadable(error) }
     do throws(JournalProblem) {
-      describe(try JournalReader.read(source))
+      describe(try JournalReader.read(lines), lines.count)
     } catch {
       guard case .damaged(let line, let byte, let reason) = error else { throw error }
       describe(
-        try JournalSalvage(try source.readAll()),
+        try JournalSalvage(try lines.readAll()),
         JSONFileReport.Problem(line: line, byte: byte, reason: reason)
       )
     }
     report.count(tasksOf: table)
   }
 
-  private mutating func describe(_ contents: JournalContents) {
+  private mutating func describe(_ contents: JournalContents, _ size: Int) {
     table = contents.table
     report.version = contents.version
     report.generation = contents.generation
     report.recordCount = Int(contents.nextSequence)
-    report.tornByteCount = report.byteCount - contents.goodSize
-    report.wasClosed = contents.isSealed && report.tornByteCount == 0
+    report.tornByteCount = size - contents.goodSize
+    report.wasClosed = contents.isSealed && contents.goodSize == report.byteCount
   }
 
   private mutating func describe(

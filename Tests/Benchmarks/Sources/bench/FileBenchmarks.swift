@@ -21,6 +21,9 @@ private let tasks = 20_000
 private let bare = "bare append and flush of 200 bytes"
 private let sqliteEnqueue = "SQLite FULL: enqueue, one transaction each"
 private let sqliteWhole = "SQLite FULL: enqueue, claim, complete, each"
+private let sqliteEnqueueBatch = "SQLite FULL: enqueue, a transaction of 100"
+private let sqliteWholeBatch = "SQLite FULL: the same by 100"
+private let reserving = JSONFileStore.Options(reservedSpace: 1 << 20)
 
 /// Each task is durable before `enqueue` returns, and so is its end.
 ///
@@ -32,40 +35,64 @@ let fileBenchmarks = [
     try await withScratchFile { url in try appendAndFlush(count, to: url) }
   },
   sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
-  sqliteBenchmark("SQLite FULL: enqueue, a transaction of 100", each: 100) {
-    try $0.enqueue($1, now: $2)
-  },
+  sqliteBenchmark(sqliteEnqueueBatch, each: 100) { try $0.enqueue($1, now: $2) },
   enqueueBenchmark(producers: 1, iterations: writes, against: bare),
+  enqueueBenchmark(producers: 1, iterations: writes, against: bare, reserving),
   enqueueBenchmark(producers: 8, iterations: tasks, against: sqliteEnqueue),
-  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueue),
-  sqliteBenchmark(sqliteWhole, each: 1) { try $0.enqueueAndPerform($1, now: $2) },
-  sqliteBenchmark("SQLite FULL: the same by 100", each: 100) {
-    try $0.enqueueAndPerform($1, now: $2)
+  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch),
+  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, reserving),
+  Benchmark("enqueue of batches of 100", against: sqliteEnqueueBatch, iterations: tasks) { count in
+    try await withScratchFile { url in
+      let store = JSONFileStore(at: url)
+      let queue = TaskQueue(persistence: store)
+      for first in stride(from: 0, to: count, by: 100) {
+        try await queue.enqueue(contentsOf: (first..<first + 100).map { Increment(number: $0) })
+      }
+      try await store.close()
+    }
   },
-  endToEndBenchmark(producers: 1, workers: 1, iterations: writes),
-  endToEndBenchmark(producers: 64, workers: 1, iterations: tasks),
-  endToEndBenchmark(producers: 64, workers: 8, iterations: 3 * tasks),
+  sqliteBenchmark(sqliteWhole, each: 1) { try $0.enqueueAndPerform($1, now: $2) },
+  sqliteBenchmark(sqliteWholeBatch, each: 100) { try $0.enqueueAndPerform($1, now: $2) },
+  endToEndBenchmark(producers: 1, workers: 1, iterations: writes, against: sqliteWhole),
+  endToEndBenchmark(producers: 64, workers: 1, iterations: tasks, against: sqliteWholeBatch),
+  endToEndBenchmark(producers: 64, workers: 8, iterations: 3 * tasks, against: sqliteWholeBatch),
+  endToEndBenchmark(
+    producers: 64,
+    workers: 8,
+    iterations: 3 * tasks,
+    against: sqliteWholeBatch,
+    reserving
+  ),
 ]
 
 private func enqueueBenchmark(
   producers: Int,
   iterations: Int,
-  against baseline: String
+  against baseline: String,
+  _ options: JSONFileStore.Options = JSONFileStore.Options()
 ) -> Benchmark {
-  Benchmark("enqueue, \(producers) at a time", against: baseline, iterations: iterations) { count in
+  let name = "enqueue, \(producers) at a time\(options.note)"
+  return Benchmark(name, against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
-      let store = JSONFileStore(at: url)
+      let store = JSONFileStore(at: url, options: options)
       try await enqueue(count, to: Steadfast(store, workers: 1).queue, producers: producers)
       try await store.close()
     }
   }
 }
 
-private func endToEndBenchmark(producers: Int, workers: Int, iterations: Int) -> Benchmark {
-  let name = "\(producers) producer\(producers == 1 ? "" : "s"), \(workers) at a time, end to end"
-  return Benchmark(name, against: sqliteWhole, iterations: iterations) { count in
+private func endToEndBenchmark(
+  producers: Int,
+  workers: Int,
+  iterations: Int,
+  against baseline: String,
+  _ options: JSONFileStore.Options = JSONFileStore.Options()
+) -> Benchmark {
+  let producer = "\(producers) producer\(producers == 1 ? "" : "s")"
+  let name = "\(producer), \(workers) at a time, end to end\(options.note)"
+  return Benchmark(name, against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
-      let store = JSONFileStore(at: url)
+      let store = JSONFileStore(at: url, options: options)
       try await performOverlapped(
         count,
         by: Steadfast(store, workers: workers),
@@ -74,6 +101,11 @@ private func endToEndBenchmark(producers: Int, workers: Int, iterations: Int) ->
       try await store.close()
     }
   }
+}
+
+extension JSONFileStore.Options {
+  /// What the name of a row says of the options.
+  fileprivate var note: String { reservedSpace == nil ? "" : ", reserving" }
 }
 
 private func sqliteBenchmark(

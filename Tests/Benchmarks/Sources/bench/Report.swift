@@ -37,6 +37,12 @@ func report(
         }
       )
       line += "  \(decimal(ratio, digits: 2)) × \(baseline)"
+      if comparison == .rate {
+        let processorTime = median(
+          zip(own, others).map { $0.processorNanoseconds / $1.processorNanoseconds }
+        )
+        line += ", with \(decimal(processorTime, digits: 2)) × its processor time"
+      }
     }
     print(line)
   }

@@ -62,6 +62,15 @@ enum FaultSweep {
       compactionSize: 600
     ),
     Workload(
+      name: "reserved space",
+      rounds: 7,
+      concurrentCalls: 2,
+      batchSize: 2,
+      workShare: 40,
+      restartShare: 20,
+      reservedSpace: 900
+    ),
+    Workload(
       name: "flushed at intervals",
       rounds: 8,
       concurrentCalls: 2,

@@ -25,6 +25,8 @@ struct Workload: Sendable, CustomStringConvertible {
   /// From which size on the file is compacted, in small steps.
   var compactionSize = Int.max
   var flushing = JSONFileStore.Flushing.eachBatch
+  /// How many bytes are reserved at a time.
+  var reservedSpace: Int?
 
   var description: String { name }
 
@@ -151,6 +153,30 @@ struct Workload: Sendable, CustomStringConvertible {
       restartShare: 15,
       faultShare: 10,
       flushing: .leftToSystem
+    ),
+    Workload(
+      name: "reserved space, restarts",
+      rounds: 16,
+      concurrentCalls: 3,
+      batchSize: 2,
+      relaxedShare: 30,
+      workShare: 50,
+      keyedShare: 20,
+      restartShare: 20,
+      compactionSize: 3_000,
+      reservedSpace: 900
+    ),
+    Workload(
+      name: "reserved space on a failing disk",
+      rounds: 16,
+      concurrentCalls: 3,
+      batchSize: 2,
+      relaxedShare: 30,
+      workShare: 50,
+      restartShare: 10,
+      faultShare: 40,
+      compactionSize: 3_000,
+      reservedSpace: 700
     ),
   ]
 }

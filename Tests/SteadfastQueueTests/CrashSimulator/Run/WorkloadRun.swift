@@ -40,6 +40,7 @@ final class WorkloadRun: Sendable {
       JSONFileCore(
         URL(filePath: "/queue.jsonl"),
         flushing: workload.flushing,
+        options: JSONFileStore.Options(reservedSpace: workload.reservedSpace),
         compactionPolicy: CompactionPolicy(
           minimumSize: workload.compactionSize,
           spareSize: 0,

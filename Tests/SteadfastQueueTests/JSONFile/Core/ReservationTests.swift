@@ -1,0 +1,245 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// Zeros at the end of a file that reserve space for lines.
+@Suite struct ReservationTests {
+  private static let space = 4_000
+  private let storage = MemoryStorage()
+  private let executor = ManualExecutor { 0 }
+
+  private func makeCore(
+    _ compactionPolicy: CompactionPolicy = CompactionPolicy()
+  ) -> JSONFileCore {
+    JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      options: JSONFileStore.Options(reservedSpace: Self.space),
+      compactionPolicy: compactionPolicy,
+      thread: { [executor] in executor }
+    ) { [storage] in (nil, storage) }
+  }
+
+  /// The bytes of the file without the zeros at its end.
+  private var lines: [UInt8] {
+    storage.bytes.lastIndex { $0 != 0 }.map { Array(storage.bytes[...$0]) } ?? []
+  }
+
+  @Test func `lines replace zeros, and zeros are added when none are left`() async throws {
+    let core = makeCore()
+    try await executor.runToEnd {
+      try await core.open()
+      try await core.insert(.make(1))
+    }
+    let size = storage.bytes.count
+    #expect(size == lines.count + Self.space)
+    let before = storage.calls.count
+    try await executor.runToEnd { try await core.insert(.make(2)) }
+    #expect(storage.bytes.count == size)
+    #expect(storage.calls.dropFirst(before).last == .synchronize)
+    #expect(!storage.calls.dropFirst(before).contains(.append))
+    var number = 2
+    while storage.bytes.count == size {
+      number += 1
+      let next = number
+      try await executor.runToEnd { try await core.insert(.make(next)) }
+    }
+    #expect(storage.bytes.count == lines.count + Self.space)
+    #expect(try JournalReader.read(lines).table.taskCount == number)
+    let report = try await executor.run { try await core.verify() }
+    #expect(report.problems == [])
+    #expect(report.tornByteCount == 0)
+    try await executor.runToEnd { try await core.close() }
+    #expect(storage.bytes == lines)
+    #expect(try JournalReader.read(storage.bytes).isSealed)
+  }
+
+  @Test func `after a crash, opening cuts the zeros off`() async throws {
+    let core = makeCore()
+    try await executor.runToEnd {
+      try await core.open()
+      try await core.insert(.make(1))
+    }
+    let (bytes, lines) = (storage.bytes, lines)
+    let report = try JournalInspection(bytes).report
+    #expect(report.isSound && report.tornByteCount == 0 && !report.wasClosed)
+    #expect(report.byteCount == bytes.count)
+    let (journal, table) = try Journal.open(storage)
+    #expect(table.numbers == [1])
+    #expect(journal.fileSize == journal.size)
+    #expect(storage.bytes == lines)
+  }
+
+  @Test func `zeros behind a seal, which a crash while closing leaves, do not hide it`() throws {
+    var text = try JournalText()
+    try text.addTasks(1...2)
+    try text.add(.seal)
+    let inspection = try JournalInspection(text.bytes + [UInt8](repeating: 0, count: 5_000))
+    #expect(inspection.report.isSound && inspection.report.tornByteCount == 0)
+    #expect(!inspection.report.wasClosed)
+  }
+
+  @Test func `a line that is torn in the midst of zeros is cut off with them`() throws {
+    var text = try JournalText()
+    try text.addTasks(1...2)
+    let good = text.bytes.count
+    try text.addTasks(3...3)
+    let torn = text.bytes.prefix(good + 40) + [UInt8](repeating: 0, count: 3_000)
+    let storage = MemoryStorage(Array(torn))
+    #expect(try JournalInspection(Array(torn)).report.tornByteCount == 40)
+    #expect(try Journal.open(storage).table.numbers == [1, 2])
+    #expect(storage.bytes.count == good)
+  }
+
+  @Test(arguments: [0, 63, 64, 65, 100_000]) func `a source ends before its zeros`(count: Int)
+    throws
+  {
+    let bytes = Array("line\n".utf8)
+    let source = JournalSource(bytes + [UInt8](repeating: 0, count: count))
+    #expect(try source.withoutReservation().readAll() == bytes)
+    // What is nothing but zeros is no file of this library.
+    let zeros = JournalSource([UInt8](repeating: 0, count: count))
+    #expect(try zeros.withoutReservation().count == count)
+  }
+
+  @Test func `more zeros than a store reserves are no reservation`() throws {
+    let size = JournalSource.maxReservation + (2 << 20)
+    let source = JournalSource(count: size) { range in
+      range.contains(0)
+        ? [1] + [UInt8](repeating: 0, count: range.count - 1)
+        : [UInt8](repeating: 0, count: range.count)
+    }
+    #expect(try source.withoutReservation().count == size)
+  }
+
+  @Test func `a disk without room for zeros takes lines`() async throws {
+    let core = makeCore()
+    try await executor.runToEnd { try await core.open() }
+    storage.fail(.append, ENOSPC, after: 1)
+    try await executor.runToEnd { try await core.insert(.make(1)) }
+    #expect(storage.bytes == lines)
+    #expect(try JournalReader.read(storage.bytes).table.numbers == [1])
+    try await executor.runToEnd { try await core.insert(.make(2)) }
+    #expect(storage.bytes.count == lines.count + Self.space)
+  }
+
+  @Test func `zeros that can be neither written nor taken back end the use of the file`()
+    async throws
+  {
+    let core = makeCore()
+    try await executor.runToEnd { try await core.open() }
+    let size = storage.bytes.count
+    storage.fail(.append, ENOSPC, after: 1)
+    var line = try JournalText()
+    try line.addTasks(1...1)
+    storage.onCall { [storage] call in
+      if case .truncate(let size) = call { storage.fail(.truncate(to: size), EIO) }
+    }
+    let error = await #expect(throws: JSONFileError.self) {
+      try await executor.runToEnd { try await core.insert(.make(1)) }
+    }
+    #expect(error?.code == .outcomeUnknown)
+    #expect(storage.bytes.count > size)
+  }
+
+  @Test func `a write into zeros that fails takes back its bytes, and the zeros`() async throws {
+    let core = makeCore()
+    try await executor.runToEnd {
+      try await core.open()
+      try await core.insert(.make(1))
+    }
+    let lines = lines
+    storage.fail(.overwrite(at: lines.count), ENOSPC)
+    let error = await #expect(throws: JSONFileError.self) {
+      try await executor.run { try await core.insert(.make(2)) }
+    }
+    #expect(error?.code == .systemCall)
+    #expect(storage.bytes == lines)
+    try await executor.runToEnd { try await core.insert(.make(3)) }
+    #expect(try JournalReader.read(self.lines).table.numbers == [1, 3])
+    #expect(storage.bytes.count == self.lines.count + Self.space)
+  }
+
+  @Test func `a caller that claims reserves no space`() async throws {
+    let core = makeCore()
+    try await executor.runToEnd {
+      try await core.open()
+      try await core.insert(.make(1))
+      try await core.close()
+    }
+    let again = makeCore()
+    try await executor.runToEnd {
+      try await again.open()
+      _ = try await again.claim(ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0)))
+    }
+    #expect(storage.bytes == lines)
+    try await executor.runToEnd { try await again.insert(.make(2)) }
+    #expect(storage.bytes.count == lines.count + Self.space)
+  }
+
+  @Test func `a file that was compacted reserves space again`() async throws {
+    let core = makeCore(CompactionPolicy(minimumSize: 6_000, spareSize: 0))
+    try await executor.runToEnd {
+      try await core.open()
+      for number in 1...20 { try await core.insertAndCancel(number) }
+    }
+    #expect(storage.calls.contains(.rename(.replacement, .journal)))
+    #expect(storage.bytes.count > lines.count)
+    #expect(storage.bytes.count <= lines.count + Self.space)
+    let report = try await executor.run { try await core.verify() }
+    #expect(report.problems == [])
+  }
+
+  @Test func `another program that writes behind the zeros, or cuts them off, is noticed`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let options = JSONFileStore.Options(reservedSpace: 1 << 16)
+      let store = JSONFileStore(at: file, options: options)
+      let insertion = TaskChange.insert(.make(1), onDuplicate: .keep)
+      _ = try await store.apply([insertion], durability: .durable)
+      let size = try Data(contentsOf: file).count
+      for change in [-1, 1] {
+        let handle = try FileHandle(forUpdating: file)
+        try handle.truncate(atOffset: UInt64(size + change))
+        let error = await #expect(throws: JSONFileError.self) {
+          try await store.apply([.pause(.unclaimed(.numbered(1)))], durability: .durable)
+        }
+        #expect(error?.code == .changed)
+        #expect(try await store.verify().problemCount == 1)
+        try handle.truncate(atOffset: UInt64(size))
+        try handle.close()
+      }
+      _ = try await store.apply([.pause(.unclaimed(.numbered(1)))], durability: .durable)
+      #expect(try await store.statistics().byteCount < 2_000)
+      try await store.close()
+      #expect(try Data(contentsOf: file).last == 0x0A)
+    }
+  }
+
+  @Test(arguments: [0, -1, 1 << 26 + 1]) func `a size that can't be reserved is refused`(
+    size: Int
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let store = JSONFileStore(
+        at: folder.appending(path: "queue.jsonl"),
+        options: JSONFileStore.Options(reservedSpace: size)
+      )
+      let error = await #expect(throws: JSONFileError.self) { try await store.open() }
+      #expect(error?.code == .invalidOptions)
+      #expect(error?.message.contains("reservedSpace of \(size) bytes; give 1 to") == true)
+    }
+  }
+}
