@@ -1,6 +1,7 @@
 /// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`.
 ///
-/// Run it in this folder. Without arguments, it measures everything. `name=` with part of a row's
+/// Run it in this folder. Without arguments, it measures everything. With the path of an image that
+/// ends with `.svg`, it draws the plot of the documentation there. `name=` with part of a row's
 /// name measures only the rows whose names contain that part. It can be given several times.
 @main enum Bench {
   static func main() async throws {
@@ -14,6 +15,8 @@
     if groups.isEmpty || groups.contains("clock") { try await measureClocks() }
     if groups.isEmpty || groups.contains("queue") { try await measureQueue() }
     if groups.isEmpty || groups.contains("file") { try await measureFile() }
+    // The group's name is the path of the image.
+    for path in groups where path.hasSuffix(".svg") { try await plotProducers(to: path) }
   }
 
   private static func measureRetries() async throws {

@@ -32,7 +32,10 @@ private let reserving = JSONFileStore.Options(reservedSpace: 1 << 20)
 /// promises the same.
 let fileBenchmarks = [
   Benchmark(bare, iterations: writes) { count in
-    try await withScratchFile { url in try appendAndFlush(count, to: url) }
+    try await withScratchFile { url in
+      let file = try AppendedFile(url)
+      for _ in 0..<count { try file.append() }
+    }
   },
   sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
   sqliteBenchmark(sqliteEnqueueBatch, each: 100) { try $0.enqueue($1, now: $2) },
@@ -130,13 +133,22 @@ extension SQLite {
   }
 }
 
-private func appendAndFlush(_ count: Int, to url: URL) throws {
-  let file = open(url.path, O_WRONLY | O_CREAT | O_APPEND, 0o600)
-  guard file >= 0 else { throw Failed() }
-  defer { close(file) }
-  let line = [UInt8](repeating: 65, count: 200)
-  for _ in 0..<count {
-    guard write(file, line, line.count) == line.count, flush(file) == 0 else { throw Failed() }
+/// A file to which lines of 200 bytes are appended, each made durable.
+final class AppendedFile {
+  private let descriptor: Int32
+  private let line = [UInt8](repeating: 65, count: 200)
+
+  init(_ url: URL) throws {
+    descriptor = open(url.path, O_WRONLY | O_CREAT | O_APPEND, 0o600)
+    guard descriptor >= 0 else { throw Failed() }
+  }
+
+  deinit { close(descriptor) }
+
+  func append() throws {
+    guard write(descriptor, line, line.count) == line.count, flush(descriptor) == 0 else {
+      throw Failed()
+    }
   }
 }
 

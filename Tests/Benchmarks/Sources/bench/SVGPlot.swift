@@ -1,0 +1,123 @@
+/// Lines over powers of two, on two logarithmic scales, as the text of an SVG image.
+struct SVGPlot {
+  struct Line {
+    let name: String
+    let color: String
+    /// The values, one for each number on the horizontal scale.
+    let values: [Double]
+  }
+
+  let title: String
+  /// What the horizontal scale counts.
+  let unit: String
+  let numbers: [Int]
+  let lines: [Line]
+
+  static let width = 430.0
+  static let height = 330.0
+  private static let (left, right, top, bottom) = (62.0, 20.0, 34.0, 44.0)
+
+  /// The powers of ten that hold all values.
+  private var range: (lowest: Int, highest: Int) {
+    let values = lines.flatMap(\.values).filter { $0 > 0 }
+    var (lowest, highest) = (0, 0)
+    while power(lowest) > values.min() ?? 1 { lowest -= 1 }
+    while power(lowest + 1) < values.min() ?? 1 { lowest += 1 }
+    while power(highest) < values.max() ?? 1 { highest += 1 }
+    return (lowest, max(highest, lowest + 1))
+  }
+
+  /// The part of an image whose left edge is at `x`.
+  func text(at x: Double) -> String {
+    let plotWidth = Self.width - Self.left - Self.right
+    let plotHeight = Self.height - Self.top - Self.bottom
+    let (lowest, highest) = range
+    func place(_ index: Int) -> Double {
+      Self.left + plotWidth * Double(index) / Double(max(numbers.count - 1, 1))
+    }
+    func place(of value: Double) -> Double {
+      let share = (logarithm(value) - Double(lowest)) / Double(highest - lowest)
+      return Self.top + plotHeight * (1 - share)
+    }
+    var text = "<g transform=\"translate(\(decimal(x, digits: 0)),0)\">\n"
+    text += label(title, x: Self.left, y: 20, "font-weight=\"bold\"")
+    for exponent in lowest...highest {
+      let y = place(of: power(exponent))
+      text += stroke("#dddddd", [(Self.left, y), (Self.left + plotWidth, y)], width: 1)
+      text += label(scale(exponent), x: Self.left - 8, y: y + 4, "text-anchor=\"end\"")
+    }
+    for (index, number) in numbers.enumerated() {
+      let y = Self.height - Self.bottom + 18
+      text += label(String(number), x: place(index), y: y, "text-anchor=\"middle\"")
+    }
+    let middle = Self.left + plotWidth / 2
+    text += label(unit, x: middle, y: Self.height - 8, "text-anchor=\"middle\"")
+    for line in lines {
+      let points = line.values.enumerated().map { (place($0), place(of: $1)) }
+      text += stroke(line.color, points, width: 2)
+    }
+    return text + "</g>\n"
+  }
+
+  /// Plots side by side, above the names of their lines.
+  static func image(_ plots: [SVGPlot]) -> String {
+    let names = plots.first?.lines ?? []
+    let (rowHeight, width) = (20.0, Double(plots.count) * Self.width)
+    let height = Self.height + rowHeight * Double(names.count) + 10
+    var text = """
+      <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 \(decimal(width, digits: 0)) \
+      \(decimal(height, digits: 0))" font-family="sans-serif" font-size="12" fill="#333333">
+      <rect width="100%" height="100%" fill="#ffffff"/>
+
+      """
+    for (index, plot) in plots.enumerated() { text += plot.text(at: Double(index) * Self.width) }
+    for (index, line) in names.enumerated() {
+      let y = Self.height + rowHeight * Double(index) + 12
+      text += stroke(line.color, [(left, y - 4), (left + 30, y - 4)], width: 2)
+      text += label(line.name, x: left + 40, y: y, "")
+    }
+    return text + "</svg>\n"
+  }
+
+  private func scale(_ exponent: Int) -> String {
+    switch exponent {
+    case ..<0: "0." + String(repeating: "0", count: -exponent - 1) + "1"
+    case ..<4: "1" + String(repeating: "0", count: exponent)
+    case ..<6: "1" + String(repeating: "0", count: exponent - 3) + "k"
+    default: "1" + String(repeating: "0", count: exponent - 6) + "M"
+    }
+  }
+}
+
+private func power(_ exponent: Int) -> Double {
+  (0..<abs(exponent)).reduce(1) { value, _ in exponent < 0 ? value / 10 : value * 10 }
+}
+
+/// The decimal logarithm of a positive number, to a thousandth, without a mathematical library.
+private func logarithm(_ value: Double) -> Double {
+  guard value > 0 else { return 0 }
+  var (whole, rest) = (0.0, value)
+  while rest >= 10 { (whole, rest) = (whole + 1, rest / 10) }
+  while rest < 1 { (whole, rest) = (whole - 1, rest * 10) }
+  var (fraction, step) = (0.0, 0.5)
+  for _ in 0..<12 {
+    rest *= rest
+    if rest >= 10 { (fraction, rest) = (fraction + step, rest / 10) }
+    step /= 2
+  }
+  return whole + fraction
+}
+
+private func label(_ text: String, x: Double, y: Double, _ attributes: String) -> String {
+  "<text x=\"\(decimal(x, digits: 1))\" y=\"\(decimal(y, digits: 1))\" \(attributes)>\(text)</text>\n"
+}
+
+private func stroke(
+  _ color: String,
+  _ points: [(x: Double, y: Double)],
+  width: Int
+) -> String {
+  let places = points.map { decimal($0.x, digits: 1) + "," + decimal($0.y, digits: 1) }
+  return "<polyline fill=\"none\" stroke=\"\(color)\" stroke-width=\"\(width)\" points=\""
+    + places.joined(separator: " ") + "\"/>\n"
+}
