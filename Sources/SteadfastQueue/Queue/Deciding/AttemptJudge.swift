@@ -167,6 +167,8 @@ struct AttemptJudge: Sendable {
     _ verdict: Verdict,
     of task: ClaimedTask,
     value: (any Sendable)? = nil,
+    timing: TaskTiming? = nil,
+    handler: AnyHandler? = nil,
     now: Date
   ) -> Settlement {
     let lease = task.lease
@@ -188,7 +190,13 @@ struct AttemptJudge: Sendable {
       case .park(let failure): .park(lease, failure: failure)
       case .obey(let directive): change(directive, of: .claimed(lease), now: now)
       }
-    return Settlement(change: change, record: task.record, value: value)
+    return Settlement(
+      change: change,
+      record: task.record,
+      value: value,
+      timing: timing,
+      handler: handler
+    )
   }
 
   /// Returns the change that a directive asks for.

@@ -1,22 +1,48 @@
 /// The change that settles a task, and the task's record before the change.
-struct Settlement: Sendable {
+///
+/// It is an object because it has many parts to copy, and many readers.
+final class Settlement: Sendable {
   let change: TaskChange
   let record: TaskRecord
   /// What the handler returned.
-  var value: (any Sendable)?
+  let value: (any Sendable)?
   /// How long the attempt took; `nil` if none was made.
-  var timing: TaskTiming?
+  let timing: TaskTiming?
   /// The handler that could not decode the payload, if the task is parked for that.
-  var handler: AnyHandler?
+  let handler: AnyHandler?
   /// Whether an attempt was begun; if not, the task was only claimed.
-  var wasBegun = true
+  let wasBegun: Bool
   /// Whether the store failed to store the change, and may have stored it all the same.
-  private(set) var isInDoubt = false
+  let isInDoubt: Bool
+
+  init(
+    change: TaskChange,
+    record: TaskRecord,
+    value: (any Sendable)? = nil,
+    timing: TaskTiming? = nil,
+    handler: AnyHandler? = nil,
+    wasBegun: Bool = true,
+    isInDoubt: Bool = false
+  ) {
+    self.change = change
+    self.record = record
+    self.value = value
+    self.timing = timing
+    self.handler = handler
+    self.wasBegun = wasBegun
+    self.isInDoubt = isInDoubt
+  }
 
   var inDoubt: Settlement {
-    var settlement = self
-    settlement.isInDoubt = true
-    return settlement
+    Settlement(
+      change: change,
+      record: record,
+      value: value,
+      timing: timing,
+      handler: handler,
+      wasBegun: wasBegun,
+      isInDoubt: true
+    )
   }
 
   /// How the task ended, if the change ends it.

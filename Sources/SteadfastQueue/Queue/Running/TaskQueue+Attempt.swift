@@ -34,7 +34,7 @@ extension TaskQueue {
       await settle(task, verdict, nil, handler, context, worker, nil)
       return isCutShort
     }
-    let waited = Duration.seconds(max(0, min(begin.timeIntervalSince(record.availableDate), 1e12)))
+    let waited = begin.duration(since: record.availableDate)
     observers.attemptBegan(record, after: waited)
     let start = time.stopwatch()
     let end = await attempt(record, handler, context)
@@ -112,9 +112,15 @@ extension TaskQueue {
     }
     var value: (any Sendable)?
     if case .returned(let returned)? = end { value = returned }
-    var settlement = judge.settlement(verdict, of: task, value: value, now: now)
-    settlement.timing = timing
-    if case .park = verdict { settlement.handler = handler }
+    let isParked = if case .park = verdict { true } else { false }
+    let settlement = judge.settlement(
+      verdict,
+      of: task,
+      value: value,
+      timing: timing,
+      handler: isParked ? handler : nil,
+      now: now
+    )
     if let hooks = handler.hooks, let outcome = settlement.outcome {
       await hooks.willEnd(task.record, context, outcome)
     }
