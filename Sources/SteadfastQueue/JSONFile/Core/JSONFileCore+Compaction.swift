@@ -109,7 +109,8 @@ extension JSONFileCore {
       case .unfinished:
         file.withLock { $0?.compaction = compaction }
         state.withLock { $0.thread }?.add { self.compact() }
-      case .finished(let replacement):
+      case .finished(var replacement):
+        replacement.reservation = reservation
         file.withLock { $0?.replaceJournal(with: replacement) }
         endCompaction(wasFinished: true)
         giveUp(journal)

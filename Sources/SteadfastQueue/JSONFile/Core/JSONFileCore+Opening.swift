@@ -15,7 +15,7 @@ extension JSONFileCore {
         throw error
       }
     }
-    opened.journal.reservation = options.reservedSpace ?? 0
+    opened.journal.reservation = reservation
     file.withLock { file in
       file = OpenFile(
         storage: storage,
@@ -35,6 +35,9 @@ extension JSONFileCore {
     }
     compactIfDue()
   }
+
+  /// How many bytes to reserve when the reserved space is used up; 0 for none.
+  var reservation: Int { options.reservedSpace ?? 0 }
 
   private func open(
     _ storage: any JournalStorage,
@@ -139,9 +142,7 @@ extension JSONFileCore.OpenFile {
 
   /// Goes on with the file that a compaction has put in the place of this one.
   mutating func replaceJournal(with replacement: Journal) {
-    let reservation = journal.reservation
     journal = replacement
-    journal.reservation = reservation
     compactSize = replacement.size
     postponedSize = 0
     postponedCompactSize = 0

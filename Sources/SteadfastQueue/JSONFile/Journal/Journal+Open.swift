@@ -35,7 +35,8 @@ extension Journal {
         _ = try AsideCopy.keep(source, end, as: JournalFileName.torn, in: storage)
       }
       if file.hasOtherNames {
-        return (try detach(file, whole, contents, in: storage, at: date()), contents.table)
+        let journal = Journal(file, contents.withSize(source.count), fileSize: whole.count)
+        return (try detach(journal, contents.table, in: storage, at: date()), contents.table)
       }
       try file.protect()
       return (try recover(file, whole, contents, in: storage), contents.table)
@@ -68,17 +69,13 @@ extension Journal {
   ///
   /// Another name, which a backup has made for instance, is to preserve what the file holds now.
   private static func detach(
-    _ file: any JournalFile,
-    _ source: JournalSource,
-    _ contents: JournalContents,
+    _ journal: Journal,
+    _ table: TaskTable,
     in storage: any JournalStorage,
     at date: Date
   ) throws -> Journal {
-    var whole = contents
-    whole.goodSize = source.count
-    let journal = Journal(file, whole)
     do throws(Compaction.Failure) {
-      var compaction = try Compaction(of: journal, tasks: contents.table.entries.slab, in: storage)
+      var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
       let replacement = try compaction.finish(journal, at: date)
       journal.abandon()
       return replacement
@@ -132,5 +129,14 @@ extension Journal {
       throw error
     }
     return journal
+  }
+}
+
+extension JournalContents {
+  /// Returns the contents of a journal that takes all these bytes for lines, and copies none of them.
+  fileprivate func withSize(_ size: Int) -> JournalContents {
+    var contents = self
+    contents.goodSize = size
+    return contents
   }
 }

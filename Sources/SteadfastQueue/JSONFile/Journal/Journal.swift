@@ -133,6 +133,8 @@ struct Journal {
       try file.write([UInt8](repeating: 0, count: reservation), at: size)
       fileSize = size + reservation
     } catch {
+      // The disk is full. To try again with each write would make it full each time.
+      reservation = 0
       try removeReservation()
     }
   }

@@ -38,7 +38,7 @@ final class IOQueue: Sendable {
   ///
   /// - Returns: Whether it has performed the job.
   func performNow(_ job: () -> Void) -> Bool {
-    guard turns.withLock({ $0.beginGuestTurn() }) else { return false }
+    guard turns.withLock({ $0.beginGuestTurn(.now) }) else { return false }
     job()
     let wakes = turns.withLock { turns in
       let wakes = turns.endGuestTurn()

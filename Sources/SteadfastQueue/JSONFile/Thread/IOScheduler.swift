@@ -28,7 +28,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
   private var owner: Thread?
   /// Whether a guest has the turn.
   private var guestHasTurn = false
-  /// Whether a thread sleeps that looks after the delayed jobs once the guest's turn is over.
+  /// Whether a thread must look after the delayed jobs once the guest's turn is over.
   private var guestDelaysJobs = false
   /// The threads that do something without having the turn.
   private var yielded: [Thread] = []
@@ -54,6 +54,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
 
   mutating func add(_ job: @escaping Job, at instant: Instant) {
     delayedJobs.append((instant, job))
+    guestDelaysJobs = guestDelaysJobs || guestHasTurn
   }
 
   /// Ends the turn of a thread, if it has the turn.
@@ -75,11 +76,15 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Gives the turn to a guest, unless a thread has it or a job waits for it.
+  /// Gives the turn to a guest, unless a thread has it, a job waits for it, or a delayed one is due.
   ///
   /// - Returns: Whether the guest has the turn.
-  mutating func beginGuestTurn() -> Bool {
+  mutating func beginGuestTurn(_ now: @autoclosure () -> Instant) -> Bool {
     guard isFree, jobs.isEmpty else { return false }
+    if !delayedJobs.isEmpty {
+      let now = now()
+      guard delayedJobs.allSatisfy({ $0.instant > now }) else { return false }
+    }
     guestHasTurn = true
     return true
   }

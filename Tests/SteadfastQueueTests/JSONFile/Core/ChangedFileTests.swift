@@ -47,6 +47,9 @@ import Testing
         #expect(error?.message.contains("has \(changed.count) bytes") == true)
         #expect(error?.message.contains("\(before.count) were written") == true)
       }
+      let request = ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0))
+      let error = await #expect(throws: JSONFileError.self) { try await store.claim(request) }
+      #expect(error?.code == .changed)
       // What the other program wrote is still there, and memory has the tasks.
       #expect(try Data(contentsOf: file) == changed)
       #expect(try await store.count(matching: TaskFilter()) == 1)

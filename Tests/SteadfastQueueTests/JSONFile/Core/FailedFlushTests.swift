@@ -103,4 +103,18 @@ import Testing
     #expect(log.entries.dropFirst(3) == ["flushed", "1 stored"])
     #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
   }
+
+  @Test func `a store that is closed or verified while a flush fails is told so`() async throws {
+    let (core, log) = (core, log)
+    try await failFlush {
+      async let report = core.verify()
+      async let end: Void = core.close()
+      do { log.add("\(try await report.problems)") } catch { log.add("not verified") }
+      do { try await end } catch { log.add("not closed") }
+      log.add("over")
+    }
+    #expect(log.entries.contains("2 unknown"))
+    #expect(log.entries.contains("not verified"))
+    #expect(log.entries.contains("over"))
+  }
 }

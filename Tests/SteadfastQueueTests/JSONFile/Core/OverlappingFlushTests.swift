@@ -234,6 +234,21 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
   }
 
+  @Test func `all that waits for the end of a flush is done then`() async throws {
+    let (core, log) = (core, log)
+    try await executor.runToEnd { try await core.open() }
+    duringFlushes {
+      async let report = core.verify()
+      async let second = core.verify()
+      _ = try await (report, second)
+      log.add("verified twice")
+      try await core.close()
+      log.add("closed")
+    }
+    try await executor.runToEnd { await insert(1) }
+    #expect(log.entries == ["flushed", "1 stored", "verified twice", "closed"])
+  }
+
   @Test func `a file is compared with its tasks when nothing is being flushed`() async throws {
     let (core, log) = (core, log)
     try await executor.runToEnd { try await core.open() }

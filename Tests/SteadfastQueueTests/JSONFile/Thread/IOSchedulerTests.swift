@@ -147,8 +147,8 @@ import Testing
   @Test func `a guest takes the turn if it is free, and jobs wait for its end`() {
     var turns = IOScheduler<Int>()
     _ = turns.next(for: 1, now)
-    #expect(turns.beginGuestTurn() == true)
-    #expect(turns.beginGuestTurn() == false)
+    #expect(turns.beginGuestTurn(now) == true)
+    #expect(turns.beginGuestTurn(now) == false)
     turns.add {}
     #expect(!wakes(&turns))
     #expect(!takesTurn(&turns))
@@ -160,12 +160,12 @@ import Testing
   @Test func `a guest waits for no job`() {
     var turns = IOScheduler<Int>()
     turns.add {}
-    #expect(turns.beginGuestTurn() == false)
+    #expect(turns.beginGuestTurn(now) == false)
     _ = turns.next(for: 1, now)
-    #expect(turns.beginGuestTurn() == false)
+    #expect(turns.beginGuestTurn(now) == false)
     // While a job has yielded its turn, a guest may have it.
     turns.yieldTurn(1)
-    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.beginGuestTurn(now) == true)
     #expect(turns.endGuestTurn() == false)
   }
 
@@ -174,7 +174,7 @@ import Testing
     turns.add {}
     _ = turns.next(for: 1, now)
     #expect(move(turns.next(for: 1, now)) == .watch)
-    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.beginGuestTurn(now) == true)
     turns.add {}
     #expect(!turns.endsWatch)
     #expect(turns.endGuestTurn() == false)
@@ -185,13 +185,25 @@ import Testing
     var turns = IOScheduler<Int>()
     turns.add({}, at: now + .seconds(1))
     #expect(move(turns.next(for: 1, now)) == .sleepUntil(now + .seconds(1)))
-    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.beginGuestTurn(now) == true)
     #expect(turns.endGuestTurn() == false)
-    #expect(turns.beginGuestTurn() == true)
+    #expect(turns.beginGuestTurn(now) == true)
     // This one can't know how long the guest's turn lasts.
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .sleep)
     #expect(turns.endGuestTurn() == true)
+    // Now the job is due, and a guest waits for it.
+    #expect(turns.beginGuestTurn(now + .seconds(1)) == false)
     #expect(move(turns.next(for: 1, now + .seconds(1))) == .perform)
+  }
+
+  @Test func `a delayed job that comes during a guest's turn is slept for when that is over`() {
+    var turns = IOScheduler<Int>()
+    for thread in 1...2 { #expect(move(turns.next(for: thread, now)) == .sleep) }
+    #expect(turns.beginGuestTurn(now) == true)
+    turns.add({}, at: now + .seconds(1))
+    #expect(!wakes(&turns))
+    #expect(turns.endGuestTurn() == true)
+    #expect(move(turns.next(for: 2, now)) == .sleepUntil(now + .seconds(1)))
   }
 
   @Test
@@ -254,7 +266,7 @@ private struct ThreadsModel {
       added += 1
       turns.add { [done] in done.add(()) }
       wakeIfNeeded()
-    } else if choice < 5, turns.beginGuestTurn() {
+    } else if choice < 5, turns.beginGuestTurn(.now) {
       hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
       guestWorks = true
     }
