@@ -133,7 +133,7 @@ extension Journal {
 }
 
 extension JournalContents {
-  /// Returns the contents of a journal that takes all these bytes for lines, and copies none of them.
+  /// Returns the contents of a journal that takes `size` bytes for lines, and copies none of them.
   fileprivate func withSize(_ size: Int) -> JournalContents {
     var contents = self
     contents.goodSize = size

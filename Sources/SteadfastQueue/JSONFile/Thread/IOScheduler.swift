@@ -76,7 +76,7 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     return true
   }
 
-  /// Gives the turn to a guest, unless a thread has it, a job waits for it, or a delayed one is due.
+  /// Gives the turn to a guest, unless a thread has it, a job waits, or a delayed job is due.
   ///
   /// - Returns: Whether the guest has the turn.
   mutating func beginGuestTurn(_ now: @autoclosure () -> Instant) -> Bool {
