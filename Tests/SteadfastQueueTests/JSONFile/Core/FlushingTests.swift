@@ -49,6 +49,29 @@ import Testing
     #expect(error?.code == .outcomeUnknown)
   }
 
+  @Test func `a flush after an interval does nothing to a file that a failed write has ended`()
+    async throws
+  {
+    let core = makeCore(.atMostEvery(.seconds(1)))
+    try await executor.run {
+      try await core.open()
+      _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+    }
+    storage.fail(.append, EIO)
+    // What the failed write has left can't be taken back.
+    storage.onCall { [storage] call in
+      if case .truncate = call { storage.fail(call, EIO) }
+    }
+    let error = await #expect(throws: JSONFileError.self) {
+      try await executor.run { try await core.insert(.make(2)) }
+    }
+    #expect(error?.code == .outcomeUnknown)
+    let before = storage.calls
+    executor.letTimePass()
+    _ = executor.doJob()
+    #expect(storage.calls == before)
+  }
+
   @Test func `left to the system, nothing is flushed before the store is closed`() async throws {
     let core = makeCore(.leftToSystem)
     try await executor.run { try await core.open() }

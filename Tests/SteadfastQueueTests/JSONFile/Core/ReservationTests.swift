@@ -155,20 +155,21 @@ import Android
     #expect(storage.bytes == lines)
   }
 
-  @Test func `zeros that can be neither written nor taken back end the use of the file`()
-    async throws
-  {
+  @Test(arguments: [Durability.durable, .relaxed])
+  func `zeros that can be neither written nor taken back end the use of the file`(
+    durability: Durability
+  ) async throws {
     let core = makeCore()
     try await executor.runToEnd { try await core.open() }
     let size = storage.bytes.count
     storage.fail(.append, ENOSPC, after: 1)
-    var line = try JournalText()
-    try line.addTasks(1...1)
     storage.onCall { [storage] call in
       if case .truncate(let size) = call { storage.fail(.truncate(to: size), EIO) }
     }
     let error = await #expect(throws: JSONFileError.self) {
-      try await executor.runToEnd { try await core.insert(.make(1)) }
+      try await executor.run {
+        _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], durability)
+      }
     }
     #expect(error?.code == .outcomeUnknown)
     #expect(storage.bytes.count > size)
