@@ -92,7 +92,9 @@ struct CrashCheck {
     isSealed: Bool
   ) throws(Finding) {
     guard disk.pending.isEmpty, let node = disk.durable.names[.journal],
-      let bytes = disk.durable.bytes(of: .journal),
+      let whole = disk.durable.bytes(of: .journal),
+      // Zeros reserve space.
+      let bytes = try? JournalSource(whole).withoutReservation().readAll(),
       let lastLine = bytes.dropLast().lastIndex(of: 0x0A)
     else { return }
     // A file that was closed knows all but its last line.

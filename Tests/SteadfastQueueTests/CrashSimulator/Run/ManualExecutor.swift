@@ -59,7 +59,12 @@ final class ManualExecutor: TaskExecutor, JobThread {
     guard isFree else { return false }
     state.withLock { $0.beforeGuest }?()
     job()
-    state.withLock { ($0.hasTurn, $0.isGuest) = (false, false) }
+    let moment = now()
+    state.withLock { state in
+      (state.hasTurn, state.isGuest) = (false, false)
+      // The caller has its answer now, and is not suspended in between.
+      state.presentMoment = moment
+    }
     return true
   }
 

@@ -74,4 +74,20 @@ import Android
     }
     #expect(order == ["second", "first"])
   }
+
+  @Test func `a caller does its own job while the thread has none, and wakes it for the next`()
+    async throws
+  {
+    let thread = try IOThread()
+    let log = Log<Bool>()
+    // The thread watches after some jobs, and sleeps after others.
+    for _ in 0..<200 {
+      await withCheckedContinuation { continuation in
+        let isDone = thread.performNow { thread.add { continuation.resume() } }
+        log.add(isDone)
+        if !isDone { thread.add { continuation.resume() } }
+      }
+    }
+    #expect(log.entries.contains(true))
+  }
 }
