@@ -4,6 +4,7 @@
 /// operations of the disk, not from what the lines say.
 struct DurableLines {
   private struct File {
+    /// The size of the lines.
     var size = 0
     var flushedSize = 0
     /// How much was flushed before the last flush.
@@ -21,6 +22,8 @@ struct DurableLines {
     var file = files[node] ?? File()
     switch operation {
     case .write(_, let offset, let bytes):
+      // Zeros reserve space: they are no lines, and lines replace them.
+      guard bytes.contains(where: { $0 != 0 }) else { break }
       if offset >= file.size { file.appends.append((offset, file.knownSize)) }
       file.size = max(file.size, offset + bytes.count)
     case .truncate(_, let size):
