@@ -72,8 +72,12 @@ struct JournalLine: Sendable {
     guard range.count <= Self.maxLength, covered < range.upperBound,
       bytes[start..<start + Self.prefix.count] == Self.prefix[...]
     else { return nil }
-    let sum = CRC32C.checksum(bytes[covered..<range.upperBound])
-    for digit in 0..<8 where bytes[covered - 8 + digit] != Self.digit(digit, of: sum) { return nil }
+    let digits = Hexadecimal.eightDigits(of: CRC32C.checksum(bytes[covered..<range.upperBound]))
+    // The eight digits stand before what they cover.
+    let written = unsafe bytes.withUnsafeBytes { bytes in
+      unsafe bytes.loadUnaligned(fromByteOffset: covered - 8, as: UInt64.self)
+    }
+    guard UInt64(littleEndian: written) == digits else { return nil }
     var scanner = JSONScanner(bytes, covered..<range.upperBound)
     guard scanner.skip(#"","b":"#), let firstUnsynced = scanner.sequenceNumber(),
       scanner.skip(#","s":"#), let sequence = scanner.sequenceNumber(), scanner.skip(",")
@@ -115,10 +119,5 @@ struct JournalLine: Sendable {
     let envelope = bytes[..<(end - seal.count)].suffix(64)
     guard let start = envelope.lastIndex(of: UInt8(ascii: "{")) else { return nil }
     self.init(bytes, start..<end)
-  }
-
-  /// Returns the digits of the checksum of some bytes, in lower case.
-  private static func digit(_ index: Int, of sum: UInt32) -> UInt8 {
-    Hexadecimal.digit(UInt64(sum >> (28 - 4 * UInt32(index))))
   }
 }

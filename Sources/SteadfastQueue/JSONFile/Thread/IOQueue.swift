@@ -40,12 +40,7 @@ final class IOQueue: Sendable {
   func performNow(_ job: () -> Void) -> Bool {
     guard turns.withLock({ $0.beginGuestTurn(.now) }) else { return false }
     job()
-    let wakes = turns.withLock { turns in
-      let wakes = turns.endGuestTurn()
-      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
-      return wakes
-    }
-    if wakes { changed.signal() }
+    wakeIfNeeded { turns in turns.endGuestTurn() }
     return true
   }
 
@@ -93,10 +88,18 @@ final class IOQueue: Sendable {
 
   /// Changes the jobs or the turn, and wakes a thread if one is needed.
   private func change(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
-    let wakes = turns.withLock { turns in
+    wakeIfNeeded { turns in
       body(&turns)
-      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
       return turns.takeWakeUp()
+    }
+  }
+
+  /// Makes a change, and wakes a thread if the change returns that one is needed.
+  private func wakeIfNeeded(after change: (inout IOScheduler<ThreadIdentity>) -> Bool) {
+    let wakes = turns.withLock { turns in
+      let wakes = change(&turns)
+      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
+      return wakes
     }
     if wakes { changed.signal() }
   }

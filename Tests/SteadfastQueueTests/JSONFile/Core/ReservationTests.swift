@@ -4,16 +4,6 @@ import Testing
 
 @testable import SteadfastQueue
 
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
-
 /// Zeros at the end of a file that reserve space for lines.
 @Suite struct ReservationTests {
   private static let space = 4_000

@@ -1,3 +1,13 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#else
+import Darwin
+#endif
+
 /// Lines over powers of two, on two logarithmic scales, as the text of an SVG image.
 struct SVGPlot {
   struct Line {
@@ -36,7 +46,7 @@ struct SVGPlot {
       Self.left + plotWidth * Double(index) / Double(max(numbers.count - 1, 1))
     }
     func place(of value: Double) -> Double {
-      let share = (logarithm(value) - Double(lowest)) / Double(highest - lowest)
+      let share = (log10(value) - Double(lowest)) / Double(highest - lowest)
       return Self.top + plotHeight * (1 - share)
     }
     var text = "<g transform=\"translate(\(decimal(x, digits: 0)),0)\">\n"
@@ -89,24 +99,7 @@ struct SVGPlot {
   }
 }
 
-private func power(_ exponent: Int) -> Double {
-  (0..<abs(exponent)).reduce(1) { value, _ in exponent < 0 ? value / 10 : value * 10 }
-}
-
-/// The decimal logarithm of a positive number, to a thousandth, without a mathematical library.
-private func logarithm(_ value: Double) -> Double {
-  guard value > 0 else { return 0 }
-  var (whole, rest) = (0.0, value)
-  while rest >= 10 { (whole, rest) = (whole + 1, rest / 10) }
-  while rest < 1 { (whole, rest) = (whole - 1, rest * 10) }
-  var (fraction, step) = (0.0, 0.5)
-  for _ in 0..<12 {
-    rest *= rest
-    if rest >= 10 { (fraction, rest) = (fraction + step, rest / 10) }
-    step /= 2
-  }
-  return whole + fraction
-}
+private func power(_ exponent: Int) -> Double { pow(10, Double(exponent)) }
 
 private func label(_ text: String, x: Double, y: Double, _ attributes: String) -> String {
   "<text x=\"\(decimal(x, digits: 1))\" y=\"\(decimal(y, digits: 1))\" \(attributes)>\(text)</text>\n"
