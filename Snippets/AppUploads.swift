@@ -9,6 +9,11 @@ struct Upload: TaskPayload {
   var photo: String
   // A photo is uploaded once. The type must be `String?`.
   var uniqueKey: String? { photo }
+
+  // A photo that was uploaded is not uploaded again.
+  static var options: TaskOptions {
+    TaskOptions(uniqueFor: .seconds(3650 * 86_400))
+  }
 }
 // snippet.end
 
@@ -34,7 +39,6 @@ struct Upload: TaskPayload {
       persistence: store,
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: 3,
-        // Retained tasks hold their keys: a photo is not uploaded again.
         succeededRetention: .forever
       ),
       clock: clock

@@ -69,8 +69,11 @@ func perform(_ command: [String], _ queue: TaskQueue) async throws -> Int32 {
       Copy(source: file, target: file + ".copy")
     }
     // A copy that was given up before is tried once more.
-    let options = TaskOptions(onDuplicate: .replace)
-    try await queue.enqueue(contentsOf: copies, options: options)
+    let keys = Set(copies.compactMap(\.uniqueKey))
+    try await queue.remove(
+      matching: TaskFilter(states: [.abandoned], uniqueKeys: keys)
+    )
+    try await queue.enqueue(contentsOf: copies)
   case ("run", _):
     return try await run(queue)
   case ("list", _):

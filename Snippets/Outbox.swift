@@ -37,7 +37,9 @@ struct Delivery: TaskPayload {
     "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)"
   }
 
-  static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry) }
+  static var options: TaskOptions {
+    TaskOptions(maxRetries: .alwaysRetry, uniqueFor: .seconds(3650 * 86_400))
+  }
 }
 // snippet.end
 
@@ -500,7 +502,7 @@ func deliver(_ options: Options) async throws -> Int32 {
 }
 
 // snippet.enqueue
-/// Adds the new files in one durable write, and those given up in another.
+/// Adds the new files, and those that were given up, in one durable write.
 func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
   let others = TaskFilter(
     excludedNames: [Delivery.taskName],
@@ -511,16 +513,12 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
       "the queue file holds the tasks of another program; choose another file"
     )
   }
-  let deadLetters = try await queue.tasks(matching: .deadLetters, limit: .max)
-  let givenUp = Set(deadLetters.map(\.uniqueKey))
-  for (policy, isGivenUp) in [(UniquePolicy.keep, false), (.replace, true)] {
-    try await queue.enqueue(
-      contentsOf: deliveries.filter {
-        givenUp.contains($0.uniqueKey) == isGivenUp
-      },
-      options: TaskOptions(onDuplicate: policy)
-    )
-  }
+  let tasks = try await queue.enqueue(contentsOf: deliveries)
+  // What is tried once more is given up no longer.
+  let keys = zip(deliveries, tasks).filter(\.1.isNew).compactMap(\.0.uniqueKey)
+  try await queue.remove(
+    matching: TaskFilter(states: [.abandoned], uniqueKeys: Set(keys))
+  )
 }
 // snippet.end
 

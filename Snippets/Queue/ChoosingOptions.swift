@@ -25,6 +25,8 @@ struct Upload: TaskPayload { var photo: String }
 
 struct Remind: TaskPayload { var text: String }
 
+struct Save: TaskPayload { var text: String }
+
 struct Charge: TaskPayload { var order: Int }
 
 actor Phone {
@@ -76,9 +78,9 @@ try await withVirtualTime { time in
   let second = try await queue.enqueue(Sync(account: "ada"))
   print(second.isNew, second.id == first.id)  // false true
 
-  // The task that waits is cancelled, and the new one takes its place.
+  // The task that waits takes over what the new one carries.
   let third = try await queue.enqueue(Sync(account: "ada"), onDuplicate: .replace)
-  print(third.isNew, try await first.outcome())  // true cancelled
+  print(third.isNew, third.id == first.id)  // false true
 
   // The call throws.
   do {
@@ -87,6 +89,51 @@ try await withVirtualTime { time in
     print(error)
   }
   // snippet.end
+}
+
+try await withVirtualTime { time in
+  let queue = TaskQueue(clock: time.clock)
+  await queue.register(Save.self) { save, _ in
+    print("saved at \(time.clock.now): \(save.text)")
+  }
+  // snippet.debounce
+  // Saves when nothing was typed for two seconds, and at least twice a minute.
+  func textHasChanged(_ text: String) async throws {
+    try await queue.enqueue(
+      Save(text: text),
+      delay: .seconds(2),
+      uniqueKey: "draft 7",
+      onDuplicate: .replace,
+      options: TaskOptions(maxDelay: .seconds(30))
+    )
+  }
+  // snippet.end
+  for text in ["D", "De", "Dear"] {
+    try await textHasChanged(text)
+    await time.advance(by: .seconds(1))
+  }
+  try await time.drain(queue)
+}
+
+try await withVirtualTime { time in
+  let queue = TaskQueue(clock: time.clock)
+  await queue.register(Remind.self) { reminder, _ in print(reminder.text) }
+  // snippet.window
+  // However often it is asked for: at most one mail an hour.
+  let options = TaskOptions(uniqueFor: .seconds(3600))
+  let mail = try await queue.enqueue(
+    Remind(text: "Your cart is full"),
+    uniqueKey: "cart ada",
+    options: options
+  )
+  // snippet.end
+  try await time.drain(queue)
+  let again = try await queue.enqueue(
+    Remind(text: "Your cart is full"),
+    uniqueKey: "cart ada",
+    options: options
+  )
+  print(again.id == mail.id)
 }
 
 try await withVirtualTime { time in

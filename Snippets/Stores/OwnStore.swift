@@ -10,10 +10,6 @@ struct Entry: Sendable {
   var record: TaskRecord
   /// Its place among tasks of the same priority and date.
   var place: Int
-  /// Whether it still holds its key.
-  ///
-  /// A task that replaces a running one takes the key.
-  var holdsKey: Bool
   /// The token of its lease, while it is claimed.
   var token: UInt64?
 }
@@ -123,7 +119,9 @@ enum DocumentError: Error { case closed, unknownChange, unknownWord }
 // snippet.claim
 extension Document {
   mutating func claim(_ request: ClaimRequest) -> Claim {
-    let waiting = entries.values.filter { $0.record.state == .waiting }
+    let waiting = entries.values.filter { entry in
+      entry.record.state == .waiting && entry.record.keyRole != .successor
+    }
     let available = waiting.filter { $0.record.availableDate <= request.now }
       .sorted { left, right in
         let (first, second) = (left.record, right.record)
@@ -170,6 +168,7 @@ extension Document {
     var outcomes: [ChangeOutcome] = []
     for change in batch {
       let outcome = try apply(change)
+      promoteSuccessors()
       outcomes.append(outcome)
       switch (change, outcome) {
       case (_, .identityTaken), (.insert(_, onDuplicate: .reject), .duplicate):
@@ -177,7 +176,7 @@ extension Document {
         // A change that had no effect anyway keeps its outcome.
         let answers = outcomes.map { outcome in
           switch outcome {
-          case .done, .replaced: ChangeOutcome.batchRefused
+          case .done, .replaced, .superseded: ChangeOutcome.batchRefused
           default: outcome
           }
         }
@@ -201,13 +200,14 @@ extension Document {
     case .cancel(let target, let date, let retains):
       return end(target, as: .cancelled, date, retains)
     case .retry(let lease, let date, let retryCount, let failure):
-      return move(.claimed(lease), to: .waiting) { record in
+      let outcome = move(.claimed(lease), to: .waiting) { record in
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
         record.isPostponed = true
         if let failure { record.note(failure) }
       }
+      return outcome == .done ? supersede(lease.id) ?? .done : outcome
     case .release(let lease):
       return move(.claimed(lease), to: .waiting, keepsPlace: true)
     case .park(let lease, let failure):
@@ -217,6 +217,14 @@ extension Document {
     case .resume(let id):
       return move(.unclaimed(id), from: [.paused], to: .waiting)
     case .restart(let target, let date):
+      if let record = entries[target.id]?.record, record.state.isFinished {
+        if let holder = task(like: record, .holder) {
+          return .duplicate(of: holder)
+        }
+        if record.uniqueKey != nil {
+          entries[target.id]?.record.keyRole = .holder
+        }
+      }
       let states = Set(TaskState.allCases).subtracting([.running])
       return move(target, from: states, to: .waiting) {
         $0.restart(availableDate: date)
@@ -252,41 +260,14 @@ extension Document {
       entries[id] = nil
       return .done
     case .unpark(let name): unpark(name)
-    case .prune(let state, let date, let count):
-      prune(state, endedBefore: date, keeping: count)
+    case .prune(let state, let date, let count, let now):
+      prune(state, endedBefore: date, keeping: count, now)
     case .rebase(let date): rebase(to: date)
     // Only one queue uses this store, so its claims have no end.
     case .extend: break
     @unknown default: throw DocumentError.unknownChange
     }
     return .done
-  }
-
-  private mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy)
-    -> ChangeOutcome
-  {
-    guard entries[record.id] == nil else { return .identityTaken }
-    var outcome = ChangeOutcome.done
-    let twin = entries.values.first { entry in
-      entry.holdsKey && entry.record.uniqueKey == record.uniqueKey
-    }
-    if let twin {
-      let id = twin.record.id
-      guard policy == .replace else { return .duplicate(of: id) }
-      if twin.record.state == .running {
-        entries[id]?.holdsKey = false
-      } else {
-        entries[id] = nil
-        if !twin.record.state.isFinished { outcome = .replaced(id) }
-      }
-    }
-    let place = nextNumber()
-    entries[record.id] = Entry(
-      record: record,
-      place: place,
-      holdsKey: record.uniqueKey != nil
-    )
-    return outcome
   }
 
   private mutating func end(
@@ -300,6 +281,7 @@ extension Document {
       record in
       note(&record)
       record.finishedDate = date
+      record.keyRole = nil
     }
     if outcome == .done, !retains { entries[target.id] = nil }
     return outcome
@@ -330,6 +312,109 @@ extension Document {
 }
 // snippet.end
 
+// snippet.keys
+extension Document {
+  /// The task with the name and the key of another one, and with this role.
+  private func task(like record: TaskRecord, _ role: UniqueKeyRole) -> TaskID? {
+    guard let key = record.uniqueKey else { return nil }
+    return entries.values.first { entry in
+      entry.record.keyRole == role && entry.record.name == record.name
+        && entry.record.uniqueKey == key
+    }?.record.id
+  }
+
+  private mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy)
+    -> ChangeOutcome
+  {
+    guard entries[record.id] == nil else { return .identityTaken }
+    var record = record
+    record.keyRole = nil
+    if record.uniqueKey != nil, !record.state.isFinished {
+      if let same = succeeded(like: record), policy != .replace {
+        return .duplicate(of: same)
+      }
+      record.keyRole = .holder
+      if let holder = task(like: record, .holder) {
+        if let outcome = outcome(of: record, policy, beside: holder) {
+          return outcome
+        }
+        record.keyRole = .successor
+      }
+    }
+    entries[record.id] = Entry(record: record, place: nextNumber())
+    return .done
+  }
+
+  /// The outcome of a task that is not added, because another one has its key.
+  private mutating func outcome(
+    of record: TaskRecord,
+    _ policy: UniquePolicy,
+    beside holder: TaskID
+  ) -> ChangeOutcome? {
+    if policy == .reject || policy == .join { return .duplicate(of: holder) }
+    let successor = task(like: record, .successor)
+    let twin = successor ?? holder
+    let isRunning = entries[twin]?.record.state == .running
+    let standsForIt = entries[twin]?.record.standsFor(record) ?? false
+    if successor == nil, isRunning, policy == .replace || !standsForIt {
+      return nil
+    }
+    guard policy == .replace else { return .duplicate(of: twin) }
+    replace(twin, by: record)
+    return .replaced(twin)
+  }
+
+  /// The task that has succeeded, and stands for new tasks with its key.
+  private func succeeded(like record: TaskRecord) -> TaskID? {
+    guard task(like: record, .holder) == nil else { return nil }
+    let found = entries.values.map(\.record).filter { other in
+      other.state == .succeeded && other.name == record.name
+        && other.uniqueKey == record.uniqueKey && other.standsFor(record)
+    }
+    return found.max {
+      ($0.uniqueUntil ?? .distantPast, $0.id)
+        < ($1.uniqueUntil ?? .distantPast, $1.id)
+    }?.id
+  }
+
+  private mutating func replace(_ id: TaskID, by new: TaskRecord) {
+    guard var entry = entries[id] else { return }
+    let old = entry.record
+    entry.record.takeOver(new)
+    let goesBehind =
+      entry.record.state != old.state || entry.record.priority != old.priority
+      || entry.record.availableDate != old.availableDate
+    if goesBehind { entry.place = nextNumber() }
+    entries[id] = entry
+  }
+
+  /// Puts the successor of a task that has failed in its place, if there is one.
+  private mutating func supersede(_ id: TaskID) -> ChangeOutcome? {
+    guard let holder = entries[id]?.record, holder.keyRole == .holder,
+      let successor = task(like: holder, .successor)
+    else { return nil }
+    entries[successor]?.record.takePlace(of: holder)
+    entries[id] = nil
+    return .superseded(by: successor)
+  }
+
+  /// Makes each successor whose holder has ended the holder.
+  private mutating func promoteSuccessors() {
+    for entry in entries.values where entry.record.keyRole == .successor {
+      guard task(like: entry.record, .holder) == nil else { continue }
+      entries[entry.record.id]?.record.keyRole = .holder
+    }
+  }
+}
+
+extension TaskRecord {
+  /// Whether a new task counts as this one, even if this one runs or has succeeded.
+  fileprivate func standsFor(_ new: TaskRecord) -> Bool {
+    uniqueUntil.map { $0 > new.createdDate } ?? false
+  }
+}
+// snippet.end
+
 extension Document {
   private mutating func unpark(_ name: String) {
     for entry in entries.values where entry.record.state == .parked && entry.record.name == name {
@@ -337,11 +422,17 @@ extension Document {
     }
   }
 
-  private mutating func prune(_ state: TaskState, endedBefore date: Date?, keeping count: Int?) {
+  private mutating func prune(
+    _ state: TaskState,
+    endedBefore date: Date?,
+    keeping count: Int?,
+    _ now: Date
+  ) {
     let ended = entries.values.filter { $0.record.state == state }.sorted { $0.place > $1.place }
     for (index, entry) in ended.enumerated() {
       let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
-      if isOld || index >= count ?? .max { entries[entry.record.id] = nil }
+      let isKept = entry.record.uniqueUntil.map { $0 > now } ?? false
+      if !isKept, isOld || index >= count ?? .max { entries[entry.record.id] = nil }
     }
   }
 
@@ -383,9 +474,10 @@ private struct EarlierFailure: Codable {
 extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
-    case uniqueKey, tags, timeLimit, expiryDate, state, availableDate, retryCount
+    case uniqueKey, keyRole, uniqueUntil, latestDate
+    case tags, timeLimit, expiryDate, state, availableDate, retryCount
     case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
-    case place, holdsKey, token
+    case place, token
   }
 
   init(from decoder: any Decoder) throws {
@@ -411,6 +503,9 @@ extension Entry: Codable {
       maxRetries: maxRetries.map { .atMost($0) } ?? .alwaysRetry,
       usesBackoff: try value(.usesBackoff),
       uniqueKey: try valueIfAny(.uniqueKey),
+      keyRole: (try valueIfAny(.keyRole)).flatMap(UniqueKeyRole.init),
+      uniqueUntil: try valueIfAny(.uniqueUntil),
+      latestDate: try valueIfAny(.latestDate),
       tags: try value(.tags),
       timeLimit: try valueIfAny(.timeLimit),
       expiryDate: try valueIfAny(.expiryDate),
@@ -425,7 +520,6 @@ extension Entry: Codable {
       finishedDate: try valueIfAny(.finishedDate)
     )
     place = try value(.place)
-    holdsKey = try value(.holdsKey)
     token = try valueIfAny(.token)
   }
 
@@ -444,6 +538,9 @@ extension Entry: Codable {
     if case .atMost(let limit) = record.maxRetries { try keep(limit, .maxRetries) }
     try keep(record.usesBackoff, .usesBackoff)
     try keep(record.uniqueKey, .uniqueKey)
+    try keep(record.keyRole?.rawValue, .keyRole)
+    try keep(record.uniqueUntil, .uniqueUntil)
+    try keep(record.latestDate, .latestDate)
     try keep(record.tags, .tags)
     try keep(record.timeLimit, .timeLimit)
     try keep(record.expiryDate, .expiryDate)
@@ -458,7 +555,6 @@ extension Entry: Codable {
     try keep(record.isPostponed, .isPostponed)
     try keep(record.finishedDate, .finishedDate)
     try keep(place, .place)
-    try keep(holdsKey, .holdsKey)
     try keep(token, .token)
   }
 }

@@ -228,8 +228,8 @@ class Fields:
             self.refuse(f"'{name}' is neither true nor false")
         return value
 
-    def id(self):
-        text = self.text("id")
+    def id(self, name="id"):
+        text = self.text(name)
         if not UUID.fullmatch(text):
             self.refuse("its identity is none")
         return text.lower()
@@ -262,7 +262,7 @@ class Tasks:
     def __init__(self):
         self.tasks = {}
         self.places = {}
-        self.keys = {}
+        self.roles = {}  # the identity of the task, by name, key and role
         self.counter = 0
         self.generation = 0
         self.has_changed = False
@@ -274,9 +274,9 @@ class Tasks:
         step = getattr(self, "do_" + fields.kind, None)
         if step is None:
             fields.refuse(f"the kind '{fields.kind}' is of a newer version")
-        if fields.kind == "task" and self.has_changed:
+        if fields.kind in ("task", "kept") and self.has_changed:
             fields.refuse("a kept task stands behind changes")
-        self.has_changed |= fields.kind not in ("header", "task", "begin")
+        self.has_changed |= fields.kind not in ("header", "task", "kept", "begin")
         step(fields)
 
     def do_header(self, fields):
@@ -310,39 +310,129 @@ class Tasks:
     def do_insert(self, fields):
         task = self.record(fields)
         replaces = fields.flag("replace")
-        key = task.get("key")
-        holder = self.keys.get(key) if key is not None else None
+        holder = self.old_holder(task)
         if holder is not None:
             if not replaces:
                 fields.refuse("its key is held")
             if self.tasks[holder]["state"] == "running":
                 self.tasks[holder]["keyless"] = True
+                self.leave_role(self.tasks[holder])
             else:
                 self.drop(holder)
-        self.add(task)
+        self.add(fields, task, "holder")
+        self.move(task["id"])
+
+    def do_add(self, fields):
+        task = self.record(fields)
+        role = self.role(fields)
+        if "key" not in task:
+            fields.refuse("it adds a task without a key")
+        if fields.has("into"):
+            if role:
+                fields.refuse("it has a role, and is taken over")
+            return self.take_over(fields, fields.id("into"), task)
+        self.add(fields, task, role or "holder")
+        self.promote(task["name"], task["key"])
         self.move(task["id"])
 
     def do_task(self, fields):
+        self.keep(fields, is_old=True)
+
+    def do_kept(self, fields):
+        self.keep(fields, is_old=False)
+
+    def keep(self, fields, is_old):
         task = self.record(fields)
         place = fields.integer("place", 0, (1 << 63) - 2)
+        role = None if is_old else self.role(fields)
         if fields.flag("keyless"):
             task["keyless"] = True
-        elif task.get("key") in self.keys:
+        elif is_old and self.old_holder(task) is not None:
             fields.refuse("its key is held")
-        self.add(task)
+        self.add(fields, task, role or "holder")
         self.places[task["id"]] = place
         self.counter = max(self.counter, place)
 
-    def add(self, task):
+    def add(self, fields, task, role):
         self.tasks[task["id"]] = task
-        if "key" in task and "keyless" not in task:
-            self.keys[task["key"]] = task["id"]
+        if "key" not in task or "keyless" in task or task["state"] in ENDED:
+            return
+        if (task["name"], task["key"], role) in self.roles:
+            fields.refuse(f"its key has a {role}")
+        self.take_role(task, role)
 
     def drop(self, id):
         task = self.tasks.pop(id)
         del self.places[id]
-        if self.keys.get(task.get("key")) == id:
-            del self.keys[task["key"]]
+        self.leave_role(task)
+
+    # Unique keys
+
+    def role(self, fields):
+        if not fields.has("role"):
+            return None
+        if fields.text("role") not in ("holder", "successor"):
+            fields.refuse("its role is none")
+        return fields.text("role")
+
+    def old_holder(self, task):
+        """The task that held the key by the old rules: of any name, and even if it has ended."""
+        for other in self.tasks.values():
+            if "key" in task and other.get("key") == task["key"] and "keyless" not in other:
+                if other.get("role") != "successor":
+                    return other["id"]
+        return None
+
+    def take_role(self, task, role):
+        task["role"] = role
+        self.roles[task["name"], task["key"], role] = task["id"]
+
+    def leave_role(self, task):
+        role = task.pop("role", None)
+        if role:
+            del self.roles[task["name"], task["key"], role]
+            self.promote(task["name"], task["key"])
+
+    def promote(self, name, key):
+        successor = self.roles.get((name, key, "successor"))
+        if successor and (name, key, "holder") not in self.roles:
+            del self.roles[name, key, "successor"]
+            self.take_role(self.tasks[successor], "holder")
+
+    def take_over(self, fields, id, new):
+        task = self.tasks.get(id)
+        if task is None or "role" not in task or task["state"] == "running":
+            fields.refuse("no such task can take it over")
+        if (task["name"], task["key"]) != (new["name"], new["key"]):
+            fields.refuse("the task that takes it over has another key")
+        old = dict(task)
+        options = ("maxRetries", "priority", "backoff", "tags", "limit", "expires", "schema")
+        for name in options + FORMS + ("uniqueUntil",):
+            task.pop(name, None)
+            if name in new:
+                task[name] = new[name]
+        if "latestDate" not in task and "latestDate" in new:
+            task["latestDate"] = new["latestDate"]
+        if task["state"] == "parked":
+            task["state"] = "waiting"
+        if task["putOff"]:
+            task["available"] = max(task["available"], new["available"])
+        elif new["available"] <= new["created"]:
+            task["available"] = min(task["available"], new["available"])
+        else:
+            task["available"] = min(new["available"], task.get("latestDate", math.inf))
+        if any(task[name] != old[name] for name in ("state", "available", "priority")):
+            self.move(id)
+
+    def supersede(self, task):
+        successor = self.roles.get((task["name"], task["key"], "successor"))
+        other = self.tasks[successor]
+        other["available"] = max(other["available"], task["available"])
+        for name in ("retries", "interruptions", "error", "failed", "earlier", "putOff"):
+            other.pop(name, None)
+            if name in task:
+                other[name] = task[name]
+        self.drop(task["id"])
 
     def move(self, id):
         self.counter += 1
@@ -364,7 +454,7 @@ class Tasks:
         if fields.has("tags"):
             task["tags"] = sorted(set(fields.texts("tags")), key=str.encode)
         readers = {
-            "key": fields.text, "limit": fields.duration, "expires": fields.date,
+            "key": fields.text, "uniqueUntil": fields.date, "latestDate": fields.date, "limit": fields.duration, "expires": fields.date,
             "schema": fields.integer, "retries": fields.count, "interruptions": fields.count,
             "error": fields.text, "failed": fields.date, "earlier": fields.failures,
             "ended": fields.date,
@@ -416,10 +506,13 @@ class Tasks:
         if not fields.flag("keep"):
             return self.drop(task["id"])
         task["state"], task["ended"] = state, date
+        self.leave_role(task)
         self.move(task["id"])
 
     def do_begin(self, fields):
         task = self.task(fields, "waiting", "running")
+        if task.get("role") == "successor":
+            fields.refuse("another task holds its key")
         if task["state"] == "running":
             self.add_interruption(task)
         task["state"] = "running"
@@ -444,6 +537,10 @@ class Tasks:
         task["putOff"] = True
         if fields.has("error"):
             self.note(fields, task)
+        if fields.flag("superseded"):
+            if (task.get("name"), task.get("key"), "successor") not in self.roles:
+                fields.refuse("it has no successor")
+            return self.supersede(task)
         self.wait(task)
 
     def do_release(self, fields):
@@ -465,6 +562,10 @@ class Tasks:
 
     def do_restart(self, fields):
         task = self.task(fields, "running", *STATES)
+        if "key" in task and "keyless" not in task and task["state"] in ENDED:
+            if (task["name"], task["key"], "holder") in self.roles:
+                fields.refuse("another task holds its key")
+            self.take_role(task, "holder")
         task["available"] = fields.date("available")
         for name in ("retries", "interruptions", "error", "failed", "earlier", "ended"):
             task.pop(name, None)
@@ -527,12 +628,14 @@ class Tasks:
         if state not in STATES | {"running"}:
             fields.refuse("its state is none")
         before = fields.date("before") if fields.has("before") else -math.inf
+        now = fields.date("at") if fields.has("at") else DISTANT_PAST
         tasks = self.in_order(lambda t: t["state"] == state) if state in ENDED else []
         surplus = len(tasks) - fields.count("latest") if fields.has("latest") else 0
         for number, task in enumerate(tasks):
             if number >= surplus and not task.get("ended", DISTANT_PAST) < before:
                 return
-            self.drop(task["id"])
+            if not task.get("uniqueUntil", DISTANT_PAST) > now:
+                self.drop(task["id"])
 
     def do_rebase(self, fields):
         at = fields.date("at") - REFERENCE
@@ -555,8 +658,12 @@ class Tasks:
 
     def listing(self):
         """The tasks in the order of their places, without what is as if it were not there."""
+        for name, key, role in list(self.roles):
+            self.promote(name, key)
         self.interrupt()
         for task in self.tasks.values():
+            if task.get("role") == "holder":
+                del task["role"]
             if task["putOff"] == (task.get("retries", 0) > 0):
                 del task["putOff"]
         defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": []}

@@ -22,8 +22,9 @@ extension TaskChange {
       try TaskQueueError.check(failure?.date, "the date of a failure")
     case .abandon(_, let failure, _), .park(_, let failure):
       try TaskQueueError.check(failure.date, "the date of a failure")
-    case .prune(_, let date, let count):
+    case .prune(_, let date, let count, let now):
       try TaskQueueError.check(date, "endedBefore")
+      try TaskQueueError.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")
     case .update(_, let update): try update.checkForm()
     case .release, .unpark, .pause, .resume, .remove: break

@@ -14,15 +14,28 @@ public import Foundation
 public enum TaskChange: Sendable {
   /// A new task.
   ///
-  /// If a task that the store knows has the same unique key, the policy decides about the new task
-  /// and this twin:
+  /// If no task with its name and its unique key has a role (``TaskRecord/keyRole``), the new task
+  /// is the key's holder. Else the policy decides about the new task and its twin, the successor if
+  /// there is one, and otherwise the holder:
   ///
-  /// - ``UniquePolicy/keep``: The outcome is ``ChangeOutcome/duplicate(of:)``, and nothing changes.
-  /// - ``UniquePolicy/replace``: A twin that is not running is removed. The outcome tells that,
-  ///   unless the twin had ended. A twin that is running loses the key and goes on. If another
+  /// - If the twin is a holder that runs, the new task is added as its successor with
+  ///   ``UniquePolicy/keep`` and ``UniquePolicy/replace``. With ``UniquePolicy/keep``, this is only
+  ///   so if the twin's ``TaskRecord/uniqueUntil`` is not later than the new task's
+  ///   ``TaskRecord/createdDate``.
+  /// - Else, with ``UniquePolicy/keep``, the outcome is ``ChangeOutcome/duplicate(of:)``, and
+  ///   nothing changes. With ``UniquePolicy/replace``, the twin takes the new task over
+  ///   (``TaskRecord/takeOver(_:)``), and the outcome is ``ChangeOutcome/replaced(_:)``. If another
   ///   change to the twin is being made, the insertion is refused as with ``UniquePolicy/reject``.
-  /// - ``UniquePolicy/reject``: The outcome is ``ChangeOutcome/duplicate(of:)`` too, and no change
-  ///   of the whole batch is stored, as when the task's ID is taken.
+  /// - With ``UniquePolicy/join``, the outcome is ``ChangeOutcome/duplicate(of:)``, which names the
+  ///   holder, and nothing changes.
+  /// - With ``UniquePolicy/reject``, it is the same, and no change of the whole batch is stored, as
+  ///   when the task's ID is taken.
+  ///
+  /// A task that has succeeded, and whose ``TaskRecord/uniqueUntil`` is later than the new task's
+  /// ``TaskRecord/createdDate``, is a twin too if there is no other, and if the policy is not
+  /// ``UniquePolicy/replace``: then the outcome is ``ChangeOutcome/duplicate(of:)``.
+  ///
+  /// When a holder ends or is removed, its successor becomes the holder in the same change.
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task has succeeded.
   ///
@@ -33,6 +46,10 @@ public enum TaskChange: Sendable {
   /// The task is postponed to this date, with this number of failed attempts. A failure is that of
   /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
   /// were.
+  ///
+  /// If the task is the holder of its unique key and has a successor, it is removed, and the
+  /// successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
+  /// ``ChangeOutcome/superseded(by:)``.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
@@ -56,7 +73,9 @@ public enum TaskChange: Sendable {
   case resume(TaskID)
   /// A task waits again as if it were new, from this date on.
   ///
-  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``).
+  /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). One
+  /// that has ended becomes the holder of its unique key. If another task holds it, the outcome is
+  /// ``ChangeOutcome/duplicate(of:)``, and nothing changes.
   case restart(TaskTarget, availableDate: Date)
   /// A task that has not ended gets another available date, which was chosen.
   ///
@@ -74,8 +93,9 @@ public enum TaskChange: Sendable {
   /// Retained tasks that ended in this state are removed.
   ///
   /// A task is removed if it ended before the date, or if it is not one of the latest
-  /// `keepingLatest`. A limit that is `nil` removes none.
-  case prune(TaskState, endedBefore: Date?, keepingLatest: Int?)
+  /// `keepingLatest`. A limit that is `nil` removes none. A task whose ``TaskRecord/uniqueUntil``
+  /// is later than `now` stays.
+  case prune(TaskState, endedBefore: Date?, keepingLatest: Int?, now: Date)
   /// The clock went back to this date.
   ///
   /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``). Those that wait and were
@@ -123,10 +143,10 @@ public enum TaskTarget: Sendable, Hashable {
 public enum ChangeOutcome: Sendable, Hashable {
   /// The change is stored.
   case done
-  /// An insertion is stored, and this task was removed for it.
-  ///
-  /// The task had the same unique key, and had not ended.
+  /// An insertion is stored: this task, which has the same unique key, has taken it over.
   case replaced(TaskID)
+  /// The task was removed, and this one, its successor, has taken its place.
+  case superseded(by: TaskID)
   /// An insertion was skipped: this task has the unique key.
   case duplicate(of: TaskID)
   /// An insertion was skipped: another task has the same ID.

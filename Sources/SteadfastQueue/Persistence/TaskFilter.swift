@@ -16,10 +16,7 @@ public struct TaskFilter: Sendable, Hashable {
   public var excludedNames: Set<String>
   /// Only tasks in these states.
   public var states: Set<TaskState>?
-  /// Only tasks with these unique keys.
-  ///
-  /// A task that was replaced while it was performed still has its key, as the task that replaced
-  /// it does.
+  /// Only tasks with these unique keys, in any state and with any role.
   public var uniqueKeys: Set<String>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?

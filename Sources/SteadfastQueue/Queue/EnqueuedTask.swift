@@ -12,8 +12,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
   private let queue: TaskQueue
   /// Whether the call that returned this value added the task.
   ///
-  /// It is `false` if a task with the same unique key was there already, and if the task was looked
-  /// up with ``TaskQueue/task(_:)``.
+  /// It is `false` if a task with the same unique key is returned in its place, and if the task was
+  /// looked up with ``TaskQueue/task(_:)``.
   public let isNew: Bool
 
   init(handle: OutcomeHandle, isNew: Bool, queue: TaskQueue) {
@@ -21,6 +21,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
     self.isNew = isNew
     self.queue = queue
   }
+
+  /// The same task, for a caller that has not added it.
+  var asFound: EnqueuedTask { EnqueuedTask(handle: handle, isNew: false, queue: queue) }
 
   /// The task's ID.
   public var id: TaskID { handle.id }
@@ -83,9 +86,11 @@ public struct EnqueuedTask: Sendable, Identifiable {
   /// Waits until the task has ended, and returns its outcome.
   ///
   /// If the task has ended already, the call returns at once. While the queue does not run, the
-  /// call goes on waiting. A handler that waits for another task of its queue keeps its worker
-  /// busy: with one worker (``TaskQueueConfiguration/maxConcurrentTasks``), the other task never
-  /// begins.
+  /// call goes on waiting. If a task with the same unique key supersedes this one
+  /// (``TaskEvent/superseded(_:by:)``), the outcome is that of the other task.
+  ///
+  /// A handler that waits for another task of its queue keeps its worker busy: with one worker
+  /// (``TaskQueueConfiguration/maxConcurrentTasks``), the other task never begins.
   ///
   /// - Throws: `CancellationError` when the waiting is cancelled; the task goes on. A
   ///   ``TaskQueueError`` in three cases: the queue was shut down before the task ended; the task
@@ -131,6 +136,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
       // It may have ended and gone since the handle was read, or its end is stored and not yet
       // reported.
       if let outcome = handle.outcome { return outcome }
+      if handle.isSuperseded { return nil }
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       if let outcome = handle.outcome { return outcome }
       throw TaskQueue.unknown(id)

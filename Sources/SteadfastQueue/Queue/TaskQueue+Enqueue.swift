@@ -23,12 +23,12 @@ extension TaskQueue {
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
   ///     it waits.
   ///   - priority: its rank among the available tasks; by default ``Priority/normal``.
-  ///   - uniqueKey: a key that at most one task may hold; by default the payload's own
-  ///     (``TaskPayload/uniqueKey``). The task holds it until it has ended. A retained task holds
-  ///     it for as long as it is retained.
-  ///   - policy: what to do if a task holds the key already; by default ``UniquePolicy/keep``.
+  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own
+  ///     (``TaskPayload/uniqueKey``).
+  ///   - policy: what to do if a task with the key waits or is performed already; by default
+  ///     ``UniquePolicy/keep``.
   ///   - options: everything else: a time limit, an expiry date, tags.
-  /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
+  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
   /// - Throws: a ``TaskQueueError`` if an argument makes no sense or a duplicate is rejected; what
   ///   the payload's encoding throws; what the store throws. After an error the task was not added,
   ///   unless the error says that the outcome is unknown.
@@ -69,7 +69,7 @@ extension TaskQueue {
   /// - Parameters:
   ///   - payloads: what the handlers are given, one payload for each task.
   ///   - options: the options of all of the tasks.
-  ///   - uniqueKey: returns the key of a task, which at most one task may hold. If it returns
+  ///   - uniqueKey: returns the key of a task, of which one at a time is performed. If it returns
   ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as for a single task. After an error that says that the outcome is unknown, all of
@@ -98,9 +98,9 @@ extension TaskQueue {
   /// - Parameters:
   ///   - name: the name under which its handler is found.
   ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key that at most one task may hold; by default none.
+  ///   - uniqueKey: a key of which one task at a time is performed; by default none.
   ///   - options: the options of the task.
-  /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
+  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
   /// - Throws: as for a task with a payload type.
   @discardableResult
   public nonisolated func enqueue(

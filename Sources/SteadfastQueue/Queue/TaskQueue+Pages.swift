@@ -50,19 +50,32 @@ extension TaskQueue {
   ) async throws -> Int {
     let now = now
     let records = page.filter { !directive.isMet(by: $0, now: now) }
-    let areDone = try await store(records.map { change(directive, of: $0) }, for: records)
+    let results = try await store(records.map { change(directive, of: $0) }, for: records)
     var count = 0
-    for (record, isDone) in zip(records, areDone) {
-      if isDone {
+    for (record, result) in zip(records, results) {
+      if case .duplicate = result { continue }
+      if result == .done {
         count += 1
         // It may have changed since it was listed, and may not match any more.
       } else if let record = try await self.record(of: record.id), filter.matches(record),
-        try await ask(directive, of: record.id)
+        try await askUnlessKeyIsHeld(directive, of: record.id)
       {
         count += 1
       }
     }
     return count
+  }
+
+  /// Does what `ask(_:of:)` does, but leaves a task alone whose unique key another one has.
+  private nonisolated func askUnlessKeyIsHeld(
+    _ directive: Directive,
+    of id: TaskID
+  ) async throws -> Bool {
+    do {
+      return try await ask(directive, of: id)
+    } catch let error as TaskQueueError where error.code == .duplicate {
+      return false
+    }
   }
 
   /// Returns an ID that is not less than that of any task in the store.

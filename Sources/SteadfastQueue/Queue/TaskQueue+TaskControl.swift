@@ -66,7 +66,7 @@ extension TaskQueue {
     while true {
       if machine.withLock({ $0.withdrawPause(of: id) }) { return true }
       guard let record = try await record(of: id), record.state == .paused else { return false }
-      if try await store([.resume(id)], for: [record])[0] { return true }
+      if try await store([.resume(id)], for: [record])[0] == .done { return true }
     }
   }
 
@@ -77,7 +77,8 @@ extension TaskQueue {
   /// handler's Swift task, and the task starts over if the handler then throws.
   ///
   /// - Returns: whether the task existed.
-  /// - Throws: what the store throws.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/duplicate`` if the task has
+  ///   ended, and another task has its unique key by now; what the store throws.
   @discardableResult
   public nonisolated func restart(_ id: TaskID) async throws -> Bool {
     try await ask(.restart, of: id)
@@ -85,7 +86,8 @@ extension TaskQueue {
 
   /// Restarts the tasks that match a filter, as ``restart(_:)`` does, and returns how many.
   ///
-  /// `restart(matching: .deadLetters)` tries all dead letters once more.
+  /// `restart(matching: .deadLetters)` tries all dead letters once more. A task whose unique key
+  /// another task has by now is left alone.
   ///
   /// - Throws: what the store throws; some tasks may have been restarted by then.
   @discardableResult

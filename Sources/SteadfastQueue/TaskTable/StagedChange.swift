@@ -9,18 +9,15 @@ struct StagedChange: Sendable {
   /// What the commit of a change does.
   enum Effect: Sendable {
     /// Lines up a new task, which is in the table already.
-    case insertion(slot: Int, twin: Twin?)
+    case insertion(slot: Int)
+    /// Gives the task of a slot what a new one has, which has the same unique key.
+    indirect case replacement(TaskRecord, slot: Int)
+    /// Removes a task whose attempt has failed, and puts its successor in its place.
+    case supersession(TaskChange, slot: Int, successor: Int)
     /// Changes the task of a slot.
     case change(TaskChange, slot: Int)
     /// Changes no task, or several.
     case broadChange(TaskChange)
-  }
-
-  /// The task whose unique key an insertion takes.
-  struct Twin: Sendable {
-    let node: TaskTable.Node
-    /// Whether the commit removes the task; if it had ended, the outcome does not name it.
-    let isRemoved: Bool
   }
 
   init(_ effect: Effect, outcome: ChangeOutcome = .done) {
@@ -39,9 +36,17 @@ struct StagedChange: Sendable {
   /// An insertion whose ID another task has.
   static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
 
-  /// An insertion whose unique key a task holds that may not be replaced.
+  /// An insertion, or a restart, that another task with its unique key prevents.
+  ///
+  /// If the policy is to reject it, no change of the batch is written.
   static func duplicate(of twin: TaskID, _ policy: UniquePolicy) -> StagedChange {
-    StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy != .keep)
+    StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy == .reject)
+  }
+
+  /// What staging has decided, if reading the file again must come to the same.
+  enum Decision: Sendable {
+    case addition(Addition)
+    case supersession
   }
 
   /// Whether the change is to be written, and then committed.

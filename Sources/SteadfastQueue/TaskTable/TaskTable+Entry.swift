@@ -11,10 +11,7 @@ extension TaskTable {
   /// side.
   struct Entry: Identifiable, Sendable {
     var record: TaskRecord
-    /// Whether a staged change holds the task.
-    var isReserved = false
-    /// Whether a later task has taken its unique key while it was being performed.
-    var hasLostKey = false
+    private var flags: Flags = []
     private let narrowLane: Int32
     var place: Place
     /// Whether the task stands in the line of its place.
@@ -32,6 +29,28 @@ extension TaskTable {
     }
 
     var id: TaskID { record.id }
+
+    private struct Flags: OptionSet, Sendable {
+      let rawValue: UInt8
+      static let isReserved = Flags(rawValue: 1)
+      static let hasLostKey = Flags(rawValue: 2)
+
+      mutating func set(_ flag: Flags, _ isSet: Bool) {
+        if isSet { insert(flag) } else { remove(flag) }
+      }
+    }
+
+    /// Whether a staged change holds the task.
+    var isReserved: Bool {
+      get { flags.contains(.isReserved) }
+      set { flags.set(.isReserved, newValue) }
+    }
+
+    /// Whether a later task has taken its unique key, as earlier versions of the package did.
+    var hasLostKey: Bool {
+      get { flags.contains(.hasLostKey) }
+      set { flags.set(.hasLostKey, newValue) }
+    }
 
     /// The lane of the task's name.
     var lane: Int { Int(narrowLane) }
@@ -60,5 +79,7 @@ extension TaskTable {
   /// Where a task is.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
+    /// It waits until the holder of its unique key has ended.
+    case held
   }
 }

@@ -18,7 +18,8 @@ extension TaskTable {
       .sorted { entries[$0].position < entries[$1].position }
     for slot in affected {
       // A task in no line is lined up if the change that holds it is rolled back.
-      let waits = entries[slot].isInLine && entries[slot].record.state == .waiting
+      let isLinedUp = entries[slot].isInLine || entries[slot].place == .held
+      let waits = isLinedUp && !entries[slot].isReserved && entries[slot].record.state == .waiting
       if waits { leaveLine(slot) }
       let wasMoved = entries[slot].record.rebase(to: now)
       guard waits else { continue }

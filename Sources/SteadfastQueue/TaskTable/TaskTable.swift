@@ -62,6 +62,8 @@ extension TaskTable {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
     let lane = lanes.enter(record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
+    // The table gives the roles for unique keys.
+    if record.keyRole != nil { entries[slot].record.keyRole = nil }
     ids.insert(record.id)
     return slot
   }
@@ -102,6 +104,7 @@ extension TaskTable {
   mutating func end(_ slot: Int, as state: TaskState, at date: Date) {
     setState(state, of: slot)
     entries[slot].record.finishedDate = date
+    retainKey(of: slot)
     lineUpAnew(slot)
   }
 
@@ -119,7 +122,7 @@ extension TaskTable {
     if entries[slot].place != .staged { stateCounts[entries[slot].record.state] -= 1 }
     setPlace(.staged, of: slot)
     ids.remove(id)
-    keys.remove(slot, of: entries[slot].record.uniqueKey)
+    forgetKey(of: slot)
     entries.remove(slot)
     lanes.leave(lane)
   }

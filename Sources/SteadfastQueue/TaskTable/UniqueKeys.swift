@@ -1,52 +1,81 @@
 /// The slots of the tasks that have each unique key.
 ///
-/// At most one task holds a key. Other tasks have it without holding it: it was taken from them
-/// while they were performed.
+/// A key belongs to a name, which is given by its lane. Of one key and one name, at most one task
+/// is the holder, and one the successor. Tasks that have ended have no role, but are found by their
+/// keys. A role is taken when a change is staged.
 struct UniqueKeys: Sendable {
-  private(set) var holders: [String: Int] = [:]
-  /// The tasks whose key a later task has taken, or is about to take.
-  private(set) var displaced: [String: Set<Int>] = [:]
+  /// The tasks of one key and one name with a role.
+  struct Roles: Sendable {
+    let lane: Int
+    var holder: Int?
+    var successor: Int?
+    /// The task that succeeded last, of those after which no other is added for a while.
+    var recent: Int?
 
-  func holder(of key: String) -> Int? { holders[key] }
+    /// The task that waits, or else the one that is performed.
+    var last: Int? { successor ?? holder }
+    var isEmpty: Bool { holder == nil && successor == nil && recent == nil }
+  }
 
-  /// Returns whether no task holds a key; `nil`, the key of many tasks, is always free.
-  func isFree(_ key: String?) -> Bool { key.map { holders[$0] == nil } ?? true }
+  /// The tasks of one key.
+  private struct Tasks: Sendable {
+    // Most keys belong to one name.
+    var first: Roles
+    var others: [Roles] = []
+  }
+
+  private var tasks: [String: Tasks] = [:]
+  /// The tasks of each key that have no role.
+  private(set) var withoutRole: [String: Set<Int>] = [:]
+
+  /// The roles for a key and a name.
+  subscript(key: String, lane: Int) -> Roles {
+    get {
+      guard let found = tasks[key] else { return Roles(lane: lane) }
+      if found.first.lane == lane { return found.first }
+      return found.others.first { $0.lane == lane } ?? Roles(lane: lane)
+    }
+    set {
+      guard var found = tasks[key] else {
+        if !newValue.isEmpty { tasks[key] = Tasks(first: newValue) }
+        return
+      }
+      if found.first.lane == lane {
+        found.first = newValue
+      } else {
+        found.others.removeAll { $0.lane == lane }
+        if !newValue.isEmpty { found.others.append(newValue) }
+      }
+      if found.first.isEmpty {
+        guard let next = found.others.popLast() else { return tasks[key] = nil }
+        found.first = next
+      }
+      tasks[key] = found
+    }
+  }
+
+  /// The roles for a key, for each name.
+  func roles(of key: String) -> [Roles] {
+    tasks[key].map { [$0.first] + $0.others } ?? []
+  }
+
+  var keys: [String] { Array(tasks.keys) }
 
   /// The slots of all tasks that have one of these keys.
   func slots(with keys: some Sequence<String>) -> [Int] {
     keys.flatMap { key in
-      (holders[key].map { [$0] } ?? []) + (displaced[key].map(Array.init) ?? [])
+      roles(of: key).flatMap { [$0.holder, $0.successor].compactMap(\.self) }
+        + (withoutRole[key].map(Array.init) ?? [])
     }
   }
 
-  /// Gives a task its key, if it has one.
-  mutating func give(_ key: String?, to slot: Int) {
-    guard let key else { return }
-    holders[key] = slot
+  /// Notes that a task with a key has no role, or will have none if what is staged is stored.
+  mutating func addWithoutRole(_ slot: Int, _ key: String) {
+    withoutRole[key, default: []].insert(slot)
   }
 
-  /// Notes that a later task takes the key of this task.
-  mutating func take(_ key: String?, from slot: Int) {
-    guard let key else { return }
-    if holders[key] == slot { holders[key] = nil }
-    displaced[key, default: []].insert(slot)
-  }
-
-  /// Gives this task its key again, because the task that was to take it is not stored.
-  mutating func giveBack(_ key: String?, to slot: Int) {
-    guard let key else { return }
-    holders[key] = slot
-    forget(slot, of: key)
-  }
-
-  /// Removes a task that leaves the table from the tasks of its key.
-  mutating func remove(_ slot: Int, of key: String?) {
-    guard let key else { return }
-    if holders[key] == slot { holders[key] = nil } else { forget(slot, of: key) }
-  }
-
-  private mutating func forget(_ slot: Int, of key: String) {
-    displaced[key]?.remove(slot)
-    if displaced[key]?.isEmpty == true { displaced[key] = nil }
+  mutating func removeWithoutRole(_ slot: Int, _ key: String) {
+    withoutRole[key]?.remove(slot)
+    if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
   }
 }

@@ -34,7 +34,9 @@ public struct TaskOptions: Sendable, Equatable {
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
     tags: Set<String> = [],
-    onDuplicate: UniquePolicy? = nil
+    onDuplicate: UniquePolicy? = nil,
+    uniqueFor: Duration? = nil,
+    maxDelay: Duration? = nil
   ) {
     choices = Rare(
       Choices(
@@ -46,7 +48,9 @@ public struct TaskOptions: Sendable, Equatable {
         timeLimit: timeLimit,
         expiryDate: expiryDate,
         tags: tags,
-        onDuplicate: onDuplicate
+        onDuplicate: onDuplicate,
+        uniqueFor: uniqueFor,
+        maxDelay: maxDelay
       )
     )
   }
@@ -83,10 +87,31 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.priority = newValue }
   }
 
-  /// What to do if another task holds the same unique key; by default ``UniquePolicy/keep``.
+  /// What to do if another task has the same unique key; by default ``UniquePolicy/keep``.
   public var onDuplicate: UniquePolicy? {
     get { choices.present?.onDuplicate }
     set { choices.value.onDuplicate = newValue }
+  }
+
+  /// How long no other task with the same unique key is added after this one was; by default only
+  /// until this one has ended.
+  ///
+  /// A task that has succeeded is retained for this time, and a new task with its key counts as a
+  /// duplicate of it: with ``UniquePolicy/keep`` and ``UniquePolicy/join``, the call returns the
+  /// one that has succeeded. A task that was abandoned or cancelled makes room at once.
+  public var uniqueFor: Duration? {
+    get { choices.present?.uniqueFor }
+    set { choices.value.uniqueFor = newValue }
+  }
+
+  /// How long, from when it is first enqueued, later tasks with the same unique key may postpone
+  /// the task; by default for ever.
+  ///
+  /// It is for ``UniquePolicy/replace`` with a ``delay``: each call postpones the task by the delay
+  /// once more. The first call's limit counts.
+  public var maxDelay: Duration? {
+    get { choices.present?.maxDelay }
+    set { choices.value.maxDelay = newValue }
   }
 
   /// How long one attempt may take; by default any time.
@@ -127,11 +152,13 @@ public struct TaskOptions: Sendable, Equatable {
     var expiryDate: Date?
     var tags: Set<String> = []
     var onDuplicate: UniquePolicy?
+    var uniqueFor: Duration?
+    var maxDelay: Duration?
 
     var isEmpty: Bool {
       availableDate == nil && delay == nil && maxRetries == nil && usesBackoff == nil
         && priority == nil && timeLimit == nil && expiryDate == nil && tags.isEmpty
-        && onDuplicate == nil
+        && onDuplicate == nil && uniqueFor == nil && maxDelay == nil
     }
 
     mutating func fill(from others: Choices) {
@@ -146,6 +173,8 @@ public struct TaskOptions: Sendable, Equatable {
       expiryDate = expiryDate ?? others.expiryDate
       tags.formUnion(others.tags)
       onDuplicate = onDuplicate ?? others.onDuplicate
+      uniqueFor = uniqueFor ?? others.uniqueFor
+      maxDelay = maxDelay ?? others.maxDelay
     }
   }
 }
@@ -172,9 +201,15 @@ extension TaskOptions {
           "\(path)delay and \(path)availableDate are both given; give one of them"
         )
       }
-      guard delay >= .zero else {
-        throw TaskQueueError(.invalidArgument, "\(path)delay is \(delay); give zero or more")
-      }
+      try TaskQueueError.check(delay: delay, "\(path)delay")
+    }
+    try TaskQueueError.check(delay: choices.uniqueFor, "\(path)uniqueFor")
+    try TaskQueueError.check(delay: choices.maxDelay, "\(path)maxDelay")
+    if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay))"
+      )
     }
     try TaskQueueError.check(choices.availableDate, "\(path)availableDate")
     if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
@@ -213,6 +248,8 @@ extension TaskOptions {
       maxRetries: maxRetries ?? 10,
       usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
       uniqueKey: uniqueKey,
+      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { (now + $0 / .seconds(1)).storable },
+      latestDate: uniqueKey == nil ? nil : maxDelay.map { (now + $0 / .seconds(1)).storable },
       tags: tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,

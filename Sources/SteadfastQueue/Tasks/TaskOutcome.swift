@@ -13,7 +13,7 @@ public enum TaskOutcome: Sendable, Hashable {
   /// Its retries are used up, its handler abandoned it, it has expired, or it interrupted the
   /// process too often.
   case abandoned(reason: String)
-  /// It was cancelled before it ended, or a newer task with its unique key has replaced it.
+  /// It was cancelled before it ended.
   case cancelled
 }
 

@@ -30,6 +30,11 @@ extension TaskQueueError {
     )
   }
 
+  static func check(delay: Duration?, _ name: String) throws(TaskQueueError) {
+    guard let delay, delay < .zero else { return }
+    throw TaskQueueError(.invalidArgument, "\(name) is \(delay); give zero or more")
+  }
+
   static func check(_ count: Int?, _ name: String) throws(TaskQueueError) {
     guard let count, count < 0 else { return }
     throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")

@@ -21,7 +21,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     public static let invalidArgument = Code("invalidArgument")
     /// The same name was registered for the payloads of two types.
     public static let nameTaken = Code("nameTaken")
-    /// Another task holds the same unique key, and the policy is ``UniquePolicy/reject``.
+    /// Another task has the same unique key, and the policy is ``UniquePolicy/reject``, or a task
+    /// was to be restarted.
     public static let duplicate = Code("duplicate")
     /// `run()` or `runAvailable()` was called while this queue, or another one on its store, runs.
     public static let alreadyRunning = Code("alreadyRunning")

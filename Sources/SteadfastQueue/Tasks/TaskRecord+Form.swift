@@ -18,6 +18,8 @@ extension TaskRecord {
     if hasExtras {
       try TaskQueueError.check(expiryDate, "expiryDate")
       try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
+      try TaskQueueError.check(uniqueUntil, "uniqueUntil")
+      try TaskQueueError.check(latestDate, "latestDate")
     }
   }
 

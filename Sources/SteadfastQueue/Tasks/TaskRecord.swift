@@ -19,6 +19,10 @@ public struct TaskRecord: Sendable, Identifiable {
   public var finishedDate: Date?
   /// Where the task is in its life.
   public var state: TaskState
+  /// What the task is for its unique key; `nil` if it has no key, or has ended.
+  ///
+  /// A new task has none: the store sets it.
+  public var keyRole: UniqueKeyRole?
 
   /// Makes a record, as a store does from what it has stored.
   ///
@@ -32,6 +36,9 @@ public struct TaskRecord: Sendable, Identifiable {
     maxRetries: RetryLimit = 10,
     usesBackoff: Bool = true,
     uniqueKey: String? = nil,
+    keyRole: UniqueKeyRole? = nil,
+    uniqueUntil: Date? = nil,
+    latestDate: Date? = nil,
     tags: Set<String> = [],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
@@ -55,7 +62,13 @@ public struct TaskRecord: Sendable, Identifiable {
         priority: priority,
         createdDate: createdDate,
         uniqueKey: uniqueKey,
-        extras: Extras(tags: tags, timeLimit: timeLimit, expiryDate: expiryDate)
+        extras: Extras(
+          tags: tags,
+          timeLimit: timeLimit,
+          expiryDate: expiryDate,
+          uniqueUntil: uniqueUntil,
+          latestDate: latestDate
+        )
       )
     )
     failureState = Rare(
@@ -69,6 +82,7 @@ public struct TaskRecord: Sendable, Identifiable {
       )
     )
     self.state = state
+    self.keyRole = keyRole
     self.availableDate = availableDate
     self.finishedDate = finishedDate
   }
@@ -87,8 +101,16 @@ public struct TaskRecord: Sendable, Identifiable {
   public var maxRetries: RetryLimit { shared.value.maxRetries }
   /// Whether a failure is followed by the queue's backoff, or by another attempt at once.
   public var usesBackoff: Bool { shared.value.usesBackoff }
-  /// The key that no other task may hold while the store knows this one; `nil` if it has none.
+  /// The key by which new tasks of the same name find this one; `nil` if it has none.
+  ///
+  /// ``keyRole`` says what the task is for it.
   public var uniqueKey: String? { shared.value.uniqueKey }
+  /// The date until which a new task with the key counts as this one if it has succeeded.
+  ///
+  /// It is `nil` if a new task is added as soon as this one has ended (``TaskOptions/uniqueFor``).
+  public var uniqueUntil: Date? { shared.value.extras.present?.uniqueUntil }
+  /// The date beyond which no replacement postpones the task; `nil` if there is none.
+  public var latestDate: Date? { shared.value.extras.present?.latestDate }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
@@ -154,7 +176,7 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// Whether anything has gone wrong with the task.
   var hasFailureState: Bool { !failureState.isEmpty }
-  /// Whether it has tags, a time limit, or an expiry date.
+  /// Whether it has any of the options that few tasks have.
   var hasExtras: Bool { !shared.value.extras.isEmpty }
 
   /// Clears what has gone wrong with the task, as if it were new.
@@ -180,6 +202,45 @@ public struct TaskRecord: Sendable, Identifiable {
     shared = SharedDefinition(definition)
   }
 
+  /// Takes over the payload, the options and the date of a new task with the same key.
+  ///
+  /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
+  /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
+  /// itself moves the task behind its equals if its priority or its date becomes another one, or if
+  /// it was parked.
+  public mutating func takeOver(_ new: TaskRecord) {
+    var definition = shared.value
+    let old = definition.extras.value
+    definition.payload = new.payload
+    definition.maxRetries = new.maxRetries
+    definition.usesBackoff = new.usesBackoff
+    definition.priority = new.priority
+    var extras = new.shared.value.extras.value
+    extras.latestDate = old.latestDate ?? extras.latestDate
+    definition.extras.value = extras
+    shared = SharedDefinition(definition)
+    if state == .parked { state = .waiting }
+    if isPostponed {
+      availableDate = max(availableDate, new.availableDate)
+    } else if new.availableDate <= new.createdDate {
+      availableDate = min(availableDate, new.availableDate)
+    } else {
+      availableDate = min(new.availableDate, extras.latestDate ?? .distantFuture)
+    }
+  }
+
+  /// Takes the place of the holder of its key, which has failed.
+  ///
+  /// Stores call this for the successor on
+  /// ``TaskChange/retry(_:availableDate:retryCount:failure:)`` of the holder. `holder` is the
+  /// holder after that change. The successor gets its retries and its failures, and is not
+  /// performed before the retry's date.
+  public mutating func takePlace(of holder: TaskRecord) {
+    keyRole = .holder
+    failureState = holder.failureState
+    availableDate = max(availableDate, holder.availableDate)
+  }
+
   mutating func dropExpiry() {
     var definition = shared.value
     definition.extras.value.expiryDate = nil
@@ -197,11 +258,18 @@ extension TaskRecord {
     return record
   }
 
+  /// Returns the same task with another ID.
+  func replacing(id: TaskID) -> TaskRecord {
+    var record = self
+    record.shared = SharedDefinition(shared.value.replacing(id: id))
+    return record
+  }
+
   /// The part of a task that seldom changes.
   ///
   /// A restart may drop its expiry date, and an update may change it.
   private struct Definition: Sendable {
-    let id: TaskID
+    private(set) var id: TaskID
     let name: String
     var payload: StoredPayload
     // After a limit, the flag would take another word. Here it uses space that the payload leaves
@@ -241,6 +309,12 @@ extension TaskRecord {
       set { (isRetriedAlways, retryLimit) = Self.parts(of: newValue) }
     }
 
+    func replacing(id: TaskID) -> Definition {
+      var definition = self
+      definition.id = id
+      return definition
+    }
+
     private static func parts(of limit: RetryLimit) -> (isRetriedAlways: Bool, retryLimit: Int) {
       switch limit {
       case .atMost(let count): (false, count)
@@ -261,8 +335,13 @@ extension TaskRecord {
     var tags: Set<String> = []
     var timeLimit: Duration?
     var expiryDate: Date?
+    var uniqueUntil: Date?
+    var latestDate: Date?
 
-    var isEmpty: Bool { tags.isEmpty && timeLimit == nil && expiryDate == nil }
+    var isEmpty: Bool {
+      tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
+        && latestDate == nil
+    }
   }
 
   /// What has gone wrong with a task.

@@ -36,6 +36,9 @@ extension TaskRecord {
     priority: Int = 0,
     at seconds: Double = 0,
     key: String? = nil,
+    uniqueUntil: Double? = nil,
+    latest: Double? = nil,
+    created: Double = 0,
     tags: Set<String> = [],
     expires: Date? = nil
   ) -> TaskRecord {
@@ -44,8 +47,10 @@ extension TaskRecord {
       name: name,
       payload: StoredPayload(Array("{\"number\":\(number)}".utf8), format: .json),
       priority: TaskQueue.Priority(rawValue: priority),
-      createdDate: .second(0),
+      createdDate: .second(created),
       uniqueKey: key,
+      uniqueUntil: uniqueUntil.map(Date.second),
+      latestDate: latest.map(Date.second),
       tags: tags,
       expiryDate: expires,
       availableDate: .second(seconds)
@@ -139,6 +144,9 @@ extension TaskRecord {
     compare("maxRetries", \.maxRetries, ==)
     compare("usesBackoff", \.usesBackoff, ==)
     compare("uniqueKey", \.uniqueKey, ==) { $0 ?? "none" }
+    compare("keyRole", \.keyRole, ==) { $0.map { "\($0)" } ?? "none" }
+    compare("uniqueUntil", \.uniqueUntil, Self.isSame, text)
+    compare("latestDate", \.latestDate, Self.isSame, text)
     compare("tags", \.tags, ==) { "\($0.sorted())" }
     compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
     compare("expiryDate", \.expiryDate, Self.isSame, text)

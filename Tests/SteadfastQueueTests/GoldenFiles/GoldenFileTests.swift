@@ -20,7 +20,7 @@ import Testing
     #expect(found == expected)
   }
 
-  @Test(arguments: GoldenFile.all)
+  @Test(arguments: GoldenFile.all.filter { $0.write != nil })
   func `what is written now is what was written before`(file: GoldenFile) throws {
     let written = Data(try file.writtenNow())
     guard let data = try? Data(contentsOf: file.url) else {
@@ -45,7 +45,8 @@ import Testing
     }
     .joined()
     for kind in [
-      "header", "insert", "task", "compacted", "begin", "succeed", "retry", "abandon", "release",
+      "header", "insert", "add", "task", "kept", "compacted", "begin", "succeed", "retry",
+      "abandon", "release",
       "park", "cancel", "pause", "resume", "restart", "reschedule", "update", "remove", "extend",
       "unpark", "prune", "rebase", "interruption", "seal",
     ] {
@@ -68,6 +69,9 @@ extension TaskTable.Entry {
     }
     if !record.usesBackoff { fields["backoff"] = false }
     fields["key"] = record.uniqueKey
+    if record.keyRole == .successor { fields["role"] = "successor" }
+    fields["uniqueUntil"] = record.uniqueUntil?.timeIntervalSince1970
+    fields["latestDate"] = record.latestDate?.timeIntervalSince1970
     if hasLostKey { fields["keyless"] = true }
     if !record.tags.isEmpty { fields["tags"] = record.tags.sorted() }
     fields["limit"] = record.timeLimit.map { [$0.components.seconds, $0.components.attoseconds] }

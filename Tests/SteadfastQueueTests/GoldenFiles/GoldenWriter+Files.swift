@@ -88,20 +88,48 @@ extension GoldenWriter {
     try begin(12, 12)
   }
 
-  /// Tasks that hold a unique key, and tasks that have lost it.
-  mutating func writeKeys() throws {
-    try insert(task(1, key: "a"), task(2, key: "b"), task(3, key: "c"), task(4, key: ""))
-    try begin(2, 3)
-    try change(
-      .insert(task(5, key: "a"), onDuplicate: .replace),
-      .insert(task(6, key: "b"), onDuplicate: .replace),
-      .succeed(lease(3), at: date(1), retains: true),
-      .insert(task(7, key: "c"), onDuplicate: .replace),
-      .insert(task(8, key: "d"), onDuplicate: .replace),
-      .cancel(.unclaimed(.numbered(8)), at: date(2), retains: false),
-      .insert(task(9, key: "d"), onDuplicate: .keep),
-      .retry(lease(2), availableDate: date(3), retryCount: 1, failure: failure(2))
+  /// Every way in which a task gets, passes on or loses a unique key.
+  mutating func writeRoles() throws {
+    try insert(task(1, key: "a"), task(2, key: "b"), task(3, key: ""), task(4, key: "d"))
+    try insert(task(5, available: 20, key: "e", latest: 60), task(6, name: "Other", key: "a"))
+    try insert(task(7, key: "g", uniqueUntil: 90), task(8, key: "h"), task(9, key: "i"))
+    try begin(1, 2, 4, 7, 8)
+    // Successors, and tasks that are taken over by others.
+    try append(.addition(task(11, key: "a"), .successor))
+    try append(.addition(task(12, priority: 2, key: "a"), .takenOver(by: .numbered(11))))
+    try append(.addition(task(13, key: "b"), .successor))
+    try append(.addition(task(14, key: "d"), .successor))
+    try append(.addition(task(15, available: 40, key: "e"), .takenOver(by: .numbered(5))))
+    try append(.addition(task(16, available: 99, key: "e"), .takenOver(by: .numbered(5))))
+    try append(.addition(task(17, available: -5, key: "i"), .takenOver(by: .numbered(9))))
+    // What becomes of them when the holder ends.
+    try append(
+      .supersession(
+        .retry(lease(1), availableDate: date(300), retryCount: 3, failure: failure(1))
+      )
     )
+    try change(
+      .succeed(lease(2), at: date(2), retains: true),
+      .abandon(lease(4), failure: failure(4), retains: true),
+      .cancel(.unclaimed(.numbered(14)), at: date(4), retains: false),
+      .restart(.unclaimed(.numbered(4)), availableDate: date(5)),
+      .succeed(lease(7), at: date(6), retains: true),
+      .prune(.succeeded, endedBefore: date(5), keepingLatest: nil, now: date(80)),
+      .prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: date(80))
+    )
+    // A task that is put off keeps its date, one that is parked waits again.
+    try change(.retry(lease(8), availableDate: date(70), retryCount: 1, failure: nil))
+    try append(.addition(task(18, key: "h"), .takenOver(by: .numbered(8))))
+    try begin(9)
+    try change(.park(lease(9), failure: failure(9)))
+    try append(.addition(task(19, key: "i"), .takenOver(by: .numbered(9))))
+    // Both wait after a release, and an addition may come after the end of the holder.
+    try begin(13)
+    try append(.addition(task(20, key: "b"), .successor))
+    try change(.release(lease(13)))
+    try begin(3)
+    try change(.cancel(.claimed(lease(3)), at: date(7), retains: false))
+    try append(.addition(task(21, key: ""), .successor))
   }
 
   /// Batches, and the tasks that leave by a pruning.
@@ -123,15 +151,15 @@ extension GoldenWriter {
       try change(.succeed(lease(number), at: date(Double(50 - place)), retains: true))
     }
     try change(
-      .prune(.succeeded, endedBefore: nil, keepingLatest: 4),
-      .prune(.succeeded, endedBefore: date(48.5), keepingLatest: nil)
+      .prune(.succeeded, endedBefore: nil, keepingLatest: 4, now: .distantPast),
+      .prune(.succeeded, endedBefore: date(48.5), keepingLatest: nil, now: .distantPast)
     )
     for number in [6, 7, 8] {
       try change(.cancel(.unclaimed(.numbered(number)), at: date(Double(number)), retains: true))
     }
     try change(
-      .prune(.cancelled, endedBefore: date(7), keepingLatest: 9),
-      .prune(.abandoned, endedBefore: date(99), keepingLatest: 0)
+      .prune(.cancelled, endedBefore: date(7), keepingLatest: 9, now: .distantPast),
+      .prune(.abandoned, endedBefore: date(99), keepingLatest: 0, now: .distantPast)
     )
   }
 
@@ -258,8 +286,8 @@ extension GoldenWriter {
   mutating func writeCompacted() throws {
     try insert(task(1, key: "a"), task(2, priority: 3), task(3), task(4), task(5))
     try begin(1, 3, 4)
+    try append(.addition(task(6, key: "a", uniqueUntil: 70, latest: 80), .successor))
     try change(
-      .insert(task(6, key: "a"), onDuplicate: .replace),
       .park(lease(3), failure: failure(3)),
       .succeed(lease(4), at: date(5), retains: true)
     )

@@ -22,7 +22,13 @@ struct GoldenWriter {
   }
 
   mutating func change(_ changes: TaskChange...) throws {
-    for change in changes { try append(.change(change)) }
+    for change in changes {
+      if case .insert(let record, _) = change, record.uniqueKey != nil {
+        try append(.addition(record, .holder))
+      } else {
+        try append(.change(change))
+      }
+    }
   }
 
   mutating func reopen(closing: Bool = false) throws {
@@ -47,7 +53,9 @@ struct GoldenWriter {
     priority: Int = 0,
     available: Double = 0,
     expires: Double? = nil,
-    key: String? = nil
+    key: String? = nil,
+    uniqueUntil: Double? = nil,
+    latest: Double? = nil
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -56,6 +64,8 @@ struct GoldenWriter {
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: date(0),
       uniqueKey: key,
+      uniqueUntil: uniqueUntil.map(date),
+      latestDate: latest.map(date),
       expiryDate: expires.map(date),
       availableDate: date(available)
     )

@@ -177,8 +177,9 @@ struct FileMaker {
     switch pick(4) {
     case 0: .unpark(name: "A")
     case 1: .rebase(.seconds(now - 50))
-    case 2: .prune(.succeeded, endedBefore: nil, keepingLatest: pick(3))
-    default: .prune(.abandoned, endedBefore: .seconds(now - 60), keepingLatest: nil)
+    case 2: .prune(.succeeded, endedBefore: nil, keepingLatest: pick(3), now: .distantPast)
+    default:
+      .prune(.abandoned, endedBefore: .seconds(now - 60), keepingLatest: nil, now: .distantPast)
     }
   }
 }

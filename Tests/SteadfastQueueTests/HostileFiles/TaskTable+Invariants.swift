@@ -30,26 +30,38 @@ extension TaskTable {
     }
     check(readyCount == tasks.count { $0.place == .ready }, "ready tasks are counted")
     check(ids.elements() == tasks.map(\.record.id).sorted(), "all identities are in order")
-    for (key, slot) in keys.holders {
-      check(entries[slot].record.uniqueKey == key, "a key's holder bears it")
+    var withRole = 0
+    for key in keys.keys {
+      for roles in keys.roles(of: key) {
+        check(!roles.isEmpty, "\(key) has roles if it is listed")
+        check(roles.holder != nil || roles.successor == nil, "no successor is without a holder")
+        for (slot, role) in [(roles.holder, UniqueKeyRole.holder), (roles.successor, .successor)] {
+          guard let slot else { continue }
+          withRole += 1
+          let record = entries[slot].record
+          let isRight = record.uniqueKey == key && record.keyRole == role
+          check(isRight && entries[slot].lane == roles.lane, "\(record.id) has its role")
+        }
+        guard let recent = roles.recent else { continue }
+        let record = entries[recent].record
+        check(record.state == .succeeded && record.uniqueUntil != nil, "what stands for others")
+      }
     }
-    for (key, losers) in keys.displaced {
-      check(!losers.isEmpty, "\(key) has losers if any are listed")
-    }
+    check(withRole == tasks.count { $0.record.keyRole != nil }, "all roles are listed")
     for slot in entries.slots {
-      let id = entries[slot].record.id
-      guard let key = entries[slot].record.uniqueKey else { continue }
-      let isListed = keys.displaced[key]?.contains(slot) ?? false
-      check(isListed == entries[slot].hasLostKey, "\(id) is listed if it has lost its key")
+      let record = entries[slot].record
+      guard let key = record.uniqueKey else {
+        check(record.keyRole == nil, "a task without a key has no role")
+        continue
+      }
+      let isListed = keys.withoutRole[key]?.contains(slot) ?? false
+      check(isListed == (record.keyRole == nil), "\(record.id) is listed if it has no role")
+      let hasNone = record.state.isFinished || entries[slot].hasLostKey
+      check(hasNone == (record.keyRole == nil), "\(record.id) has no role if it has ended")
     }
-    let losers = keys.displaced.values.reduce(0) { $0 + $1.count }
-    let keyless = tasks.count { $0.hasLostKey && $0.record.uniqueKey != nil }
-    check(losers == keyless, "nobody else is listed")
-    for slot in entries.slots where !entries[slot].hasLostKey {
-      let id = entries[slot].record.id
-      guard let key = entries[slot].record.uniqueKey else { continue }
-      check(keys.holder(of: key) == slot, "\(id) holds its key")
-    }
+    let count = keys.withoutRole.values.reduce(0) { $0 + $1.count }
+    let expected = tasks.count { $0.record.uniqueKey != nil && $0.record.keyRole == nil }
+    check(count == expected, "nobody else is listed")
     check(ended.stagedPrunes == 0, "no pruning is staged")
     return broken + brokenLines() + brokenOrder()
   }
@@ -90,7 +102,8 @@ extension TaskTable {
     }
     if lanes.ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
     for slot in entries.slots {
-      let hasLine = entries[slot].record.state != .running && entries[slot].place != .paused
+      let place = entries[slot].place
+      let hasLine = entries[slot].record.state != .running && place != .paused && place != .held
       let id = entries[slot].record.id
       if entries[slot].isInLine != hasLine { broken.append("\(id) is in line if it is at rest") }
     }
@@ -100,15 +113,17 @@ extension TaskTable {
   /// Checks that all waiting tasks are handed out, each task once, in order.
   private func brokenOrder() -> [String] {
     var table = self
-    let expected = entries.slots.map { entries[$0] }.filter { $0.record.state == .waiting }
-      .sorted {
-        let (left, right) = ($0.record, $1.record)
-        if left.priority != right.priority { return left.priority > right.priority }
-        if left.availableDate != right.availableDate {
-          return left.availableDate < right.availableDate
-        }
-        return $0.position < $1.position
+    let expected = entries.slots.map { entries[$0] }.filter {
+      $0.record.state == .waiting && $0.record.keyRole != .successor
+    }
+    .sorted {
+      let (left, right) = ($0.record, $1.record)
+      if left.priority != right.priority { return left.priority > right.priority }
+      if left.availableDate != right.availableDate {
+        return left.availableDate < right.availableDate
       }
+      return $0.position < $1.position
+    }
     let request = ClaimRequest(
       limit: .max,
       names: Dictionary(uniqueKeysWithValues: lanes.indices.keys.map { ($0, .max) }),
@@ -168,6 +183,7 @@ extension TaskTable {
 extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
+    case .waiting where record.keyRole == .successor: place == .held
     case .waiting: place == .waiting || place == .ready
     case .running: if case .leased = place { true } else { false }
     case .parked: place == .parked

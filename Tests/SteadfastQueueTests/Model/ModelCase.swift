@@ -94,7 +94,9 @@ struct ModelRandom {
     if once(in: 6) { task.lifetime = max(0, task.delay ?? 0) + draw([1, 3, 20]) }
     if once(in: 3) { task.tag = draw(["red", "blue"]) }
     if once(in: 3) { task.key = draw(["x", "y"]) }
-    task.policy = draw([.keep, .replace, .reject])
+    task.policy = draw([.keep, .replace, .reject, .join])
+    if task.key != nil, once(in: 4) { task.uniqueFor = draw([0, 2, 40]) }
+    if task.key != nil, once(in: 4) { task.maxDelay = draw([0, 5, 60]) }
     if once(in: 6) { task.count = 2 + below(3) }
     return task
   }

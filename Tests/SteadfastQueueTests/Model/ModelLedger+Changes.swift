@@ -74,6 +74,28 @@ extension ModelLedger {
     require(isAsEnqueued, "\(label(record.id)) was enqueued as \(task), and stored as \(record)")
   }
 
+  /// A task has taken over what a new one has.
+  mutating func takenOver(by id: TaskID, _ change: TaskChange) {
+    guard case .insert(let record, onDuplicate: .replace) = change,
+      record.uniqueKey == table.record(of: id)?.uniqueKey
+    else { return require(false, "\(label(id)) has taken over \(change)") }
+    require(entries[id]?.lease == nil, "\(label(id)) takes a task over while it is performed")
+    entries[id]?.number = record.modelWork?.number ?? 0
+    for tag in record.tags { entries[id]?.asked.formUnion(askedTags[tag] ?? []) }
+    expect("updated", of: id)
+  }
+
+  /// A task has failed, and its successor is in its place.
+  mutating func superseded(_ change: TaskChange, by id: TaskID) {
+    guard case .retry(let lease, _, _, _) = change, let entry = entries[lease.id],
+      entries[id]?.hasEnded == false
+    else { return require(false, "\(label(id)) supersedes another one by \(change)") }
+    expect("superseded", of: lease.id)
+    entries[lease.id]?.hasEnded = true
+    entries[lease.id]?.successor = id
+    entries[id]?.failureCount = entry.failureCount
+  }
+
   // MARK: Ends of attempts
 
   private func attempt(_ lease: Lease) -> Attempt? {

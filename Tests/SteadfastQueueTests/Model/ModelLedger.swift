@@ -29,6 +29,8 @@ struct ModelLedger: Sendable {
     var outcomes: [TaskOutcome] = []
     var hasEnded = false
     var asked: Set<ModelOperation.Request> = []
+    /// The task that has taken its place.
+    var successor: TaskID?
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
     /// The expected events, by place, that an observer may miss because the queue has ended.
@@ -154,9 +156,10 @@ struct ModelLedger: Sendable {
     for (index, change) in batch.enumerated() {
       switch outcomes[index] {
       case .done: note(change)
-      case .replaced(let twin):
-        removed(twin)
+      case .replaced(let twin): takenOver(by: twin, change)
+      case .superseded(let successor):
         note(change)
+        superseded(change, by: successor)
       case .duplicate, .identityTaken, .stale, .batchRefused: break
       }
     }

@@ -23,6 +23,8 @@ indirect enum ModelOperation: Sendable {
     var lifetime: Int?
     var tag: String?
     var key: String?
+    var uniqueFor: Int?
+    var maxDelay: Int?
     var policy = UniquePolicy.keep
     var count = 1
   }
@@ -76,6 +78,8 @@ extension ModelOperation.NewTask: CustomStringConvertible {
     if let lifetime { text += ", expires in \(lifetime) s" }
     if let tag { text += ", tag \(tag)" }
     if let key { text += ", key \(key) (\(policy))" }
+    if let uniqueFor { text += ", unique for \(uniqueFor) s" }
+    if let maxDelay { text += ", put off by \(maxDelay) s at most" }
     return text
   }
 }

@@ -31,7 +31,7 @@ extension ModelRun {
       ledger.checkEvents()
       if state.callsInFlight == 0 { ledger.forgetRequests() }
       for (id, count) in state.pendingOutcomes where count > 0 {
-        let hasEnded = ledger.entries[id]?.hasEnded ?? true
+        let hasEnded = ledger.entries[ledger.last(id)]?.hasEnded ?? true
         ledger.require(!hasEnded, "\(ledger.label(id)) has ended, and \(count) are not told so")
       }
       return ledger.violations
@@ -94,6 +94,13 @@ extension ModelRun {
 }
 
 extension ModelLedger {
+  /// The task that is in the place of another one, or the other one itself.
+  fileprivate func last(_ id: TaskID) -> TaskID {
+    var id = id
+    while let successor = entries[id]?.successor { id = successor }
+    return id
+  }
+
   fileprivate func compare(_ found: [TaskRecord]) {
     let expected = table.entries.map(\.record).sorted { $0.id < $1.id }.map(\.modelSummary)
     let found = found.map(\.modelSummary)
@@ -150,7 +157,7 @@ extension ModelLedger {
       until = min(until, earlier)
     }
     let hasLimited = entries.values.contains { $0.claimed?.name == LimitedJob.taskName }
-    for entry in table.entries where entry.record.state == .waiting {
+    for entry in table.entries where entry.waits {
       let mayRun =
         switch entry.record.name {
         case LimitedJob.taskName: !hasLimited
@@ -174,8 +181,8 @@ extension ModelLedger {
 
   func told(_ outcome: TaskOutcome, of id: TaskID) {
     require(
-      entries[id]?.outcomes.contains(outcome) ?? false,
-      "\(label(id)) is said to have ended as \(outcome), but \(entries[id]?.outcomes ?? [])"
+      entries[last(id)]?.outcomes.contains(outcome) ?? false,
+      "\(label(id)) is said to have ended as \(outcome), but \(entries[last(id)]?.outcomes ?? [])"
     )
   }
 
@@ -194,6 +201,7 @@ extension ModelLedger {
     case .restarted(let task): (id, name) = (task, "restarted")
     case .rescheduled(let task, _): (id, name) = (task, "rescheduled")
     case .updated(let task): (id, name) = (task, "updated")
+    case .superseded(let record, _): (id, name) = (record.id, "superseded")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
     case .progressed, .unhandled: return

@@ -98,7 +98,9 @@ extension ModelRun {
         timeLimit: task.timeLimit.map { .seconds($0) },
         expiryDate: task.lifetime.map { now + Double($0) },
         tags: Set([task.tag].compactMap(\.self)),
-        onDuplicate: task.policy
+        onDuplicate: task.policy,
+        uniqueFor: task.uniqueFor.map { .seconds($0) },
+        maxDelay: task.maxDelay.map { .seconds($0) }
       )
     ) { _ in task.key }
   }
@@ -125,6 +127,7 @@ extension ModelRun {
             ledger.require(ledger.table.record(of: id) == nil, "\(ledger.label(id)): \(request)")
           }
         }
+      } catch let error as TaskQueueError where error.code == .duplicate && request == .restart {
       } catch {
         self.failed("\(request)", error)
       }

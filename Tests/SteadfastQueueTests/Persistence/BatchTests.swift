@@ -89,8 +89,8 @@ import Testing
         .abandon(lease, failure: TaskFailure(reason: "", date: never), retains: true),
         .cancel(.unclaimed(.numbered(1)), at: never, retains: true),
         .restart(.unclaimed(.numbered(1)), availableDate: never), .rebase(never),
-        .prune(.succeeded, endedBefore: never, keepingLatest: nil),
-        .prune(.succeeded, endedBefore: nil, keepingLatest: -1),
+        .prune(.succeeded, endedBefore: never, keepingLatest: nil, now: .distantPast),
+        .prune(.succeeded, endedBefore: nil, keepingLatest: -1, now: .distantPast),
       ]
       for change in nonsense {
         let error = await #expect(throws: TaskQueueError.self, "\(change)") {
@@ -109,11 +109,16 @@ import Testing
   @Test func `a table forgets names that no task has, and nodes of tasks that are gone`() {
     var table = TaskTable()
     for number in 0..<20_000 {
-      table.insert(.make(number, name: "name \(number)", key: "k"), onDuplicate: .replace)
+      table.insert(.make(number, name: "name \(number)", key: "k"))
+      let id = TaskID.numbered(number)
+      let end = TaskChange.cancel(.unclaimed(id), at: .seconds(0), retains: false)
+      if number > 0 { #expect(table.apply([end]) == [.done]) }
     }
     #expect(table.lanes.all.count <= 2)
     #expect(table.lanes.indices.count == 1)
+    #expect(table.keys.roles(of: "k").count == 1)
     for number in 20_000..<40_000 { table.insert(.make(number, key: "k"), onDuplicate: .replace) }
+    #expect(table.entries.count == 2)
     let nodes = table.waiting.count + table.lanes.all.reduce(0) { $0 + $1.ready.count }
     #expect(nodes < 4_000)
   }

@@ -16,15 +16,20 @@ extension TaskRecord {
     name: String = "Note",
     priority: TaskQueue.Priority = .normal,
     available: Double = 0,
-    key: String? = nil
+    key: String? = nil,
+    created: Double = 0,
+    uniqueFor: Double? = nil,
+    maxDelay: Double? = nil
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
       name: name,
       payload: StoredPayload(Array(#"{"text":"\#(number)"}"#.utf8), format: .json),
       priority: priority,
-      createdDate: .seconds(0),
+      createdDate: .seconds(created),
       uniqueKey: key,
+      uniqueUntil: uniqueFor.map { .seconds(created + $0) },
+      latestDate: maxDelay.map { .seconds(created + $0) },
       availableDate: .seconds(available)
     )
   }

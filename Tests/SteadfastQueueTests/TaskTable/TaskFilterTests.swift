@@ -34,27 +34,29 @@ import Testing
     #expect(table.count(matching: filter) == numbers.count)
   }
 
-  @Test mutating func `a filter of keys lets tasks through that have lost their key`() {
+  @Test mutating func `a filter of keys lets tasks through in every role`() {
     let filter = TaskFilter(uniqueKeys: ["k"])
     func numbers() -> [Int] {
       table.tasks(matching: filter, after: nil, limit: 9).map { Int($0.id.low) }
     }
     table.insert(.make(1, key: "k"))
     let lease = table.claim(1)[0].lease
-    // A task that is being added is not there yet, and the one that it replaces still is.
+    // A task that is being added is not there yet.
     let staged = table.stage([.insert(.make(2, key: "k"), onDuplicate: .replace)])
     #expect(numbers() == [1])
     for change in staged { table.commit(change) }
     #expect(numbers() == [1, 2])
     #expect(table.count(matching: filter) == 2)
-    let again = table.stage([.insert(.make(3, key: "k"), onDuplicate: .replace)])
+    let again = table.stage([.insert(.make(3, name: "Other", key: "k"), onDuplicate: .keep)])
     #expect(numbers() == [1, 2])
     for change in again.reversed() { table.rollBack(change) }
     #expect(numbers() == [1, 2])
-    _ = table.apply([.insert(.make(4, key: "k"), onDuplicate: .replace)])
-    #expect(numbers() == [1, 4])
-    _ = table.apply([.succeed(lease, at: .seconds(1), retains: false)])
-    #expect(numbers() == [4])
+    _ = table.apply([.insert(.make(4, name: "Other", key: "k"), onDuplicate: .keep)])
+    #expect(numbers() == [1, 2, 4])
+    _ = table.apply([.succeed(lease, at: .seconds(1), retains: true)])
+    #expect(numbers() == [1, 2, 4])
+    _ = table.apply([.remove(.numbered(1))])
+    #expect(numbers() == [2, 4])
     #expect(table.brokenInvariants() == [])
   }
 }

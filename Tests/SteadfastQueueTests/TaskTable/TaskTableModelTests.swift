@@ -79,7 +79,9 @@ private struct Comparison {
     \(record.interruptionCount) \(record.uniqueKey ?? "-") \(record.lastError ?? "-") \
     \(record.failedDate?.timeIntervalSince1970 ?? 0) \
     \(record.earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPostponed)
+    \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPostponed) \
+    \(record.keyRole, default: "-") \(record.uniqueUntil?.timeIntervalSince1970 ?? 0) \
+    \(record.latestDate?.timeIntervalSince1970 ?? 0)
     """
   }
 
@@ -98,10 +100,13 @@ private struct Comparison {
 
   private mutating func apply(_ change: TaskChange) throws {
     let expected = reference.apply([change])[0]
-    let outcome = table.apply([change])[0]
+    let staged = table.stage(change)
+    let line = try JournalBody(.change(change)).adding(table.decision(on: staged))
+    table.commit(staged)
+    let outcome = staged.outcome
     try #require(outcome == expected, "\(change)")
     switch outcome {
-    case .done, .replaced: try journal.append([[JournalBody(.change(change))]])
+    case .done, .replaced, .superseded: try journal.append([[line]])
     case .duplicate, .stale, .identityTaken, .batchRefused: break
     }
   }
@@ -113,9 +118,13 @@ private struct Comparison {
       name: random.next() % 2 == 0 ? "A" : "B",
       priority: TaskQueue.Priority(rawValue: Int(random.next() % 3)),
       available: (now.timeIntervalSince1970 + Double(random.next() % 20) - 5),
-      key: random.next() % 2 == 0 ? "key \(random.next() % 5)" : nil
+      key: random.next() % 2 == 0 ? "key \(random.next() % 5)" : nil,
+      created: now.timeIntervalSince1970,
+      uniqueFor: random.next() % 4 == 0 ? Double(random.next() % 50) : nil,
+      maxDelay: random.next() % 4 == 0 ? Double(random.next() % 20) : nil
     )
-    let policy: UniquePolicy = random.next() % 3 == 0 ? .replace : .keep
+    let policies = [UniquePolicy.replace, .keep, .keep, .join, .reject]
+    let policy = policies[Int(random.next() % 5)]
     try apply(.insert(record, onDuplicate: policy))
   }
 
@@ -197,7 +206,7 @@ private struct Comparison {
       let state: TaskState = random.next() % 2 == 0 ? .succeeded : .abandoned
       let date = random.next() % 2 == 0 ? now - 50 : nil
       let count = random.next() % 2 == 0 ? Int(random.next() % 6) : nil
-      try apply(.prune(state, endedBefore: date, keepingLatest: count))
+      try apply(.prune(state, endedBefore: date, keepingLatest: count, now: now))
     }
   }
 }

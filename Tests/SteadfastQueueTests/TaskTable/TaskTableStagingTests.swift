@@ -9,21 +9,12 @@ import Testing
 
   /// A request for a task that has ended; the task is number 1 and has the key "k".
   enum Request: CaseIterable {
-    case restart, remove, replace
+    case restart, remove
 
     var change: TaskChange {
       switch self {
       case .restart: .restart(.unclaimed(.numbered(1)), availableDate: .seconds(5))
       case .remove: .remove(.numbered(1))
-      case .replace: .insert(.make(2, key: "k"), onDuplicate: .replace)
-      }
-    }
-
-    /// The answer while it is unknown whether the task is there.
-    var refusal: ChangeOutcome {
-      switch self {
-      case .restart, .remove: .stale
-      case .replace: .duplicate(of: .numbered(1))
       }
     }
   }
@@ -40,11 +31,11 @@ import Testing
   ) {
     insertEnded()
     let prunings = (1...2).map { _ in
-      table.stage(.prune(.succeeded, endedBefore: nil, keepingLatest: 5))
+      table.stage(.prune(.succeeded, endedBefore: nil, keepingLatest: 5, now: .distantPast))
     }
-    #expect(table.stage([request.change]).map(\.outcome) == [request.refusal])
+    #expect(table.stage([request.change]).map(\.outcome) == [.stale])
     table.rollBack(prunings[1])
-    #expect(table.stage([request.change]).map(\.outcome) == [request.refusal])
+    #expect(table.stage([request.change]).map(\.outcome) == [.stale])
     table.commit(prunings[0])
     #expect(table.apply([request.change]) == [.done])
     #expect(table.brokenInvariants() == [])
@@ -67,13 +58,13 @@ import Testing
       _ = try await core.apply([cancellation], .durable)
       // Both are decided before either is written.
       async let pruning = core.apply(
-        [.prune(.cancelled, endedBefore: nil, keepingLatest: 0)],
+        [.prune(.cancelled, endedBefore: nil, keepingLatest: 0, now: .distantPast)],
         .durable
       )
       async let answer = core.apply([request.change], .durable)
       #expect(try await pruning == [.done])
       let outcome = try await answer
-      #expect(outcome == [request.refusal] || outcome == [.stale] || outcome == [.done])
+      #expect(outcome == [.stale] || outcome == [.done])
     }
     let read = try JournalReader.read(storage.bytes).table
     #expect(read.numbers == core.read(\.numbers))

@@ -126,36 +126,6 @@ import Testing
     #expect(found.state == .waiting)
   }
 
-  // MARK: Unique keys
-
-  @Test mutating func `a second task with a unique key is a duplicate of the first`() {
-    table.insert(.make(1, key: "k"))
-    #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
-    #expect(table.count(matching: .unfinished) == 1)
-  }
-
-  @Test mutating func `a key is held while its task is retained, and free when the task is gone`() {
-    table.insert(.make(1, key: "k"))
-    _ = table.apply([.succeed(table.claim(1)[0].lease, at: .seconds(1), retains: true)])
-    #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
-    _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 0)])
-    #expect(table.insert(.make(3, key: "k")) == .done)
-  }
-
-  @Test mutating func `a task replaces a waiting holder of its key`() {
-    table.insert(.make(1, key: "k"))
-    #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .replaced(.numbered(1)))
-    #expect(table.claim(9).numbers == [2])
-  }
-
-  @Test mutating func `a task takes its key from a holder that is running, which goes on`() {
-    table.insert(.make(1, key: "k"))
-    let running = table.claim(1)
-    #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .done)
-    #expect(table.apply([.succeed(running[0].lease, at: .seconds(1), retains: false)]) == [.done])
-    #expect(table.insert(.make(3, key: "k")) == .duplicate(of: .numbered(2)))
-  }
-
   // MARK: Ended tasks
 
   @Test mutating func `ended tasks leave by count, the oldest first`() {
@@ -163,7 +133,7 @@ import Testing
     for claimed in table.claim(5) {
       _ = table.apply([.succeed(claimed.lease, at: .seconds(1), retains: true)])
     }
-    _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 2)])
+    _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 2, now: .distantPast)])
     let left = table.tasks(matching: TaskFilter(), after: nil, limit: 9)
     #expect(left.map(\.id) == [.numbered(4), .numbered(5)])
     #expect(left.allSatisfy { $0.state == .succeeded })
@@ -175,7 +145,9 @@ import Testing
       let failure = TaskFailure(reason: "no", date: .seconds(date))
       _ = table.apply([.abandon(claimed.lease, failure: failure, retains: true)])
     }
-    _ = table.apply([.prune(.abandoned, endedBefore: .seconds(20), keepingLatest: nil)])
+    _ = table.apply([
+      .prune(.abandoned, endedBefore: .seconds(20), keepingLatest: nil, now: .seconds(0))
+    ])
     #expect(table.count(matching: .deadLetters) == 2)
   }
 
@@ -257,7 +229,8 @@ import Testing
     )
     _ = table.apply([.insert(record, onDuplicate: .keep)])
     let staged = table.stage([
-      .prune(.abandoned, endedBefore: nil, keepingLatest: 1), .insert(record, onDuplicate: .keep),
+      .prune(.abandoned, endedBefore: nil, keepingLatest: 1, now: .distantPast),
+      .insert(record, onDuplicate: .keep),
     ])
     for c in staged.reversed() { table.rollBack(c) }
     #expect(table.ended.stagedPrunes == 0)

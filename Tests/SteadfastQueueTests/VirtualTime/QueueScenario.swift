@@ -65,6 +65,8 @@ enum QueueScenario {
       try await queue.enqueue(Job(number: 21), uniqueKey: "key", onDuplicate: .replace)
     )
     tasks.append(try await queue.enqueue(Job(number: 22), availableDate: clock.date + 3600))
+    tasks.append(try await queue.enqueue(Job(number: 23)))
+    try await tasks[tasks.count - 1].cancel()
     return tasks
   }
 

@@ -37,46 +37,6 @@ extension Mutant {
     Mutant("nonsense is kept", breaks: "form.checked") { $0.checksForm = false },
   ]
 
-  static let uniqueKeys = [
-    Mutant("tasks that have ended are no twins", breaks: "unique.keep") { $0.endedLoseKeys() },
-    Mutant("a rejected twin is just left out", breaks: "unique.reject") { $0.endedLoseKeys() },
-    Mutant("what was replaced is not told", breaks: "unique.replace") {
-      $0.answers { _, outcome in if case .replaced = outcome { .done } else { outcome } }
-    },
-    Mutant("a running task keeps its key", breaks: "unique.replace-running") {
-      $0.after { change, before, table in
-        guard case .insert(let record, _) = change, let key = record.uniqueKey else { return }
-        let running = before.entries.first { $0.holdsKey && $0.record.uniqueKey == key }
-        for index in table.entries.indices {
-          let id = table.entries[index].record.id
-          if id == running?.record.id { table.entries[index].holdsKey = true }
-          if id == record.id, running != nil { table.entries[index].holdsKey = false }
-        }
-      }
-    },
-    Mutant("a twin that had ended is told", breaks: "unique.replace-ended") {
-      $0.apply = { batch, table in
-        let before = table
-        return zip(batch, table.apply(batch)).map { change, outcome in
-          guard case .insert(let record, .replace) = change, outcome == .done,
-            let key = record.uniqueKey
-          else { return outcome }
-          let twin = before.records.first { $0.uniqueKey == key && $0.state.isFinished }
-          return twin.map { .replaced($0.id) } ?? outcome
-        }
-      }
-    },
-    Mutant("a cancelled task leaves its key behind", breaks: "unique.freed") {
-      $0.rewrite = { change in
-        guard case .cancel(let target, let date, false) = change else { return change }
-        return .cancel(target, at: date, retains: true)
-      }
-    },
-    Mutant("keys are the same in either case", breaks: "unique.exact") {
-      $0.insertions { $0.copy(uniqueKey: .some($0.uniqueKey?.lowercased())) }
-    },
-  ]
-
   static let lookUps = [
     Mutant("a task must have all tags that are looked for", breaks: "find.filter") {
       $0.matches = { task, filter in
@@ -170,14 +130,4 @@ extension Mutant {
       }
     },
   ]
-}
-
-extension PlainStore.Behaviour {
-  fileprivate mutating func endedLoseKeys() {
-    after { _, _, table in
-      for index in table.entries.indices where table.entries[index].record.state.isFinished {
-        table.entries[index].holdsKey = false
-      }
-    }
-  }
 }

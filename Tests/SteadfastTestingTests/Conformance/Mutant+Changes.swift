@@ -177,14 +177,14 @@ extension Mutant {
   static let ended = [
     Mutant("one task more than allowed is kept", breaks: "prune.count") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count) = change else { return change }
-        return .prune(state, endedBefore: date, keepingLatest: count.map { $0 + 1 })
+        guard case .prune(let state, let date, let count, let now) = change else { return change }
+        return .prune(state, endedBefore: date, keepingLatest: count.map { $0 + 1 }, now: now)
       }
     },
     Mutant("what ended at the date leaves too", breaks: "prune.date") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count) = change else { return change }
-        return .prune(state, endedBefore: date.map { $0 + 0.125 }, keepingLatest: count)
+        guard case .prune(let state, let date, let count, let now) = change else { return change }
+        return .prune(state, endedBefore: date.map { $0 + 0.125 }, keepingLatest: count, now: now)
       }
     },
     Mutant("dates stay when the clock goes back", breaks: "rebase.dates") {

@@ -42,8 +42,8 @@ extension Mutant {
     Mutant("the order is that of identities when opened again", breaks: "reopen.order") {
       $0.atReopening { $0.place = Int($0.record.id.low & 0xffff) - 1_000_000 }
     },
-    Mutant("a lost key comes back when opened again", breaks: "reopen.keys") {
-      $0.atReopening { $0.holdsKey = $0.record.uniqueKey != nil }
+    Mutant("a successor is handed out when opened again", breaks: "reopen.keys") {
+      $0.atReopening { if $0.record.keyRole == .successor { $0.record.keyRole = nil } }
     },
     Mutant("what was restarted has its old date when opened again", breaks: "reopen.removed") {
       $0.atReopening { $0.record.availableDate = $0.record.createdDate }

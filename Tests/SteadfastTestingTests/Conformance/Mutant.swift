@@ -114,6 +114,8 @@ extension TaskRecord {
     payload: StoredPayload? = nil,
     priority: Int? = nil,
     uniqueKey: String?? = nil,
+    uniqueUntil: Date?? = nil,
+    latestDate: Date?? = nil,
     tags: Set<String>? = nil
   ) -> TaskRecord {
     TaskRecord(
@@ -125,6 +127,8 @@ extension TaskRecord {
       maxRetries: maxRetries,
       usesBackoff: usesBackoff,
       uniqueKey: uniqueKey ?? self.uniqueKey,
+      uniqueUntil: uniqueUntil ?? self.uniqueUntil,
+      latestDate: latestDate ?? self.latestDate,
       tags: tags ?? self.tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate,

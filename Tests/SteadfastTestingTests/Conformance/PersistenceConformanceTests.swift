@@ -30,7 +30,7 @@ import Testing
     let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
     let report = await check(
       mutant.behaviour,
-      PersistenceConformance(excluding: exclusions, randomCases: 300)
+      PersistenceConformance(excluding: exclusions, randomCases: 3000)
     )
     #expect(report.failures.map(\.requirement.id) == [mutant.requirement], "\(report)")
     #expect(report.description.contains(mutant.requirement))
@@ -108,7 +108,7 @@ import Testing
   @Test func `a failure of a random case tells as few steps as still fail`() async throws {
     let report = await check(
       Mutant.model[0].behaviour,
-      PersistenceConformance(randomCases: 300)
+      PersistenceConformance(randomCases: 3000)
     )
     let failure = try #require(report.failures.first)
     #expect(failure.requirement.id == "model.random")

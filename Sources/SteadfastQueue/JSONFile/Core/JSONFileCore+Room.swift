@@ -91,9 +91,8 @@ extension JSONFileCore {
     try await waitForThread { continuation in
       submit(continuation) { state in
         let staged = state.table.stage(batch)
-        let areAllKept = staged.allSatisfy(\.isKept)
         let submission = Submission(
-          lines: areAllKept ? lines : zip(lines, staged).filter { $1.isKept }.map(\.0),
+          lines: state.table.lines(lines, of: staged),
           caller: .changes(staged, durability, continuation)
         )
         if let full = state.shortage(for: submission, options.maxFileSize) {
@@ -164,6 +163,28 @@ extension JSONFileCore.State {
   }
 }
 
+extension JournalBody {
+  /// Returns the line of a change, with what staging has decided about it.
+  func adding(_ decision: StagedChange.Decision?) -> JournalBody {
+    switch decision {
+    case .addition(let addition): adding(addition)
+    case .supersession: addingSupersession()
+    case nil: self
+    }
+  }
+}
+
+extension TaskTable {
+  /// Returns the lines of the changes that are kept, with what staging has decided about them.
+  fileprivate func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
+    let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
+    if arePlain { return lines }
+    return zip(lines, staged).filter { $1.isKept }.map { line, change in
+      line.adding(decision(on: change))
+    }
+  }
+}
+
 extension Submission {
   /// How many bytes the lines take, at most.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
@@ -173,9 +194,9 @@ extension Submission {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
       switch change.effect {
-      case .insertion: true
+      case .insertion, .replacement: true
       case .change(.update(_, let update), _): update.addsBytes
-      case .change, .broadChange, nil: false
+      case .change, .supersession, .broadChange, nil: false
       }
     }
   }

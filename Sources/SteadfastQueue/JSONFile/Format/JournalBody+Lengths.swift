@@ -19,13 +19,16 @@ extension JournalBody {
   static func maxLength(of kind: JournalKind) -> Int {
     switch kind {
     case .insert, .update: maxInsertionLength
+    case .add: maxInsertionLength + maxDecisionLength
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
       .reschedule, .remove, .extend, .prune, .rebase:
       maxOtherLength
-    case .header, .task, .compacted, .begin, .interruption, .seal: JournalLine.maxLength
+    case .header, .task, .kept, .compacted, .begin, .interruption, .seal: JournalLine.maxLength
     }
   }
 
   private static var maxInsertionLength: Int { JournalLine.maxLength - 64 << 10 }
+  /// The greatest length of what became of a new task with a unique key.
+  private static var maxDecisionLength: Int { 64 }
   private static var maxOtherLength: Int { 32 << 10 }
 }

@@ -40,7 +40,9 @@ struct JournalBody: Sendable {
       add("version", version)
       add("generation", generation)
     case .task(let task):
-      try add(task.record, "task")
+      // Programs that know no roles refuse the kind.
+      try add(task.record, task.record.uniqueKey == nil ? "task" : "kept")
+      if task.record.keyRole == .successor { add(.successor) }
       add("place", raw: String(task.position).utf8)
       addIfTrue("keyless", task.hasLostKey)
     case .compacted(let date, let bytesBefore):
@@ -48,6 +50,12 @@ struct JournalBody: Sendable {
       add("at", date)
       add("before", bytesBefore)
     case .change(let change): try add(change)
+    case .addition(let record, let addition):
+      try add(record, "add")
+      add(addition)
+    case .supersession(let change):
+      try add(change)
+      addSupersession()
     case .begin(let id): begin("begin", id)
     case .interruption: begin("interruption")
     case .seal: begin("seal")
@@ -59,9 +67,9 @@ struct JournalBody: Sendable {
 
   private mutating func add(_ change: TaskChange) throws {
     switch change {
-    case .insert(let record, let policy):
-      try add(record, "insert")
-      addIfTrue("replace", policy == .replace)
+    case .insert(let record, _):
+      // Programs that know no roles refuse the kind.
+      try add(record, record.uniqueKey == nil ? "insert" : "add")
     case .succeed(let lease, let date, let retains):
       begin("succeed", lease.id)
       add("at", date)
@@ -99,9 +107,10 @@ struct JournalBody: Sendable {
     case .unpark(let name):
       begin("unpark")
       add("name", name)
-    case .prune(let state, let date, let count):
+    case .prune(let state, let date, let count, let now):
       begin("prune")
       add("state", state.rawValue)
+      if now != .distantPast { add("at", now) }
       if let date { add("before", date) }
       if let count { add("latest", count) }
     case .rebase(let date):
@@ -124,6 +133,8 @@ struct JournalBody: Sendable {
     add("maxRetries", record.maxRetries)
     if !record.usesBackoff { add("backoff", raw: "false".utf8) }
     if let key = record.uniqueKey { add("key", key) }
+    if let date = record.uniqueUntil { add("uniqueUntil", date) }
+    if let date = record.latestDate { add("latestDate", date) }
     if !record.tags.isEmpty { add("tags", record.tags.sorted()) }
     if let limit = record.timeLimit { add("limit", limit) }
     if let date = record.expiryDate { add("expires", date) }
@@ -139,6 +150,33 @@ struct JournalBody: Sendable {
     }
     if let date = record.finishedDate { add("ended", date) }
     add(payload, record.payload.format)
+  }
+
+  private mutating func add(_ addition: Addition) {
+    switch addition {
+    case .holder: break
+    case .successor: add("role", UniqueKeyRole.successor.rawValue)
+    case .takenOver(let id): add("into", id)
+    }
+  }
+
+  private mutating func addSupersession() { addIfTrue("superseded", true) }
+
+  /// Returns the line of a new task, with what became of the task.
+  ///
+  /// The line is made before that is known, because it takes long, and the table is locked when the
+  /// table decides.
+  func adding(_ addition: Addition) -> JournalBody { extended { $0.add(addition) } }
+
+  /// Returns the line of a retry whose task is superseded.
+  func addingSupersession() -> JournalBody { extended { $0.addSupersession() } }
+
+  private func extended(_ extend: (inout JournalBody) -> Void) -> JournalBody {
+    var line = self
+    line.bytes.removeLast()
+    extend(&line)
+    line.bytes.append(UInt8(ascii: "}"))
+    return line
   }
 
   private mutating func add(_ update: TaskUpdate, of id: TaskID) throws {

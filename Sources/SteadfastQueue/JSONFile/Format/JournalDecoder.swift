@@ -31,8 +31,9 @@ struct JournalDecoder {
     do {
       switch entry {
       // A record is checked when it is made, as an entry that has one is large to look into.
-      case .change(.insert), .task, .header, .compacted, .begin, .interruption, .seal: break
-      case .change(let change): try change.checkForm()
+      case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
+        break
+      case .change(let change), .supersession(let change): try change.checkForm()
       }
     } catch {
       throw .malformed(error.message)
@@ -55,7 +56,9 @@ struct JournalDecoder {
       let (record, replaces) = (try record(), try fields.flag(.replace))
       try checkForm(of: record)
       return .change(.insert(record, onDuplicate: replaces ? .replace : .keep))
-    case .task: return .task(try keptTask())
+    case .add: return try addition()
+    case .task: return .task(try keptTask(isOld: true))
+    case .kept: return .task(try keptTask(isOld: false))
     case .compacted:
       return .compacted(at: try fields.date(.at), bytesBefore: try fields.integer(.before))
     case .begin: return .begin(try fields.id())
@@ -63,7 +66,9 @@ struct JournalDecoder {
       return .change(
         .succeed(try lease(), at: try fields.date(.at), retains: try fields.flag(.keep))
       )
-    case .retry: return .change(try retry())
+    case .retry:
+      let change = try retry()
+      return try fields.flag(.superseded) ? .supersession(change) : .change(change)
     case .abandon:
       return .change(.abandon(try lease(), failure: try failure(), retains: try fields.flag(.keep)))
     case .release: return .change(.release(try lease()))
@@ -99,6 +104,25 @@ struct JournalDecoder {
 
   // MARK: Changes
 
+  private mutating func addition() throws(JournalDecodingError) -> JournalEntry {
+    let (record, role) = (try record(), try role())
+    guard record.uniqueKey != nil else { throw .malformed("it adds a task without a key") }
+    try checkForm(of: record)
+    guard fields.has(.into) else {
+      return .addition(record, role == .successor ? .successor : .holder)
+    }
+    guard role == nil else { throw .malformed("it has a role, and is taken over") }
+    return .addition(record, .takenOver(by: try fields.id(.into)))
+  }
+
+  private func role() throws(JournalDecodingError) -> UniqueKeyRole? {
+    guard fields.has(.role) else { return nil }
+    guard let role = UniqueKeyRole(rawValue: try fields.text(.role)) else {
+      throw .malformed("its role is unknown")
+    }
+    return role
+  }
+
   private mutating func retry() throws(JournalDecodingError) -> TaskChange {
     let count = try fields.integer(.retries)
     guard count >= 0 else { throw .malformed("its number of retries is negative") }
@@ -116,7 +140,8 @@ struct JournalDecoder {
     return .prune(
       try state(),
       endedBefore: fields.has(.before) ? try fields.date(.before) : nil,
-      keepingLatest: count
+      keepingLatest: count,
+      now: fields.has(.at) ? try fields.date(.at) : .distantPast
     )
   }
 
@@ -134,16 +159,17 @@ struct JournalDecoder {
     )
   }
 
-  private mutating func keptTask() throws(JournalDecodingError) -> KeptTask {
+  private mutating func keptTask(isOld: Bool) throws(JournalDecodingError) -> KeptTask {
     var scanner = JSONScanner(fields.bytes, try fields.range(.place))
     guard let position = scanner.sequenceNumber(), scanner.isAtEnd,
       position <= KeptTask.maxPosition
     else {
       throw .malformed("its place can't be read")
     }
-    let (record, hasLostKey) = (try record(), try fields.flag(.keyless))
+    var (record, hasLostKey) = (try record(), try fields.flag(.keyless))
     try checkForm(of: record)
-    return KeptTask(record: record, position: position, hasLostKey: hasLostKey)
+    record.keyRole = isOld ? nil : try role()
+    return KeptTask(record: record, position: position, hasLostKey: hasLostKey, isOld: isOld)
   }
 
   private func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
@@ -167,6 +193,8 @@ struct JournalDecoder {
       maxRetries: try maxRetries(),
       usesBackoff: try !fields.flag(.backoff, "false"),
       uniqueKey: fields.has(.key) ? try fields.text(.key) : nil,
+      uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(.uniqueUntil) : nil,
+      latestDate: fields.has(.latestDate) ? try fields.date(.latestDate) : nil,
       tags: fields.has(.tags) ? try fields.texts(.tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,

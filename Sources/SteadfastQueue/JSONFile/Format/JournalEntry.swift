@@ -13,7 +13,13 @@ enum JournalEntry: Sendable {
   /// The file was compacted. Everything before this line is durable.
   case compacted(at: Date, bytesBefore: Int)
   /// A change to a task. The tokens of its leases have no meaning.
+  ///
+  /// An insertion is one that earlier versions wrote if its task has a unique key.
   case change(TaskChange)
+  /// A new task with a unique key, and what becomes of it.
+  case addition(TaskRecord, Addition)
+  /// The retry of a task that has a successor, which takes its place.
+  case supersession(TaskChange)
   /// An attempt has begun.
   case begin(TaskID)
   /// The file was opened, and the tasks that had begun were made available again.
@@ -37,7 +43,7 @@ extension JournalEntry {
   var isOfSnapshot: Bool {
     switch self {
     case .header, .task, .begin: true
-    case .compacted, .change, .interruption, .seal: false
+    case .compacted, .change, .addition, .supersession, .interruption, .seal: false
     }
   }
 }
@@ -50,6 +56,10 @@ struct KeptTask: Sendable {
   var record: TaskRecord
   /// The task's place among its equals, where a greater number comes later.
   let position: UInt64
-  /// Whether a later task has taken the task's unique key.
+  /// Whether a later task has taken the task's unique key, as earlier versions did.
   let hasLostKey: Bool
+  /// Whether an earlier version has written the task.
+  ///
+  /// A task that had ended held its key there, and no other task with the key could be added.
+  var isOld = false
 }

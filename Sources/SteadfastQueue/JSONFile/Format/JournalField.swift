@@ -3,6 +3,7 @@
 /// The raw values are used in memory only. The file holds the texts.
 enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
+  case role, into, uniqueUntil, latestDate, superseded
   case schema, state, retries, interruptions, error, failed, earlier, putOff, ended
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
@@ -19,6 +20,11 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .maxRetries: "maxRetries"
     case .backoff: "backoff"
     case .key: "key"
+    case .role: "role"
+    case .into: "into"
+    case .uniqueUntil: "uniqueUntil"
+    case .latestDate: "latestDate"
+    case .superseded: "superseded"
     case .tags: "tags"
     case .limit: "limit"
     case .expires: "expires"
@@ -54,8 +60,8 @@ enum JournalField: Int, CaseIterable, Sendable {
 
 /// The kinds of lines.
 enum JournalKind: String, CaseIterable, Sendable {
-  case header, task, compacted, begin, interruption, seal
-  case insert, succeed, retry, abandon, release, park, cancel, pause, resume, restart
+  case header, task, kept, compacted, begin, interruption, seal
+  case insert, add, succeed, retry, abandon, release, park, cancel, pause, resume, restart
   case reschedule, update, remove, extend, unpark, prune, rebase
 
   static let table = WordTable(allCases.map { ($0.rawValue, $0) })

@@ -144,8 +144,8 @@ struct JournalFields {
     return Duration(secondsComponent: seconds, attosecondsComponent: attoseconds)
   }
 
-  func id() throws(JournalDecodingError) -> TaskID {
-    let text = bytes[try range(.id)]
+  func id(_ field: JournalField = .id) throws(JournalDecodingError) -> TaskID {
+    let text = bytes[try range(field)]
     guard text.first == UInt8(ascii: "\""), let id = TaskID(text: text.dropFirst().dropLast())
     else {
       throw .malformed("its ID can't be read")

@@ -92,6 +92,8 @@ struct JournalReader {
   func end() throws(JournalProblem) -> JournalContents {
     if let problem { throw problem }
     guard contents.nextSequence > 0 else { throw .notAJournal }
+    var contents = contents
+    contents.table.promoteSuccessorsWithoutHolder()
     return contents
   }
 
@@ -279,7 +281,7 @@ struct JournalReader {
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.version = version
       contents.generation = generation
-    case .task, .compacted, .change, .begin, .interruption, .seal:
+    case .task, .compacted, .change, .addition, .supersession, .begin, .interruption, .seal:
       guard line.sequence > 0 else { throw .notAJournal }
       if case .task = entry, isPastTasks { throw damage("it stands behind changes") }
       isPastTasks = isPastTasks || !entry.isOfSnapshot

@@ -14,12 +14,37 @@ extension TaskTable {
       return true
     case .change(.insert(let record, let policy)):
       return insert(record, policy, byteCount)
+    case .addition(let record, let addition): return add(record, addition, byteCount)
+    case .supersession(let change):
+      guard let slot = slotOfLease(change), let successor = successor(of: slot) else {
+        return false
+      }
+      supersede(slot, by: successor, change)
+      return true
+    case .change(.retry(let lease, let date, let count, let failure)):
+      // If the line does not say otherwise, the task waits even if it has a successor.
+      let change = TaskChange.retry(
+        lease,
+        availableDate: date,
+        retryCount: count,
+        failure: failure
+      )
+      guard let slot = slotOfLease(change) else { return false }
+      commit(StagedChange(.change(change, slot: slot)))
+      return true
     case .change(let change):
       guard let change = withPresentLease(change) else { return false }
       let staged = stage(change)
       commit(staged)
       return staged.isKept
     }
+  }
+
+  /// The slot of the task whose attempt a change ends, if the task is being performed.
+  private func slotOfLease(_ change: TaskChange) -> Int? {
+    guard let id = change.lease?.id, let slot = slot(of: id), case .leased = entries[slot].place
+    else { return nil }
+    return slot
   }
 
   /// Interrupts all leased tasks: each is available again, with one more interruption.
@@ -65,48 +90,85 @@ extension TaskTable {
 
   /// Restores a task that a compaction has written.
   private mutating func restore(_ task: KeptTask, _ byteCount: Int) -> Bool {
-    let key = task.hasLostKey ? nil : task.record.uniqueKey
-    guard keys.isFree(key), let slot = addEntry(of: task.record) else {
-      return false
+    var role: UniqueKeyRole?
+    if let key = task.record.uniqueKey, !task.hasLostKey {
+      guard !task.isOld || oldHolder(of: key) == nil else { return false }
+      if !task.record.state.isFinished { role = task.record.keyRole ?? .holder }
     }
+    guard let slot = addEntry(of: task.record, role) else { return false }
     entries[slot].hasLostKey = task.hasLostKey
     entries[slot].position = task.position
-    if let key {
-      keys.give(key, to: slot)
-    } else {
-      keys.take(task.record.uniqueKey, from: slot)
-    }
     addBytes(byteCount, to: slot)
     readmit(slot)
     return true
   }
 
-  /// Adds a task as staging and committing its insertion would.
+  /// Adds a task with a unique key.
+  private mutating func add(_ record: TaskRecord, _ addition: Addition, _ byteCount: Int) -> Bool {
+    if case .takenOver(let id) = addition {
+      guard let slot = slot(of: id), entries[slot].record.name == record.name,
+        entries[slot].record.uniqueKey == record.uniqueKey, entries[slot].record.keyRole != nil,
+        entries[slot].record.state != .running
+      else { return false }
+      commit(StagedChange(.replacement(record, slot: slot)))
+      return true
+    }
+    let role = addition == .successor ? UniqueKeyRole.successor : .holder
+    guard let slot = addEntry(of: record, record.state.isFinished ? nil : role) else {
+      return false
+    }
+    addBytes(byteCount, to: slot)
+    takeFreeRole(slot)
+    admit(slot)
+    return true
+  }
+
+  /// Adds a task as an earlier version did.
   ///
-  /// If no other task holds its key, the task is added without a staged change.
+  /// At most one task of all names held a key there, even when it had ended.
   private mutating func insert(
     _ record: TaskRecord,
     _ policy: UniquePolicy,
     _ byteCount: Int
   ) -> Bool {
-    guard keys.isFree(record.uniqueKey) else {
-      let staged = stage(.insert(record, onDuplicate: policy))
-      setByteCount(byteCount, of: staged)
-      commit(staged)
-      return staged.isKept
+    guard slot(of: record.id) == nil else { return false }
+    if let key = record.uniqueKey, let holder = oldHolder(of: key) {
+      guard policy == .replace else { return false }
+      if case .leased = entries[holder].place { loseKey(holder) } else { remove(holder) }
     }
-    guard let slot = addEntry(of: record) else { return false }
-    keys.give(record.uniqueKey, to: slot)
+    let role: UniqueKeyRole? =
+      record.uniqueKey == nil || record.state.isFinished ? nil : .holder
+    guard let slot = addEntry(of: record, role) else { return false }
     addBytes(byteCount, to: slot)
     admit(slot)
     return true
   }
 
-  /// Adds a task and returns its slot; returns `nil` if the ID is taken.
-  private mutating func addEntry(of record: TaskRecord) -> Int? {
+  /// The task that held a key by the rules of earlier versions.
+  private func oldHolder(of key: String) -> Int? {
+    for roles in keys.roles(of: key) { if let holder = roles.holder { return holder } }
+    return keys.withoutRole[key]?.first { !entries[$0].hasLostKey }
+  }
+
+  /// Adds a task with a role for its unique key.
+  ///
+  /// - Returns: The task's slot; `nil` if its ID or the role is taken.
+  private mutating func addEntry(of record: TaskRecord, _ role: UniqueKeyRole?) -> Int? {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
     presumeCutoff()
+    guard let key = record.uniqueKey else { return slot }
+    guard let role else {
+      keys.addWithoutRole(slot, key)
+      noteRecent(slot, key)
+      return slot
+    }
+    let roles = keys[key, entries[slot].lane]
+    guard (role == .holder ? roles.holder : roles.successor) == nil else {
+      remove(slot)
+      return nil
+    }
+    take(role, key, slot)
     return slot
   }
 
@@ -130,7 +192,7 @@ extension TaskTable {
       _ = lease(slot)
       noteBeginning(of: slot)
       return true
-    case .staged, .parked, .paused, .finished:
+    case .staged, .held, .parked, .paused, .finished:
       return false
     }
   }

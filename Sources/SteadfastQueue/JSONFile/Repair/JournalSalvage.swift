@@ -48,6 +48,7 @@ struct JournalSalvage {
       places.sort { ($0.line.sequence, $0.number) < ($1.line.sequence, $1.number) }
     }
     try applyLines()
+    table.promoteSuccessorsWithoutHolder()
     table.interruptLeased()
   }
 
@@ -180,7 +181,7 @@ struct JournalSalvage {
       self.generation = generation
     case .seal:
       isSealed = place.number == lineCount
-    case .task, .compacted, .change, .begin, .interruption:
+    case .task, .compacted, .change, .addition, .supersession, .begin, .interruption:
       guard table.salvage(entry) else {
         return skip(place, "it does not fit the lines before it")
       }

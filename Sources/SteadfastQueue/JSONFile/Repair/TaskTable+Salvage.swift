@@ -6,7 +6,18 @@ extension TaskTable {
   /// - Returns: Whether the entry could be applied.
   mutating func salvage(_ entry: JournalEntry) -> Bool {
     if replay(entry) { return true }
-    return presuppose(entry) && replay(entry)
+    if presuppose(entry), replay(entry) { return true }
+    switch entry {
+    case .addition(let record, .takenOver(by: let id)):
+      // Lines of the task that took it over are lost.
+      if slot(of: id) == nil { return salvage(.addition(record.replacing(id: id), .holder)) }
+      return salvage(.addition(record, .successor))
+    case .supersession(let change):
+      // The line of the successor is lost.
+      return salvage(.change(change))
+    case .header, .task, .compacted, .change, .addition, .begin, .interruption, .seal:
+      return false
+    }
   }
 
   /// Applies what must have happened before an entry was written.
@@ -16,6 +27,14 @@ extension TaskTable {
     switch entry {
     case .task(let task):
       return freeKey(for: task.record)
+    case .addition(_, .takenOver(by: let id)):
+      return putToRest(id)
+    case .addition(let record, .successor):
+      return freeRole(.successor, for: record)
+    case .addition(let record, .holder):
+      return freeKey(for: record)
+    case .supersession(let change):
+      return presuppose(change)
     case .begin(let id):
       return makeAvailable(id)
     case .change(let change):
@@ -34,22 +53,42 @@ extension TaskTable {
       return salvage(.begin(lease.id))
     case .remove(let id):
       return end(id)
-    case .cancel, .pause, .resume, .restart, .reschedule, .update, .unpark, .prune, .rebase:
+    case .restart(let target, _):
+      guard let slot = slot(of: target.id) else { return false }
+      return freeRole(.holder, for: entries[slot].record)
+    case .cancel, .pause, .resume, .reschedule, .update, .unpark, .prune, .rebase:
       return false
     }
   }
 
-  /// Takes the key of a task from the present holder.
+  /// Takes the key of a new task from the tasks that have it.
   ///
-  /// The task was stored with that key, so the holder had lost it by then.
+  /// The new task was stored with that key, so the others had ended.
   private mutating func freeKey(for record: TaskRecord) -> Bool {
-    guard slot(of: record.id) == nil, let key = record.uniqueKey, let holder = keys.holder(of: key)
-    else {
-      return false
-    }
-    entries[holder].hasLostKey = true
-    keys.take(key, from: holder)
+    guard slot(of: record.id) == nil, let key = record.uniqueKey else { return false }
+    // In a file of an earlier version, a task of any name may have had it, even one that had ended.
+    let others = keys.slots(with: [key]).filter { !entries[$0].hasLostKey }
+    for slot in others { loseKey(slot) }
+    return !others.isEmpty
+  }
+
+  /// Takes a role for a key from the task that has it.
+  private mutating func freeRole(_ role: UniqueKeyRole, for record: TaskRecord) -> Bool {
+    guard let key = record.uniqueKey, let lane = lanes.indices[record.name] else { return false }
+    let roles = keys[key, lane]
+    guard let slot = role == .holder ? roles.holder : roles.successor else { return false }
+    loseKey(slot)
     return true
+  }
+
+  /// Makes a task wait, because a later line says that another one of its key was taken over.
+  private mutating func putToRest(_ id: TaskID) -> Bool {
+    guard let slot = slot(of: id) else { return false }
+    switch entries[slot].place {
+    case .leased(let token): return replay(.change(.release(Lease(id: id, token: token))))
+    case .finished: return makeAvailable(id)
+    case .staged, .waiting, .ready, .held, .parked, .paused: return false
+    }
   }
 
   /// Makes a task available, because a later line says that an attempt at it began.
@@ -64,6 +103,7 @@ extension TaskTable {
     case .finished:
       let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
       return replay(.change(restart))
+    case .held: return freeRole(.holder, for: record)
     case .staged, .waiting, .ready, .leased: return false
     }
   }

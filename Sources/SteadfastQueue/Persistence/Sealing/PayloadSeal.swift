@@ -42,8 +42,12 @@ public struct PayloadSeal: Sendable {
 
   /// The task that a payload belongs to.
   public struct Context: Sendable, Hashable {
-    /// The task's ID.
+    /// The task's ID; all zeros for a task with a unique key.
+    ///
+    /// Such a task can take over the payload of a later one with the key.
     public let id: TaskID
+    /// The task's unique key, if it has one.
+    public let uniqueKey: String?
     /// The name under which its handler is found.
     public let name: String
     /// The format of the payload's bytes before they are sealed.
@@ -52,8 +56,15 @@ public struct PayloadSeal: Sendable {
     public let version: Int
 
     /// Makes a context, to test a seal with; a store that seals payloads makes its own.
-    public init(id: TaskID, name: String, format: StoredPayload.Format, version: Int) {
+    public init(
+      id: TaskID,
+      uniqueKey: String? = nil,
+      name: String,
+      format: StoredPayload.Format,
+      version: Int
+    ) {
       self.id = id
+      self.uniqueKey = uniqueKey
       self.name = name
       self.format = format
       self.version = version
@@ -61,11 +72,12 @@ public struct PayloadSeal: Sendable {
 
     /// The properties of the context as bytes, for authenticated encryption.
     ///
-    /// What was sealed with these bytes can't be opened as the payload of another task.
+    /// What was sealed with these bytes can't be opened as the payload of another task, except for
+    /// one with the same name and the same unique key.
     ///
     /// They are the 16 bytes of the ID; the 8 bytes of the version, highest byte first; one byte
-    /// that is 0 for JSON and 1 for other bytes; and the name in UTF-8. They are the same in every
-    /// version of this library.
+    /// that is 0 for JSON and 1 for other bytes; the name in UTF-8; and, if there is a unique key,
+    /// the byte 0 and the key in UTF-8. They are the same in every version of this library.
     public var authenticatedData: Data {
       var data = Data(capacity: 25 + name.utf8.count)
       for number in [id.high, id.low, UInt64(bitPattern: Int64(version))] {
@@ -75,6 +87,10 @@ public struct PayloadSeal: Sendable {
       }
       data.append(format == .json ? 0 : 1)
       data.append(contentsOf: name.utf8)
+      if let uniqueKey {
+        data.append(0)
+        data.append(contentsOf: uniqueKey.utf8)
+      }
       return data
     }
   }

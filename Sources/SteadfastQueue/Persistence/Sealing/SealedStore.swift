@@ -129,9 +129,9 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
       payload: StoredPayload(format: format, version: sealed.version) { [seal] in
         let bytes = Data(try sealed.bytes())
         do {
-          return Array(try seal.open(bytes, context))
+          return Array(try open(bytes, context, record, seal))
         } catch {
-          throw context.unopened(
+          throw record.unopened(
             "can't be opened: \(error). It is kept as it is, for when it can be",
             underlying: error
           )
@@ -140,11 +140,27 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     )
   }
 
+  private func open(
+    _ bytes: Data,
+    _ context: PayloadSeal.Context,
+    _ record: TaskRecord,
+    _ seal: PayloadSeal
+  ) throws -> Data {
+    do {
+      return try seal.open(bytes, context)
+    } catch {
+      // Earlier versions sealed the payload of a task with a unique key for its ID.
+      guard context.uniqueKey != nil, let old = try? seal.open(bytes, context.replacing(record.id))
+      else { throw error }
+      return old
+    }
+  }
+
   private func refused(_ record: TaskRecord) -> TaskRecord {
-    let context = PayloadSeal.Context(record, format: record.payload.format)
+    let payload = record.payload
     return record.replacing(
-      payload: StoredPayload(format: context.format, version: context.version) {
-        throw context.unopened(
+      payload: StoredPayload(format: payload.format, version: payload.version) {
+        throw record.unopened(
           "is not sealed, and its store accepts no plain ones: it was stored before there was a "
             + "seal, or by another program"
         )
@@ -155,9 +171,22 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
 
 extension PayloadSeal.Context {
   fileprivate init(_ record: TaskRecord, format: StoredPayload.Format) {
-    self.init(id: record.id, name: record.name, format: format, version: record.payload.version)
+    self.init(
+      id: record.uniqueKey == nil ? record.id : TaskID(high: 0, low: 0),
+      uniqueKey: record.uniqueKey,
+      name: record.name,
+      format: format,
+      version: record.payload.version
+    )
   }
 
+  /// Returns the context without a unique key, with this ID.
+  fileprivate func replacing(_ id: TaskID) -> PayloadSeal.Context {
+    PayloadSeal.Context(id: id, name: name, format: format, version: version)
+  }
+}
+
+extension TaskRecord {
   fileprivate func unopened(
     _ problem: String,
     underlying: (any Error)? = nil

@@ -174,7 +174,7 @@ struct AttemptJudge: Sendable {
     let lease = task.lease
     let change: TaskChange =
       switch verdict {
-      case .succeed: .succeed(lease, at: now, retains: retainsSucceeded)
+      case .succeed: .succeed(lease, at: now, retains: retainsSuccess(of: task.record, now: now))
       case .retry(let date, let retryCount, let failure, _):
         .retry(lease, availableDate: date, retryCount: retryCount, failure: failure)
       case .snooze(let date):
@@ -197,6 +197,13 @@ struct AttemptJudge: Sendable {
       timing: timing,
       handler: handler
     )
+  }
+
+  /// Returns whether a task that has succeeded is retained.
+  ///
+  /// It is if new tasks with its unique key count as this one for a while.
+  private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
+    retainsSucceeded || record.uniqueUntil.map { $0 > now } ?? false
   }
 
   /// Returns the change that a directive asks for.

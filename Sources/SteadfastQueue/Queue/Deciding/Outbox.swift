@@ -33,6 +33,14 @@ struct Outbox: Sendable {
     return false
   }
 
+  /// Returns whether there is nothing left to store.
+  ///
+  /// If not, the worker waits.
+  mutating func isSettled() -> Bool {
+    if !isEmpty { isHeldBack = true }
+    return isEmpty
+  }
+
   /// Adds a settlement.
   ///
   /// - Returns: Whether to wake the finisher.

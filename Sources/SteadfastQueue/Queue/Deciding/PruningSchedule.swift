@@ -34,7 +34,8 @@ struct PruningSchedule: Sendable {
       .prune(
         state,
         endedBefore: retention.maxAge.map { now - max(0, $0 / .seconds(1)) },
-        keepingLatest: retention.maxCount
+        keepingLatest: retention.maxCount,
+        now: now
       )
     }
   }
@@ -47,6 +48,7 @@ struct PruningSchedule: Sendable {
     endedCount += settlements.count { $0.isKeptEnd }
     guard endedCount >= Self.interval else { return [] }
     endedCount = 0
-    return changes(retentions.filter(\.retention.retains), now: now())
+    // Tasks that have succeeded may be retained for their unique keys alone.
+    return changes(retentions.filter { $0.retention.retains || $0.state == .succeeded }, now: now())
   }
 }

@@ -210,7 +210,8 @@ struct WorkMachine: Sendable {
       return .wait
     }
     if isExhausted {
-      guard performing == 0 else { return .wait }
+      // An end that is not stored yet may make another task available.
+      guard performing == 0, outbox.isSettled() else { return .wait }
       isStopping = true
       return .stop
     }

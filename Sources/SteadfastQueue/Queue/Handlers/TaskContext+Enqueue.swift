@@ -10,7 +10,7 @@ extension TaskContext {
   ///
   /// The task is stored when the call returns, whatever then becomes of the attempt. The next
   /// attempt adds the task again. A unique key made of ``id`` prevents that until the added task
-  /// has ended, and for as long as that task is retained.
+  /// has ended, and ``TaskOptions/uniqueFor`` prevents it for a time of your choice.
   ///
   /// ```swift
   /// await queue.register(Download.self) { download, context in
@@ -28,11 +28,12 @@ extension TaskContext {
   ///   - usesBackoff: whether a retry waits for the queue's backoff, or is due at once; by default
   ///     it waits.
   ///   - priority: its rank among the available tasks; by default ``TaskQueue/Priority/normal``.
-  ///   - uniqueKey: a key that at most one task may hold; by default the payload's own
+  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own
   ///     (``TaskPayload/uniqueKey``).
-  ///   - policy: what to do if a task holds the key already; by default ``UniquePolicy/keep``.
+  ///   - policy: what to do if a task with the key waits or is performed already; by default
+  ///     ``UniquePolicy/keep``.
   ///   - options: everything else: a time limit, an expiry date, tags.
-  /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
+  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
   /// - Throws: as the method of ``TaskQueue`` with the same arguments.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
@@ -66,7 +67,7 @@ extension TaskContext {
   /// - Parameters:
   ///   - payloads: what the handlers are given, one payload for each task.
   ///   - options: the options of all of the tasks.
-  ///   - uniqueKey: returns the key of a task, which at most one task may hold. If it returns
+  ///   - uniqueKey: returns the key of a task, of which one at a time is performed. If it returns
   ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
   /// - Throws: as ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``.
@@ -84,9 +85,9 @@ extension TaskContext {
   /// - Parameters:
   ///   - name: the name under which its handler is found.
   ///   - payload: what the handler is given; by default `null`.
-  ///   - uniqueKey: a key that at most one task may hold; by default none.
+  ///   - uniqueKey: a key of which one task at a time is performed; by default none.
   ///   - options: the options of the task.
-  /// - Returns: the task; with ``UniquePolicy/keep``, the one that was there.
+  /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
   /// - Throws: as ``TaskQueue/enqueue(name:_:uniqueKey:options:)``.
   @discardableResult
   public func enqueue(

@@ -30,11 +30,10 @@ struct Observers: ~Copyable, Sendable {
     for record in records { events.didNotEnqueue(record) }
   }
 
-  /// Tells that a new task has replaced this one.
-  func replaced(_ id: TaskID) async {
+  /// Tells that this task has taken a new one over.
+  func tookOver(_ id: TaskID) async {
     await catchUp(with: id)
-    outcomes.resolve(id, .cancelled)
-    events.post(.cancelled(id))
+    events.post(.updated(id))
   }
 
   // MARK: Attempts
@@ -80,6 +79,13 @@ struct Observers: ~Copyable, Sendable {
       .remove, .insert, .unpark, .extend, .prune, .rebase:
       break
     }
+  }
+
+  /// Tells that a task whose attempt has failed was superseded.
+  func superseded(_ settlement: Settlement, by successor: TaskID) {
+    tell(CollectionOfOne(settlement))
+    outcomes.link(settlement.record.id, to: successor)
+    events.post(.superseded(settlement.record, by: successor))
   }
 
   /// Ends the sequences of events, and the waits for outcomes.

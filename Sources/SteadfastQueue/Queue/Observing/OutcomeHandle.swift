@@ -27,6 +27,8 @@ final class OutcomeHandle: Sendable {
   deinit { part.letGo(of: slot) }
 
   var outcome: TaskOutcome? { part.outcome(at: slot) }
+  /// Whether another task has superseded it, whose outcome will be that of both.
+  var isSuperseded: Bool { part.isSuperseded(at: slot) }
   /// The value that the handler returned, if the task has succeeded in this process.
   var value: (any Sendable)? { part.value(at: slot) }
 

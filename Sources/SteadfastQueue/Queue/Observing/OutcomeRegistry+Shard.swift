@@ -10,10 +10,14 @@ extension OutcomeRegistry {
     var waiters: Waiters<TaskOutcome>?
     /// Made for the first waiter.
     var progressWaiters: Waiters<Void>?
+    /// The task that has superseded this one, whose outcome is that of both.
+    var successor: OutcomeHandle?
+    /// The tasks that this one has superseded.
+    var superseded: [TaskID] = []
 
     var isEmpty: Bool {
       outcome == nil && value == nil && progress.number == 0 && waiters == nil
-        && progressWaiters == nil
+        && progressWaiters == nil && successor == nil && superseded.isEmpty
     }
   }
 
@@ -78,6 +82,8 @@ extension OutcomeRegistry {
     private func known(at slot: Int) -> Known { entries.withLock { $0[slot].known.value } }
 
     func outcome(at slot: Int) -> TaskOutcome? { known(at: slot).outcome }
+
+    func isSuperseded(at slot: Int) -> Bool { known(at: slot).successor != nil }
 
     func value(at slot: Int) -> (any Sendable)? { known(at: slot).value }
 

@@ -41,6 +41,10 @@ public enum TaskEvent: Sendable {
   case rescheduled(TaskID, to: Date)
   /// The payload or the options of a task that had not ended were changed.
   case updated(TaskID)
+  /// A task whose attempt failed, or was snoozed, is gone: this one has taken its place.
+  ///
+  /// It was added while the attempt was under way, with the same unique key.
+  case superseded(TaskRecord, by: TaskID)
   /// An attempt was cut short, and the task waits as before.
   ///
   /// The queue's run was cancelled, or the task was to be paused and that was withdrawn.
@@ -60,7 +64,8 @@ extension TaskEvent {
     switch self {
     case .enqueued(let task), .started(let task), .progressed(let task, _),
       .failed(let task, _, _, _), .snoozed(let task, _), .succeeded(let task, _),
-      .abandoned(let task, _, _), .released(let task), .unhandled(let task, _):
+      .abandoned(let task, _, _), .superseded(let task, _), .released(let task),
+      .unhandled(let task, _):
       task.id
     case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
       .rescheduled(let id, _), .updated(let id):
@@ -90,6 +95,7 @@ extension TaskEvent: CustomStringConvertible {
     case .restarted(let id): "restarted: \(id)"
     case .rescheduled(let id, let date): "rescheduled to \(date): \(id)"
     case .updated(let id): "updated: \(id)"
+    case .superseded(let task, let id): "superseded by \(id): \(task)"
     case .released(let task): "released: \(task)"
     case .unhandled(let task, let reason): "unhandled: \(task): \(reason)"
     case .missed(let count): "missed: \(count) events"

@@ -80,50 +80,43 @@ extension TaskQueue {
     _ policy: UniquePolicy,
     _ now: Date
   ) async throws -> [EnqueuedTask]? {
+    // Of several tasks with one key, one is stored, and stands for all of them.
+    let kept = records.count > 1 ? try Self.oneOfEachKey(records, policy) : records
     // Make the handles before the tasks can be performed, so that no outcome is missed.
-    var tasks = records.map { record in
+    var tasks = kept.map { record in
       EnqueuedTask(handle: observers.outcomes.handle(of: record.id), isNew: true, queue: self)
     }
-    observers.willEnqueue(records)
+    observers.willEnqueue(kept)
     let results: [ChangeOutcome]
     do {
       if policy == .replace {
-        results = try await replaceInTurn(with: records)
+        results = try await replaceInTurn(with: kept)
       } else {
-        results = try await persist(records.map { .insert($0, onDuplicate: policy) })
-        guard !results.contains(.stale) else {
-          throw UnusableAnswer(results: results, to: records.count)
-        }
+        results = try await persist(kept.map { .insert($0, onDuplicate: policy) })
+      }
+      guard !results.contains(where: \.isNoneOfInsertion) else {
+        throw UnusableAnswer(results: results, to: kept.count)
       }
     } catch {
-      observers.didNotEnqueue(records)
+      observers.didNotEnqueue(kept)
       // During the call, a claim may have skipped a task that was to be replaced.
       lookForWork()
       throw error
     }
     guard !results.contains(.identityTaken) else {
-      observers.didNotEnqueue(records)
+      observers.didNotEnqueue(kept)
       return nil
     }
-    if policy == .reject, let error = rejection(of: records, results) {
-      observers.didNotEnqueue(records)
+    if policy == .reject, let error = rejection(of: kept, results) {
+      observers.didNotEnqueue(kept)
       throw error
     }
-    for index in records.indices {
-      if results[index] == .stale, let twin = records.last(withKeyOf: records[index]) {
-        observers.didNotEnqueue(records[index...index])
-        tasks[index] = EnqueuedTask(
-          handle: observers.outcomes.handle(of: twin.id),
-          isNew: false,
-          queue: self
-        )
-        continue
-      }
+    for index in kept.indices {
       // Only this one waits, so that the others need no asynchronous call.
-      if case .replaced(let twin) = results[index] { await observers.replaced(twin) }
-      if let twin = inserted(records[index], results[index], now) { tasks[index] = twin }
+      if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
+      if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
     }
-    return tasks
+    return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
   }
 
   /// Returns the error for the first task that was rejected, if there is one.
@@ -141,6 +134,28 @@ extension TaskQueue {
     return nil
   }
 
+  /// Returns the tasks without those whose name and unique key another one has.
+  ///
+  /// Of such tasks, the last one replaces the others; with other policies, the first one stays.
+  private static func oneOfEachKey(
+    _ records: [TaskRecord],
+    _ policy: UniquePolicy
+  ) throws(TaskQueueError) -> [TaskRecord] {
+    var keys: Set<NamedKey> = []
+    func isFirst(_ record: TaskRecord) -> Bool {
+      NamedKey(record).map { keys.insert($0).inserted } ?? true
+    }
+    if policy == .replace { return records.reversed().filter(isFirst).reversed() }
+    let kept = records.filter(isFirst)
+    if policy == .reject, kept.count < records.count {
+      throw TaskQueueError(
+        .duplicate,
+        "two of the new tasks have the same unique key; give each of them another one"
+      )
+    }
+    return kept
+  }
+
   /// Stores tasks that replace the holders of their unique keys, one call at a time for each key.
   private nonisolated func replaceInTurn(with records: [TaskRecord]) async throws -> [ChangeOutcome]
   {
@@ -154,34 +169,20 @@ extension TaskQueue {
   /// How often a store may say that a twin is being changed after this queue is done with it.
   private static let mostRefusals = 1_000
 
-  /// Stores tasks that replace the holders of their unique keys.
+  /// Stores tasks that replace those with their unique keys.
   ///
-  /// A twin is the task that holds a key. If a twin is being changed, this waits until that change
-  /// is reported, and then asks the store again. If several tasks have the same key, only the last
-  /// one is stored. The result for the others is `stale`.
+  /// If a task that has the key is being changed, this waits until that change is reported, and
+  /// then asks the store again.
   private nonisolated func replace(with records: [TaskRecord]) async throws -> [ChangeOutcome] {
-    let kept = records.count > 1 ? Self.lastOfEachKey(records) : records
-    let batch = kept.map { TaskChange.insert($0, onDuplicate: .replace) }
+    let batch = records.map { TaskChange.insert($0, onDuplicate: .replace) }
     var results: [ChangeOutcome] = []
     for _ in 0..<Self.mostRefusals {
       results = try await persist(batch)
-      if results.contains(.stale) { break }
       let twins = results.compactMap(\.twinThatWasKept)
-      guard !twins.isEmpty else {
-        guard kept.count < records.count else { return results }
-        var found = Dictionary(uniqueKeysWithValues: zip(kept.map(\.id), results))
-        return records.map { found.removeValue(forKey: $0.id) ?? .stale }
-      }
+      if twins.isEmpty { return results }
       for twin in twins { await observers.changes.waitUntilAllIsTold(of: twin) }
     }
     throw UnusableAnswer(results: results, to: batch.count)
-  }
-
-  private static func lastOfEachKey(_ records: [TaskRecord]) -> [TaskRecord] {
-    var keys: Set<String> = []
-    return records.reversed().filter { record in
-      record.uniqueKey.map { keys.insert($0).inserted } ?? true
-    }.reversed()
   }
 
   /// Reports what happened to a new task.
@@ -193,12 +194,14 @@ extension TaskQueue {
     _ now: Date
   ) -> EnqueuedTask? {
     switch result {
-    case .duplicate(let twin):
+    case .duplicate(let twin), .replaced(let twin):
       observers.didNotEnqueue(CollectionOfOne(record))
+      // The twin may be available now, or earlier than before.
+      if case .replaced = result { becomesAvailable(at: record.availableDate, after: now) }
       return EnqueuedTask(handle: observers.outcomes.handle(of: twin), isNew: false, queue: self)
-    case .stale:
-      preconditionFailure("a task that another one of its batch replaces was told of by itself")
-    case .done, .replaced, .identityTaken, .batchRefused:
+    case .stale, .superseded:
+      preconditionFailure("an insertion has an outcome that is none")
+    case .done, .identityTaken, .batchRefused:
       break
     }
     observers.events.announce(record.id)
@@ -208,14 +211,41 @@ extension TaskQueue {
   }
 }
 
-extension [TaskRecord] {
-  /// Returns the task that has replaced all others of the batch with the same key.
-  fileprivate func last(withKeyOf record: TaskRecord) -> TaskRecord? {
-    last { $0.uniqueKey == record.uniqueKey }
+/// A unique key, and the name to which it belongs.
+private struct NamedKey: Hashable {
+  let name: String
+  let key: String
+
+  init?(_ record: TaskRecord) {
+    guard let key = record.uniqueKey else { return nil }
+    (name, self.key) = (record.name, key)
+  }
+}
+
+extension [EnqueuedTask] {
+  /// Returns the task that stands for each of the records, of which only `kept` were stored.
+  fileprivate func standing(for records: [TaskRecord], _ kept: [TaskRecord]) -> [EnqueuedTask] {
+    var ofKey: [NamedKey: EnqueuedTask] = [:]
+    var ofID: [TaskID: EnqueuedTask] = [:]
+    for (record, task) in zip(kept, self) {
+      if let key = NamedKey(record) { ofKey[key] = task }
+      ofID[record.id] = task
+    }
+    return records.compactMap { record in
+      ofID[record.id] ?? NamedKey(record).flatMap { ofKey[$0]?.asFound }
+    }
   }
 }
 
 extension ChangeOutcome {
+  /// Whether no insertion has this outcome.
+  fileprivate var isNoneOfInsertion: Bool {
+    switch self {
+    case .stale, .superseded: true
+    case .done, .replaced, .duplicate, .identityTaken, .batchRefused: false
+    }
+  }
+
   fileprivate var twinThatWasKept: TaskID? {
     if case .duplicate(let twin) = self { twin } else { nil }
   }

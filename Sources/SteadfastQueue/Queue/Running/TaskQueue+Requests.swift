@@ -38,7 +38,9 @@ extension TaskQueue {
         return false
       }
       if directive.isMet(by: record, now: now) { return true }
-      if try await store([change(directive, of: record)], for: [record])[0] { return true }
+      let result = try await store([change(directive, of: record)], for: [record])[0]
+      if result == .done { return true }
+      if case .duplicate(let other) = result { throw Self.keyIsHeld(record, by: other) }
       guard record.state == .running else { continue }
       // If a claim under way has taken the task, the queue holds it when that claim has returned.
       if claims != nil, claims == machine.withLock({ $0.claims.finishedCount }) {
@@ -86,6 +88,9 @@ extension TaskQueue {
     for (id, directive) in requests {
       do {
         _ = try await askOpened(directive, of: id)
+      } catch let error as TaskQueueError where error.code == .duplicate {
+        // The task stays as it is: another one stands for its key.
+        continue
       } catch {
         fail(error, to: "do what was asked of a task")
       }
@@ -96,21 +101,24 @@ extension TaskQueue {
 
   /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
   ///
-  /// - Returns: For each change, whether it was stored.
-  nonisolated func store(_ batch: [TaskChange], for records: [TaskRecord]) async throws -> [Bool] {
+  /// - Returns: The outcome of each change.
+  nonisolated func store(
+    _ batch: [TaskChange],
+    for records: [TaskRecord]
+  ) async throws -> [ChangeOutcome] {
     let ids = records.map(\.id)
     await observers.changes.beginChanges(of: ids)
     defer { observers.changes.changesAreTold(of: ids) }
-    let results: [Bool]
+    let results: [ChangeOutcome]
     do {
-      results = try await persist(batch).map { $0 == .done }
+      results = try await persist(batch)
     } catch {
       // During the call, a claim may have skipped the tasks.
       lookForWork()
       throw error
     }
     var settlements: [Settlement] = []
-    for (index, record) in records.enumerated() where results[index] {
+    for (index, record) in records.enumerated() where results[index] == .done {
       let settlement = Settlement(change: batch[index], record: record)
       await observers.changes.waitUntilEndIsTold(of: record.id)
       observers.events.announce(record.id)
@@ -120,6 +128,14 @@ extension TaskQueue {
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
+  }
+
+  private static func keyIsHeld(_ record: TaskRecord, by other: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .duplicate,
+      "the task \(record.id) can't be restarted: the task \(other) has its unique key "
+        + "'\(record.uniqueKey ?? "")'; wait until that one has ended, or cancel it"
+    )
   }
 
   /// Returns the change that carries out a request for a task that no queue has claimed.

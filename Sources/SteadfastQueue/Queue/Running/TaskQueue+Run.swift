@@ -70,7 +70,7 @@ extension TaskQueue {
     await settleAll()
     do {
       for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
-        guard case .prune(let state, _, _) = change,
+        guard case .prune(let state, _, _, _) = change,
           try await store.count(matching: TaskFilter(states: [state])) > 0
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)

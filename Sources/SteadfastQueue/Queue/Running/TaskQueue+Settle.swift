@@ -55,6 +55,11 @@ extension TaskQueue {
       let results = try await withoutDoubt(try await persist(batch), of: settlements)
       let stored = settlements.indices.lazy.filter { results[$0] == .done }
       wereStored(stored.map { settlements[$0] })
+      for (settlement, result) in zip(settlements, results) {
+        guard case .superseded(let successor) = result else { continue }
+        observers.superseded(settlement, by: successor)
+        follow(settlement)
+      }
     } catch {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
@@ -79,11 +84,26 @@ extension TaskQueue {
     var results = results
     for (index, settlement) in settlements.enumerated()
     where settlement.isInDoubt && results[index] == .stale {
-      guard let outcome = settlement.outcome else { continue }
       let record = try await record(of: settlement.record.id)
-      if record == nil || record?.outcome == outcome { results[index] = .done }
+      if let outcome = settlement.outcome {
+        if record == nil || record?.outcome == outcome { results[index] = .done }
+      } else if record == nil, let successor = try await holder(ofKeyOf: settlement.record) {
+        results[index] = .superseded(by: successor)
+      }
     }
     return results
+  }
+
+  /// Returns the task that holds the unique key of another one, which is gone.
+  private nonisolated func holder(ofKeyOf record: TaskRecord) async throws -> TaskID? {
+    guard let key = record.uniqueKey else { return nil }
+    let filter = TaskFilter(
+      names: [record.name],
+      states: TaskState.unfinished,
+      uniqueKeys: [key]
+    )
+    let found = try await store.tasks(matching: filter, after: nil, limit: 2)
+    return found.first { $0.keyRole == .holder }?.id
   }
 
   /// Releases tasks that were claimed but not begun.
@@ -120,9 +140,10 @@ extension TaskQueue {
       guard let handler = handlers[name], handler !== settlement.handler else { break }
       machine.withLock { $0.registered([name]) }
       signals.workers.signal()
-    case .succeed, .abandon, .cancel, .pause, .remove, .insert, .unpark, .extend,
-      .prune, .rebase:
-      break
+    case .succeed, .abandon, .cancel, .remove:
+      // The task may have had a successor, which may be available now.
+      if settlement.record.uniqueKey != nil { lookForWork() }
+    case .pause, .insert, .unpark, .extend, .prune, .rebase: break
     }
   }
 

@@ -57,7 +57,9 @@ public protocol TaskPayload: Codable, Sendable {
   /// ``TaskQueueConfiguration/taskDefaults``. The property is read at each call of `enqueue`.
   static var options: TaskOptions { get }
 
-  /// The key that only one task may hold; by default `nil`, for none.
+  /// The key by which a new task finds another one of its type; by default `nil`, for none.
+  ///
+  /// <doc:UniqueTasks> says what becomes of a second task with the key.
   ///
   /// The call that adds a task may give another key. Declare the property with the type `String?`:
   /// a property of the type `String` is a different one, and is not read.

@@ -16,26 +16,31 @@ struct ModelBatch {
   private(set) var firstRefusal: Int?
   private let reference: ReferenceTable
   private var touched: Set<TaskID> = []
-  private var keys: Set<String> = []
+  /// The unique keys of the batch's tasks, with their names.
+  private var keys: Set<[String]> = []
 
   init(_ reference: ReferenceTable) { self.reference = reference }
 
   mutating func add(_ change: TaskChange, of id: TaskID) {
-    guard touched.insert(id).inserted else { return }
+    guard !touched.contains(id) else { return }
+    if let record = reference.record(of: id), let key = record.uniqueKey {
+      guard keys.insert([record.name, key]).inserted else { return }
+    }
+    touched.insert(id)
     changes.append(change)
   }
 
   mutating func insert(_ task: ModelStep.NewTask, at seconds: Double) {
     let id = TaskID.numbered(task.number)
     guard !touched.contains(id) else { return }
+    let record = TaskRecord.drawn(task, at: seconds)
     if let key = task.key {
-      let twin = reference.entries.first { $0.holdsKey && $0.record.uniqueKey == key }?.record.id
-      guard !keys.contains(key), twin.map({ touched.insert($0).inserted }) ?? true else { return }
-      keys.insert(key)
-      if twin != nil, task.policy == .reject { noteRefusal() }
+      guard keys.insert([task.name, key]).inserted else { return }
+      if task.policy == .reject, reference.refuses(record) { noteRefusal() }
     }
     if reference.record(of: id) != nil { noteRefusal() }
-    add(.insert(TaskRecord.drawn(task, at: seconds), onDuplicate: task.policy), of: id)
+    touched.insert(id)
+    changes.append(.insert(record, onDuplicate: task.policy))
   }
 
   private mutating func noteRefusal() { firstRefusal = firstRefusal ?? changes.count }
@@ -57,6 +62,8 @@ extension TaskRecord {
       priority: TaskQueue.Priority(rawValue: task.priority),
       createdDate: .second(seconds),
       uniqueKey: task.key,
+      uniqueUntil: task.uniqueFor.map { .second(seconds + $0) },
+      latestDate: task.maxDelay.map { .coarse(seconds + $0) },
       availableDate: .coarse(seconds + task.delay)
     )
   }
@@ -65,7 +72,7 @@ extension TaskRecord {
 extension TaskUpdate {
   /// Makes an update that changes almost everything, or only the priority.
   fileprivate static func drawn(at seconds: Double, changesAll: Bool) -> TaskUpdate {
-    let number = Int(seconds) % 7
+    let number = abs(Int(seconds)) % 7
     guard changesAll else { return TaskUpdate(priority: .init(rawValue: number % 3 - 1)) }
     return TaskUpdate(
       payload: StoredPayload([UInt8(number)], format: .binary, version: number + 1),

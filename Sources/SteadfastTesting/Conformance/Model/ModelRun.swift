@@ -40,12 +40,14 @@ struct ModelRun {
     case .unpark(let name): try await apply(.unpark(name: name))
     case .prune(let state, let age, let count):
       let date = age.map { Date.second(now - $0) }
-      try await apply(.prune(state, endedBefore: date, keepingLatest: count))
+      try await apply(
+        .prune(state, endedBefore: date, keepingLatest: count, now: .second(now))
+      )
     case .rebase(let seconds):
       guard !isShared else { return }
       // When the dates at which tasks end go back, it is not clear which of them ended last.
       for state: TaskState in [.succeeded, .abandoned, .cancelled] {
-        try await apply(.prune(state, endedBefore: nil, keepingLatest: 0))
+        try await apply(.prune(state, endedBefore: nil, keepingLatest: 0, now: .second(1e9)))
       }
       now -= 4 + seconds
       try await apply(.rebase(.second(now)))
@@ -155,7 +157,8 @@ struct ModelRun {
     let ends = reference.entries.compactMap(\.leaseEnd)
     func first(where isWanted: (String) -> Bool) -> Date? {
       let dates = reference.entries.map(\.record).filter { record in
-        record.state == .waiting && record.availableDate > request.now && isWanted(record.name)
+        record.state == .waiting && record.keyRole != .successor
+          && record.availableDate > request.now && isWanted(record.name)
       }.map(\.availableDate)
       return (dates + ends).min()
     }

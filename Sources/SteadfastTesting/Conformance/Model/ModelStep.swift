@@ -18,6 +18,8 @@ enum ModelStep: Sendable {
     var priority: Int
     var delay: Double
     var key: String?
+    var uniqueFor: Double?
+    var maxDelay: Double?
     var policy: UniquePolicy
   }
 
@@ -116,8 +118,10 @@ struct ModelDrawing {
       name: draw(names),
       priority: draw([-1, 0, 0, 1, .max]),
       delay: Double(below(25) - 10),
-      key: below(2) == 0 ? "key \(below(5))" : nil,
-      policy: draw([.keep, .replace, .reject])
+      key: below(3) == 0 ? "key \(below(3))" : nil,
+      uniqueFor: below(4) == 0 ? Double(below(200)) : nil,
+      maxDelay: below(4) == 0 ? Double(below(80)) : nil,
+      policy: draw([.keep, .replace, .reject, .join])
     )
   }
 }

@@ -11,16 +11,9 @@ extension ReferenceTable {
   /// Applies all changes, or none if an insertion refuses the batch.
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     let before = self
-    var inserted: Set<TaskID> = []
-    let outcomes = batch.map { change -> ChangeOutcome in
-      // A task with the same key in the same batch is not stored yet, so it is not replaced.
-      if case .insert(let record, .replace) = change, let twin = keyHolder(record.uniqueKey),
-        inserted.contains(twin)
-      {
-        return .duplicate(of: twin)
-      }
+    let outcomes = batch.map { change in
       let outcome = apply(change)
-      if case .insert(let record, _) = change { inserted.insert(record.id) }
+      promoteSuccessors()
       return outcome
     }
     let refuses = zip(batch, outcomes).contains { change, outcome in
@@ -33,15 +26,10 @@ extension ReferenceTable {
     self = before
     return outcomes.map { outcome in
       switch outcome {
-      case .done, .replaced: .batchRefused
+      case .done, .replaced, .superseded: .batchRefused
       case .duplicate, .identityTaken, .stale, .batchRefused: outcome
+      @unknown default: outcome
       }
-    }
-  }
-
-  private func keyHolder(_ key: String?) -> TaskID? {
-    key.flatMap { key in
-      entries.first { $0.holdsKey && $0.record.uniqueKey == key }?.record.id
     }
   }
 
@@ -51,13 +39,15 @@ extension ReferenceTable {
     case .succeed(let lease, let date, let retains):
       return self.change(lease, to: .succeeded, retains: retains, at: date)
     case .retry(let lease, let date, let retryCount, let failure):
-      return self.change(lease, to: .waiting) { record in
+      let outcome = self.change(lease, to: .waiting) { record in
         record.availableDate = date
         record.retryCount = retryCount
         record.interruptionCount = 0
         record.isPostponed = true
         record.note(failure)
       }
+      guard outcome == .done, let successor = supersede(lease.id) else { return outcome }
+      return .superseded(by: successor)
     case .abandon(let lease, let failure, let retains):
       return self.change(lease, to: .abandoned, retains: retains, at: failure.date) {
         $0.note(failure)
@@ -76,6 +66,10 @@ extension ReferenceTable {
     case .pause(let target): return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
     case .restart(let target, let date):
+      if case .unclaimed(let id) = target, let record = record(of: id) {
+        if let holder = holder(insteadOf: record) { return .duplicate(of: holder) }
+        if record.uniqueKey != nil, record.state.isFinished { setHolder(id) }
+      }
       return control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
     case .reschedule(let target, let date):
       let state = record(of: target.id)?.state ?? .waiting
@@ -87,8 +81,8 @@ extension ReferenceTable {
     case .remove(let id):
       return control(.unclaimed(id), Self.ended, to: .waiting, retains: false)
     case .unpark(let name): unpark(name)
-    case .prune(let state, let date, let count):
-      prune(state, endedBefore: date, keepingLatest: count)
+    case .prune(let state, let date, let count, let now):
+      prune(state, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .extend(let lease, let date): return extend(lease, until: date)
     @unknown default: break
@@ -140,6 +134,9 @@ extension TaskRecord {
       maxRetries: update.maxRetries ?? maxRetries,
       usesBackoff: update.usesBackoff ?? usesBackoff,
       uniqueKey: uniqueKey,
+      keyRole: keyRole,
+      uniqueUntil: uniqueUntil,
+      latestDate: latestDate,
       tags: update.tags ?? tags,
       timeLimit: update.timeLimit ?? timeLimit,
       expiryDate: update.expiryDate ?? expiryDate,
@@ -150,6 +147,7 @@ extension TaskRecord {
       lastError: lastError,
       failedDate: failedDate,
       earlierFailures: earlierFailures,
+      isPostponed: isPostponed,
       finishedDate: finishedDate
     )
   }

@@ -17,7 +17,6 @@ package struct ReferenceTable: Sendable {
     package var lease: Lease?
     /// The date at which the claim ends; `nil` in a store that one queue uses.
     package var leaseEnd: Date?
-    package var holdsKey: Bool
     /// The task's place in the order in which tasks ended.
     package var end = 0
   }
@@ -45,20 +44,16 @@ package struct ReferenceTable: Sendable {
     onDuplicate policy: UniquePolicy
   ) -> ChangeOutcome {
     guard index(record.id) == nil else { return .identityTaken }
-    var outcome = ChangeOutcome.done
-    if let key = record.uniqueKey,
-      let twin = entries.firstIndex(where: { $0.holdsKey && $0.record.uniqueKey == key })
-    {
-      guard policy == .replace else { return .duplicate(of: entries[twin].record.id) }
-      if entries[twin].record.state == .running {
-        entries[twin].holdsKey = false
-      } else {
-        let replaced = entries.remove(at: twin).record
-        if !replaced.state.isFinished { outcome = .replaced(replaced.id) }
+    var record = record
+    record.keyRole = nil
+    if let key = record.uniqueKey, !record.state.isFinished {
+      switch place(for: record, key, policy) {
+      case .role(let role): record.keyRole = role
+      case .outcome(let outcome): return outcome
       }
     }
-    entries.append(Entry(record: record, place: nextPlace(), holdsKey: record.uniqueKey != nil))
-    return outcome
+    entries.append(Entry(record: record, place: nextPlace()))
+    return .done
   }
 
   package mutating func change(
@@ -106,10 +101,13 @@ package struct ReferenceTable: Sendable {
     note(&entries[index].record)
     if !keepsPlace { entries[index].place = nextPlace() }
     if state.isFinished {
+      entries[index].record.keyRole = nil
       entries[index].record.finishedDate = date
       entries[index].end = entries[index].place
     }
   }
+
+  mutating func remove(at index: Int) { entries.remove(at: index) }
 
   package mutating func unpark(_ name: String) {
     let place = nextPlace()
@@ -152,7 +150,8 @@ package struct ReferenceTable: Sendable {
   package mutating func prune(
     _ state: TaskState,
     endedBefore date: Date?,
-    keepingLatest count: Int?
+    keepingLatest count: Int?,
+    now: Date
   ) {
     let ended = entries.filter { $0.record.state == state }.sorted { $0.end < $1.end }
     let surplus = count.map { ended.count - $0 } ?? 0
@@ -161,7 +160,9 @@ package struct ReferenceTable: Sendable {
         place < surplus || date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
       }.map(\.element.record.id)
     )
-    entries.removeAll { leaving.contains($0.record.id) }
+    entries.removeAll { entry in
+      leaving.contains(entry.record.id) && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
+    }
   }
 }
 
@@ -172,13 +173,13 @@ extension ReferenceTable {
   package mutating func claimable(_ request: ClaimRequest) -> [Entry] {
     interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
     let hasReady = entries.contains {
-      $0.record.state == .waiting && $0.record.availableDate <= cutoff
+      $0.waits && $0.record.availableDate <= cutoff
     }
     cutoff = hasReady ? max(cutoff, request.now) : request.now
     var room = request.names
     return Array(
       entries
-        .filter { $0.record.state == .waiting && $0.record.availableDate <= cutoff }
+        .filter { $0.waits && $0.record.availableDate <= cutoff }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
           let left = room[entry.record.name] ?? request.otherNames
@@ -208,6 +209,9 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable.Entry {
+  /// Whether the task waits for nothing but its date and a worker.
+  package var waits: Bool { record.state == .waiting && record.keyRole != .successor }
+
   /// Decides the order of available tasks: the lower rank goes first.
   package struct Rank: Comparable, Sendable {
     package let priority: Int

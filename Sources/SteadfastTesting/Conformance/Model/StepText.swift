@@ -23,8 +23,8 @@ extension TaskChange {
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
-    case .prune(let state, let date, let count):
-      "prune \(state)\(date.map { ", ended before \($0.step)" } ?? "")"
+    case .prune(let state, let date, let count, let now):
+      "prune \(state) at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
         + (count.map { ", keeping \($0)" } ?? "")
     case .rebase(let date): "rebase to \(date.step)"
     @unknown default: "\(self)"
@@ -72,6 +72,7 @@ extension ChangeOutcome {
     switch self {
     case .replaced(let id): "replaced \(id.number)"
     case .duplicate(let id): "duplicate of \(id.number)"
+    case .superseded(let id): "superseded by \(id.number)"
     case .done, .identityTaken, .stale, .batchRefused: "\(self)"
     @unknown default: "\(self)"
     }
@@ -84,6 +85,8 @@ extension TaskRecord {
     if priority.rawValue != 0 { text += " priority \(priority.rawValue)" }
     if availableDate != .second(0) { text += " at \(availableDate.step)" }
     if let uniqueKey { text += " key '\(uniqueKey)'" }
+    if let uniqueUntil { text += " unique until \(uniqueUntil.step)" }
+    if let latestDate { text += " at the latest at \(latestDate.step)" }
     return text
   }
 }

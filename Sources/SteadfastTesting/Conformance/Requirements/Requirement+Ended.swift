@@ -40,14 +40,14 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(6), .numbered(7), .numbered(8))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
     try await store.apply(.pause(.unclaimed(.numbered(7))))
-    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 9))
+    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 9, now: .second(0)))
     try await store.expectTasks([1, 2, 4, 5, 6, 7, 8])
-    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 2))
+    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 2, now: .second(0)))
     try await store.expectTasks([2, 4, 6, 7, 8])
-    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 0))
+    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: .second(0)))
     try await store.expectTasks([6, 7, 8])
-    try await store.apply(.prune(.abandoned, endedBefore: nil, keepingLatest: 0))
-    try await store.apply(.prune(.cancelled, endedBefore: nil, keepingLatest: nil))
+    try await store.apply(.prune(.abandoned, endedBefore: nil, keepingLatest: 0, now: .second(0)))
+    try await store.apply(.prune(.cancelled, endedBefore: nil, keepingLatest: nil, now: .second(0)))
     try await store.expectTasks([6, 7, 8])
   }
 
@@ -55,13 +55,21 @@ extension PersistenceConformance.Requirement {
     try await succeed([5, 1, 4, 2], store)
     try await store.insert(.numbered(6))
     try await store.apply(.cancel(.unclaimed(.numbered(6)), at: .second(0), retains: true))
-    try await store.apply(.prune(.succeeded, endedBefore: .second(1), keepingLatest: nil))
+    try await store.apply(
+      .prune(.succeeded, endedBefore: .second(1), keepingLatest: nil, now: .second(0))
+    )
     try await store.expectTasks([1, 2, 4, 5, 6])
-    try await store.apply(.prune(.succeeded, endedBefore: .second(2.5), keepingLatest: nil))
+    try await store.apply(
+      .prune(.succeeded, endedBefore: .second(2.5), keepingLatest: nil, now: .second(0))
+    )
     try await store.expectTasks([2, 4, 6])
-    try await store.apply(.prune(.succeeded, endedBefore: .second(1), keepingLatest: 1))
+    try await store.apply(
+      .prune(.succeeded, endedBefore: .second(1), keepingLatest: 1, now: .second(0))
+    )
     try await store.expectTasks([2, 6])
-    try await store.apply(.prune(.succeeded, endedBefore: .second(100), keepingLatest: 1))
+    try await store.apply(
+      .prune(.succeeded, endedBefore: .second(100), keepingLatest: 1, now: .second(0))
+    )
     try await store.expectTasks([6])
   }
 

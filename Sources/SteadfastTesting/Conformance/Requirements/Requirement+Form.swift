@@ -53,8 +53,8 @@ extension PersistenceConformance.Requirement {
       .park(lease, failure: TaskFailure(reason: "", date: never)),
       .restart(id, availableDate: never), .reschedule(id, availableDate: endless), .rebase(endless),
       .extend(lease, until: never),
-      .prune(.succeeded, endedBefore: never, keepingLatest: nil),
-      .prune(.succeeded, endedBefore: nil, keepingLatest: -1),
+      .prune(.succeeded, endedBefore: never, keepingLatest: nil, now: .second(0)),
+      .prune(.succeeded, endedBefore: nil, keepingLatest: -1, now: .second(0)),
     ]
   }
 }

@@ -23,7 +23,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "reopen.keys",
-      "Unique keys survive, and that one was lost.",
+      "The roles of tasks for their unique keys survive, and for how long tasks stand for new ones.",
       .reopened,
       check: keysSurvive
     ),
@@ -96,19 +96,32 @@ extension PersistenceConformance.Requirement {
 
   private static func keysSurvive(_ store: StoreProbe) async throws {
     _ = try await insertOneInEachState(store)
-    try await store.insert(.numbered(7, key: "lost"))
+    try await store.insert(.numbered(7, key: "twins"))
     let lease = try await store.claim(1).tasks.first.required().lease
-    try await store.apply(.insert(.numbered(8, key: "lost"), onDuplicate: .replace))
+    try await store.insert(.numbered(8, key: "twins"))
     try await store.apply(.pause(.claimed(lease)))
+    try await store.insert(.numbered(9, key: "same", uniqueUntil: 60))
+    let other = try await store.claim(1).tasks.first.required().lease
+    try await store.apply(.succeed(other, at: .second(1), retains: true))
     let next = try await store.reopened()
     for number in 1...6 {
       let twin = TaskRecord.numbered(20 + number, key: "key \(number)")
-      try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(number)))
+      try await next.apply(
+        .insert(twin, onDuplicate: .keep),
+        number <= 3 ? .duplicate(of: .numbered(number)) : .done
+      )
     }
-    let twin = TaskRecord.numbered(30, key: "lost")
+    let twin = TaskRecord.numbered(30, key: "twins")
     try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(8)))
+    try store.expect(try await next.claim(at: 9), [24, 25, 26, 1])
     try await next.apply(.cancel(.unclaimed(.numbered(7)), at: .second(1), retains: false))
-    try await next.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(8)))
+    try await next.apply(.insert(twin, onDuplicate: .join), .duplicate(of: .numbered(8)))
+    try store.expect(try await next.claim(at: 9), [8])
+    try await next.apply(
+      .insert(.numbered(31, key: "same", created: 59), onDuplicate: .keep),
+      .duplicate(of: .numbered(9))
+    )
+    try await next.insert(.numbered(31, key: "same", created: 60))
   }
 
   private static func removalsSurvive(_ store: StoreProbe) async throws {
@@ -118,14 +131,21 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.succeed(leases[0], at: .second(1), retains: false))
     try await store.apply(.abandon(leases[1], failure: .at(1), retains: true))
     try await store.apply(.succeed(leases[2], at: .second(1), retains: true))
-    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 0))
+    try await store.apply(.prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: .second(0)))
     try await store.apply(.cancel(.unclaimed(.numbered(4)), at: .second(1), retains: false))
     let twin = TaskRecord.numbered(7, at: 5, key: "key 5")
     try await store.apply(.insert(twin, onDuplicate: .replace), .replaced(.numbered(5)))
     try await store.apply(.restart(.unclaimed(.numbered(6)), availableDate: .second(9)))
     try await store.apply(.remove(.numbered(2)))
+    let successor = TaskRecord.numbered(8, key: "key 5")
+    let holder = try await store.claimOne(at: 5)
+    try await store.apply(.insert(successor, onDuplicate: .keep))
+    try await store.apply(
+      .retry(holder, availableDate: .second(20), retryCount: 1, failure: nil),
+      .superseded(by: .numbered(8))
+    )
     let next = try await store.reopened()
-    try await next.expectTasks([6, 7])
+    try await next.expectTasks([6, 8])
     try await next.expect(6, is: .numbered(6, at: 9, key: "key 6"))
     for number in 1...4 {
       let new = TaskRecord.numbered(10 + number, key: "key \(number)")

@@ -106,7 +106,7 @@ extension PersistenceConformance.Requirement {
     try other.expect(others, [2])
     try await other.expect(1, is: .numbered(1, key: "k").with { $0.state = .running })
     let twin = TaskRecord.numbered(4, key: "k")
-    try await other.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(1)))
+    try await other.apply(.insert(twin, onDuplicate: .join), .duplicate(of: .numbered(1)))
     try await other.apply(.cancel(.unclaimed(.numbered(1)), at: .second(1), retains: true), .stale)
     try await store.apply(.succeed(mine.tasks[0].lease, at: .second(1), retains: false))
     try await other.apply(.release(others.tasks[0].lease))

@@ -1,34 +1,80 @@
 import SteadfastQueue
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Requirements about unique keys.
 extension PersistenceConformance.Requirement {
   static let uniqueKeys: [Self] = [
     Self(
       "unique.keep",
-      "A second task with a key is left out, whatever state the first one is in.",
+      "A second task with a key is left out while the first one waits, is parked or is paused, and "
+        + "added once it has ended.",
       check: keepTwin
     ),
     Self(
-      "unique.reject",
-      "A second task with a key is refused, whatever state the first one is in.",
-      check: rejectTwin
-    ),
-    Self(
       "unique.replace",
-      "A task that replaces one which has neither begun nor ended removes it, and says so.",
+      "A task that waits, is parked or is paused takes over the payload and the options of a task "
+        + "that replaces it, and stays the same task.",
       check: replaceTwin
     ),
     Self(
-      "unique.replace-running",
-      "A task that replaces one which is running takes its key, and both go on.",
-      check: replaceRunningTwin
+      "unique.replace-date",
+      "A replacement with a later date postpones the task, but not beyond its latest date. One that "
+        + "is available at once leaves it its place, and none comes before the date of a retry.",
+      check: replaceDate
     ),
     Self(
-      "unique.replace-ended",
-      "A task that replaces one which has ended removes it without a word.",
-      check: replaceEndedTwin
+      "unique.successor",
+      "One task waits behind a running one with its key, and is not handed out. Further ones are "
+        + "left out, or taken over by it.",
+      check: successor
     ),
-    Self("unique.freed", "A key is free when its task has gone.", check: freed),
+    Self(
+      "unique.promoted",
+      "When a task has ended or was removed, in whatever way, its successor is handed out.",
+      check: promoted
+    ),
+    Self(
+      "unique.released",
+      "A running task that waits again is handed out before its successor.",
+      check: released
+    ),
+    Self(
+      "unique.superseded",
+      "A task that fails and has a successor is removed. The successor has its retries and failures, "
+        + "and does not come before the date of its retry.",
+      check: superseded
+    ),
+    Self(
+      "unique.reject",
+      "A second task with a key is refused until the first one has ended.",
+      check: rejectTwin
+    ),
+    Self(
+      "unique.join",
+      "A task that joins another one is left out while that one waits or runs.",
+      check: joinTwin
+    ),
+    Self(
+      "unique.window",
+      "A task that runs or has succeeded stands for new ones with its key until its date, and is "
+        + "not pruned before.",
+      check: window
+    ),
+    Self(
+      "unique.restart",
+      "A task that has ended is not restarted while another one has its key, and has it afterwards.",
+      check: restart
+    ),
+    Self(
+      "unique.names",
+      "Tasks of different names with one key have nothing to do with each other.",
+      check: names
+    ),
     Self(
       "unique.exact",
       "Keys that differ in case or in white space differ, and tasks without a key have no twins.",
@@ -37,90 +83,306 @@ extension PersistenceConformance.Requirement {
   ]
 
   private static func keepTwin(_ store: StoreProbe) async throws {
-    try await addTwins(store, .keep)
-  }
-
-  private static func rejectTwin(_ store: StoreProbe) async throws {
-    try await addTwins(store, .reject)
-  }
-
-  /// Inserts a second task for a task in each state, and expects that it changes nothing.
-  private static func addTwins(_ store: StoreProbe, _ policy: UniquePolicy) async throws {
-    _ = try await insertOneInEachState(store)
-    try await store.insert(.numbered(7, name: "B", key: "key 7"))
-    try store.expect(try await store.claim(names: ["B": 1]), [7])
-    let before = try await store.tasks()
-    for number in 1...7 {
+    let before = try await insertOneInEachState(store)
+    for number in 1...6 {
       let twin = TaskRecord.numbered(10 + number, priority: 9, key: "key \(number)")
+      let isLeftOut = number <= 3
       try await store.apply(
-        .insert(twin, onDuplicate: policy),
-        .duplicate(of: .numbered(number))
+        .insert(twin, onDuplicate: .keep),
+        isLeftOut ? .duplicate(of: .numbered(number)) : .done
       )
     }
-    try await store.expectTasks([1, 2, 3, 4, 5, 6, 7])
+    try await store.expectTasks([1, 2, 3, 4, 5, 6, 14, 15, 16])
     for record in before { try await store.expect(record.id.number, is: record) }
+    try store.expect(try await store.claim(at: 9), [14, 15, 16, 1])
+    // All tasks with a key are found by it.
+    try await store.expectTasks([5, 15], TaskFilter(uniqueKeys: ["key 5"]))
   }
 
   private static func replaceTwin(_ store: StoreProbe) async throws {
     for record in try await insertOneInEachState(store).prefix(3) {
       let number = record.id.number
-      let new = TaskRecord.numbered(10 + number, name: "B", key: "key \(number)")
+      let new = TaskRecord.numbered(
+        10 + number,
+        priority: number,
+        key: "key \(number)",
+        tags: ["new"],
+        expires: .second(900)
+      ).with { $0.apply(TaskUpdate(payload: StoredPayload([9], format: .binary, version: 3))) }
       try await store.apply(.insert(new, onDuplicate: .replace), .replaced(record.id))
-      try await store.expect(10 + number, is: new)
+      try await store.expect(
+        number,
+        is: record.with { old in
+          old.apply(
+            TaskUpdate(
+              payload: new.payload,
+              priority: new.priority,
+              expiryDate: .second(900),
+              tags: ["new"]
+            )
+          )
+          if old.state == .parked { old.state = .waiting }
+        }
+      )
     }
-    try await store.expectTasks([4, 5, 6, 11, 12, 13])
-    try store.expect(try await store.claim(names: ["A": 9, "B": 9], at: 9), [11, 12, 13])
+    try await store.expectTasks([1, 2, 3, 4, 5, 6])
+    try store.expect(try await store.claim(at: 9), [2, 1])
   }
 
-  private static func replaceRunningTwin(_ store: StoreProbe) async throws {
-    try await store.insert(.numbered(1, key: "k"), .numbered(2, key: "other"))
-    let leases = try await store.claim().tasks.map(\.lease)
-    try store.expect("the number of claimed tasks", leases.count, 2)
-    try await store.apply(.insert(.numbered(3, key: "k"), onDuplicate: .replace))
-    try await store.apply(.insert(.numbered(4, key: "other"), onDuplicate: .replace))
-    try await store.expectTasks([1, 2, 3, 4])
-    // The first task's record still has the key.
-    try await store.expectTasks([1, 3], TaskFilter(uniqueKeys: ["k"]))
-    let twin = TaskChange.insert(.numbered(9, key: "k"), onDuplicate: .keep)
-    try await store.apply(twin, .duplicate(of: .numbered(3)))
-    // Whether the first task is removed or waits again, it does not hold the key any more.
-    try await store.apply(.succeed(leases[0], at: .second(1), retains: false))
+  private static func replaceDate(_ store: StoreProbe) async throws {
+    func replace(_ number: Int, _ key: String, at seconds: Double, latest: Double? = nil)
+      async throws
+    {
+      let new = TaskRecord.numbered(90 + number, at: seconds, key: key, latest: latest)
+      try await store.apply(.insert(new, onDuplicate: .replace), .replaced(.numbered(number)))
+    }
+    func expectDate(_ number: Int, _ seconds: Double) async throws {
+      let date = try await store.task(number).availableDate
+      try store.expect("the date of task \(number)", date, .second(seconds))
+    }
+    // A later date postpones, up to the latest one that was given first.
+    try await store.insert(.numbered(1, at: 10, key: "late", latest: 25))
+    try await replace(1, "late", at: 20, latest: 99)
+    try await expectDate(1, 20)
+    try await replace(1, "late", at: 30)
+    try await expectDate(1, 25)
+    // What is available at once keeps its place, or comes earlier.
+    try await store.insert(.numbered(2, at: -5, key: "first"), .numbered(3, at: -5))
+    try await replace(2, "first", at: 0)
+    try await expectDate(2, -5)
+    try await store.insert(.numbered(4, at: 60, key: "soon"))
+    try await replace(4, "soon", at: 0)
+    try await expectDate(4, 0)
+    try store.expect(try await store.claim(at: 0), [2, 3, 4])
+    // The date of a retry stays.
+    try await store.insert(.numbered(5, at: 1, key: "retry"))
+    let lease = try await store.claim(at: 1).tasks.first.required().lease
     try await store.apply(
-      .retry(leases[1], availableDate: .second(9), retryCount: 1, failure: nil)
+      .retry(lease, availableDate: .second(50), retryCount: 1, failure: .at(1))
     )
-    try await store.apply(twin, .duplicate(of: .numbered(3)))
-    let last = TaskRecord.numbered(5, key: "other")
-    try await store.apply(.insert(last, onDuplicate: .replace), .replaced(.numbered(4)))
-    try await store.expectTasks([2, 3, 5])
-    try store.expect(try await store.claim(at: 9), [3, 5, 2])
+    try await replace(5, "retry", at: 0)
+    try await expectDate(5, 50)
+    try await replace(5, "retry", at: 70)
+    try await expectDate(5, 70)
+    let retries = try await store.task(5).retryCount
+    try store.expect("the retries of task 5", retries, 1)
   }
 
-  private static func replaceEndedTwin(_ store: StoreProbe) async throws {
-    for record in try await insertOneInEachState(store).suffix(3) {
-      let number = record.id.number
-      let new = TaskRecord.numbered(10 + number, key: "key \(number)")
-      try await store.apply(.insert(new, onDuplicate: .replace), .done)
+  private static func successor(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2, key: "other"))
+    try store.expect(try await store.claim(1), [1])
+    try await store.insert(.numbered(3, key: "k"))
+    let successor = TaskRecord.numbered(3, key: "k").with { $0.keyRole = .successor }
+    try await store.expect(3, is: successor)
+    try await store.apply(
+      .insert(.numbered(4, key: "k"), onDuplicate: .keep),
+      .duplicate(of: .numbered(3))
+    )
+    let last = TaskRecord.numbered(5, priority: 5, key: "k", tags: ["last"])
+    try await store.apply(.insert(last, onDuplicate: .replace), .replaced(.numbered(3)))
+    try await store.expect(
+      3,
+      is: successor.with {
+        $0.apply(TaskUpdate(payload: last.payload, priority: 5, tags: ["last"]))
+      }
+    )
+    try await store.apply(
+      .insert(.numbered(6, key: "k"), onDuplicate: .reject),
+      .duplicate(of: .numbered(1))
+    )
+    try await store.apply(
+      .insert(.numbered(6, key: "k"), onDuplicate: .join),
+      .duplicate(of: .numbered(1))
+    )
+    try store.expect(try await store.claim(), [2])
+    let claim = try await store.claim()
+    try store.expect(claim, [])
+    if store.store.sharing == nil { try store.expectNextDate(claim, nil) }
+    // With another policy too, the first task that comes during an attempt waits behind it.
+    try await store.apply(.insert(.numbered(7, key: "other"), onDuplicate: .replace))
+    try await store.expectTasks([1, 2, 3, 7])
+    // A successor is controlled as any other task.
+    try await store.apply(.cancel(.unclaimed(.numbered(7)), at: .second(1), retains: false))
+    try await store.insert(.numbered(8, key: "other"))
+    try await store.expectTasks([1, 2, 3, 8])
+    try store.expect(try await store.claim(), [])
+  }
+
+  private static func promoted(_ store: StoreProbe) async throws {
+    for number in 1...7 { try await store.insert(.numbered(number, key: "key \(number)")) }
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 7)
+    for number in 1...7 { try await store.insert(.numbered(10 + number, key: "key \(number)")) }
+    let date = Date.second(1)
+    try await store.apply(.succeed(leases[0], at: date, retains: true))
+    try await store.apply(.succeed(leases[1], at: date, retains: false))
+    try await store.apply(.abandon(leases[2], failure: .at(1), retains: true))
+    try await store.apply(.abandon(leases[3], failure: .at(1), retains: false))
+    try await store.apply(.cancel(.claimed(leases[4]), at: date, retains: true))
+    try await store.apply(.release(leases[5]))
+    try await store.apply(.cancel(.unclaimed(.numbered(6)), at: date, retains: false))
+    try store.expect(try await store.claim(), [11, 12, 13, 14, 15, 16])
+    for number in 11...16 {
+      let role = try await store.task(number).keyRole
+      try store.expect("the role of task \(number)", role, .holder)
     }
-    try await store.expectTasks([1, 2, 3, 14, 15, 16])
+    for number in [1, 3, 5] {
+      let role = try await store.task(number).keyRole
+      try store.expect("the role of task \(number), which has ended,", role, nil)
+    }
   }
 
-  private static func freed(_ store: StoreProbe) async throws {
+  private static func released(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"))
+    let lease = try await store.claimOne()
+    try await store.insert(.numbered(2, priority: 9, key: "k"))
+    try await store.apply(.release(lease))
+    // What comes now goes to the one that is performed last.
+    try await store.apply(
+      .insert(.numbered(3, key: "k"), onDuplicate: .keep),
+      .duplicate(of: .numbered(2))
+    )
+    let claim = try await store.claim()
+    try store.expect(claim, [1])
+    try await store.apply(.pause(.claimed(claim.tasks[0].lease)))
+    try store.expect(try await store.claim(), [])
+    try await store.apply(.remove(.numbered(2)), .stale)
+    try await store.apply(.resume(.numbered(1)))
+    try store.expect(try await store.claim(), [1])
+  }
+
+  private static func superseded(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2, key: "late"))
+    var leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 2)
+    try await store.apply(
+      .retry(leases[0], availableDate: .second(5), retryCount: 3, failure: .at(1, "first"))
+    )
+    leases[0] = try await store.claim(at: 5).tasks.first.required().lease
+    try await store.insert(.numbered(3, key: "k"), .numbered(4, at: 90, key: "late"))
+    try await store.apply(
+      .retry(leases[0], availableDate: .second(50), retryCount: 4, failure: .at(6, "second")),
+      .superseded(by: .numbered(3))
+    )
+    try await store.expect(
+      3,
+      is: TaskRecord.numbered(3, at: 50, key: "k").with { record in
+        record.keyRole = .holder
+        record.retryCount = 4
+        record.isPostponed = true
+        record.note(.at(1, "first"))
+        record.note(.at(6, "second"))
+      }
+    )
+    // The later date counts, and a task that is put off is superseded too.
+    try await store.apply(
+      .retry(leases[1], availableDate: .second(60), retryCount: 0, failure: nil),
+      .superseded(by: .numbered(4))
+    )
+    try await store.expectTasks([3, 4])
+    try store.expect(try await store.claim(at: 49), [])
+    try store.expect(try await store.claim(at: 89), [3])
+    try store.expect(try await store.claim(at: 90), [4])
+  }
+
+  private static func rejectTwin(_ store: StoreProbe) async throws {
     _ = try await insertOneInEachState(store)
-    try await store.insert(.numbered(7, name: "B", key: "key 7"))
-    let lease = try await store.claim(names: ["B": 1]).tasks.first.required().lease
-    try await store.apply(.remove(.numbered(4)))
-    try await store.apply(.prune(.abandoned, endedBefore: .second(99), keepingLatest: nil))
-    try await store.apply(.prune(.cancelled, endedBefore: nil, keepingLatest: 0))
+    for number in 1...6 {
+      let twin = TaskRecord.numbered(10 + number, key: "key \(number)")
+      let isRefused = number <= 3
+      try await store.apply(
+        .insert(twin, onDuplicate: .reject),
+        isRefused ? .duplicate(of: .numbered(number)) : .done
+      )
+    }
+    try await store.expectTasks([1, 2, 3, 4, 5, 6, 14, 15, 16])
+  }
+
+  private static func joinTwin(_ store: StoreProbe) async throws {
+    _ = try await insertOneInEachState(store)
+    try store.expect(try await store.claim(at: 9), [1])
+    for number in 1...6 {
+      let twin = TaskRecord.numbered(10 + number, key: "key \(number)")
+      let isLeftOut = number <= 3
+      try await store.apply(
+        .insert(twin, onDuplicate: .join),
+        isLeftOut ? .duplicate(of: .numbered(number)) : .done
+      )
+    }
+    try await store.expectTasks([1, 2, 3, 4, 5, 6, 14, 15, 16])
+  }
+
+  private static func window(_ store: StoreProbe) async throws {
     for number in 1...3 {
-      let target = TaskTarget.unclaimed(.numbered(number))
-      try await store.apply(.cancel(target, at: .second(20), retains: false))
+      try await store.insert(.numbered(number, key: "key \(number)", uniqueUntil: 60))
     }
-    try await store.apply(.succeed(lease, at: .second(20), retains: false))
-    for number in 1...7 {
-      let next = TaskRecord.numbered(10 + number, key: "key \(number)")
-      try await store.apply(.insert(next, onDuplicate: .reject))
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the number of claimed tasks", leases.count, 3)
+    func twin(_ number: Int, _ key: Int, at seconds: Double) -> TaskRecord {
+      .numbered(number, key: "key \(key)", created: seconds)
     }
-    try await store.expectTasks([11, 12, 13, 14, 15, 16, 17])
+    for policy: UniquePolicy in [.keep, .join] {
+      try await store.apply(
+        .insert(twin(9, 1, at: 1), onDuplicate: policy),
+        .duplicate(of: .numbered(1))
+      )
+    }
+    try await store.apply(.succeed(leases[0], at: .second(2), retains: true))
+    try await store.apply(.abandon(leases[1], failure: .at(2), retains: true))
+    try await store.apply(.succeed(leases[2], at: .second(2), retains: true))
+    try await store.apply(
+      .prune(.succeeded, endedBefore: .second(59), keepingLatest: 0, now: .second(59))
+    )
+    for policy: UniquePolicy in [.keep, .reject, .join] {
+      try await store.apply(
+        .insert(twin(9, 1, at: 59), onDuplicate: policy),
+        .duplicate(of: .numbered(1))
+      )
+    }
+    // A task that was abandoned stands for none, and a replacement is always added.
+    try await store.insert(twin(12, 2, at: 3))
+    try await store.apply(.insert(twin(13, 3, at: 3), onDuplicate: .replace))
+    try await store.insert(twin(11, 1, at: 60))
+    try await store.apply(
+      .prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: .second(60))
+    )
+    try await store.expectTasks([2, 11, 12, 13])
+  }
+
+  private static func restart(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"))
+    let lease = try await store.claimOne()
+    try await store.apply(.abandon(lease, failure: .at(1), retains: true))
+    try await store.insert(.numbered(2, key: "k"))
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .second(3))
+    try await store.apply(restart, .duplicate(of: .numbered(2)))
+    let state = try await store.task(1).state
+    try store.expect("the state of task 1", state, .abandoned)
+    try await store.apply(.cancel(.unclaimed(.numbered(2)), at: .second(2), retains: true))
+    try await store.apply(restart)
+    let role = try await store.task(1).keyRole
+    try store.expect("the role of task 1", role, .holder)
+    try await store.apply(
+      .insert(.numbered(3, key: "k"), onDuplicate: .keep),
+      .duplicate(of: .numbered(1))
+    )
+    // A task that waits is restarted, even if others come after it.
+    try await store.apply(restart)
+    try store.expect(try await store.claim(at: 3), [1])
+  }
+
+  private static func names(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, key: "k"), .numbered(2, name: "B", key: "k"))
+    try await store.apply(
+      .insert(.numbered(3, name: "B", key: "k"), onDuplicate: .keep),
+      .duplicate(of: .numbered(2))
+    )
+    let claim = try await store.claim(names: ["A": 9, "B": 9])
+    try store.expect(claim, [1, 2])
+    try await store.insert(.numbered(4, name: "B", key: "k"))
+    try await store.apply(.succeed(claim.tasks[0].lease, at: .second(1), retains: false))
+    try store.expect(try await store.claim(names: ["A": 9, "B": 9]), [])
+    try await store.expectTasks([2, 4], TaskFilter(uniqueKeys: ["k"]))
   }
 
   private static func exactKeys(_ store: StoreProbe) async throws {

@@ -99,8 +99,8 @@ struct SimulatedCaller: Sendable {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
     switch pick(10) {
     case 0: return .unpark(name: "A")
-    case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2)
-    case 2: return .prune(.cancelled, endedBefore: date, keepingLatest: nil)
+    case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2, now: .distantPast)
+    case 2: return .prune(.cancelled, endedBefore: date, keepingLatest: nil, now: .distantPast)
     case 3: return .rebase(date)
     case 4: return .cancel(.unclaimed(id), at: date, retains: pick(2) == 0)
     case 5: return .pause(.unclaimed(id))

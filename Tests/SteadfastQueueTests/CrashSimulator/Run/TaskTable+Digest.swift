@@ -16,14 +16,12 @@ extension TaskTable {
     var hasher = Hasher()
     for record in tasks(matching: TaskFilter(), after: nil, limit: .max) {
       record.combine(into: &hasher)
-      if let key = record.uniqueKey {
-        hasher.combine(keys.holder(of: key).map { entries[$0].record.id == record.id } ?? false)
-      }
+      hasher.combine(slot(of: record.id).map { entries[$0].hasLostKey })
     }
     // Of those that ended, the earlier half leaves.
     for state in TaskState.allCases where state.isFinished {
       let ended = count(matching: TaskFilter(states: [state]))
-      _ = apply([.prune(state, endedBefore: nil, keepingLatest: ended / 2)])
+      _ = apply([.prune(state, endedBefore: nil, keepingLatest: ended / 2, now: .distantPast)])
       for record in tasks(matching: TaskFilter(states: [state]), after: nil, limit: .max) {
         hasher.combine(record.id)
       }
@@ -52,6 +50,9 @@ extension TaskRecord {
     hasher.combine("\(maxRetries)")
     hasher.combine(usesBackoff)
     hasher.combine(uniqueKey)
+    hasher.combine(keyRole)
+    hasher.combine(uniqueUntil)
+    hasher.combine(latestDate)
     hasher.combine(tags)
     hasher.combine(timeLimit)
     hasher.combine(expiryDate)

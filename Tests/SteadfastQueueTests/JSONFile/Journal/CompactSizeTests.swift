@@ -44,7 +44,7 @@ import Testing
           _ = try await core.apply([change], .durable)
         }
         _ = try await core.apply(
-          [.prune(.abandoned, endedBefore: nil, keepingLatest: 2)],
+          [.prune(.abandoned, endedBefore: nil, keepingLatest: 2, now: .distantPast)],
           .durable
         )
         let file = try JournalReader.read(storage.bytes).table
@@ -62,7 +62,7 @@ import Testing
         .durable
       )
       _ = try await core.apply(
-        [.prune(.abandoned, endedBefore: nil, keepingLatest: 0)],
+        [.prune(.abandoned, endedBefore: nil, keepingLatest: 0, now: .distantPast)],
         .durable
       )
     }

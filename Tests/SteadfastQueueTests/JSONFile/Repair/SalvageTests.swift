@@ -107,8 +107,8 @@ import Testing
     )
     #expect(found.table.numbers == [1, 2, 3])
     // The key is that of the second.
-    let holder = try #require(found.table.keys.holder(of: "K"))
-    #expect(found.table.entries[holder].record.id == .numbered(2))
+    #expect(found.table.record(of: .numbered(2))?.keyRole == .holder)
+    #expect(found.table.record(of: .numbered(1))?.keyRole == nil)
   }
 
   @Test func `a batch without its end is saved as far as it is there`() throws {

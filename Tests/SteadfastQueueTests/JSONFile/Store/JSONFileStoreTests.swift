@@ -47,12 +47,10 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       for attempts in [1, 0] {
         let store = JSONFileStore(at: file)
-        let queue = TaskQueue(
-          persistence: store,
-          configuration: TaskQueueConfiguration(succeededRetention: .forever)
-        )
+        let queue = TaskQueue(persistence: store)
         await queue.register(Note.self) { _, _ in }
-        try await queue.enqueue(Note("once"), uniqueKey: "once")
+        let options = TaskOptions(uniqueFor: .seconds(86_400))
+        try await queue.enqueue(Note("once"), uniqueKey: "once", options: options)
         #expect(try await queue.runAvailable() == attempts)
         try await store.close()
       }

@@ -60,7 +60,7 @@ import Testing
     }
   }
 
-  @Test func `a task that was interrupted and then replaced stays replaced`() async throws {
+  @Test func `a task that was interrupted takes over what replaces it`() async throws {
     let storage = MemoryStorage()
     let file = URL(filePath: "/queue.jsonl")
     let names = ["Note": Int.max]
@@ -75,7 +75,10 @@ import Testing
         ClaimRequest(limit: 9, names: names, now: .seconds(0))
       )
       // The process is killed here, with the task begun.
-      #expect(claim.tasks.numbers == [process])
+      #expect(claim.tasks.numbers == [1])
+      let payload = try claim.tasks[0].record.payload.bytes()
+      #expect(payload == (try TaskRecord.make(process).payload.bytes()))
+      #expect(claim.tasks[0].record.interruptionCount == process - 1)
     }
   }
 

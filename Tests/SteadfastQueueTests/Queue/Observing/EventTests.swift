@@ -29,6 +29,7 @@ extension TaskEvent {
     case .restarted: "restarted"
     case .rescheduled: "rescheduled"
     case .updated: "updated"
+    case .superseded(let record, _): "superseded \(text(record))"
     case .released(let record): "released \(text(record))"
     case .unhandled(let record, _): "unhandled \(text(record))"
     case .missed(let count): "missed \(count)"

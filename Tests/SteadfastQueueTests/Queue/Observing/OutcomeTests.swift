@@ -26,7 +26,8 @@ import Testing
 
   @Test func `a duplicate returns the outcome of the task that was there`() async throws {
     let queue = await queue(keeping: .forever)
-    let first = try await queue.enqueue(Note("once"), uniqueKey: "k")
+    let options = TaskOptions(uniqueFor: .seconds(3600))
+    let first = try await queue.enqueue(Note("once"), uniqueKey: "k", options: options)
     let second = try await queue.enqueue(Note("twice"), uniqueKey: "k")
     #expect(first.isNew && !second.isNew)
     #expect(first.id == second.id)
@@ -34,25 +35,12 @@ import Testing
     #expect(try await second.outcome() == .succeeded)
     // Only the store knows the outcome by now.
     let third = try await queue.enqueue(Note("thrice"), uniqueKey: "k")
+    #expect(third.id == first.id)
     #expect(try await third.outcome() == .succeeded)
   }
 
-  @Test func `a task that was replaced is cancelled`() async throws {
-    let queue = await queue()
-    let events = queue.events
-    let first = try await queue.enqueue(Note("old"), uniqueKey: "k")
-    let second = try await queue.enqueue(Note("new"), uniqueKey: "k", onDuplicate: .replace)
-    #expect(try await first.outcome() == .cancelled)
-    #expect(second.isNew)
-    for await event in events {
-      guard case .cancelled(let id) = event else { continue }
-      #expect(id == first.id)
-      break
-    }
-  }
-
   /// What is done to a task that has succeeded and was kept.
-  enum Farewell: CaseIterable { case remove, removeAll, replace }
+  enum Farewell: CaseIterable { case remove, removeAll }
 
   @Test(arguments: Farewell.allCases)
   func `a task that has succeeded is not reported as cancelled when it leaves`(
@@ -65,8 +53,6 @@ import Testing
     switch farewell {
     case .remove: #expect(try await queue.remove(task.id))
     case .removeAll: #expect(try await queue.remove(matching: TaskFilter(names: ["Note"])) == 1)
-    case .replace:
-      try await queue.enqueue(Note("new"), uniqueKey: "k", onDuplicate: .replace)
     }
     #expect(try await task.outcome() == .succeeded)
     #expect(try await queue.count(matching: TaskFilter(ids: [task.id])) == 0)

@@ -19,6 +19,8 @@ extension TaskTable {
   private mutating func enterLine(_ slot: Int) {
     let state = entries[slot].record.state
     switch state {
+    case .waiting where entries[slot].record.keyRole == .successor:
+      return setPlace(.held, of: slot)
     case .waiting where entries[slot].record.availableDate <= cutoff:
       setPlace(.ready, of: slot)
       lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
@@ -62,7 +64,7 @@ extension TaskTable {
       wasThere = lanes.removeParked(node, from: lane)
     case .finished:
       wasThere = ended.remove(node, entries[slot].record.state)
-    case .staged, .leased, .paused:
+    case .staged, .held, .leased, .paused:
       wasThere = false
     }
     precondition(wasThere, "a task was changed before it left its line")

@@ -1,0 +1,177 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+extension TaskTable {
+  mutating func commit(_ staged: StagedChange) {
+    switch staged.effect {
+    case .insertion(let slot):
+      takeFreeRole(slot)
+      admit(slot)
+    case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
+    case .supersession(let change, let slot, let successor):
+      supersede(slot, by: successor, change)
+    case .change(let change, let slot): commit(change, of: slot)
+    case .broadChange(let change): commit(change)
+    case nil: break
+    }
+  }
+
+  private mutating func commit(_ change: TaskChange, of slot: Int) {
+    leaveLine(slot)
+    entries[slot].isReserved = false
+    switch change {
+    case .succeed(_, let date, let retains):
+      retains ? end(slot, as: .succeeded, at: date) : remove(slot)
+    case .abandon(_, let failure, let retains):
+      note(failure, on: slot)
+      retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
+    case .cancel(_, let date, let retains):
+      retains ? end(slot, as: .cancelled, at: date) : remove(slot)
+    case .retry(_, let date, let retryCount, let failure):
+      postpone(slot, to: date, retryCount, failure)
+      setState(.waiting, of: slot)
+      lineUpAnew(slot)
+    case .release:
+      setState(.waiting, of: slot)
+      lineUp(slot)
+    case .park(_, let failure):
+      note(failure, on: slot)
+      setState(.parked, of: slot)
+      lineUpAnew(slot)
+    case .pause:
+      setState(.paused, of: slot)
+      lineUpAnew(slot)
+    case .resume:
+      setState(.waiting, of: slot)
+      lineUpAnew(slot)
+    case .restart(_, let date):
+      addBytes(-entries[slot].record.failureByteCount, to: slot)
+      if entries[slot].record.state.isFinished { holdKeyAgain(slot) }
+      setState(.waiting, of: slot)
+      entries[slot].record.restart(availableDate: date)
+      lineUpAnew(slot)
+    case .reschedule(_, let date):
+      entries[slot].record.availableDate = date
+      entries[slot].record.isPostponed = false
+      if entries[slot].record.state == .running { setState(.waiting, of: slot) }
+      lineUpAnew(slot)
+    case .update(_, let update): self.update(slot, update)
+    case .remove: remove(slot)
+    // One queue uses this table, so its claims have no end.
+    case .extend: break
+    case .insert, .unpark, .prune, .rebase:
+      preconditionFailure("a change was staged for a task that it does not concern")
+    }
+  }
+
+  /// Commits a change that concerns several tasks.
+  private mutating func commit(_ change: TaskChange) {
+    switch change {
+    case .unpark(let name): unpark(name)
+    case .prune(let state, let date, let count, let now):
+      prune(state, endedBefore: date, keepingLatest: count, now: now)
+    case .rebase(let date): rebase(to: date)
+    case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
+      .reschedule, .update, .remove, .extend:
+      preconditionFailure("a change was staged without the task that it concerns")
+    }
+  }
+
+  private mutating func update(_ slot: Int, _ update: TaskUpdate) {
+    let priority = entries[slot].record.priority
+    addBytes(update.growth(of: entries[slot].record), to: slot)
+    entries[slot].record.apply(update)
+    if entries[slot].record.priority != priority { lineUpAnew(slot) } else { lineUp(slot) }
+  }
+
+  private mutating func postpone(
+    _ slot: Int,
+    to date: Date,
+    _ retryCount: Int,
+    _ failure: TaskFailure?
+  ) {
+    entries[slot].record.availableDate = date
+    entries[slot].record.retryCount = retryCount
+    entries[slot].record.interruptionCount = 0
+    entries[slot].record.isPostponed = true
+    if let failure { note(failure, on: slot) }
+  }
+
+  /// Gives a task what a new one with its unique key has.
+  private mutating func commitReplacement(of slot: Int, by record: TaskRecord) {
+    leaveLine(slot)
+    entries[slot].isReserved = false
+    let old = entries[slot].record
+    addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: old), to: slot)
+    entries[slot].record.takeOver(record)
+    let new = entries[slot].record
+    if new.state != old.state {
+      // The record has its new state already.
+      entries[slot].record.state = old.state
+      setState(new.state, of: slot)
+    }
+    let goesBehind =
+      new.state != old.state || new.priority != old.priority
+      || new.availableDate != old.availableDate
+    if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
+  }
+
+  /// Removes the holder of a key, whose attempt has failed, and puts its successor in its place.
+  mutating func supersede(_ slot: Int, by successor: Int, _ change: TaskChange) {
+    guard case .retry(_, let date, let retryCount, let failure) = change else {
+      preconditionFailure("a task that has not failed was superseded")
+    }
+    postpone(slot, to: date, retryCount, failure)
+    let holder = entries[slot].record
+    entries[successor].isReserved = false
+    addBytes(
+      holder.failureByteCount - entries[successor].record.failureByteCount,
+      to: successor
+    )
+    entries[successor].record.takePlace(of: holder)
+    remove(slot)
+  }
+
+  private mutating func unpark(_ name: String) {
+    while let first = lanes.firstParked(of: name) {
+      leaveLine(first.slot)
+      setState(.waiting, of: first.slot)
+      if entries[first.slot].isReserved {
+        // If the change that holds it is rolled back, the task is lined up then.
+        setPlace(.waiting, of: first.slot)
+      } else {
+        lineUpAnew(first.slot)
+      }
+    }
+  }
+
+  /// Removes the retained tasks that are too old or too many.
+  ///
+  /// O(k log n) for the k tasks that are removed, or stay because of their unique keys.
+  private mutating func prune(
+    _ state: TaskState,
+    endedBefore date: Date?,
+    keepingLatest count: Int?,
+    now: Date
+  ) {
+    ended.stagedPrunes -= 1
+    let latest = count ?? .max
+    // No other change could hold an ended task while the pruning was staged, so all may be removed.
+    var staying: [Node] = []
+    while let first = ended.first(state) {
+      let record = entries[first.slot].record
+      let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
+      guard stateCounts[state] > latest + staying.count || isOld else { break }
+      if record.uniqueUntil.map({ $0 > now }) ?? false {
+        _ = ended.remove(first, state)
+        staying.append(first)
+      } else {
+        remove(first.slot)
+      }
+    }
+    for node in staying { ended.insert(node, state) }
+  }
+}

@@ -1,0 +1,238 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Unique keys: who holds one, who comes next, and what that means for a new task.
+extension TaskTable {
+  /// What becomes of a new task with a unique key.
+  private enum KeyDecision {
+    case add(UniqueKeyRole)
+    /// The task of this slot takes the new one over.
+    case replace(Int)
+    /// The task of this slot is returned in place of the new one.
+    case duplicate(Int)
+    /// It is not known yet what becomes of the task of this slot.
+    case busy(Int)
+  }
+
+  // MARK: Staging
+
+  mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
+    guard slot(of: record.id) == nil else { return .identityTaken }
+    guard let key = record.uniqueKey else {
+      return StagedChange(.insertion(slot: insertEntry(of: record)))
+    }
+    if record.state.isFinished {
+      let slot = insertEntry(of: record)
+      keys.addWithoutRole(slot, key)
+      return StagedChange(.insertion(slot: slot))
+    }
+    switch decision(on: record, key, policy) {
+    case .add(let role):
+      let slot = insertEntry(of: record)
+      take(role, key, slot)
+      return StagedChange(.insertion(slot: slot))
+    case .replace(let slot):
+      reserve(slot)
+      let id = entries[slot].record.id
+      return StagedChange(.replacement(record, slot: slot), outcome: .replaced(id))
+    case .duplicate(let slot): return .duplicate(of: entries[slot].record.id, policy)
+    // The caller can try again, with the whole batch.
+    case .busy(let slot): return .duplicate(of: entries[slot].record.id, .reject)
+    }
+  }
+
+  private func decision(
+    on record: TaskRecord,
+    _ key: String,
+    _ policy: UniquePolicy
+  ) -> KeyDecision {
+    guard let lane = lanes.indices[record.name] else { return .add(.holder) }
+    let roles = keys[key, lane]
+    guard let last = roles.last else {
+      if policy != .replace, let recent = roles.recent, isSame(recent, record) {
+        return .duplicate(recent)
+      }
+      return .add(.holder)
+    }
+    switch policy {
+    case .reject, .join: return .duplicate(roles.holder ?? last)
+    case .keep, .replace: break
+    }
+    // If the end of its attempt is staged, the new task is its successor until that is committed.
+    let isRunning = if case .leased = entries[last].place { true } else { false }
+    if roles.successor == nil, isRunning, policy == .replace || !isSame(last, record) {
+      return .add(.successor)
+    }
+    if policy == .keep { return .duplicate(last) }
+    return isInDoubt(last) ? .busy(last) : .replace(last)
+  }
+
+  /// Returns whether a new task counts as the one of this slot, even if that one runs or succeeded.
+  private func isSame(_ slot: Int, _ new: TaskRecord) -> Bool {
+    entries[slot].record.uniqueUntil.map { $0 > new.createdDate } ?? false
+  }
+
+  /// Stages the retry of a task, whose successor takes its place if it has one.
+  mutating func stageRetry(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    // If another change to the successor is staged, both tasks wait.
+    guard let slot, let successor = successor(of: slot), !entries[successor].isReserved else {
+      return stage(change, of: slot)
+    }
+    reserve(slot)
+    reserve(successor)
+    return StagedChange(
+      .supersession(change, slot: slot, successor: successor),
+      outcome: .superseded(by: entries[successor].record.id)
+    )
+  }
+
+  /// The successor of a task that holds its key.
+  func successor(of slot: Int) -> Int? {
+    guard let key = entries[slot].record.uniqueKey else { return nil }
+    let roles = keys[key, entries[slot].lane]
+    return roles.holder == slot ? roles.successor : nil
+  }
+
+  mutating func stageRestart(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    guard let slot, let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey,
+      entries[slot].record.state.isFinished
+    else { return stage(change, of: slot) }
+    if let other = keys[key, entries[slot].lane].last {
+      return .duplicate(of: entries[other].record.id, .keep)
+    }
+    keys[key, entries[slot].lane].holder = slot
+    return stage(change, of: slot)
+  }
+
+  /// Gives up the role that staging has taken for a task that has ended.
+  mutating func giveUpRole(of slot: Int) {
+    guard let key = entries[slot].record.uniqueKey, entries[slot].record.state.isFinished,
+      keys[key, entries[slot].lane].holder == slot
+    else { return }
+    keys[key, entries[slot].lane].holder = nil
+  }
+
+  /// Returns what staging has decided about a change, if a file must say so.
+  func decision(on staged: StagedChange) -> StagedChange.Decision? {
+    switch staged.effect {
+    case .insertion(let slot):
+      entries[slot].record.keyRole == .successor ? .addition(.successor) : nil
+    case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
+    case .supersession: .supersession
+    case .change, .broadChange, nil: nil
+    }
+  }
+
+  // MARK: Roles
+
+  /// Gives a new task a role that is free.
+  mutating func take(_ role: UniqueKeyRole, _ key: String, _ slot: Int) {
+    entries[slot].record.keyRole = role
+    switch role {
+    case .holder: keys[key, entries[slot].lane].holder = slot
+    case .successor: keys[key, entries[slot].lane].successor = slot
+    }
+  }
+
+  /// Makes a successor the holder if there is none any more.
+  mutating func takeFreeRole(_ slot: Int) {
+    guard entries[slot].record.keyRole == .successor, let key = entries[slot].record.uniqueKey,
+      keys[key, entries[slot].lane].holder == nil
+    else { return }
+    promote(slot, key)
+  }
+
+  private mutating func promote(_ slot: Int, _ key: String) {
+    keys[key, entries[slot].lane].successor = nil
+    take(.holder, key, slot)
+    // A task that a staged change holds is lined up if that change is rolled back.
+    if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
+  }
+
+  /// Makes each successor without a holder the holder.
+  ///
+  /// There is one only in a file that has lost lines, or that another program has written.
+  mutating func promoteSuccessorsWithoutHolder() {
+    for key in keys.keys {
+      for roles in keys.roles(of: key) where roles.holder == nil {
+        if let successor = roles.successor { promote(successor, key) }
+      }
+    }
+  }
+
+  /// Takes the role from a task that ends or leaves, and gives it to its successor.
+  mutating func leaveRole(_ slot: Int) {
+    guard entries[slot].record.keyRole != nil, let key = entries[slot].record.uniqueKey else {
+      return
+    }
+    entries[slot].record.keyRole = nil
+    let lane = entries[slot].lane
+    if keys[key, lane].successor == slot { return keys[key, lane].successor = nil }
+    keys[key, lane].holder = nil
+    // A successor that is not committed yet takes the role when it is.
+    if let next = keys[key, lane].successor, entries[next].place != .staged { promote(next, key) }
+  }
+
+  /// Takes note that a task has ended, and is retained.
+  mutating func retainKey(of slot: Int) {
+    guard let key = entries[slot].record.uniqueKey else { return }
+    if entries[slot].record.keyRole != nil { keys.addWithoutRole(slot, key) }
+    leaveRole(slot)
+    noteRecent(slot, key)
+  }
+
+  /// Takes note that a task with a key has succeeded, if no other is added for a while.
+  mutating func noteRecent(_ slot: Int, _ key: String) {
+    guard isRecent(slot) else { return }
+    let lane = entries[slot].lane
+    if let other = keys[key, lane].recent, !isBefore(other, slot) { return }
+    keys[key, lane].recent = slot
+  }
+
+  private func isRecent(_ slot: Int) -> Bool {
+    entries[slot].record.state == .succeeded && entries[slot].record.uniqueUntil != nil
+  }
+
+  /// Returns whether a task stands for its key for a shorter time than another.
+  private func isBefore(_ slot: Int, _ other: Int) -> Bool {
+    let (left, right) = (entries[slot].record, entries[other].record)
+    if left.uniqueUntil != right.uniqueUntil {
+      return left.uniqueUntil ?? .distantPast < right.uniqueUntil ?? .distantPast
+    }
+    return left.id < right.id
+  }
+
+  /// Makes a task that has ended the holder of its key, because it waits again.
+  mutating func holdKeyAgain(_ slot: Int) {
+    guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return }
+    forgetWithoutRole(slot, key)
+    take(.holder, key, slot)
+  }
+
+  /// Forgets a task that leaves the table.
+  mutating func forgetKey(of slot: Int) {
+    guard let key = entries[slot].record.uniqueKey else { return }
+    if entries[slot].record.keyRole != nil { return leaveRole(slot) }
+    forgetWithoutRole(slot, key)
+  }
+
+  private mutating func forgetWithoutRole(_ slot: Int, _ key: String) {
+    keys.removeWithoutRole(slot, key)
+    let lane = entries[slot].lane
+    guard keys[key, lane].recent == slot else { return }
+    keys[key, lane].recent = (keys.withoutRole[key] ?? [])
+      .filter { entries[$0].lane == lane && isRecent($0) }
+      .max { isBefore($0, $1) }
+  }
+
+  /// Takes the key from a task without ending it, as earlier versions did.
+  mutating func loseKey(_ slot: Int) {
+    guard let key = entries[slot].record.uniqueKey else { return }
+    if entries[slot].record.keyRole != nil { keys.addWithoutRole(slot, key) }
+    entries[slot].hasLostKey = true
+    leaveRole(slot)
+  }
+}

@@ -1,0 +1,139 @@
+extension TaskTable {
+  mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
+    if batch.count == 1 {
+      let staged = stage(batch[0])
+      commit(staged)
+      return [staged.outcome]
+    }
+    return stage(batch).map { staged in
+      commit(staged)
+      return staged.outcome
+    }
+  }
+
+  /// Stages changes in order: all that have an effect or, if one of them refuses the batch, none.
+  mutating func stage(_ batch: [TaskChange]) -> [StagedChange] {
+    var staged: [StagedChange] = []
+    staged.reserveCapacity(batch.count)
+    for change in batch { staged.append(stage(change)) }
+    guard staged.contains(where: \.refusesBatch) else { return staged }
+    for change in staged.reversed() { rollBack(change) }
+    return staged.map { $0.refused() }
+  }
+
+  mutating func stage(_ change: TaskChange) -> StagedChange {
+    switch change {
+    case .insert(let record, let policy):
+      return stageInsertion(of: record, policy)
+    case .retry(let lease, _, _, _):
+      return stageRetry(change, of: claimed(lease))
+    case .succeed(let lease, _, _), .abandon(let lease, _, _), .release(let lease),
+      .park(let lease, _), .extend(let lease, _):
+      return stage(change, of: claimed(lease))
+    case .cancel(let target, _, _):
+      return stage(change, of: slot(of: target) { !$0.isFinished })
+    case .pause(let target):
+      return stage(change, of: slot(of: target) { $0 == .waiting || $0 == .parked })
+    case .resume(let id):
+      return stage(change, of: unclaimed(id) { $0 == .paused })
+    case .restart(let target, _):
+      return stageRestart(change, of: slot(of: target) { _ in true })
+    case .reschedule(let target, _):
+      return stage(change, of: slot(of: target) { !$0.isFinished })
+    case .update(let id, _):
+      return stage(change, of: unclaimed(id) { !$0.isFinished })
+    case .remove(let id):
+      return stage(change, of: unclaimed(id) { $0.isFinished })
+    case .prune:
+      ended.stagedPrunes += 1
+      return StagedChange(.broadChange(change))
+    case .unpark, .rebase:
+      return StagedChange(.broadChange(change))
+    }
+  }
+
+  mutating func stage(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    guard let slot else { return .stale }
+    reserve(slot)
+    return StagedChange(.change(change, slot: slot))
+  }
+
+  /// Reserves a task for a staged change: no claim finds it.
+  mutating func reserve(_ slot: Int) {
+    entries[slot].isReserved = true
+    if entries[slot].record.state == .waiting { leaveLine(slot) }
+  }
+
+  private func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
+    switch target {
+    case .claimed(let lease): claimed(lease)
+    case .unclaimed(let id): unclaimed(id, in: states)
+    }
+  }
+
+  private func claimed(_ lease: Lease) -> Int? {
+    guard let slot = slot(of: lease.id), !entries[slot].isReserved,
+      entries[slot].place == .leased(token: lease.token)
+    else { return nil }
+    return slot
+  }
+
+  private func unclaimed(_ id: TaskID, in states: (TaskState) -> Bool) -> Int? {
+    guard let slot = slot(of: id), !isInDoubt(slot), entries[slot].place.isAtRest,
+      states(entries[slot].record.state)
+    else { return nil }
+    return slot
+  }
+
+  /// Returns whether it is not known yet what becomes of a task.
+  ///
+  /// That is so while a staged change holds it, or if it has ended and a staged pruning may remove
+  /// it. A decision that rests on such a task could come out differently when the file is read
+  /// again.
+  func isInDoubt(_ slot: Int) -> Bool {
+    let place = entries[slot].place
+    return entries[slot].isReserved || place == .staged
+      || (place == .finished && ended.stagedPrunes > 0)
+  }
+
+  /// Notes how many bytes a file takes for the task that an insertion adds.
+  mutating func setByteCount(_ count: Int, of staged: StagedChange) {
+    guard case .insertion(let slot) = staged.effect else { return }
+    addBytes(count, to: slot)
+  }
+
+  /// Undoes what staging reserved.
+  ///
+  /// Changes are rolled back in the reverse order of staging.
+  mutating func rollBack(_ staged: StagedChange) {
+    switch staged.effect {
+    case .insertion(let slot): remove(slot)
+    case .replacement(_, let slot): setFree(slot)
+    case .supersession(_, let slot, let successor):
+      setFree(successor)
+      setFree(slot)
+    case .change(.restart, let slot):
+      giveUpRole(of: slot)
+      setFree(slot)
+    case .change(_, let slot): setFree(slot)
+    case .broadChange(.prune): ended.stagedPrunes -= 1
+    case .broadChange, nil: break
+    }
+  }
+
+  /// Ends a reservation: the task returns to its place in line.
+  private mutating func setFree(_ slot: Int) {
+    entries[slot].isReserved = false
+    if entries[slot].record.state == .waiting { lineUp(slot) }
+  }
+}
+
+extension TaskTable.Place {
+  /// Whether a task here is neither being inserted nor being performed.
+  fileprivate var isAtRest: Bool {
+    switch self {
+    case .waiting, .ready, .held, .parked, .paused, .finished: true
+    case .staged, .leased: false
+    }
+  }
+}

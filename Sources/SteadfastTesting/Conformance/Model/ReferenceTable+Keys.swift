@@ -1,0 +1,165 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Unique keys in the reference.
+extension ReferenceTable {
+  enum KeyDecision {
+    case role(UniqueKeyRole)
+    case outcome(ChangeOutcome)
+  }
+
+  /// The tasks with the name and the unique key of another one.
+  private func twins(of record: TaskRecord) -> [Int] {
+    entries.indices.filter { index in
+      let other = entries[index].record
+      return other.id != record.id && other.name == record.name
+        && other.uniqueKey == record.uniqueKey
+    }
+  }
+
+  private func twin(of record: TaskRecord, _ role: UniqueKeyRole) -> Int? {
+    twins(of: record).first { entries[$0].record.keyRole == role }
+  }
+
+  mutating func place(
+    for record: TaskRecord,
+    _ key: String,
+    _ policy: UniquePolicy
+  ) -> KeyDecision {
+    let (holder, successor) = (twin(of: record, .holder), twin(of: record, .successor))
+    func isSame(_ index: Int) -> Bool {
+      policy != .replace
+        && entries[index].record.uniqueUntil.map { $0 > record.createdDate } ?? false
+    }
+    guard let last = successor ?? holder else {
+      let same = twins(of: record).filter { entries[$0].record.state == .succeeded && isSame($0) }
+        .map { entries[$0].record }
+        .max { ($0.uniqueUntil ?? .distantPast, $0.id) < ($1.uniqueUntil ?? .distantPast, $1.id) }
+      return same.map { .outcome(.duplicate(of: $0.id)) } ?? .role(.holder)
+    }
+    if policy == .reject || policy == .join {
+      return .outcome(.duplicate(of: entries[holder ?? last].record.id))
+    }
+    if successor == nil, entries[last].record.state == .running, !isSame(last) {
+      return .role(.successor)
+    }
+    let id = entries[last].record.id
+    if policy == .keep { return .outcome(.duplicate(of: id)) }
+    replace(last, by: record)
+    return .outcome(.replaced(id))
+  }
+
+  private mutating func replace(_ index: Int, by new: TaskRecord) {
+    let old = entries[index].record
+    let latest = old.latestDate ?? new.latestDate
+    let date =
+      if old.isPostponed {
+        max(old.availableDate, new.availableDate)
+      } else if new.availableDate <= new.createdDate {
+        min(old.availableDate, new.availableDate)
+      } else {
+        latest.map { min($0, new.availableDate) } ?? new.availableDate
+      }
+    let state = old.state == .parked ? TaskState.waiting : old.state
+    entries[index].record = TaskRecord(
+      id: old.id,
+      name: old.name,
+      payload: new.payload,
+      priority: new.priority,
+      createdDate: old.createdDate,
+      maxRetries: new.maxRetries,
+      usesBackoff: new.usesBackoff,
+      uniqueKey: old.uniqueKey,
+      keyRole: old.keyRole,
+      uniqueUntil: new.uniqueUntil,
+      latestDate: latest,
+      tags: new.tags,
+      timeLimit: new.timeLimit,
+      expiryDate: new.expiryDate,
+      state: state,
+      availableDate: date,
+      retryCount: old.retryCount,
+      interruptionCount: old.interruptionCount,
+      lastError: old.lastError,
+      failedDate: old.failedDate,
+      earlierFailures: old.earlierFailures,
+      isPostponed: old.isPostponed
+    )
+    if state != old.state || date != old.availableDate || new.priority != old.priority {
+      entries[index].place = nextPlace()
+    }
+  }
+
+  /// Removes a task whose attempt has failed, if it has a successor, which takes its place.
+  ///
+  /// - Returns: The successor.
+  mutating func supersede(_ id: TaskID) -> TaskID? {
+    guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return nil }
+    let holder = entries[index].record
+    guard holder.keyRole == .holder, let successor = twin(of: holder, .successor) else {
+      return nil
+    }
+    let old = entries[successor].record
+    entries[successor].record = TaskRecord(
+      id: old.id,
+      name: old.name,
+      payload: old.payload,
+      priority: old.priority,
+      createdDate: old.createdDate,
+      maxRetries: old.maxRetries,
+      usesBackoff: old.usesBackoff,
+      uniqueKey: old.uniqueKey,
+      keyRole: .holder,
+      uniqueUntil: old.uniqueUntil,
+      latestDate: old.latestDate,
+      tags: old.tags,
+      timeLimit: old.timeLimit,
+      expiryDate: old.expiryDate,
+      state: old.state,
+      availableDate: max(old.availableDate, holder.availableDate),
+      retryCount: holder.retryCount,
+      interruptionCount: holder.interruptionCount,
+      lastError: holder.lastError,
+      failedDate: holder.failedDate,
+      earlierFailures: holder.earlierFailures,
+      isPostponed: holder.isPostponed
+    )
+    remove(at: index)
+    return old.id
+  }
+
+  /// Makes each successor whose holder has ended the holder.
+  mutating func promoteSuccessors() {
+    for index in entries.indices
+    where entries[index].record.keyRole == .successor
+      && twin(of: entries[index].record, .holder) == nil
+    {
+      entries[index].record.keyRole = .holder
+    }
+  }
+
+  /// Returns whether a new task is refused if the policy is ``UniquePolicy/reject``.
+  func refuses(_ record: TaskRecord) -> Bool {
+    var table = self
+    guard let key = record.uniqueKey,
+      case .outcome = table.place(for: record, key, .reject)
+    else { return false }
+    return true
+  }
+
+  mutating func setHolder(_ id: TaskID) {
+    guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return }
+    entries[index].record.keyRole = .holder
+  }
+
+  /// The task that keeps one that has ended from being restarted.
+  func holder(insteadOf record: TaskRecord) -> TaskID? {
+    guard record.uniqueKey != nil, record.state.isFinished else { return nil }
+    return twin(of: record, .holder).map { entries[$0].record.id }
+  }
+}

@@ -1,0 +1,223 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Unique keys, as callers of a queue see them.
+@Suite(.virtualTime) struct SuccessorTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    _ store: some Persistence,
+    _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: 4,
+        backoff: .constant(.seconds(60))
+      ),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, context in
+      log.add("\(Int(clock.now.offset / .seconds(1))) \(note.text)")
+      try await perform(note, context)
+    }
+    return queue
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `what comes during an attempt is performed after it, once`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] _, _ in try await clock.sleep(for: .seconds(10)) }
+      let policies: [UniquePolicy] = [.keep, .keep, .replace, .join]
+      try await withRunning(queue) {
+        let first = try await queue.enqueue(Note("1"), uniqueKey: "k")
+        try await clock.sleep(for: .seconds(1))
+        var tasks: [EnqueuedTask] = []
+        for (number, policy) in policies.enumerated() {
+          let note = Note("\(number + 2)")
+          tasks.append(try await queue.enqueue(note, uniqueKey: "k", onDuplicate: policy))
+        }
+        #expect(tasks.map(\.isNew) == [true, false, false, false])
+        #expect(Set(tasks.prefix(3).map(\.id)).count == 1)
+        #expect(tasks[3].id == first.id)
+        for task in tasks { #expect(try await task.outcome() == .succeeded) }
+        await #expect(throws: TaskQueueError.self) {
+          try await queue.enqueue(Note("5"), uniqueKey: "k")
+          try await queue.enqueue(Note("6"), uniqueKey: "k", onDuplicate: .reject)
+        }
+      }
+      #expect(log.entries.prefix(2) == ["0 1", "10 4"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that fails is superseded, and its outcome is that of its successor`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] note, context in
+        try await clock.sleep(for: .seconds(10))
+        if note.text == "old" { throw Refusal() }
+        #expect(context.retryCount == 1)
+        #expect(context.lastError == "refused")
+      }
+      let events = queue.events
+      try await withRunning(queue) {
+        let old = try await queue.enqueue(Note("old"), uniqueKey: "k")
+        try await clock.sleep(for: .seconds(1))
+        let new = try await queue.enqueue(Note("new"), uniqueKey: "k")
+        async let outcome = old.outcome()
+        async let value = old.value(as: Void.self)
+        #expect(try await new.outcome() == .succeeded)
+        #expect(try await outcome == .succeeded)
+        try await value
+        // A caller that comes later gets the same outcome.
+        #expect(try await old.outcome() == .succeeded)
+        #expect(try await old.record() == nil)
+        for await event in events {
+          guard case .superseded(let record, let successor) = event else { continue }
+          #expect(record.id == old.id && successor == new.id)
+          break
+        }
+      }
+      #expect(log.entries == ["0 old", "70 new"])
+      #expect(try await queue.statistics.failed == 1)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a chain of successors has the outcome of the last one`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] note, _ in
+        try await clock.sleep(for: .seconds(10))
+        if note.text != "3" { throw Refusal() }
+      }
+      try await withRunning(queue) {
+        var tasks: [EnqueuedTask] = []
+        // The second one waits until 70 s, when the first one would be tried again.
+        for (number, date) in [(1, 0.0), (2, 1), (3, 75)] {
+          try await clock.sleep(for: .seconds(date) - clock.now.offset)
+          tasks.append(try await queue.enqueue(Note("\(number)"), uniqueKey: "k"))
+        }
+        for task in tasks { #expect(try await task.outcome() == .succeeded) }
+      }
+      #expect(queue.observers.outcomes.count == 0)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a pass performs a successor that is available too`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store)
+      // As after a crash: the holder and its successor both wait.
+      let first = try await queue.enqueue(Note("first"), uniqueKey: "k")
+      let claim = try await store.claim(
+        ClaimRequest(limit: 1, names: [Note.taskName: 1], now: clock.date)
+      )
+      let second = try await queue.enqueue(Note("second"), uniqueKey: "k")
+      #expect(second.id != first.id)
+      _ = try await store.apply([.release(claim.tasks[0].lease)], durability: .relaxed)
+      #expect(try await queue.runAvailable() == 2)
+      #expect(log.entries == ["0 first", "0 second"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a queue is idle when the successor has ended`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] _, _ in try await clock.sleep(for: .seconds(1)) }
+      try await withRunning(queue) {
+        try await queue.enqueue(Note("1"), uniqueKey: "k")
+        try await clock.sleep(for: .milliseconds(500))
+        try await queue.enqueue(Note("2"), uniqueKey: "k")
+        try await queue.waitUntilIdle()
+        #expect(log.entries == ["0 1", "1 2"])
+        #expect(try await queue.count == 0)
+      }
+    }
+  }
+
+  @Test func `changes that come one after the other are one task, at the latest date`() async throws
+  {
+    let queue = await queue(InMemoryStore())
+    try await withRunning(queue) {
+      for number in 1...40 {
+        try await queue.enqueue(
+          Note("\(number)"),
+          delay: .seconds(3),
+          uniqueKey: "draft",
+          onDuplicate: .replace,
+          options: TaskOptions(maxDelay: .seconds(30))
+        )
+        try await clock.sleep(for: .seconds(1))
+      }
+      try await clock.sleep(for: .seconds(100))
+    }
+    #expect(log.entries == ["30 30", "42 40"])
+  }
+
+  @Test func `a task stands for others for its time, and is retained so long`() async throws {
+    let queue = await queue(InMemoryStore())
+    let options = TaskOptions(uniqueFor: .seconds(60))
+    try await withRunning(queue) {
+      let first = try await queue.enqueue(Note("1"), uniqueKey: "k", options: options)
+      #expect(try await first.outcome() == .succeeded)
+      let second = try await queue.enqueue(Note("2"), uniqueKey: "k", options: options)
+      #expect(second.id == first.id && !second.isNew)
+      #expect(try await second.outcome() == .succeeded)
+      let other = try await queue.enqueue(Note("3"), uniqueKey: "k", onDuplicate: .replace)
+      #expect(other.isNew)
+      try await clock.sleep(for: .seconds(61))
+      let third = try await queue.enqueue(Note("4"), uniqueKey: "k", options: options)
+      #expect(third.isNew)
+    }
+    #expect(log.entries == ["0 1", "0 3", "61 4"])
+  }
+
+  @Test func `a dead letter keeps nothing out, and is not restarted beside another task`()
+    async throws
+  {
+    let queue = await queue(InMemoryStore()) { note, _ in
+      if note.text == "bad" { throw TaskAbandoned("bad") }
+    }
+    let bad = try await queue.enqueue(Note("bad"), uniqueKey: "k")
+    try await queue.runAvailable()
+    let good = try await queue.enqueue(Note("good"), delay: .seconds(5), uniqueKey: "k")
+    #expect(good.isNew)
+    let error = await #expect(throws: TaskQueueError.self) { try await queue.restart(bad.id) }
+    #expect(error?.code == .duplicate)
+    #expect(error?.message.contains("\(good.id)") == true)
+    #expect(try await queue.restart(matching: .deadLetters) == 0)
+    try await good.cancel()
+    #expect(try await queue.restart(matching: .deadLetters) == 1)
+  }
+
+  @Test func `options that make no sense together are refused`() async throws {
+    let queue = await queue(InMemoryStore())
+    for options in [
+      TaskOptions(uniqueFor: .seconds(-1)), TaskOptions(maxDelay: .seconds(-1)),
+      TaskOptions(delay: .seconds(2), maxDelay: .seconds(1)),
+    ] {
+      let error = await #expect(throws: TaskQueueError.self) {
+        try await queue.enqueue(Note("a"), uniqueKey: "k", options: options)
+      }
+      #expect(error?.code == .invalidArgument)
+    }
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await queue.enqueue(
+        contentsOf: [Note("a"), Note("a")],
+        options: TaskOptions(onDuplicate: .reject),
+        uniqueKey: \.text
+      )
+    }
+    #expect(error?.code == .duplicate)
+    #expect(try await queue.count == 0)
+  }
+}

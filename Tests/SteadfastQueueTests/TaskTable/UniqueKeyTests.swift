@@ -1,0 +1,217 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// Unique keys while changes are staged that are not committed yet.
+@Suite struct UniqueKeyTests {
+  var table = TaskTable()
+
+  private mutating func begin() -> Lease {
+    table.insert(.make(1, key: "k"))
+    return table.claim(1)[0].lease
+  }
+
+  private func role(_ number: Int) -> UniqueKeyRole? {
+    table.record(of: .numbered(number))?.keyRole
+  }
+
+  /// The table that is read from a file that has these lines.
+  private func read(_ entries: [JournalEntry]) throws -> TaskTable {
+    var text = try JournalText()
+    for entry in entries { try text.add(entry) }
+    return try JournalReader.readAsWritten(JournalSource(text.bytes)).table
+  }
+
+  @Test mutating func `a task that is added while the holder's end is staged takes its place`()
+    throws
+  {
+    let lease = begin()
+    let success = TaskChange.succeed(lease, at: .seconds(1), retains: true)
+    let end = table.stage(success)
+    let addition = table.stage(.insert(.make(2, key: "k"), onDuplicate: .keep))
+    #expect(addition.outcome == .done)
+    // A third one is not added: the second is there already.
+    #expect(
+      table.stage(.insert(.make(3, key: "k"), onDuplicate: .keep)).outcome
+        == .duplicate(of: .numbered(2))
+    )
+    table.commit(end)
+    #expect(
+      table.stage(.insert(.make(4, key: "k"), onDuplicate: .keep)).outcome
+        == .duplicate(of: .numbered(2))
+    )
+    #expect(table.claim(9).numbers == [])
+    table.commit(addition)
+    #expect(role(1) == nil && role(2) == .holder)
+    #expect(table.brokenInvariants() == [])
+    #expect(table.claim(9).numbers == [2])
+    let found = try read([
+      .addition(.make(1, key: "k"), .holder), .begin(.numbered(1)), .change(success),
+      .addition(.make(2, key: "k"), .successor),
+    ])
+    #expect(found.record(of: .numbered(2))?.keyRole == .holder)
+    #expect(found.brokenInvariants() == [])
+  }
+
+  @Test mutating func `a successor that is not stored leaves no trace`() {
+    let lease = begin()
+    let addition = table.stage(.insert(.make(2, key: "k"), onDuplicate: .keep))
+    table.rollBack(addition)
+    #expect(table.brokenInvariants() == [])
+    let retry = TaskChange.retry(lease, availableDate: .seconds(1), retryCount: 1, failure: nil)
+    #expect(table.apply([retry]) == [.done])
+    #expect(table.claim(9, at: 1).numbers == [1])
+  }
+
+  @Test mutating func `a retry beside a change of the successor leaves both tasks waiting`() throws
+  {
+    let lease = begin()
+    table.insert(.make(2, key: "k"))
+    let cancellation = TaskChange.cancel(.unclaimed(.numbered(2)), at: .seconds(1), retains: false)
+    let end = table.stage(cancellation)
+    let retry = TaskChange.retry(lease, availableDate: .seconds(1), retryCount: 1, failure: nil)
+    let staged = table.stage(retry)
+    #expect(staged.outcome == .done)
+    table.rollBack(staged)
+    table.rollBack(end)
+    #expect(table.brokenInvariants() == [])
+    // The holder and the successor may both wait.
+    let update = TaskChange.update(.numbered(2), TaskUpdate(priority: .high))
+    let changes = [table.stage(update), table.stage(retry)]
+    for change in changes { table.commit(change) }
+    #expect(role(1) == .holder && role(2) == .successor)
+    #expect(table.brokenInvariants() == [])
+    let found = try read([
+      .addition(.make(1, key: "k"), .holder), .begin(.numbered(1)),
+      .addition(.make(2, key: "k"), .successor), .change(update), .change(retry),
+    ])
+    #expect(try found.everything() == table.everything())
+    #expect(table.claim(9, at: 1).numbers == [1])
+  }
+
+  @Test mutating func `a superseded task and its successor are left alone until that is stored`()
+    throws
+  {
+    let lease = begin()
+    table.insert(.make(2, key: "k"))
+    let failure = TaskFailure(reason: "no", date: .seconds(3))
+    let retry = TaskChange.retry(lease, availableDate: .seconds(9), retryCount: 1, failure: failure)
+    for commits in [false, true] {
+      let staged = table.stage(retry)
+      #expect(staged.outcome == .superseded(by: .numbered(2)))
+      for policy: UniquePolicy in [.keep, .replace] {
+        let outcome = table.stage(.insert(.make(3, key: "k"), onDuplicate: policy)).outcome
+        #expect(outcome == .duplicate(of: .numbered(2)))
+      }
+      let end = TaskChange.cancel(.unclaimed(.numbered(2)), at: .seconds(1), retains: false)
+      #expect(table.stage(end).outcome == .stale)
+      if commits { table.commit(staged) } else { table.rollBack(staged) }
+      #expect(table.brokenInvariants() == [])
+    }
+    let found = try read([
+      .addition(.make(1, key: "k"), .holder), .begin(.numbered(1)),
+      .addition(.make(2, key: "k"), .successor), .supersession(retry),
+    ])
+    #expect(try found.everything() == table.everything())
+    #expect(table.record(of: .numbered(2))?.failedDate == .seconds(3))
+    #expect(table.claim(9, at: 8).numbers == [])
+    #expect(table.claim(9, at: 9).numbers == [2])
+  }
+
+  @Test mutating func `a task in doubt is not replaced, and the whole batch is refused`() {
+    table.insert(.make(1, key: "k"))
+    let pause = table.stage(.pause(.unclaimed(.numbered(1))))
+    let results = table.stage([
+      .insert(.make(5), onDuplicate: .keep), .insert(.make(2, key: "k"), onDuplicate: .replace),
+    ])
+    #expect(results.map(\.outcome) == [.batchRefused, .duplicate(of: .numbered(1))])
+    table.commit(pause)
+    #expect(table.insert(.make(2, key: "k"), onDuplicate: .replace) == .replaced(.numbered(1)))
+    #expect(table.record(of: .numbered(1))?.state == .paused)
+    #expect(table.brokenInvariants() == [])
+  }
+
+  @Test mutating func `a restart takes the key when it is staged`() {
+    let lease = begin()
+    let failure = TaskFailure(reason: "no", date: .seconds(3))
+    _ = table.apply([.abandon(lease, failure: failure, retains: true)])
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .seconds(1))
+    let staged = table.stage(restart)
+    #expect(table.insert(.make(2, key: "k")) == .duplicate(of: .numbered(1)))
+    table.rollBack(staged)
+    #expect(table.brokenInvariants() == [])
+    #expect(table.insert(.make(2, key: "k")) == .done)
+    #expect(table.stage(restart).outcome == .duplicate(of: .numbered(2)))
+    #expect(table.brokenInvariants() == [])
+  }
+
+  @Test mutating func `the task that stands longest for new ones counts`() {
+    for number in 1...3 {
+      let window = [60.0, 90, 30][number - 1]
+      table.insert(.make(number, key: "k", uniqueFor: window), onDuplicate: .replace)
+      let lease = table.claim(1)[0].lease
+      _ = table.apply([.succeed(lease, at: .seconds(1), retains: true)])
+    }
+    func outcome(at date: Double) -> ChangeOutcome {
+      var table = table
+      return table.insert(.make(9, key: "k", created: date))
+    }
+    #expect(outcome(at: 50) == .duplicate(of: .numbered(2)))
+    #expect(outcome(at: 90) == .done)
+    _ = table.apply([.remove(.numbered(2))])
+    #expect(outcome(at: 50) == .duplicate(of: .numbered(1)))
+    #expect(outcome(at: 60) == .done)
+    _ = table.apply([.prune(.succeeded, endedBefore: nil, keepingLatest: 0, now: .seconds(40))])
+    #expect(table.numbers == [1])
+    _ = table.apply([.remove(.numbered(1))])
+    #expect(outcome(at: 50) == .done)
+    #expect(table.brokenInvariants() == [])
+  }
+
+  @Test func `a compacted file has every role, in whatever order its lines are`() throws {
+    var table = TaskTable()
+    table.insert(.make(1, key: "k"))
+    _ = table.claim(1)
+    table.insert(.make(2, key: "k"))
+    for order in [[0, 1], [1, 0]] {
+      let kept = [1, 2].map { number in
+        let record = table.record(of: .numbered(number))!
+        var waiting = record
+        waiting.state = .waiting
+        return JournalEntry.task(
+          KeptTask(record: waiting, position: UInt64(number), hasLostKey: false)
+        )
+      }
+      let found = try read(order.map { kept[$0] } + [.begin(.numbered(1))])
+      #expect(found.record(of: .numbered(2))?.keyRole == .successor)
+      #expect(found.brokenInvariants() == [])
+    }
+    // A successor whose holder is lost is the holder.
+    let alone = JournalEntry.task(
+      KeptTask(record: table.record(of: .numbered(2))!, position: 1, hasLostKey: false)
+    )
+    var found = try read([alone])
+    #expect(found.brokenInvariants() == [])
+    #expect(found.claim(1).numbers == [2])
+  }
+
+  @Test func `what earlier versions wrote keeps its meaning`() throws {
+    // A task that has ended held its key there, for every name.
+    let replacing = TaskChange.insert(.make(3, key: "k"), onDuplicate: .replace)
+    var found = TaskTable()
+    for entry: JournalEntry in [
+      .change(.insert(.make(1, key: "k"), onDuplicate: .keep)), .begin(.numbered(1)),
+      .change(.insert(.make(2, name: "Other", key: "k"), onDuplicate: .replace)),
+      .change(.cancel(.unclaimed(.numbered(2)), at: .seconds(1), retains: true)),
+      .change(replacing), .change(.release(Lease(id: .numbered(1), token: 0))),
+    ] {
+      #expect(found.replay(entry) == true)
+    }
+    #expect(found.replay(.change(.insert(.make(4, key: "k"), onDuplicate: .keep))) == false)
+    #expect(found.numbers == [1, 3])
+    #expect(found.record(of: .numbered(3))?.keyRole == .holder)
+    #expect(found.record(of: .numbered(1))?.keyRole == nil)
+    #expect(found.brokenInvariants() == [])
+  }
+}

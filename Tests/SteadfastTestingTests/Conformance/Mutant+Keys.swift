@@ -1,0 +1,175 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that break a rule of unique keys.
+extension Mutant {
+  static let uniqueKeys = [
+    Mutant("tasks that have ended keep new ones out", breaks: "unique.keep") {
+      $0.endedKeepOut(.keep)
+    },
+    Mutant("tasks that have ended refuse new ones", breaks: "unique.reject") {
+      $0.endedKeepOut(.reject)
+    },
+    Mutant("that a task was taken over is not told", breaks: "unique.replace") {
+      $0.answers { _, outcome in if case .replaced = outcome { .done } else { outcome } }
+    },
+    Mutant("what is taken over has no tags", breaks: "unique.replace") {
+      $0.insertions { $0.copy(tags: []) }
+    },
+    Mutant("a parked task that takes over stays parked", breaks: "unique.replace") {
+      $0.afterTakingOver { entry, _, before in entry.record.state = before.state }
+    },
+    Mutant("a task is postponed for ever", breaks: "unique.replace-date") {
+      $0.insertions { $0.copy(latestDate: .some(nil)) }
+    },
+    Mutant("the date of a retry is forgotten", breaks: "unique.replace-date") {
+      $0.afterTakingOver { entry, new, _ in entry.record.availableDate = new.availableDate }
+    },
+    Mutant("a successor is handed out", breaks: "unique.successor") { $0.successorsRun() },
+    Mutant("further tasks wait behind a successor", breaks: "unique.successor") {
+      $0.apply = { batch, table in
+        let successors = table.hideRoles { $0.keyRole == .successor }
+        defer { table.showRoles(successors) }
+        return table.apply(batch)
+      }
+    },
+    Mutant("the successor of an abandoned task stays behind", breaks: "unique.promoted") {
+      $0.apply = { batch, table in
+        let before = table
+        let outcomes = table.apply(batch)
+        guard case .abandon(let lease, _, _) = batch.first else { return outcomes }
+        let key = before.record(of: lease.id)?.uniqueKey
+        for index in table.entries.indices where table.entries[index].record.uniqueKey == key {
+          let id = table.entries[index].record.id
+          guard before.record(of: id)?.keyRole == .successor else { continue }
+          table.entries[index].record.state = .paused
+        }
+        return outcomes
+      }
+    },
+    Mutant("a successor goes before a task that waits again", breaks: "unique.released") {
+      $0.after { change, _, table in
+        guard case .release(let lease) = change, let key = table.record(of: lease.id)?.uniqueKey
+        else { return }
+        for index in table.entries.indices where table.entries[index].record.uniqueKey == key {
+          let isSuccessor = table.entries[index].record.keyRole == .successor
+          table.entries[index].record.keyRole = isSuccessor ? .holder : .successor
+        }
+      }
+    },
+    Mutant("a successor begins with no retries", breaks: "unique.superseded") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        for case .superseded(let id) in outcomes {
+          for index in table.entries.indices where table.entries[index].record.id == id {
+            table.entries[index].record.retryCount = 0
+          }
+        }
+        return outcomes
+      }
+    },
+    Mutant("a task that was put off is not superseded", breaks: "unique.superseded") {
+      $0.apply = { batch, table in
+        guard case .retry(_, _, _, nil) = batch.first else { return table.apply(batch) }
+        let successors = table.hideRoles { $0.keyRole == .successor }
+        defer { table.showRoles(successors) }
+        return table.apply(batch)
+      }
+    },
+    Mutant("joining is keeping", breaks: "unique.join") {
+      $0.rewrite = { change in
+        guard case .insert(let record, .join) = change else { return change }
+        return .insert(record, onDuplicate: .keep)
+      }
+    },
+    Mutant("a task stands for others until it has ended", breaks: "unique.window") {
+      $0.insertions { $0.copy(uniqueUntil: .some(nil)) }
+    },
+    Mutant("a task that stands for others is pruned", breaks: "unique.window") {
+      $0.rewrite = { change in
+        guard case .prune(let state, let date, let count, _) = change else { return change }
+        return .prune(state, endedBefore: date, keepingLatest: count, now: .distantFuture)
+      }
+    },
+    Mutant("a restarted task takes the key", breaks: "unique.restart") {
+      $0.apply = { batch, table in
+        guard case .restart(.unclaimed(let id), _) = batch.first,
+          let key = table.record(of: id)?.uniqueKey
+        else { return table.apply(batch) }
+        _ = table.hideRoles { $0.uniqueKey == key }
+        return table.apply(batch)
+      }
+    },
+    Mutant("a key belongs to all names", breaks: "unique.names") {
+      $0.apply = { batch, table in
+        guard case .insert(let record, .keep) = batch.first, batch.count == 1,
+          let twin = table.records.first(where: { other in
+            other.uniqueKey == record.uniqueKey && other.keyRole == .holder
+              && other.name != record.name
+          })
+        else { return table.apply(batch) }
+        return [.duplicate(of: twin.id)]
+      }
+    },
+    Mutant("keys are the same in either case", breaks: "unique.exact") {
+      $0.insertions { $0.copy(uniqueKey: .some($0.uniqueKey?.lowercased())) }
+    },
+  ]
+}
+
+extension PlainStore.Behaviour {
+  /// Treats tasks that have ended as those that wait.
+  fileprivate mutating func endedKeepOut(_ policy: UniquePolicy) {
+    apply = { batch, table in
+      guard case .insert(let record, policy) = batch.first, let key = record.uniqueKey,
+        let twin = table.records.first(where: { $0.uniqueKey == key && $0.state.isFinished })
+      else { return table.apply(batch) }
+      return [.duplicate(of: twin.id)]
+    }
+  }
+
+  fileprivate mutating func successorsRun() {
+    apply = { batch, table in
+      let outcomes = table.apply(batch)
+      _ = table.hideRoles { $0.keyRole == .successor }
+      return outcomes
+    }
+  }
+
+  /// Does something to the entry of a task that has taken over a new one.
+  fileprivate mutating func afterTakingOver(
+    _ body:
+      @escaping @Sendable (inout ReferenceTable.Entry, _ new: TaskRecord, _ old: TaskRecord) -> Void
+  ) {
+    apply = { batch, table in
+      let before = table
+      let outcomes = table.apply(batch)
+      for case (.insert(let new, _), .replaced(let id)) in zip(batch, outcomes) {
+        for index in table.entries.indices where table.entries[index].record.id == id {
+          if let old = before.record(of: id) { body(&table.entries[index], new, old) }
+        }
+      }
+      return outcomes
+    }
+  }
+}
+
+extension ReferenceTable {
+  /// Takes the roles of some tasks, and returns them.
+  fileprivate mutating func hideRoles(
+    _ isMeant: (TaskRecord) -> Bool
+  ) -> [TaskID: UniqueKeyRole] {
+    var roles: [TaskID: UniqueKeyRole] = [:]
+    for index in entries.indices where isMeant(entries[index].record) {
+      roles[entries[index].record.id] = entries[index].record.keyRole
+      entries[index].record.keyRole = nil
+    }
+    return roles
+  }
+
+  fileprivate mutating func showRoles(_ roles: [TaskID: UniqueKeyRole]) {
+    for index in entries.indices {
+      if let role = roles[entries[index].record.id] { entries[index].record.keyRole = role }
+    }
+  }
+}
