@@ -8,6 +8,9 @@ struct Rare<Value: RareValue>: Sendable {
 
   private var box: Box?
 
+  /// Makes an empty one, at no cost.
+  init() {}
+
   init(_ value: Value) { self.value = value }
 
   var isEmpty: Bool { box == nil }

@@ -8,7 +8,8 @@
 ///
 /// 1. **A batch is atomic.** A call of ``apply(_:durability:)`` stores all changes of the batch
 ///    that have an effect or, if it throws, none. Changes apply in order. A batch holds at most one
-///    change for each task.
+///    change for each task, and no new task with the name and the unique key of a task that another
+///    of its changes concerns.
 /// 2. **An acknowledged change is stored.** With ``Durability/durable``, a call that has returned
 ///    survives a power cut; with ``Durability/relaxed``, the end of the process.
 /// 3. **A claim is exclusive.** A claimed task is leased. No other claim returns it until it is
@@ -19,7 +20,10 @@
 ///    ``Durability/relaxed``. A task that is leased when its store is opened, or whose lease has
 ///    run out, is available again, and its ``TaskRecord/interruptionCount`` is raised by one.
 /// 5. **Nothing is dropped.** Tasks of names that no queue claims stay as they are.
-/// 6. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+/// 6. **A unique key has one holder.** Of the tasks with one name and one unique key, at most one
+///    is the holder, and at most one the successor (``TaskRecord/keyRole``). Only the holder is
+///    handed out, and a successor becomes the holder in the change that ends the holder.
+/// 7. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///    cancelled: attempts finish inside cancelled tasks.
 ///
 /// Calls come from many tasks at the same time, run in the caller's isolation, and may return

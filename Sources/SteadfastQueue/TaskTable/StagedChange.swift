@@ -9,7 +9,9 @@ struct StagedChange: Sendable {
   /// What the commit of a change does.
   enum Effect: Sendable {
     /// Lines up a new task, which is in the table already.
-    case insertion(slot: Int)
+    ///
+    /// If it is a successor, it becomes the holder if there is none any more.
+    case insertion(slot: Int, isSuccessor: Bool = false)
     /// Gives the task of a slot what a new one has, which has the same unique key.
     indirect case replacement(TaskRecord, slot: Int)
     /// Removes a task whose attempt has failed, and puts its successor in its place.

@@ -7,8 +7,8 @@ import Foundation
 extension TaskTable {
   mutating func commit(_ staged: StagedChange) {
     switch staged.effect {
-    case .insertion(let slot):
-      takeFreeRole(slot)
+    case .insertion(let slot, let isSuccessor):
+      if isSuccessor { takeFreeRole(slot) }
       admit(slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
@@ -164,7 +164,7 @@ extension TaskTable {
     while let first = ended.first(state) {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
-      guard stateCounts[state] > latest + staying.count || isOld else { break }
+      guard stateCounts[state] - staying.count > latest || isOld else { break }
       if record.uniqueUntil.map({ $0 > now }) ?? false {
         _ = ended.remove(first, state)
         staying.append(first)

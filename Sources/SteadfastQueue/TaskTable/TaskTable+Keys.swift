@@ -33,7 +33,7 @@ extension TaskTable {
     case .add(let role):
       let slot = insertEntry(of: record)
       take(role, key, slot)
-      return StagedChange(.insertion(slot: slot))
+      return StagedChange(.insertion(slot: slot, isSuccessor: role == .successor))
     case .replace(let slot):
       reserve(slot)
       let id = entries[slot].record.id
@@ -118,8 +118,7 @@ extension TaskTable {
   /// Returns what staging has decided about a change, if a file must say so.
   func decision(on staged: StagedChange) -> StagedChange.Decision? {
     switch staged.effect {
-    case .insertion(let slot):
-      entries[slot].record.keyRole == .successor ? .addition(.successor) : nil
+    case .insertion(_, let isSuccessor): isSuccessor ? .addition(.successor) : nil
     case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
     case .supersession: .supersession
     case .change, .broadChange, nil: nil

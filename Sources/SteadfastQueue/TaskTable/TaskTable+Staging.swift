@@ -98,7 +98,7 @@ extension TaskTable {
 
   /// Notes how many bytes a file takes for the task that an insertion adds.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
-    guard case .insertion(let slot) = staged.effect else { return }
+    guard case .insertion(let slot, _) = staged.effect else { return }
     addBytes(count, to: slot)
   }
 
@@ -107,7 +107,7 @@ extension TaskTable {
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
     switch staged.effect {
-    case .insertion(let slot): remove(slot)
+    case .insertion(let slot, _): remove(slot)
     case .replacement(_, let slot): setFree(slot)
     case .supersession(_, let slot, let successor):
       setFree(successor)

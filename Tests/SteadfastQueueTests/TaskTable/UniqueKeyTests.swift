@@ -169,6 +169,31 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
+  @Test mutating func `a pruning by age passes over a task that stands for new ones`() {
+    for number in 1...4 {
+      let window = number.isMultiple(of: 2) ? nil : 60.0
+      table.insert(.make(number, key: "key \(number)", uniqueFor: window))
+      let lease = table.claim(1)[0].lease
+      _ = table.apply([.succeed(lease, at: .seconds(Double(number)), retains: true)])
+    }
+    func prune(_ date: Double?, _ count: Int?, at now: Double) {
+      let pruning = TaskChange.prune(
+        .succeeded,
+        endedBefore: date.map(Date.seconds),
+        keepingLatest: count,
+        now: .seconds(now)
+      )
+      _ = table.apply([pruning])
+    }
+    prune(3, nil, at: 40)
+    #expect(table.numbers == [1, 3, 4])
+    prune(nil, 1, at: 40)
+    #expect(table.numbers == [1, 3, 4])
+    prune(nil, 1, at: 60)
+    #expect(table.numbers == [4])
+    #expect(table.brokenInvariants() == [])
+  }
+
   @Test func `a compacted file has every role, in whatever order its lines are`() throws {
     var table = TaskTable()
     table.insert(.make(1, key: "k"))

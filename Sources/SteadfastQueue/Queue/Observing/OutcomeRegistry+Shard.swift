@@ -10,15 +10,22 @@ extension OutcomeRegistry {
     var waiters: Waiters<TaskOutcome>?
     /// Made for the first waiter.
     var progressWaiters: Waiters<Void>?
+    var links = Rare<Links>()
+
+    var isEmpty: Bool {
+      outcome == nil && value == nil && progress.number == 0 && waiters == nil
+        && progressWaiters == nil && links.isEmpty
+    }
+  }
+
+  /// The tasks that have the same outcome as another one.
+  struct Links: RareValue {
     /// The task that has superseded this one, whose outcome is that of both.
     var successor: OutcomeHandle?
     /// The tasks that this one has superseded.
     var superseded: [TaskID] = []
 
-    var isEmpty: Bool {
-      outcome == nil && value == nil && progress.number == 0 && waiters == nil
-        && progressWaiters == nil && successor == nil && superseded.isEmpty
-    }
+    var isEmpty: Bool { successor == nil && superseded.isEmpty }
   }
 
   /// Some of the tasks that have handles.
@@ -28,7 +35,7 @@ extension OutcomeRegistry {
       /// The number of the task's handles.
       var holders = 0
       /// What is known about the task; for most tasks it stays empty as long as they have handles.
-      var known = Rare(Known())
+      var known = Rare<Known>()
 
       /// The entry of a free slot.
       static let none = Entry(id: TaskID(high: 0, low: 0))
@@ -83,7 +90,7 @@ extension OutcomeRegistry {
 
     func outcome(at slot: Int) -> TaskOutcome? { known(at: slot).outcome }
 
-    func isSuperseded(at slot: Int) -> Bool { known(at: slot).successor != nil }
+    func isSuperseded(at slot: Int) -> Bool { known(at: slot).links.present?.successor != nil }
 
     func value(at slot: Int) -> (any Sendable)? { known(at: slot).value }
 

@@ -29,21 +29,21 @@ final class OutcomeRegistry: Sendable {
     }
     old?.waiters?.resumeAll(with: .success(outcome))
     old?.progressWaiters?.resumeAll(with: .success(()))
-    for id in old?.superseded ?? [] { resolve(id, outcome, value: value) }
+    for id in old?.links.present?.superseded ?? [] { resolve(id, outcome, value: value) }
   }
 
   func report(_ fraction: Double, of id: TaskID) {
     let old = shard(of: id).change(id) { $0.progress = $0.progress.next(fraction) }
     old?.progressWaiters?.resumeAll(with: .success(()))
-    for id in old?.superseded ?? [] { report(fraction, of: id) }
+    for id in old?.links.present?.superseded ?? [] { report(fraction, of: id) }
   }
 
   /// Makes the outcome of a task that of its successor, which has superseded it.
   func link(_ id: TaskID, to successor: TaskID) {
     let handle = handle(of: successor)
     // No caller learns the outcome of a task without a handle.
-    guard shard(of: id).change(id, { $0.successor = handle }) != nil else { return }
-    _ = shard(of: successor).change(successor) { $0.superseded.append(id) }
+    guard shard(of: id).change(id, { $0.links.value.successor = handle }) != nil else { return }
+    _ = shard(of: successor).change(successor) { $0.links.value.superseded.append(id) }
   }
 
   /// Forgets how a task ended, if it had ended, because it was restarted.
@@ -61,7 +61,8 @@ final class OutcomeRegistry: Sendable {
   var awaited: [TaskID] {
     shards.flatMap { shard in
       shard.all.compactMap { id, known in
-        known.outcome == nil && known.waiters != nil && known.successor == nil ? id : nil
+        let isSuperseded = known.links.present?.successor != nil
+        return known.outcome == nil && known.waiters != nil && !isSuperseded ? id : nil
       }
     }
   }

@@ -31,6 +31,7 @@
   private static func measureQueue() async throws {
     try await report("in memory, end to end", endToEndBenchmarks, rounds: 7)
     try await report("one after the other", phaseBenchmarks, rounds: 7)
+    try await report("unique keys", keyBenchmarks, rounds: 7)
     try await report("among pending tasks", pendingBenchmarks(), rounds: 7)
     try await reportScale()
     try await reportLatencies()
@@ -39,6 +40,7 @@
 
   private static func measureFile() async throws {
     try await report("in a file, durable", fileBenchmarks, rounds: 5, comparing: .rate)
+    try await report("unique keys, durable", fileKeyBenchmarks, rounds: 5)
     if isPicked("opening a file") { try await reportReopening() }
     if isPicked("beside a compaction") { try await reportCompaction() }
   }

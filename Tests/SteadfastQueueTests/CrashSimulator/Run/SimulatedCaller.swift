@@ -73,6 +73,7 @@ struct SimulatedCaller: Sendable {
     let text = String(repeating: "x", count: pick(48))
     // Most tasks are plain; some have everything that a task may have.
     let isPlain = pick(4) > 0
+    let isKeyed = pick(100) < workload.keyedShare
     let record = TaskRecord(
       id: .numbered(taskCount),
       name: pick(2) == 0 ? "A" : "B",
@@ -85,13 +86,15 @@ struct SimulatedCaller: Sendable {
       createdDate: .seconds(0),
       maxRetries: isPlain ? 10 : .alwaysRetry,
       usesBackoff: isPlain,
-      uniqueKey: pick(100) < workload.keyedShare ? "key \(pick(3))" : nil,
+      uniqueKey: isKeyed ? "key \(pick(3))" : nil,
+      uniqueUntil: isKeyed && !isPlain ? .seconds(Double(pick(200))) : nil,
+      latestDate: isKeyed && !isPlain ? .seconds(Double(pick(9))) : nil,
       tags: isPlain ? [] : ["tag \(pick(3))", "tag"],
       timeLimit: isPlain ? nil : .milliseconds(1 + pick(3)),
       expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),
       availableDate: .seconds(Double(pick(4)))
     )
-    return .insert(record, onDuplicate: [.replace, .keep, .reject][pick(3)])
+    return .insert(record, onDuplicate: [.replace, .keep, .reject, .join][pick(4)])
   }
 
   /// A change to a task that may be there, and in a state that allows it, or not.
@@ -99,7 +102,7 @@ struct SimulatedCaller: Sendable {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
     switch pick(10) {
     case 0: return .unpark(name: "A")
-    case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2, now: .distantPast)
+    case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2, now: date)
     case 2: return .prune(.cancelled, endedBefore: date, keepingLatest: nil, now: .distantPast)
     case 3: return .rebase(date)
     case 4: return .cancel(.unclaimed(id), at: date, retains: pick(2) == 0)

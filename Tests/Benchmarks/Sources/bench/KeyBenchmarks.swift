@@ -1,0 +1,68 @@
+import SteadfastQueue
+
+/// Made when they are first used, so that other benchmarks do not pay for them.
+private let keys = (0..<100_000).map { "key \($0)" }
+
+/// What a unique key costs: all tasks are enqueued one after the other, then all are performed.
+///
+/// The keys are made before, since a plain task has none to make.
+let keyBenchmarks: [Benchmark] = {
+  let count = 100_000
+  func benchmark(
+    _ name: String,
+    enqueue: @escaping @Sendable (TaskQueue, Int) async throws -> Void
+  ) -> Benchmark {
+    Benchmark(name, against: "a plain task", iterations: count) { count in
+      let queue = Steadfast(workers: 1).queue
+      await queue.register(Increment.self) { _, _ in }
+      for number in 0..<count { try await enqueue(queue, number) }
+      try await queue.runAvailable()
+    }
+  }
+  return [
+    benchmark("a plain task") { try await $0.enqueue(Increment(number: $1)) },
+    benchmark("a task with a key") {
+      try await $0.enqueue(Increment(number: $1), uniqueKey: keys[$1])
+    },
+    benchmark("a task that stands for others") { queue, number in
+      try await queue.enqueue(
+        Increment(number: number),
+        uniqueKey: keys[number],
+        options: TaskOptions(uniqueFor: .seconds(1))
+      )
+    },
+    benchmark("9 of 10 are taken over") { queue, number in
+      try await queue.enqueue(
+        Increment(number: number),
+        uniqueKey: keys[number / 10],
+        onDuplicate: .replace
+      )
+    },
+  ]
+}()
+
+/// What a unique key costs in a file, with callers at the same time.
+let fileKeyBenchmarks: [Benchmark] = {
+  let count = 20_000
+  return [("a plain task, 64 at a time", false), ("a task with a key, 64 at a time", true)].map {
+    name,
+    hasKey in
+    Benchmark(name, against: "a plain task, 64 at a time", iterations: count) { count in
+      try await withScratchFile { file in
+        let store = JSONFileStore(at: file)
+        let queue = Steadfast(store, workers: 1).queue
+        try await withThrowingDiscardingTaskGroup { group in
+          for producer in 0..<64 {
+            group.addTask {
+              for number in stride(from: producer, to: count, by: 64) {
+                let key = hasKey ? keys[number] : nil
+                try await queue.enqueue(Increment(number: number), uniqueKey: key)
+              }
+            }
+          }
+        }
+        try await store.close()
+      }
+    }
+  }
+}()
