@@ -179,14 +179,16 @@ class QueueFile:
     def _apply(self, record):
         kind, task = record["k"], record.get("id")
         self.is_sealed = kind == "seal"
-        if kind == "insert":
+        if kind in ("insert", "add"):
             key = record.get("key", task)
-            twin = self.keys.get(key)
-            if twin is not None and not record.get("replace"):
+            # A task that was given up is added once more.
+            if self.states.get(self.keys.get(key), "abandon") != "abandon":
                 self.problems.append(f"the key {key} was added twice")
-            self.states.pop(twin, None)
             self.keys[key] = task
             self.states[task] = "waiting"
+        elif kind == "remove":
+            if self.states.pop(task) != "abandon":
+                self.problems.append("a task was removed that was not given up")
         elif kind in ("succeed", "abandon"):
             self.states[task] = kind
         elif kind not in ("header", "begin", "retry", "release", "rebase", "interruption", "seal"):

@@ -124,6 +124,8 @@ extension TaskTable {
   /// Ends a reservation: the task returns to its place in line.
   private mutating func setFree(_ slot: Int) {
     entries[slot].isReserved = false
+    // A task whose insertion is staged too is in no line yet.
+    guard entries[slot].place != .staged else { return }
     if entries[slot].record.state == .waiting { lineUp(slot) }
   }
 }

@@ -64,6 +64,31 @@ import Testing
     #expect(table.claim(9, at: 1).numbers == [1])
   }
 
+  @Test mutating func `a successor that is superseding when neither is stored leaves no trace`() {
+    let lease = begin()
+    let addition = table.stage(.insert(.make(2, key: "k"), onDuplicate: .keep))
+    let retry = TaskChange.retry(lease, availableDate: .seconds(1), retryCount: 1, failure: nil)
+    for commitsAddition in [false, true] {
+      let staged = table.stage(retry)
+      #expect(staged.outcome == .superseded(by: .numbered(2)))
+      if commitsAddition { table.commit(addition) }
+      table.rollBack(staged)
+      if !commitsAddition { #expect(table.count(matching: .unfinished) == 1) }
+    }
+    #expect(table.brokenInvariants() == [])
+    #expect(table.apply([retry]) == [.superseded(by: .numbered(2))])
+    #expect(table.brokenInvariants() == [])
+
+    let again = table.claim(1, at: 1)[0].lease
+    let third = table.stage(.insert(.make(3, key: "k"), onDuplicate: .keep))
+    let second = TaskChange.retry(again, availableDate: .seconds(1), retryCount: 2, failure: nil)
+    let staged = table.stage(second)
+    table.rollBack(staged)
+    table.rollBack(third)
+    #expect(table.brokenInvariants() == [])
+    #expect(table.count(matching: .unfinished) == 1)
+  }
+
   @Test mutating func `a retry beside a change of the successor leaves both tasks waiting`() throws
   {
     let lease = begin()
