@@ -1,10 +1,10 @@
 /// How long ended tasks are retained, with their ID, unique key and outcome.
 ///
-/// A retained task can be looked up. It gives its outcome to callers that ask late, and
-/// ``UniquePolicy`` still takes it into account. With both a count and an age, a task is removed as
-/// soon as one of them says so. Tasks are removed when the queue begins to run, and after every few
-/// hundred ended tasks that are retained. So a store may at times hold a few more tasks than the
-/// count, and tasks that are older than the age.
+/// A retained task can be looked up, and gives its outcome to callers that ask late. With both a
+/// count and an age, a task is removed as soon as one of them says so. One that stands for others
+/// (``TaskOptions/uniqueFor``) stays for its time. Tasks are removed when the queue begins to run,
+/// and after every few hundred ended tasks that are retained. So a store may at times hold a few
+/// more tasks than the count, and tasks that are older than the age.
 public struct Retention: Sendable, Hashable {
   /// How many tasks are retained, the latest ones; `nil` for any number.
   public var maxCount: Int?

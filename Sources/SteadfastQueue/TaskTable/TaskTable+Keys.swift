@@ -27,6 +27,7 @@ extension TaskTable {
     if record.state.isFinished {
       let slot = insertEntry(of: record)
       keys.addWithoutRole(slot, key)
+      noteRecent(slot, key)
       return StagedChange(.insertion(slot: slot))
     }
     switch decision(on: record, key, policy) {
@@ -148,7 +149,8 @@ extension TaskTable {
     keys[key, entries[slot].lane].successor = nil
     take(.holder, key, slot)
     // A task that a staged change holds is lined up if that change is rolled back.
-    if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
+    guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
+    if entries[slot].record.state == .waiting { lineUp(slot) }
   }
 
   /// Makes each successor without a holder the holder.

@@ -212,6 +212,8 @@ public struct TaskRecord: Sendable, Identifiable {
     var definition = shared.value
     let old = definition.extras.value
     definition.payload = new.payload
+    // The keys are the same text, perhaps with other bytes, to which the payload may be bound.
+    definition.uniqueKey = new.uniqueKey
     definition.maxRetries = new.maxRetries
     definition.usesBackoff = new.usesBackoff
     definition.priority = new.priority
@@ -278,7 +280,7 @@ extension TaskRecord {
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
     let createdDate: Date
-    let uniqueKey: String?
+    var uniqueKey: String?
     var extras: Rare<Extras>
     private var retryLimit: Int
 

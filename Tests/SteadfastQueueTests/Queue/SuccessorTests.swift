@@ -112,6 +112,36 @@ import Testing
     }
   }
 
+  @Test func `callers learn the outcome of a successor that ended before they knew of it`()
+    async throws
+  {
+    let base = InMemoryStore()
+    let store = FaultInjectingStore(base)
+    let queue = await queue(store) { [clock] note, _ in
+      try await clock.sleep(for: .seconds(10))
+      if note.text == "old" { throw Refusal() }
+    }
+    try await withRunning(queue) {
+      let old = try await queue.enqueue(Note("old"), uniqueKey: "k")
+      try await clock.sleep(for: .seconds(1))
+      let id = try await queue.enqueue(Note("new"), uniqueKey: "k").id
+      // The queue hears of the supersession when the successor is gone already.
+      store.inject(.hang, .afterEffect) { $0.changes.contains("retry") }
+      try await clock.sleep(for: .seconds(10))
+      let other = TaskChange.cancel(.unclaimed(id), at: clock.date, retains: false)
+      #expect(try await base.apply([other], durability: .durable) == [.done])
+      async let outcome = old.outcome()
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      do {
+        _ = try await outcome
+        Issue.record("the outcome of a task that is gone is known")
+      } catch let error as TaskQueueError {
+        #expect(error.code == .unknownTask)
+      }
+    }
+  }
+
   @Test(arguments: StoreKind.allCases)
   func `a pass performs a successor that is available too`(kind: StoreKind) async throws {
     try await kind.withStore { store in

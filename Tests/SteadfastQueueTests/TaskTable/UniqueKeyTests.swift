@@ -194,6 +194,20 @@ import Testing
     #expect(table.brokenInvariants() == [])
   }
 
+  @Test mutating func `a task that is stored as one that has succeeded stands for new ones`() throws
+  {
+    var old = TaskRecord.make(1, key: "k", uniqueFor: 60)
+    old.state = .succeeded
+    old.finishedDate = .seconds(1)
+    #expect(table.insert(old) == .done)
+    #expect(table.insert(.make(2, key: "k", created: 59)) == .duplicate(of: .numbered(1)))
+    #expect(table.insert(.make(2, key: "k", created: 60)) == .done)
+    #expect(table.brokenInvariants() == [])
+    let refused = table.stage(.insert(old.replacing(id: .numbered(3)), onDuplicate: .keep))
+    table.rollBack(refused)
+    #expect(table.brokenInvariants() == [])
+  }
+
   @Test mutating func `a pruning by age passes over a task that stands for new ones`() {
     for number in 1...4 {
       let window = number.isMultiple(of: 2) ? nil : 60.0

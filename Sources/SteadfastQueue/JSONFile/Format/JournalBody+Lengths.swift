@@ -20,7 +20,8 @@ extension JournalBody {
     switch kind {
     case .insert, .update: maxInsertionLength
     case .add: maxInsertionLength + maxDecisionLength
-    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+    case .retry: maxOtherLength + maxDecisionLength
+    case .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
       .reschedule, .remove, .extend, .prune, .rebase:
       maxOtherLength
     case .header, .task, .kept, .compacted, .begin, .interruption, .seal: JournalLine.maxLength
@@ -28,7 +29,7 @@ extension JournalBody {
   }
 
   private static var maxInsertionLength: Int { JournalLine.maxLength - 64 << 10 }
-  /// The greatest length of what became of a new task with a unique key.
+  /// The greatest length of what the table adds to a line when it decides about the change.
   private static var maxDecisionLength: Int { 64 }
   private static var maxOtherLength: Int { 32 << 10 }
 }

@@ -32,7 +32,10 @@ extension TaskTable {
     case .addition(let record, .successor):
       return freeRole(.successor, for: record)
     case .addition(let record, .holder):
-      return freeKey(for: record)
+      // The holder had ended, and so had its successor.
+      let isFree = freeRole(.holder, for: record)
+      _ = freeRole(.holder, for: record)
+      return isFree
     case .supersession(let change):
       return presuppose(change)
     case .begin(let id):
@@ -103,7 +106,10 @@ extension TaskTable {
     case .finished:
       let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
       return replay(.change(restart))
-    case .held: return freeRole(.holder, for: record)
+    case .held:
+      // The end of the holder is lost, or everything about it.
+      if !freeRole(.holder, for: record) { takeFreeRole(slot) }
+      return true
     case .staged, .waiting, .ready, .leased: return false
     }
   }

@@ -77,19 +77,23 @@ public struct PayloadSeal: Sendable {
     ///
     /// They are the 16 bytes of the ID; the 8 bytes of the version, highest byte first; one byte
     /// that is 0 for JSON and 1 for other bytes; the name in UTF-8; and, if there is a unique key,
-    /// the byte 0 and the key in UTF-8. They are the same in every version of this library.
+    /// the key in UTF-8 and its length in bytes, as 8 bytes, highest byte first. They are the same
+    /// in every version of this library.
     public var authenticatedData: Data {
       var data = Data(capacity: 25 + name.utf8.count)
-      for number in [id.high, id.low, UInt64(bitPattern: Int64(version))] {
+      func append(_ number: UInt64) {
         for shift in stride(from: 56, through: 0, by: -8) {
           data.append(UInt8(truncatingIfNeeded: number >> UInt64(shift)))
         }
       }
+      append(id.high)
+      append(id.low)
+      append(UInt64(bitPattern: Int64(version)))
       data.append(format == .json ? 0 : 1)
       data.append(contentsOf: name.utf8)
       if let uniqueKey {
-        data.append(0)
         data.append(contentsOf: uniqueKey.utf8)
+        append(UInt64(uniqueKey.utf8.count))
       }
       return data
     }

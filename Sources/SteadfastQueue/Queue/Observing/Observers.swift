@@ -82,10 +82,12 @@ struct Observers: ~Copyable, Sendable {
   }
 
   /// Tells that a task whose attempt has failed was superseded.
-  func superseded(_ settlement: Settlement, by successor: TaskID) {
+  ///
+  /// - Returns: Whether a caller may wait for the outcome of the successor.
+  func superseded(_ settlement: Settlement, by successor: TaskID) -> Bool {
     tell(CollectionOfOne(settlement))
-    outcomes.link(settlement.record.id, to: successor)
     events.post(.superseded(settlement.record, by: successor))
+    return outcomes.link(settlement.record.id, to: successor)
   }
 
   /// Ends the sequences of events, and the waits for outcomes.

@@ -39,11 +39,19 @@ final class OutcomeRegistry: Sendable {
   }
 
   /// Makes the outcome of a task that of its successor, which has superseded it.
-  func link(_ id: TaskID, to successor: TaskID) {
+  ///
+  /// - Returns: Whether the successor's outcome is not known yet. If it has ended already, it may
+  ///   never be reported.
+  func link(_ id: TaskID, to successor: TaskID) -> Bool {
     let handle = handle(of: successor)
     // No caller learns the outcome of a task without a handle.
-    guard shard(of: id).change(id, { $0.links.value.successor = handle }) != nil else { return }
+    guard shard(of: id).change(id, { $0.links.value.successor = handle }) != nil else {
+      return false
+    }
     _ = shard(of: successor).change(successor) { $0.links.value.superseded.append(id) }
+    guard let outcome = handle.outcome else { return true }
+    resolve(id, outcome, value: handle.value)
+    return false
   }
 
   /// Forgets how a task ended, if it had ended, because it was restarted.
@@ -61,8 +69,10 @@ final class OutcomeRegistry: Sendable {
   var awaited: [TaskID] {
     shards.flatMap { shard in
       shard.all.compactMap { id, known in
-        let isSuperseded = known.links.present?.successor != nil
-        return known.outcome == nil && known.waiters != nil && !isSuperseded ? id : nil
+        let links = known.links.present
+        // The callers that wait for a superseded task wait for its successor.
+        let isAwaited = known.waiters != nil || links?.superseded.isEmpty == false
+        return known.outcome == nil && isAwaited && links?.successor == nil ? id : nil
       }
     }
   }
@@ -70,10 +80,11 @@ final class OutcomeRegistry: Sendable {
   /// The number of tasks that have a handle.
   var count: Int { shards.reduce(0) { $0 + $1.count } }
 
-  /// Fails all waits for the outcome of a task.
+  /// Fails all waits for the outcome of a task, and of those that it has superseded.
   func fail(_ id: TaskID, _ error: any Error) {
     let old = shard(of: id).change(id) { _ in }
     old?.waiters?.resumeAll(with: .failure(error))
+    for id in old?.links.present?.superseded ?? [] { fail(id, error) }
   }
 
   /// Fails all waits for an outcome, and wakes all waits for progress.

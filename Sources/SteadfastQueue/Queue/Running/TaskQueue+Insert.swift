@@ -196,8 +196,8 @@ extension TaskQueue {
     switch result {
     case .duplicate(let twin), .replaced(let twin):
       observers.didNotEnqueue(CollectionOfOne(record))
-      // The twin may be available now, or earlier than before.
-      if case .replaced = result { becomesAvailable(at: record.availableDate, after: now) }
+      // The store has chosen the date, which may be earlier than before. A claim returns it.
+      if case .replaced = result { lookForWork() }
       return EnqueuedTask(handle: observers.outcomes.handle(of: twin), isNew: false, queue: self)
     case .stale, .superseded:
       preconditionFailure("an insertion has an outcome that is none")

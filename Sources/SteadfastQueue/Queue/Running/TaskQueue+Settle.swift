@@ -57,8 +57,9 @@ extension TaskQueue {
       wereStored(stored.map { settlements[$0] })
       for (settlement, result) in zip(settlements, results) {
         guard case .superseded(let successor) = result else { continue }
-        observers.superseded(settlement, by: successor)
+        let isAwaited = observers.superseded(settlement, by: successor)
         follow(settlement)
+        if isAwaited { await lookUpOutcome(of: successor) }
       }
     } catch {
       machine.withLock { $0.putBack(settlements) }
@@ -89,9 +90,29 @@ extension TaskQueue {
         if record == nil || record?.outcome == outcome { results[index] = .done }
       } else if record == nil, let successor = try await holder(ofKeyOf: settlement.record) {
         results[index] = .superseded(by: successor)
+      } else if record == nil {
+        observers.outcomes.fail(settlement.record.id, Self.unknown(settlement.record.id))
       }
     }
     return results
+  }
+
+  /// Tells callers the outcome of a successor that ended before they were linked to it.
+  private nonisolated func lookUpOutcome(of successor: TaskID) async {
+    await observers.changes.waitUntilAllIsTold(of: successor)
+    // A store that fails stops the queue at the next claim.
+    guard
+      let found = try? await store.tasks(
+        matching: TaskFilter(ids: [successor]),
+        after: nil,
+        limit: 1
+      )
+    else { return }
+    if let record = found.first {
+      if let outcome = record.outcome { observers.outcomes.resolve(successor, outcome) }
+    } else if !machine.withLock({ $0.isUnsettled(successor) }) {
+      observers.outcomes.fail(successor, Self.unknown(successor))
+    }
   }
 
   /// Returns the task that holds the unique key of another one, which is gone.
