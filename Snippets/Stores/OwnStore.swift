@@ -355,7 +355,8 @@ extension Document {
     let successor = task(like: record, .successor)
     let twin = successor ?? holder
     let isRunning = entries[twin]?.record.state == .running
-    let standsForIt = entries[twin]?.record.standsFor(record) ?? false
+    let standsForIt =
+      entries[twin]?.record.standsForOthers(on: record.createdDate) ?? false
     if successor == nil, isRunning, policy == .replace || !standsForIt {
       return nil
     }
@@ -369,7 +370,8 @@ extension Document {
     guard task(like: record, .holder) == nil else { return nil }
     let found = entries.values.map(\.record).filter { other in
       other.state == .succeeded && other.name == record.name
-        && other.uniqueKey == record.uniqueKey && other.standsFor(record)
+        && other.uniqueKey == record.uniqueKey
+        && other.standsForOthers(on: record.createdDate)
     }
     return found.max {
       ($0.uniqueUntil ?? .distantPast, $0.id)
@@ -379,12 +381,7 @@ extension Document {
 
   private mutating func replace(_ id: TaskID, by new: TaskRecord) {
     guard var entry = entries[id] else { return }
-    let old = entry.record
-    entry.record.takeOver(new)
-    let goesBehind =
-      entry.record.state != old.state || entry.record.priority != old.priority
-      || entry.record.availableDate != old.availableDate
-    if goesBehind { entry.place = nextNumber() }
+    if entry.record.takeOver(new) { entry.place = nextNumber() }
     entries[id] = entry
   }
 
@@ -408,9 +405,9 @@ extension Document {
 }
 
 extension TaskRecord {
-  /// Whether a new task counts as this one, even if this one runs or has succeeded.
-  fileprivate func standsFor(_ new: TaskRecord) -> Bool {
-    uniqueUntil.map { $0 > new.createdDate } ?? false
+  /// Whether new tasks count as this one on a date, even if it runs or has succeeded.
+  fileprivate func standsForOthers(on date: Date) -> Bool {
+    uniqueUntil.map { $0 > date } ?? false
   }
 }
 // snippet.end
@@ -431,8 +428,8 @@ extension Document {
     let ended = entries.values.filter { $0.record.state == state }.sorted { $0.place > $1.place }
     for (index, entry) in ended.enumerated() {
       let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
-      let isKept = entry.record.uniqueUntil.map { $0 > now } ?? false
-      if !isKept, isOld || index >= count ?? .max { entries[entry.record.id] = nil }
+      let leaves = isOld || index >= count ?? .max
+      if leaves, !entry.record.standsForOthers(on: now) { entries[entry.record.id] = nil }
     }
   }
 

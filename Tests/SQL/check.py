@@ -7,7 +7,6 @@ PostgreSQL's server programs must be there; a server of its own is started in a 
 Each statement is read from the article, so that what is run is what is printed.
 """
 
-import contextlib
 import os
 import pathlib
 import re
@@ -355,6 +354,23 @@ def windows(engine):
 # Two sessions
 
 
+def run_behind(engine, session, first, second, sql):
+    """Runs a statement in a session that waits until another one, which has written, commits."""
+    if isinstance(engine, PostgreSQL):
+        second.text("begin")
+        second.begin_text(sql)
+        second.wait_until_blocked(session)
+        first.text("commit")
+        return second.rows()
+    try:
+        second.text("begin")
+    except sqlite3.OperationalError:
+        first.text("commit")
+        second.text("begin")
+        return second.text(sql)
+    raise AssertionError("both sessions write")
+
+
 def end_beside_addition(engine):
     """A session ends the holder, and before it commits, another one adds a task with the key."""
     session = engine.reset()
@@ -363,18 +379,7 @@ def end_beside_addition(engine):
     first, second = engine.session(), engine.session()
     first.text("begin")
     expect(succeed(first, 1), [])
-    if isinstance(engine, PostgreSQL):
-        second.text("begin")
-        second.begin_text(filled("twins", ["A", "k"]))
-        second.wait_until_blocked(session)
-        first.text("commit")
-        expect(second.rows(), [])
-    else:
-        with contextlib.suppress(sqlite3.OperationalError):
-            second.text("begin")
-            raise AssertionError("both sessions write")
-        first.text("commit")
-        second.text("begin")
+    expect(run_behind(engine, session, first, second, filled("twins", ["A", "k"])), [])
     expect(add(second, 2), ("done", "holder"))
     second.text("commit")
     expect(tasks(session), [(2, "holder", "waiting")])
@@ -388,17 +393,8 @@ def addition_beside_end(engine):
     first, second = engine.session(), engine.session()
     first.text("begin")
     expect(add(first, 2), ("done", "successor"))
-    if isinstance(engine, PostgreSQL):
-        second.text("begin")
-        second.begin_text(f"delete from task where id = '{identity(1)}'")
-        second.wait_until_blocked(session)
-        first.text("commit")
-        second.rows()
-        expect([number(row[0]) for row in second.run("promote", "A", "k")], [2])
-    else:
-        first.text("commit")
-        second.text("begin")
-        expect(succeed(second, 1), [2])
+    run_behind(engine, session, first, second, f"delete from task where id = '{identity(1)}'")
+    expect([number(row[0]) for row in second.run("promote", "A", "k")], [2])
     second.text("commit")
     expect(tasks(session), [(2, "holder", "waiting")])
 
@@ -438,15 +434,7 @@ def two_replacements(engine):
     first, second = engine.session(), engine.session()
     first.text("begin")
     expect(add(first, 2, "replace"), ("replaced", 1))
-    if isinstance(engine, PostgreSQL):
-        second.text("begin")
-        second.begin_text(filled("twins", ["A", "k"]))
-        second.wait_until_blocked(session)
-        first.text("commit")
-        second.rows()
-    else:
-        first.text("commit")
-        second.text("begin")
+    run_behind(engine, session, first, second, filled("twins", ["A", "k"]))
     expect(add(second, 3, "replace"), ("replaced", 1))
     second.text("commit")
     expect(len(tasks(session)), 1)

@@ -45,12 +45,6 @@ struct StagedChange: Sendable {
     StagedChange(withoutEffect: .duplicate(of: twin), refusesBatch: policy == .reject)
   }
 
-  /// What staging has decided, if reading the file again must come to the same.
-  enum Decision: Sendable {
-    case addition(Addition)
-    case supersession
-  }
-
   /// Whether the change is to be written, and then committed.
   var isKept: Bool { effect != nil }
 

@@ -104,18 +104,11 @@ extension TaskTable {
   private mutating func commitReplacement(of slot: Int, by record: TaskRecord) {
     leaveLine(slot)
     entries[slot].isReserved = false
-    let old = entries[slot].record
-    addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: old), to: slot)
-    entries[slot].record.takeOver(record)
-    let new = entries[slot].record
-    if new.state != old.state {
-      // The record has its new state already.
-      entries[slot].record.state = old.state
-      setState(new.state, of: slot)
-    }
-    let goesBehind =
-      new.state != old.state || new.priority != old.priority
-      || new.availableDate != old.availableDate
+    var changed = entries[slot].record
+    addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: changed), to: slot)
+    let goesBehind = changed.takeOver(record)
+    setState(changed.state, of: slot)
+    entries[slot].record = changed
     if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
   }
 
@@ -165,7 +158,7 @@ extension TaskTable {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard stateCounts[state] - staying.count > latest || isOld else { break }
-      if record.uniqueUntil.map({ $0 > now }) ?? false {
+      if record.standsForOthers(on: now) {
         _ = ended.remove(first, state)
         staying.append(first)
       } else {

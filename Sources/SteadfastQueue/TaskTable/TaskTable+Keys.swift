@@ -73,7 +73,7 @@ extension TaskTable {
 
   /// Returns whether a new task counts as the one of this slot, even if that one runs or succeeded.
   private func isSame(_ slot: Int, _ new: TaskRecord) -> Bool {
-    entries[slot].record.uniqueUntil.map { $0 > new.createdDate } ?? false
+    entries[slot].record.standsForOthers(on: new.createdDate)
   }
 
   /// Stages the retry of a task, whose successor takes its place if it has one.
@@ -117,7 +117,7 @@ extension TaskTable {
   }
 
   /// Returns what staging has decided about a change, if a file must say so.
-  func decision(on staged: StagedChange) -> StagedChange.Decision? {
+  func decision(on staged: StagedChange) -> Decision? {
     switch staged.effect {
     case .insertion(_, let isSuccessor): isSuccessor ? .addition(.successor) : nil
     case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
@@ -157,11 +157,7 @@ extension TaskTable {
   ///
   /// There is one only in a file that has lost lines, or that another program has written.
   mutating func promoteSuccessorsWithoutHolder() {
-    for key in keys.keys {
-      for roles in keys.roles(of: key) where roles.holder == nil {
-        if let successor = roles.successor { promote(successor, key) }
-      }
-    }
+    for (key, successor) in keys.successorsWithoutHolder { promote(successor, key) }
   }
 
   /// Takes the role from a task that ends or leaves, and gives it to its successor.

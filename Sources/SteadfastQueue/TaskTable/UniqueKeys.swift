@@ -22,6 +22,9 @@ struct UniqueKeys: Sendable {
     // Most keys belong to one name.
     var first: Roles
     var others: [Roles] = []
+
+    var all: [Roles] { others.isEmpty ? [first] : [first] + others }
+    var lacksHolder: Bool { first.holder == nil || others.contains { $0.holder == nil } }
   }
 
   private var tasks: [String: Tasks] = [:]
@@ -56,10 +59,20 @@ struct UniqueKeys: Sendable {
 
   /// The roles for a key, for each name.
   func roles(of key: String) -> [Roles] {
-    tasks[key].map { [$0.first] + $0.others } ?? []
+    tasks[key]?.all ?? []
   }
 
+  /// The keys for which a task has a role, or stands for new ones.
   var keys: [String] { Array(tasks.keys) }
+
+  /// The successors whose key has no holder, each with its key.
+  var successorsWithoutHolder: [(key: String, slot: Int)] {
+    tasks.lazy.filter(\.value.lacksHolder).flatMap { key, tasks in
+      tasks.all.compactMap { roles in
+        roles.holder == nil ? roles.successor.map { (key, $0) } : nil
+      }
+    }
+  }
 
   /// The slots of all tasks that have one of these keys.
   func slots(with keys: some Sequence<String>) -> [Int] {

@@ -40,6 +40,9 @@ extension TaskRecord {
     return true
   }
 
+  /// Returns whether new tasks with the unique key count as this one on a date.
+  func standsForOthers(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
+
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {
     switch state {

@@ -30,8 +30,8 @@ extension PersistenceConformance {
 
     /// All requirements, in the order in which they are checked.
     public static let all: [Requirement] =
-      order + claims + ends + leases + control + ended + batches + form + uniqueKeys + lookUps
-      + records + life + reopening + sharing + concurrency + model
+      order + claims + ends + leases + control + ended + batches + form + uniqueKeys + successors
+      + lookUps + records + life + reopening + sharing + concurrency + model
   }
 }
 

@@ -61,7 +61,7 @@ extension TaskTable {
     }
     let count = keys.withoutRole.values.reduce(0) { $0 + $1.count }
     let expected = tasks.count { $0.record.uniqueKey != nil && $0.record.keyRole == nil }
-    check(count == expected, "nobody else is listed")
+    check(count == expected, "no other task is listed")
     check(ended.stagedPrunes == 0, "no pruning is staged")
     return broken + brokenLines() + brokenOrder()
   }

@@ -101,7 +101,8 @@ private struct Comparison {
   private mutating func apply(_ change: TaskChange) throws {
     let expected = reference.apply([change])[0]
     let staged = table.stage(change)
-    let line = try JournalBody(.change(change)).adding(table.decision(on: staged))
+    let plain = try JournalBody(.change(change))
+    let line = table.decision(on: staged).map(plain.adding) ?? plain
     table.commit(staged)
     let outcome = staged.outcome
     try #require(outcome == expected, "\(change)")

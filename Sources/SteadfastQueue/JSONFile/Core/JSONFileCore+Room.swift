@@ -163,24 +163,13 @@ extension JSONFileCore.State {
   }
 }
 
-extension JournalBody {
-  /// Returns the line of a change, with what staging has decided about it.
-  func adding(_ decision: StagedChange.Decision?) -> JournalBody {
-    switch decision {
-    case .addition(let addition): adding(addition)
-    case .supersession: addingSupersession()
-    case nil: self
-    }
-  }
-}
-
 extension TaskTable {
   /// Returns the lines of the changes that are kept, with what staging has decided about them.
   fileprivate func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
     let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
     if arePlain { return lines }
     return zip(lines, staged).filter { $1.isKept }.map { line, change in
-      line.adding(decision(on: change))
+      decision(on: change).map(line.adding) ?? line
     }
   }
 }

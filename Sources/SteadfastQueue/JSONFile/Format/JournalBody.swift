@@ -42,7 +42,7 @@ struct JournalBody: Sendable {
     case .task(let task):
       // Programs that know no roles refuse the kind.
       try add(task.record, task.record.uniqueKey == nil ? "task" : "kept")
-      if task.record.keyRole == .successor { add(.successor) }
+      if task.record.keyRole == .successor { add(.addition(.successor)) }
       add("place", raw: String(task.position).utf8)
       addIfTrue("keyless", task.hasLostKey)
     case .compacted(let date, let bytesBefore):
@@ -52,10 +52,10 @@ struct JournalBody: Sendable {
     case .change(let change): try add(change)
     case .addition(let record, let addition):
       try add(record, "add")
-      add(addition)
+      add(.addition(addition))
     case .supersession(let change):
       try add(change)
-      addSupersession()
+      add(.supersession)
     case .begin(let id): begin("begin", id)
     case .interruption: begin("interruption")
     case .seal: begin("seal")
@@ -152,29 +152,23 @@ struct JournalBody: Sendable {
     add(payload, record.payload.format)
   }
 
-  private mutating func add(_ addition: Addition) {
-    switch addition {
-    case .holder: break
-    case .successor: add("role", UniqueKeyRole.successor.rawValue)
-    case .takenOver(let id): add("into", id)
+  private mutating func add(_ decision: Decision) {
+    switch decision {
+    case .addition(.holder): break
+    case .addition(.successor): add("role", UniqueKeyRole.successor.rawValue)
+    case .addition(.takenOver(let id)): add("into", id)
+    case .supersession: addIfTrue("superseded", true)
     }
   }
 
-  private mutating func addSupersession() { addIfTrue("superseded", true) }
-
-  /// Returns the line of a new task, with what became of the task.
+  /// Returns the line of a change, with what a store has decided about it.
   ///
   /// The line is made before that is known, because it takes long, and the table is locked when the
   /// table decides.
-  func adding(_ addition: Addition) -> JournalBody { extended { $0.add(addition) } }
-
-  /// Returns the line of a retry whose task is superseded.
-  func addingSupersession() -> JournalBody { extended { $0.addSupersession() } }
-
-  private func extended(_ extend: (inout JournalBody) -> Void) -> JournalBody {
+  func adding(_ decision: Decision) -> JournalBody {
     var line = self
     line.bytes.removeLast()
-    extend(&line)
+    line.add(decision)
     line.bytes.append(UInt8(ascii: "}"))
     return line
   }

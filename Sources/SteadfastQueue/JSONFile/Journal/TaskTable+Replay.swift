@@ -21,23 +21,21 @@ extension TaskTable {
       }
       supersede(slot, by: successor, change)
       return true
-    case .change(.retry(let lease, let date, let count, let failure)):
-      // If the line does not say otherwise, the task waits even if it has a successor.
-      let change = TaskChange.retry(
-        lease,
-        availableDate: date,
-        retryCount: count,
-        failure: failure
-      )
-      guard let slot = slotOfLease(change) else { return false }
-      commit(StagedChange(.change(change, slot: slot)))
-      return true
     case .change(let change):
       guard let change = withPresentLease(change) else { return false }
-      let staged = stage(change)
+      let staged = stageAsWritten(change)
       commit(staged)
       return staged.isKept
     }
+  }
+
+  /// Stages a change as its line says, not as the table would decide now.
+  ///
+  /// If the line of a retry does not say that the task was superseded, the task waits, even if it
+  /// has a successor.
+  private mutating func stageAsWritten(_ change: TaskChange) -> StagedChange {
+    guard case .retry = change else { return stage(change) }
+    return stage(change, of: slotOfLease(change))
   }
 
   /// The slot of the task whose attempt a change ends, if the task is being performed.

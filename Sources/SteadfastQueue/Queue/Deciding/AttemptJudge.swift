@@ -203,7 +203,7 @@ struct AttemptJudge: Sendable {
   ///
   /// It is if new tasks with its unique key count as this one for a while.
   private func retainsSuccess(of record: TaskRecord, now: Date) -> Bool {
-    retainsSucceeded || record.uniqueUntil.map { $0 > now } ?? false
+    retainsSucceeded || record.standsForOthers(on: now)
   }
 
   /// Returns the change that a directive asks for.

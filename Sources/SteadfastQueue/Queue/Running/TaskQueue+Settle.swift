@@ -101,18 +101,7 @@ extension TaskQueue {
   private nonisolated func lookUpOutcome(of successor: TaskID) async {
     await observers.changes.waitUntilAllIsTold(of: successor)
     // A store that fails stops the queue at the next claim.
-    guard
-      let found = try? await store.tasks(
-        matching: TaskFilter(ids: [successor]),
-        after: nil,
-        limit: 1
-      )
-    else { return }
-    if let record = found.first {
-      if let outcome = record.outcome { observers.outcomes.resolve(successor, outcome) }
-    } else if !machine.withLock({ $0.isUnsettled(successor) }) {
-      observers.outcomes.fail(successor, Self.unknown(successor))
-    }
+    try? await tellWhatIsStored(of: [successor])
   }
 
   /// Returns the task that holds the unique key of another one, which is gone.

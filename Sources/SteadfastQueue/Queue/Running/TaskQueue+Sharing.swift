@@ -65,22 +65,29 @@ extension TaskQueue {
 
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
   private nonisolated func tellOfOthersTasks() async {
-    let awaited = observers.outcomes.awaited
-    guard !awaited.isEmpty else { return }
     do {
-      let filter = TaskFilter(ids: Set(awaited))
-      let records = try await store.tasks(matching: filter, after: nil, limit: awaited.count)
-      for record in records {
-        if let outcome = record.outcome { observers.outcomes.resolve(record.id, outcome) }
-      }
-      let found = Set(records.map(\.id))
-      for id in awaited where !found.contains(id) {
-        if !machine.withLock({ $0.isUnsettled(id) }) {
-          observers.outcomes.fail(id, Self.unknown(id))
-        }
-      }
+      try await tellWhatIsStored(of: observers.outcomes.awaited)
     } catch {
       fail(error, to: "look tasks up")
+    }
+  }
+
+  /// Tells waiting callers how tasks ended whose ends were not reported to this queue.
+  ///
+  /// - Throws: What the store throws.
+  nonisolated func tellWhatIsStored(of ids: [TaskID]) async throws {
+    guard !ids.isEmpty else { return }
+    let filter = TaskFilter(ids: Set(ids))
+    let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
+    for record in records {
+      if let outcome = record.outcome { observers.outcomes.resolve(record.id, outcome) }
+    }
+    let found = Set(records.map(\.id))
+    for id in ids where !found.contains(id) {
+      // If its end is on its way into the store, it is reported, too.
+      if !machine.withLock({ $0.isUnsettled(id) }) {
+        observers.outcomes.fail(id, Self.unknown(id))
+      }
     }
   }
 

@@ -1,3 +1,10 @@
+/// What a store has decided about a change, if reading its line again must come to the same.
+enum Decision: Sendable {
+  case addition(Addition)
+  /// The task of a retry is superseded.
+  case supersession
+}
+
 /// What became of a new task with a unique key.
 enum Addition: Sendable, Equatable {
   /// It became the holder of its key, or has ended already.
