@@ -14,6 +14,8 @@ public struct ClaimRequest: Sendable {
   public var otherNames: Int
   /// The date now; tasks with a later available date are not handed out.
   public var now: Date
+  /// The conditions that hold; tasks with any other condition are not handed out.
+  public var conditions: Set<TaskCondition>
   /// When the claim ends if it is not extended; `nil` in a store that one queue uses.
   public var leaseEnd: Date?
 
@@ -23,12 +25,14 @@ public struct ClaimRequest: Sendable {
     names: [String: Int],
     otherNames: Int = 0,
     now: Date,
+    conditions: Set<TaskCondition> = [],
     leaseEnd: Date? = nil
   ) {
     self.limit = limit
     self.names = names
     self.otherNames = otherNames
     self.now = now
+    self.conditions = conditions
     self.leaseEnd = leaseEnd
   }
 }

@@ -18,6 +18,10 @@ public struct TaskFilter: Sendable, Hashable {
   public var states: Set<TaskState>?
   /// Only tasks with these unique keys, in any state and with any role.
   public var uniqueKeys: Set<String>?
+  /// Only tasks with these order keys, in any state.
+  public var orderKeys: Set<String>?
+  /// Only tasks that require a condition that is not among these.
+  public var unmetBy: Set<TaskCondition>?
   /// Only tasks with at least one of these tags.
   public var tags: Set<String>?
   /// Only tasks that their last attempt has postponed (``TaskRecord/isPostponed``), or only others.
@@ -33,6 +37,8 @@ public struct TaskFilter: Sendable, Hashable {
     excludedNames: Set<String> = [],
     states: Set<TaskState>? = nil,
     uniqueKeys: Set<String>? = nil,
+    orderKeys: Set<String>? = nil,
+    unmetBy conditions: Set<TaskCondition>? = nil,
     tags: Set<String>? = nil,
     isPostponed: Bool? = nil,
     availableDates: Range<Date>? = nil
@@ -42,6 +48,8 @@ public struct TaskFilter: Sendable, Hashable {
     self.excludedNames = excludedNames
     self.states = states
     self.uniqueKeys = uniqueKeys
+    self.orderKeys = orderKeys
+    unmetBy = conditions
     self.tags = tags
     self.isPostponed = isPostponed
     self.availableDates = availableDates
@@ -70,6 +78,8 @@ public struct TaskFilter: Sendable, Hashable {
       && !excludedNames.contains(task.name)
       && (states?.contains(task.state) ?? true)
       && (uniqueKeys.map { keys in task.uniqueKey.map(keys.contains) ?? false } ?? true)
+      && (orderKeys.map { keys in task.orderKey.map(keys.contains) ?? false } ?? true)
+      && (unmetBy.map { !task.conditions.isSubset(of: $0) } ?? true)
       && (tags.map { !$0.isDisjoint(with: task.tags) } ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)

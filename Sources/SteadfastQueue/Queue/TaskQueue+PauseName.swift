@@ -15,14 +15,14 @@ extension TaskQueue {
   ///   ``TaskPayload/taskName``. A former name is paused separately.
   public func pause(name: String) async {
     handlers.pause(name)
-    await putBack(machine.withLock { $0.takeUnbegun(named: name) })
+    await putBack(machine.withLock { $0.takeUnbegun { $0.name == name } })
     // The claim in flight may have asked for the name.
     if let claim = machine.withLock({ $0.claims.inFlight }) { await waitForEnd(ofClaim: claim) }
-    await putBack(machine.withLock { $0.takeUnbegun(named: name) })
+    await putBack(machine.withLock { $0.takeUnbegun { $0.name == name } })
   }
 
   /// Returns when this claim is not in flight any more, or when cancelled.
-  private nonisolated func waitForEnd(ofClaim claim: Int) async {
+  nonisolated func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, machine.withLock({ $0.claims.inFlight == claim }) {
       // Cancelled: the loop ends.
       try? await signals.claimEnd.wait {

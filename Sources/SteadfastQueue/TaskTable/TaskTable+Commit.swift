@@ -27,9 +27,9 @@ extension TaskTable {
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let retains):
       note(failure, on: slot)
-      retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
+      endWithoutSuccess(slot, as: .abandoned, at: failure.date, retains)
     case .cancel(_, let date, let retains):
-      retains ? end(slot, as: .cancelled, at: date) : remove(slot)
+      endWithoutSuccess(slot, as: .cancelled, at: date, retains)
     case .retry(_, let date, let retryCount, let failure):
       postpone(slot, to: date, retryCount, failure)
       setState(.waiting, of: slot)
@@ -52,6 +52,7 @@ extension TaskTable {
       if entries[slot].record.state.isFinished { holdKeyAgain(slot) }
       setState(.waiting, of: slot)
       entries[slot].record.restart(availableDate: date)
+      joinOrder(slot)
       lineUpAnew(slot)
     case .reschedule(_, let date):
       entries[slot].record.availableDate = date
@@ -65,6 +66,15 @@ extension TaskTable {
     case .insert, .unpark, .prune, .rebase:
       preconditionFailure("a change was staged for a task that it does not concern")
     }
+  }
+
+  private mutating func endWithoutSuccess(
+    _ slot: Int,
+    as state: TaskState,
+    at date: Date,
+    _ retains: Bool
+  ) {
+    retains || entries[slot].record.mayHoldTurn ? end(slot, as: state, at: date) : remove(slot)
   }
 
   /// Commits a change that concerns several tasks.
@@ -108,6 +118,11 @@ extension TaskTable {
     addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: changed), to: slot)
     let goesBehind = changed.takeOver(record)
     setState(changed.state, of: slot)
+    if changed.conditions != entries[slot].record.conditions {
+      let lane = entries[slot].lane
+      entries[slot].lane = lanes.enter(changed.name, changed.conditions)
+      lanes.leave(lane)
+    }
     entries[slot].record = changed
     if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
   }
@@ -143,7 +158,7 @@ extension TaskTable {
 
   /// Removes the retained tasks that are too old or too many.
   ///
-  /// O(k log n) for the k tasks that are removed, or stay because of their unique keys.
+  /// O(k log n) for the k tasks that are removed, or stay because of their keys.
   private mutating func prune(
     _ state: TaskState,
     endedBefore date: Date?,
@@ -158,7 +173,7 @@ extension TaskTable {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard stateCounts[state] - staying.count > latest || isOld else { break }
-      if record.standsForOthers(on: now) {
+      if record.standsForOthers(on: now) || record.holdsTurn {
         _ = ended.remove(first, state)
         staying.append(first)
       } else {

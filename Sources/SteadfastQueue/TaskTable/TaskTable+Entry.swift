@@ -12,7 +12,7 @@ extension TaskTable {
   struct Entry: Identifiable, Sendable {
     var record: TaskRecord
     private var flags: Flags = []
-    private let narrowLane: Int32
+    private var narrowLane: Int32
     var place: Place
     /// Whether the task stands in the line of its place.
     var isInLine = false
@@ -34,6 +34,8 @@ extension TaskTable {
       let rawValue: UInt8
       static let isReserved = Flags(rawValue: 1)
       static let hasLostKey = Flags(rawValue: 2)
+      static let isOrdered = Flags(rawValue: 4)
+      static let lacksTurn = Flags(rawValue: 8)
 
       mutating func set(_ flag: Flags, _ isSet: Bool) {
         if isSet { insert(flag) } else { remove(flag) }
@@ -52,8 +54,23 @@ extension TaskTable {
       set { flags.set(.hasLostKey, newValue) }
     }
 
-    /// The lane of the task's name.
-    var lane: Int { Int(narrowLane) }
+    /// Whether the task is among those that wait for one another because of an order key.
+    var isOrdered: Bool {
+      get { flags.contains(.isOrdered) }
+      set { flags.set(.isOrdered, newValue) }
+    }
+
+    /// Whether another task with the same order key has the turn.
+    var lacksTurn: Bool {
+      get { flags.contains(.lacksTurn) }
+      set { flags.set(.lacksTurn, newValue) }
+    }
+
+    /// The lane of the task's name and its conditions.
+    var lane: Int {
+      get { Int(narrowLane) }
+      set { narrowLane = Int32(newValue) }
+    }
 
     /// About how many bytes a file takes for the task; 0 where there is no file.
     var byteCount: Int {
@@ -79,7 +96,7 @@ extension TaskTable {
   /// Where a task is.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-    /// It waits until the holder of its unique key has ended.
+    /// It waits until the holder of its unique key has ended, or for its turn in the order of a key.
     case held
   }
 }

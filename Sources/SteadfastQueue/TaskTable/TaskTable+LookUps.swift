@@ -75,6 +75,7 @@ extension TaskTable {
   /// Returns whether no task is in the filter's states, or none has the names that it lets through.
   private func isInVain(_ filter: TaskFilter) -> Bool {
     if let states = filter.states, count(of: states) == 0 { return true }
+    if let conditions = filter.unmetBy, !lanes.require(beyond: conditions) { return true }
     if let names = filter.names, names.count <= TaskLookUp.sliceSize {
       return names.allSatisfy { lanes.indices[$0] == nil }
     }

@@ -4,7 +4,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// All tasks of one store: by ID, ready by rank, waiting by date, and by unique key.
+/// All tasks of one store: by ID, ready by rank, waiting by date, by unique key and by order key.
 ///
 /// The table is a value without clock, lock or I/O, and the one index behind every embedded store.
 /// A change is staged: it is checked, and what it needs is reserved. Once it is written, it is
@@ -16,6 +16,7 @@ struct TaskTable: Sendable {
   /// The IDs of all tasks.
   private(set) var ids = OrderedLine<TaskID>()
   var keys = UniqueKeys()
+  var order = OrderKeys()
   /// The ready and the parked tasks.
   var lanes = Lanes()
   /// The tasks that wait for their dates.
@@ -47,6 +48,9 @@ struct TaskTable: Sendable {
     lastNumber += 1
     return lastNumber
   }
+
+  /// Notes that another table has used a number.
+  mutating func noteNumber(_ number: UInt64) { lastNumber = max(lastNumber, number) }
 }
 
 // MARK: - Moves
@@ -60,7 +64,7 @@ extension TaskTable {
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
-    let lane = lanes.enter(record.name)
+    let lane = lanes.enter(record.name, record.conditions)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table gives the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
@@ -70,15 +74,21 @@ extension TaskTable {
 
   /// Counts a task whose insertion is committed, and lines it up.
   mutating func admit(_ slot: Int) {
-    stateCounts[entries[slot].record.state] += 1
+    count(slot)
     lineUpAnew(slot)
   }
 
   /// Does what `admit(_:)` does, in the position that the task had in another table.
   mutating func readmit(_ slot: Int) {
-    stateCounts[entries[slot].record.state] += 1
-    lastNumber = max(lastNumber, entries[slot].position)
+    count(slot)
+    noteNumber(entries[slot].position)
     lineUp(slot)
+  }
+
+  private mutating func count(_ slot: Int) {
+    let record = entries[slot].record
+    stateCounts[record.state] += 1
+    if !record.state.isFinished || record.holdsTurn { joinOrder(slot) }
   }
 
   /// Notes that an attempt at a task has failed.
@@ -105,6 +115,7 @@ extension TaskTable {
     setState(state, of: slot)
     entries[slot].record.finishedDate = date
     retainKey(of: slot)
+    if !entries[slot].record.holdsTurn { leaveOrder(slot) }
     lineUpAnew(slot)
   }
 
@@ -123,6 +134,7 @@ extension TaskTable {
     setPlace(.staged, of: slot)
     ids.remove(id)
     forgetKey(of: slot)
+    leaveOrder(slot)
     entries.remove(slot)
     lanes.leave(lane)
   }

@@ -19,7 +19,7 @@ public import Foundation
 /// 5. the default of the property, as given below.
 ///
 /// A date and a delay are one choice. A delay replaces an available date from a later place in this
-/// list, and a date replaces a delay. Tags add up: a task has the tags of all places.
+/// list, and a date replaces a delay. Tags and conditions add up: a task has those of all places.
 public struct TaskOptions: Sendable, Equatable {
   // Most calls choose nothing. Then this is one word, and passing it on costs nothing.
   private var choices: Rare<Choices>
@@ -36,7 +36,10 @@ public struct TaskOptions: Sendable, Equatable {
     tags: Set<String> = [],
     onDuplicate: UniquePolicy? = nil,
     uniqueFor: Duration? = nil,
-    maxDelay: Duration? = nil
+    maxDelay: Duration? = nil,
+    inOrder orderKey: String? = nil,
+    holdsOrder: Bool? = nil,
+    requires conditions: Set<TaskCondition> = []
   ) {
     choices = Rare(
       Choices(
@@ -50,7 +53,10 @@ public struct TaskOptions: Sendable, Equatable {
         tags: tags,
         onDuplicate: onDuplicate,
         uniqueFor: uniqueFor,
-        maxDelay: maxDelay
+        maxDelay: maxDelay,
+        orderKey: orderKey,
+        holdsOrder: holdsOrder,
+        conditions: conditions
       )
     )
   }
@@ -114,6 +120,39 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.maxDelay = newValue }
   }
 
+  /// The key of tasks that are performed one at a time, in the order in which they were enqueued;
+  /// by default none.
+  ///
+  /// Tasks of all types with the key wait for one another, whatever their priorities and dates. The
+  /// first of them that has not ended holds up the others: while it is performed, while it waits for
+  /// its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks without
+  /// a key, do not wait for it.
+  ///
+  /// When the first one ends, in whatever way, the next one follows. ``holdsOrder`` says otherwise
+  /// for one that ends without success. A restarted task takes the place that it had.
+  public var inOrder: String? {
+    get { choices.present?.orderKey }
+    set { choices.value.orderKey = newValue }
+  }
+
+  /// Whether later tasks with the same order key wait if this one is abandoned or cancelled; by
+  /// default they do not.
+  ///
+  /// The task is then retained, whatever the queue's ``Retention``, until it is restarted
+  /// (``TaskQueue/restart(_:)``) or removed (``TaskQueue/remove(_:)``). Then the others go on.
+  public var holdsOrder: Bool? {
+    get { choices.present?.holdsOrder }
+    set { choices.value.holdsOrder = newValue }
+  }
+
+  /// What must hold when an attempt begins, such as ``TaskCondition/network``; by default nothing.
+  ///
+  /// An attempt that is under way goes on when a condition ends.
+  public var requires: Set<TaskCondition> {
+    get { choices.present?.conditions ?? [] }
+    set { choices.value.conditions = newValue }
+  }
+
   /// How long one attempt may take; by default any time.
   ///
   /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
@@ -154,11 +193,15 @@ public struct TaskOptions: Sendable, Equatable {
     var onDuplicate: UniquePolicy?
     var uniqueFor: Duration?
     var maxDelay: Duration?
+    var orderKey: String?
+    var holdsOrder: Bool?
+    var conditions: Set<TaskCondition> = []
 
     var isEmpty: Bool {
       availableDate == nil && delay == nil && maxRetries == nil && usesBackoff == nil
         && priority == nil && timeLimit == nil && expiryDate == nil && tags.isEmpty
         && onDuplicate == nil && uniqueFor == nil && maxDelay == nil
+        && orderKey == nil && holdsOrder == nil && conditions.isEmpty
     }
 
     mutating func fill(from others: Choices) {
@@ -175,6 +218,9 @@ public struct TaskOptions: Sendable, Equatable {
       onDuplicate = onDuplicate ?? others.onDuplicate
       uniqueFor = uniqueFor ?? others.uniqueFor
       maxDelay = maxDelay ?? others.maxDelay
+      orderKey = orderKey ?? others.orderKey
+      holdsOrder = holdsOrder ?? others.holdsOrder
+      conditions.formUnion(others.conditions)
     }
   }
 }
@@ -216,6 +262,8 @@ extension TaskOptions {
     try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
     try TaskQueueError.check(choices.expiryDate, "\(path)expiryDate")
     try TaskQueueError.check(choices.tags, "\(path)tags")
+    try TaskQueueError.check(orderKey: choices.orderKey, "\(path)inOrder")
+    try TaskQueueError.check(choices.conditions, "\(path)requires")
   }
 
   /// Makes the new task, once all options that are chosen elsewhere are filled in.
@@ -250,6 +298,9 @@ extension TaskOptions {
       uniqueKey: uniqueKey,
       uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { (now + $0 / .seconds(1)).storable },
       latestDate: uniqueKey == nil ? nil : maxDelay.map { (now + $0 / .seconds(1)).storable },
+      orderKey: inOrder,
+      holdsOrder: inOrder != nil && holdsOrder ?? false,
+      conditions: requires,
       tags: tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,

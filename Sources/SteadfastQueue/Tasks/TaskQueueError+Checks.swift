@@ -40,6 +40,19 @@ extension TaskQueueError {
     throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")
   }
 
+  static func check(orderKey: String?, _ name: String) throws(TaskQueueError) {
+    guard orderKey == "" else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) is empty, and would be one key for unrelated tasks; give nil for no key"
+    )
+  }
+
+  static func check(_ conditions: Set<TaskCondition>, _ name: String) throws(TaskQueueError) {
+    guard conditions.contains("") else { return }
+    throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
+  }
+
   static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
     guard tags.contains("") else { return }
     throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")

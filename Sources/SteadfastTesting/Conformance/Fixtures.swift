@@ -39,18 +39,25 @@ extension TaskRecord {
     uniqueUntil: Double? = nil,
     latest: Double? = nil,
     created: Double = 0,
+    payload: Int? = nil,
+    order: String? = nil,
+    holds: Bool = false,
+    requires conditions: Set<TaskCondition> = [],
     tags: Set<String> = [],
     expires: Date? = nil
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
       name: name,
-      payload: StoredPayload(Array("{\"number\":\(number)}".utf8), format: .json),
+      payload: StoredPayload(Array("{\"number\":\(payload ?? number)}".utf8), format: .json),
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: .second(created),
       uniqueKey: key,
       uniqueUntil: uniqueUntil.map(Date.second),
       latestDate: latest.map(Date.second),
+      orderKey: order,
+      holdsOrder: holds,
+      conditions: conditions,
       tags: tags,
       expiryDate: expires,
       availableDate: .second(seconds)
@@ -79,6 +86,9 @@ extension TaskRecord {
       maxRetries: .atMost(3),
       usesBackoff: false,
       uniqueKey: "key 'ключ'; -- \(number)",
+      orderKey: "order \"🎈\" \(number)",
+      holdsOrder: true,
+      conditions: ["network", "with space", "🎈"],
       tags: ["plain", "with space", "🎈", "line\nfeed"],
       timeLimit: .milliseconds(1_500) + .microseconds(25),
       expiryDate: .second(86_400.654_321),
@@ -147,6 +157,9 @@ extension TaskRecord {
     compare("keyRole", \.keyRole, ==) { $0.map { "\($0)" } ?? "none" }
     compare("uniqueUntil", \.uniqueUntil, Self.isSame, text)
     compare("latestDate", \.latestDate, Self.isSame, text)
+    compare("orderKey", \.orderKey, ==) { $0 ?? "none" }
+    compare("holdsOrder", \.holdsOrder, ==)
+    compare("conditions", \.conditions, ==) { "\($0.sorted())" }
     compare("tags", \.tags, ==) { "\($0.sorted())" }
     compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
     compare("expiryDate", \.expiryDate, Self.isSame, text)

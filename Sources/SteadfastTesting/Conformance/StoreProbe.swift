@@ -114,6 +114,7 @@ extension StoreProbe {
     names: [String: Int] = ["A": 1000],
     otherNames: Int = 0,
     at seconds: Double = 0,
+    holding conditions: Set<TaskCondition> = [],
     leaseEnd: Double? = nil
   ) async throws -> Claim {
     try await claim(
@@ -122,6 +123,7 @@ extension StoreProbe {
         names: names,
         otherNames: otherNames,
         now: .second(seconds),
+        conditions: conditions,
         leaseEnd: store.sharing == nil ? nil : .second(leaseEnd ?? Self.farLeaseEnd)
       )
     )
@@ -131,10 +133,12 @@ extension StoreProbe {
   func claim(_ request: ClaimRequest) async throws -> Claim {
     let names = request.names.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
     let others = request.otherNames > 0 ? ", others: \(request.otherNames)" : ""
+    let held =
+      request.conditions.isEmpty ? "" : ", holding \(request.conditions.sorted().map(\.rawValue))"
     let end = request.leaseEnd.map { ", until \($0.step)" } ?? ""
     let call =
       "claim \(request.limit) of [\(names.joined(separator: ", "))\(others)] "
-      + "at \(request.now.step)\(end)"
+      + "at \(request.now.step)\(held)\(end)"
     return try await step(call, \.step) { try await store.claim(request) }
   }
 

@@ -18,7 +18,9 @@ extension TaskTable {
     for entry in tasks {
       check(!entry.isReserved, "nothing is reserved")
       check(entry.isPlacedByState, "\(entry.record.id) is placed by its state")
-      check(lanes[entry.lane].name == entry.record.name, "a task is in the lane of its name")
+      let lane = lanes[entry.lane]
+      let isInLane = lane.name == entry.record.name && lane.conditions == entry.record.conditions
+      check(isInLane, "a task is in the lane of its name and its conditions")
       check(entry.record.hasStorableForm, "\(entry.record.id) can be stored")
     }
     for state in TaskState.allCases {
@@ -40,7 +42,7 @@ extension TaskTable {
           withRole += 1
           let record = entries[slot].record
           let isRight = record.uniqueKey == key && record.keyRole == role
-          check(isRight && entries[slot].lane == roles.lane, "\(record.id) has its role")
+          check(isRight && nameLane(of: slot) == roles.lane, "\(record.id) has its role")
         }
         guard let recent = roles.recent else { continue }
         let record = entries[recent].record
@@ -63,7 +65,7 @@ extension TaskTable {
     let expected = tasks.count { $0.record.uniqueKey != nil && $0.record.keyRole == nil }
     check(count == expected, "no other task is listed")
     check(ended.stagedPrunes == 0, "no pruning is staged")
-    return broken + brokenLines() + brokenOrder()
+    return broken + brokenLines() + brokenOrder() + brokenTurns()
   }
 
   /// Whether each task stands in the line of its place, and nothing else does.
@@ -81,16 +83,19 @@ extension TaskTable {
       "ended"
     )
     let slotsByLane = Dictionary(grouping: entries.slots) { entries[$0].lane }
-    for (name, lane) in lanes.indices {
-      let inLane = slotsByLane[lane] ?? []
-      if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
-        broken.append("lane \(name) is counted")
-      }
+    let slotsByName = Dictionary(grouping: entries.slots) { nameLane(of: $0) }
+    for (lane, inLane) in slotsByLane {
       check(
         lanes[lane].ready.elements().map(\.node.slot),
         inLane.filter { entries[$0].place == .ready },
-        "ready '\(name)'"
+        "ready in lane \(lane)"
       )
+    }
+    for (name, lane) in lanes.indices {
+      let inLane = slotsByName[lane] ?? []
+      if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
+        broken.append("lane \(name) is counted")
+      }
       check(
         lanes[lane].parked.elements().map(\.slot),
         inLane.filter { entries[$0].place == .parked },
@@ -110,11 +115,41 @@ extension TaskTable {
     return broken
   }
 
+  /// Checks that of each order key, the first task or the one that runs has the turn.
+  private func brokenTurns() -> [String] {
+    var broken: [String] = []
+    let ordered = entries.slots.filter { entries[$0].record.orderKey != nil }
+    for slot in entries.slots where !ordered.contains(slot) {
+      if entries[slot].isOrdered || entries[slot].lacksTurn { broken.append("\(slot) has a key") }
+    }
+    let members = ordered.filter { slot in
+      let record = entries[slot].record
+      return !record.state.isFinished || record.holdsTurn
+    }
+    for slot in ordered where entries[slot].isOrdered != members.contains(slot) {
+      broken.append("\(entries[slot].record.id) is in the order if it has not ended")
+    }
+    let byKey = Dictionary(grouping: members) { entries[$0].record.orderKey ?? "" }
+    if Set(order.keys) != Set(byKey.keys) { broken.append("each order key has a task") }
+    for (key, slots) in byKey {
+      let inOrder = slots.sorted {
+        (entries[$0].record.orderNumber, $0) < (entries[$1].record.orderNumber, $1)
+      }
+      let expected = slots.first { entries[$0].record.state == .running } ?? inOrder[0]
+      let others = inOrder.filter { $0 != expected }
+      let isRight =
+        order.turn(of: key)?.slot == expected && order.others(of: key).map(\.slot) == others
+        && slots.allSatisfy { entries[$0].lacksTurn == ($0 != expected) }
+      if !isRight { broken.append("the turns of '\(key)'") }
+    }
+    return broken
+  }
+
   /// Checks that all waiting tasks are handed out, each task once, in order.
   private func brokenOrder() -> [String] {
     var table = self
     let expected = entries.slots.map { entries[$0] }.filter {
-      $0.record.state == .waiting && $0.record.keyRole != .successor
+      $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.lacksTurn
     }
     .sorted {
       let (left, right) = ($0.record, $1.record)
@@ -127,7 +162,8 @@ extension TaskTable {
     let request = ClaimRequest(
       limit: .max,
       names: Dictionary(uniqueKeysWithValues: lanes.indices.keys.map { ($0, .max) }),
-      now: Date(timeIntervalSince1970: .greatestFiniteMagnitude)
+      now: Date(timeIntervalSince1970: .greatestFiniteMagnitude),
+      conditions: Set(lanes.all.flatMap(\.conditions))
     )
     let claimed = table.claim(request).tasks.map(\.record.id)
     // Equal tasks may be in either order if the file gives them the same place.
@@ -183,7 +219,7 @@ extension TaskTable {
 extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
-    case .waiting where record.keyRole == .successor: place == .held
+    case .waiting where record.keyRole == .successor || lacksTurn: place == .held
     case .waiting: place == .waiting || place == .ready
     case .running: if case .leased = place { true } else { false }
     case .parked: place == .parked

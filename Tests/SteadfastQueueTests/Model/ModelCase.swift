@@ -66,7 +66,8 @@ struct ModelRandom {
     switch below(100) {
     case 0..<26: .enqueue(newTask())
     case 26..<40: .ask(draw(ModelOperation.Request.allCases), task: below(40))
-    case 40..<43:
+    case 40: .setCondition(draw([true, true, false]))
+    case 41..<43:
       .askTagged(draw([.cancel, .restart, .reschedule, .remove]), tag: draw(["red", "blue"]))
     case 43..<49: .outcome(task: below(40))
     case 49..<51: .pauseQueue
@@ -97,6 +98,9 @@ struct ModelRandom {
     task.policy = draw([.keep, .replace, .reject, .join])
     if task.key != nil, once(in: 4) { task.uniqueFor = draw([0, 2, 40]) }
     if task.key != nil, once(in: 4) { task.maxDelay = draw([0, 5, 60]) }
+    if once(in: 4) { task.order = draw(["m", "n"]) }
+    task.holdsOrder = once(in: 4)
+    task.requiresCondition = once(in: 8)
     if once(in: 6) { task.count = 2 + below(3) }
     return task
   }

@@ -25,6 +25,9 @@ indirect enum ModelOperation: Sendable {
     var key: String?
     var uniqueFor: Int?
     var maxDelay: Int?
+    var order: String?
+    var holdsOrder = false
+    var requiresCondition = false
     var policy = UniquePolicy.keep
     var count = 1
   }
@@ -34,6 +37,7 @@ indirect enum ModelOperation: Sendable {
   case askTagged(Request, tag: String)
   case outcome(task: Int)
   case pauseQueue, resumeQueue
+  case setCondition(Bool)
   case run, runAvailable, cancelRun
   case shutDown(within: Int)
   /// Ends the queue and makes another on the same store.
@@ -54,6 +58,7 @@ extension ModelOperation: CustomStringConvertible {
     case .outcome(let task): "ask for the outcome of task \(task)"
     case .pauseQueue: "pause the queue"
     case .resumeQueue: "resume the queue"
+    case .setCondition(let holds): "the condition \(holds ? "holds" : "does not hold")"
     case .run: "run"
     case .runAvailable: "run what is available"
     case .cancelRun: "cancel the run"
@@ -80,6 +85,8 @@ extension ModelOperation.NewTask: CustomStringConvertible {
     if let key { text += ", key \(key) (\(policy))" }
     if let uniqueFor { text += ", unique for \(uniqueFor) s" }
     if let maxDelay { text += ", put off by \(maxDelay) s at most" }
+    if let order { text += ", in order of \(order)\(holdsOrder ? ", which it holds" : "")" }
+    if requiresCondition { text += ", requires the condition" }
     return text
   }
 }

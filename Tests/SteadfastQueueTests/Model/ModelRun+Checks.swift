@@ -54,13 +54,19 @@ extension ModelRun {
     if state.withLock(\.isShutDown) { try await restart() }
     try await perform(.registerStray)
     try await perform(.resumeQueue)
+    try await perform(.setCondition(true))
     run()
     for _ in 0..<300 {
       try await settle()
       let left = try await queue.tasks()
       if left.isEmpty { break }
       for record in left where record.state == .paused { askToResume(record.id) }
-      if state.withLock(\.isShutDown) { try await restart() }
+      let ended = try await queue.tasks(matching: TaskFilter(states: [.abandoned, .cancelled]))
+      for record in ended where record.holdsTurn { askToRemove(record.id) }
+      if state.withLock(\.isShutDown) {
+        try await restart()
+        try await perform(.setCondition(true))
+      }
       if state.withLock(\.runs).isEmpty { run() }
       let date = left.map(\.availableDate).min() ?? time.clock.date
       // The alarm looks at the date once a minute.
@@ -81,6 +87,12 @@ extension ModelRun {
     ledger.update { _ = $0.entries[id]?.asked.insert(.resume) }
     let queue = queue
     start { _ = try? await queue.resume(id) }
+  }
+
+  private func askToRemove(_ id: TaskID) {
+    ledger.update { _ = $0.entries[id]?.asked.insert(.remove) }
+    let queue = queue
+    start { _ = try? await queue.remove(id) }
   }
 
   private func checkLeftovers() {
@@ -157,7 +169,7 @@ extension ModelLedger {
       until = min(until, earlier)
     }
     let hasLimited = entries.values.contains { $0.claimed?.name == LimitedJob.taskName }
-    for entry in table.entries where entry.waits {
+    for entry in table.waiting where entry.record.conditions.isSubset(of: state.conditions) {
       let mayRun =
         switch entry.record.name {
         case LimitedJob.taskName: !hasLimited

@@ -22,6 +22,10 @@ extension ModelRun {
       start { await queue.resume() }
       state.withLock { $0.isPaused = false }
       try await settle()
+    case .setCondition(let holds):
+      start { await queue.setCondition("a", holds: holds) }
+      state.withLock { $0.conditions = holds ? ["a"] : [] }
+      try await settle()
     case .run: run()
     case .runAvailable:
       start {
@@ -100,7 +104,10 @@ extension ModelRun {
         tags: Set([task.tag].compactMap(\.self)),
         onDuplicate: task.policy,
         uniqueFor: task.uniqueFor.map { .seconds($0) },
-        maxDelay: task.maxDelay.map { .seconds($0) }
+        maxDelay: task.maxDelay.map { .seconds($0) },
+        inOrder: task.order,
+        holdsOrder: task.holdsOrder,
+        requires: task.requiresCondition ? ["a"] : []
       )
     ) { _ in task.key }
   }

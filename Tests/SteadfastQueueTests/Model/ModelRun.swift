@@ -40,6 +40,7 @@ final class ModelRun: Sendable {
     var runCount = 0
     var isShutDown = false
     var isPaused = false
+    var conditions: Set<TaskCondition> = []
     var handlesStray = false
     var handles: [TaskID: EnqueuedTask] = [:]
     var pendingOutcomes: [TaskID: Int] = [:]
@@ -179,6 +180,7 @@ final class ModelRun: Sendable {
       state.events = state.queue.events
       state.handles = [:]
       (state.isShutDown, state.isPaused) = (false, false)
+      state.conditions = []
     }
     ledger.update { ledger in
       ledger.tally = ModelLedger.Tally()

@@ -19,7 +19,10 @@ extension TaskRecord {
     key: String? = nil,
     created: Double = 0,
     uniqueFor: Double? = nil,
-    maxDelay: Double? = nil
+    maxDelay: Double? = nil,
+    order: String? = nil,
+    holds: Bool = false,
+    requires conditions: Set<TaskCondition> = []
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -30,6 +33,9 @@ extension TaskRecord {
       uniqueKey: key,
       uniqueUntil: uniqueFor.map { .seconds(created + $0) },
       latestDate: maxDelay.map { .seconds(created + $0) },
+      orderKey: order,
+      holdsOrder: holds,
+      conditions: conditions,
       availableDate: .seconds(available)
     )
   }

@@ -45,7 +45,12 @@ private struct Comparison {
       expected.records,
       "after a restart"
     )
-    let request = ClaimRequest(limit: .max, names: ["A": .max, "B": .max], now: .seconds(1e9))
+    let request = ClaimRequest(
+      limit: .max,
+      names: ["A": .max, "B": .max],
+      now: .seconds(1e9),
+      conditions: ["a", "b"]
+    )
     try Self.requireClaimed(found.claim(request), of: &expected, request)
   }
 
@@ -81,7 +86,8 @@ private struct Comparison {
     \(record.earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
     \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPostponed) \
     \(record.keyRole, default: "-") \(record.uniqueUntil?.timeIntervalSince1970 ?? 0) \
-    \(record.latestDate?.timeIntervalSince1970 ?? 0)
+    \(record.latestDate?.timeIntervalSince1970 ?? 0) \(record.orderKey ?? "-") \
+    \(record.holdsOrder) \(record.conditions.sorted())
     """
   }
 
@@ -122,7 +128,10 @@ private struct Comparison {
       key: random.next() % 2 == 0 ? "key \(random.next() % 5)" : nil,
       created: now.timeIntervalSince1970,
       uniqueFor: random.next() % 4 == 0 ? Double(random.next() % 50) : nil,
-      maxDelay: random.next() % 4 == 0 ? Double(random.next() % 20) : nil
+      maxDelay: random.next() % 4 == 0 ? Double(random.next() % 20) : nil,
+      order: random.next() % 3 == 0 ? "order \(random.next() % 3)" : nil,
+      holds: random.next() % 3 == 0,
+      requires: random.next() % 4 == 0 ? [random.next() % 2 == 0 ? "a" : "b"] : []
     )
     let policies = [UniquePolicy.replace, .keep, .keep, .join, .reject]
     let policy = policies[Int(random.next() % 5)]
@@ -133,7 +142,8 @@ private struct Comparison {
     let request = ClaimRequest(
       limit: Int(random.next() % 4),
       names: random.next() % 3 == 0 ? ["A": 1] : ["A": 2, "B": .max],
-      now: now
+      now: now,
+      conditions: random.next() % 2 == 0 ? ["a"] : ["a", "b"]
     )
     let claim = table.claim(request)
     try Self.requireClaimed(claim, of: &reference, request)

@@ -50,6 +50,20 @@ extension Mutant {
         return filter.matches(task)
       }
     },
+    Mutant("order keys are not asked", breaks: "find.filter") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.orderKeys = nil
+        return filter.matches(task)
+      }
+    },
+    Mutant("conditions are not asked", breaks: "find.filter") {
+      $0.matches = { task, filter in
+        var filter = filter
+        filter.unmetBy = nil
+        return filter.matches(task)
+      }
+    },
     Mutant("the count is too high by one", breaks: "find.filter") { $0.count = { $0 + 1 } },
     Mutant("whether a task is put off is not asked", breaks: "find.put-off") {
       $0.matches = { task, filter in

@@ -25,7 +25,8 @@ struct Mutant: Sendable, CustomTestStringConvertible {
   var testDescription: String { "\(requirement): \(name)" }
 
   static let all =
-    order + claims + ends + leases + control + ended + batches + uniqueKeys + lookUps + records
+    order + claims + ends + leases + control + ended + batches + uniqueKeys + orderKeys
+    + conditions + lookUps + records
     + life + reopening + sharing + concurrency + model
 }
 
@@ -116,6 +117,9 @@ extension TaskRecord {
     uniqueKey: String?? = nil,
     uniqueUntil: Date?? = nil,
     latestDate: Date?? = nil,
+    orderKey: String?? = nil,
+    holdsOrder: Bool? = nil,
+    conditions: Set<TaskCondition>? = nil,
     tags: Set<String>? = nil
   ) -> TaskRecord {
     TaskRecord(
@@ -129,6 +133,9 @@ extension TaskRecord {
       uniqueKey: uniqueKey ?? self.uniqueKey,
       uniqueUntil: uniqueUntil ?? self.uniqueUntil,
       latestDate: latestDate ?? self.latestDate,
+      orderKey: orderKey ?? self.orderKey,
+      holdsOrder: holdsOrder ?? self.holdsOrder,
+      conditions: conditions ?? self.conditions,
       tags: tags ?? self.tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate,

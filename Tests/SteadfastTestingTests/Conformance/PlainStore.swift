@@ -127,7 +127,7 @@ final class PlainStore: Persistence {
         record.state = .running
         return ClaimedTask(record: behaviour.shown(record), lease: lease)
       }
-      let waiting = contents.table.entries.filter(\.waits).map(\.record.availableDate)
+      let waiting = contents.table.waiting.map(\.record.availableDate)
       let ends = contents.table.entries.compactMap(\.leaseEnd)
       let first = (waiting.filter { $0 > request.now } + ends).min()
       let next = available.count > tasks.count ? request.now : first

@@ -40,9 +40,10 @@ struct JournalBody: Sendable {
       add("version", version)
       add("generation", generation)
     case .task(let task):
-      // Programs that know no roles refuse the kind.
-      try add(task.record, task.record.uniqueKey == nil ? "task" : "kept")
+      // Programs that don't know what the task has refuse the kind.
+      try add(task.record, task.record.isPlain ? "task" : "kept")
       if task.record.keyRole == .successor { add(.addition(.successor)) }
+      if task.record.orderKey != nil { add("turn", raw: String(task.orderNumber).utf8) }
       add("place", raw: String(task.position).utf8)
       addIfTrue("keyless", task.hasLostKey)
     case .compacted(let date, let bytesBefore):
@@ -68,8 +69,8 @@ struct JournalBody: Sendable {
   private mutating func add(_ change: TaskChange) throws {
     switch change {
     case .insert(let record, _):
-      // Programs that know no roles refuse the kind.
-      try add(record, record.uniqueKey == nil ? "insert" : "add")
+      // Programs that don't know what the task has refuse the kind.
+      try add(record, record.isPlain ? "insert" : "add")
     case .succeed(let lease, let date, let retains):
       begin("succeed", lease.id)
       add("at", date)
@@ -135,6 +136,9 @@ struct JournalBody: Sendable {
     if let key = record.uniqueKey { add("key", key) }
     if let date = record.uniqueUntil { add("uniqueUntil", date) }
     if let date = record.latestDate { add("latestDate", date) }
+    if let key = record.orderKey { add("order", key) }
+    addIfTrue("holds", record.holdsOrder)
+    if !record.conditions.isEmpty { add("requires", record.conditions.map(\.rawValue).sorted()) }
     if !record.tags.isEmpty { add("tags", record.tags.sorted()) }
     if let limit = record.timeLimit { add("limit", limit) }
     if let date = record.expiryDate { add("expires", date) }
@@ -340,4 +344,10 @@ struct JournalBody: Sendable {
     // The text is a literal, so its bytes are never freed.
     text.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
   }
+}
+
+extension TaskRecord {
+  /// Whether programs treat the task as it must be treated that know no roles, no order and no
+  /// conditions.
+  var isPlain: Bool { uniqueKey == nil && orderKey == nil && conditions.isEmpty }
 }

@@ -106,7 +106,10 @@ struct JournalDecoder {
 
   private mutating func addition() throws(JournalDecodingError) -> JournalEntry {
     let (record, role) = (try record(), try role())
-    guard record.uniqueKey != nil else { throw .malformed("it adds a task without a key") }
+    guard !record.isPlain else { throw .malformed("it adds a task without a key or a condition") }
+    guard role == nil || record.uniqueKey != nil else {
+      throw .malformed("it has a role, and no unique key")
+    }
     try checkForm(of: record)
     guard fields.has(.into) else {
       return .addition(record, role == .successor ? .successor : .holder)
@@ -160,16 +163,25 @@ struct JournalDecoder {
   }
 
   private mutating func keptTask(isOld: Bool) throws(JournalDecodingError) -> KeptTask {
-    var scanner = JSONScanner(fields.bytes, try fields.range(.place))
-    guard let position = scanner.sequenceNumber(), scanner.isAtEnd,
-      position <= KeptTask.maxPosition
-    else {
-      throw .malformed("its place can't be read")
-    }
+    let position = try place(.place)
     var (record, hasLostKey) = (try record(), try fields.flag(.keyless))
     try checkForm(of: record)
     record.keyRole = isOld ? nil : try role()
-    return KeptTask(record: record, position: position, hasLostKey: hasLostKey, isOld: isOld)
+    return KeptTask(
+      record: record,
+      position: position,
+      hasLostKey: hasLostKey,
+      orderNumber: record.orderKey == nil ? 0 : try place(.turn),
+      isOld: isOld
+    )
+  }
+
+  private func place(_ field: JournalField) throws(JournalDecodingError) -> UInt64 {
+    var scanner = JSONScanner(fields.bytes, try fields.range(field))
+    guard let position = scanner.sequenceNumber(), scanner.isAtEnd,
+      position <= KeptTask.maxPosition
+    else { throw .malformed("its \(field.text) can't be read") }
+    return position
   }
 
   private func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
@@ -195,6 +207,10 @@ struct JournalDecoder {
       uniqueKey: fields.has(.key) ? try fields.text(.key) : nil,
       uniqueUntil: fields.has(.uniqueUntil) ? try fields.date(.uniqueUntil) : nil,
       latestDate: fields.has(.latestDate) ? try fields.date(.latestDate) : nil,
+      orderKey: fields.has(.order) ? try fields.text(.order) : nil,
+      holdsOrder: try fields.flag(.holds),
+      conditions: fields.has(.requires)
+        ? Set(try fields.texts(.requires).map(TaskCondition.init(rawValue:))) : [],
       tags: fields.has(.tags) ? try fields.texts(.tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,

@@ -16,7 +16,7 @@ enum JournalEntry: Sendable {
   ///
   /// An insertion is one that earlier versions wrote if its task has a unique key.
   case change(TaskChange)
-  /// A new task with a unique key, and what becomes of it.
+  /// A new task that earlier versions don't know how to treat, and what becomes of it.
   case addition(TaskRecord, Addition)
   /// The retry of a task that has a successor, which takes its place.
   case supersession(TaskChange)
@@ -58,6 +58,8 @@ struct KeptTask: Sendable {
   let position: UInt64
   /// Whether a later task has taken the task's unique key, as earlier versions did.
   let hasLostKey: Bool
+  /// The task's place among those with its order key; 0 if it has none.
+  var orderNumber: UInt64 = 0
   /// Whether an earlier version has written the task.
   ///
   /// A task that had ended held its key there, and no other task with the key could be added.

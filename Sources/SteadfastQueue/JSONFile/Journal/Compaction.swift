@@ -175,7 +175,8 @@ struct Compaction {
       record: entry.record,
       // Only a number that another program wrote can lead beyond the limit.
       position: min(entry.position, KeptTask.maxPosition),
-      hasLostKey: entry.hasLostKey
+      hasLostKey: entry.hasLostKey,
+      orderNumber: min(entry.record.orderNumber, KeptTask.maxPosition)
     )
     guard case .leased = entry.place else { return [try line(of: task)] }
     task.record.state = .waiting

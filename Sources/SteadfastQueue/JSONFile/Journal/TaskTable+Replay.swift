@@ -93,7 +93,9 @@ extension TaskTable {
       guard !task.isOld || oldHolder(of: key) == nil else { return false }
       if !task.record.state.isFinished { role = task.record.keyRole ?? .holder }
     }
-    guard let slot = addEntry(of: task.record, role) else { return false }
+    guard let slot = addEntry(of: task.record, role, orderNumber: task.orderNumber) else {
+      return false
+    }
     entries[slot].hasLostKey = task.hasLostKey
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
@@ -101,7 +103,7 @@ extension TaskTable {
     return true
   }
 
-  /// Adds a task with a unique key.
+  /// Adds a task that has a key or conditions.
   private mutating func add(_ record: TaskRecord, _ addition: Addition, _ byteCount: Int) -> Bool {
     if case .takenOver(let id) = addition {
       guard let slot = slot(of: id), entries[slot].record.name == record.name,
@@ -112,9 +114,8 @@ extension TaskTable {
       return true
     }
     let role = addition == .successor ? UniqueKeyRole.successor : .holder
-    guard let slot = addEntry(of: record, record.state.isFinished ? nil : role) else {
-      return false
-    }
+    let hasRole = record.uniqueKey != nil && !record.state.isFinished
+    guard let slot = addEntry(of: record, hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
     takeFreeRole(slot)
     admit(slot)
@@ -151,9 +152,14 @@ extension TaskTable {
   /// Adds a task with a role for its unique key.
   ///
   /// - Returns: The task's slot; `nil` if its ID or the role is taken.
-  private mutating func addEntry(of record: TaskRecord, _ role: UniqueKeyRole?) -> Int? {
+  private mutating func addEntry(
+    of record: TaskRecord,
+    _ role: UniqueKeyRole?,
+    orderNumber: UInt64? = nil
+  ) -> Int? {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
+    setOrderNumber(of: slot, to: orderNumber)
     presumeCutoff()
     guard let key = record.uniqueKey else { return slot }
     guard let role else {
@@ -161,7 +167,7 @@ extension TaskTable {
       noteRecent(slot, key)
       return slot
     }
-    let roles = keys[key, entries[slot].lane]
+    let roles = keys[key, nameLane(of: slot)]
     guard (role == .holder ? roles.holder : roles.successor) == nil else {
       remove(slot)
       return nil
@@ -186,11 +192,15 @@ extension TaskTable {
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
-    case .waiting, .ready:
+    case .held where !takeTurn(slot):
+      return false
+    case .waiting, .ready, .held:
+      // A compaction may write a task before another one that comes first in the order of their key,
+      // and that was restarted while this one was performed.
       _ = lease(slot)
       noteBeginning(of: slot)
       return true
-    case .staged, .held, .parked, .paused, .finished:
+    case .staged, .parked, .paused, .finished:
       return false
     }
   }

@@ -7,7 +7,8 @@ struct UnhandledNotice: Sendable {
   /// The names that were reported.
   private(set) var saidNames: Set<String> = []
   private var hasRun = false
-  private var isDue = false
+  /// Whether a look is due.
+  var isDue = false
 
   /// Returns whether the run that begins is the first one.
   mutating func isFirstRun() -> Bool {

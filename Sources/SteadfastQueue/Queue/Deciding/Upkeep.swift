@@ -12,6 +12,8 @@ struct Upkeep: Sendable {
   var dates = ClockStepDetector()
   /// Decides when to look for tasks without a handler.
   var notice = UnhandledNotice()
+  /// Knows which conditions hold.
+  var conditions = ConditionState()
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
 }

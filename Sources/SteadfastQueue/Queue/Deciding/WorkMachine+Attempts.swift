@@ -42,6 +42,7 @@ struct Attempt: Sendable, Equatable {
   let lease: Lease
   let name: String
   let number: AttemptNumber
+  let conditions: Set<TaskCondition>
   var directive: Directive?
   /// Whether the handler has ended, or was not called because of a directive.
   var isOver = false
@@ -84,6 +85,19 @@ extension WorkMachine {
     if let asked = requests[id], directive.yields(to: asked) { return .refused }
     requests[id] = directive
     return .kept
+  }
+
+  /// Asks all attempts to be cut short whose tasks require a condition.
+  ///
+  /// - Returns: Their workers.
+  mutating func releaseAttempts(requiring condition: TaskCondition) -> [Int] {
+    attempts.indices.filter { worker in
+      guard let attempt = attempts[worker], attempt.conditions.contains(condition),
+        !attempt.isOver, attempt.directive == nil
+      else { return false }
+      attempts[worker]?.directive = .release
+      return true
+    }
   }
 
   /// Withdraws the request to pause a task.

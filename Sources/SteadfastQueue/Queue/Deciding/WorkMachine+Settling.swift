@@ -40,13 +40,15 @@ extension WorkMachine {
 
   // MARK: Releasing tasks
 
-  /// Takes the tasks that were claimed but not begun: all of them, or those of one name.
+  /// Takes the tasks that were claimed but not begun: all of them, or those that are meant.
   ///
   /// When they have been released, ``wereReturned(_:)`` must follow. Until then the queue holds the
   /// tasks, so that requests for them are not lost.
-  mutating func takeUnbegun(named name: String? = nil) -> [ClaimedTask] {
-    let taken = ready.filter { name == nil || $0.record.name == name }
-    ready.removeAll { name == nil || $0.record.name == name }
+  mutating func takeUnbegun(
+    where isMeant: (TaskRecord) -> Bool = { _ in true }
+  ) -> [ClaimedTask] {
+    let taken = ready.filter { isMeant($0.record) }
+    ready.removeAll { isMeant($0.record) }
     for task in taken {
       concurrencyLimits.leave(task.record.name)
       returning.insert(task.lease)

@@ -198,6 +198,7 @@ struct WorkMachine: Sendable {
         lease: task.lease,
         name: task.record.name,
         number: lastAttempt,
+        conditions: task.record.conditions,
         directive: directive,
         isOver: directive != nil
       )

@@ -17,7 +17,9 @@ extension TaskQueue {
     let date = self.now
     let handled = handlers.room
     do {
-      let (isFirst, wentBack) = upkeep.withLock { ($0.dates.isUnused, $0.dates.wentBack(to: date)) }
+      let (isFirst, wentBack, conditions) = upkeep.withLock {
+        ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding)
+      }
       if wentBack { try await rebase(to: date, isFirst: isFirst) }
       if !parked.isEmpty { try await unpark(parked) }
       let (now, room) = machine.withLock { machine in
@@ -32,6 +34,7 @@ extension TaskQueue {
           names: room,
           otherNames: handled.others,
           now: now,
+          conditions: conditions,
           leaseEnd: leaseEnd
         )
       )

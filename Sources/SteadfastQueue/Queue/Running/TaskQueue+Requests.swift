@@ -107,6 +107,10 @@ extension TaskQueue {
     for records: [TaskRecord]
   ) async throws -> [ChangeOutcome] {
     let ids = records.map(\.id)
+    // Of a change and a replacement at the same time, it would be unknown which was stored first.
+    let keys = store.appliesAtOnce ? [] : Set(records.compactMap(\.uniqueKey))
+    if !keys.isEmpty { await observers.keyTurns.begin(keys) }
+    defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     await observers.changes.beginChanges(of: ids)
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]

@@ -67,6 +67,7 @@ extension TaskQueue {
 
   /// Stores what a failed run left over, prunes ended tasks, and reports tasks without a handler.
   private nonisolated func beginRun() async {
+    upkeep.withLock { $0.conditions.beginRun() }
     await settleAll()
     do {
       for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
@@ -98,6 +99,8 @@ extension TaskQueue {
       if let sharing = store.sharing {
         services.addTask { await self.lookForOthersTasks(sharing) }
       }
+      services.addTask { await self.followMonitors() }
+      await waitForMonitors()
       // No worker throws: a child that throws would cancel its siblings' handlers.
       await withDiscardingTaskGroup { workers in
         for worker in signals.interrupts.indices {

@@ -9,7 +9,9 @@ extension TaskQueue {
   ///
   /// - Throws: What the store throws.
   nonisolated func tellUnhandled() async throws {
-    guard observers.events.isObserved || givesNotices, handlers.room.others == 0 else { return }
+    guard observers.events.isObserved || givesNotices else { return }
+    try await tellUnknownConditions()
+    guard handlers.room.others == 0 else { return }
     // Names that were reported before would fill the page and hide others.
     let said = observers.events.isObserved ? [] : upkeep.withLock { $0.notice.saidNames }
     let unhandled = try await store.tasks(
@@ -27,6 +29,35 @@ extension TaskQueue {
         )
       }
     }
+  }
+
+  /// Reports waiting tasks with a condition that nobody tells about.
+  ///
+  /// Observers get an event for each task. Without observers, the configuration's notice is called
+  /// once for each condition.
+  private nonisolated func tellUnknownConditions() async throws {
+    let known = upkeep.withLock { $0.conditions.known }
+    let waiting = try await store.tasks(
+      matching: TaskFilter(states: [.waiting], unmetBy: known),
+      after: nil,
+      limit: 100
+    )
+    if observers.events.isObserved {
+      for record in waiting { postUnhandled(record) }
+    } else if let say = configuration.unhandledNotice {
+      let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
+      let toReport = upkeep.withLock { upkeep in
+        upkeep.conditions.toReport(of: upkeep.conditions.unknown(in: conditions))
+      }
+      for condition in toReport {
+        say("the queue '\(name)' holds tasks that wait: \(Self.reason(forWaitingFor: condition))")
+      }
+    }
+  }
+
+  private static func reason(forWaitingFor condition: TaskCondition) -> String {
+    "nobody tells the queue whether the condition '\(condition)' holds; register a monitor, or call "
+      + "setCondition(_:holds:)"
   }
 
   /// Reports tasks without a handler when a run begins.
@@ -58,19 +89,32 @@ extension TaskQueue {
   /// Reports a new task that has no handler to observers; without them, notes it for the notice.
   nonisolated func reportIfUnhandled(_ record: TaskRecord) {
     guard observers.events.isObserved else { return noteUnhandled(record) }
-    if !handlers.canPerform(record.name) { postUnhandled(record) }
+    if !handlers.canPerform(record.name) || hasUnknownConditions(record) { postUnhandled(record) }
   }
 
   /// Notes for the notice that a task waits from now on, if it has no handler.
   ///
   /// Workers must be woken after this: the next one that finds nothing to do makes the look.
   nonisolated func noteUnhandled(_ record: TaskRecord) {
-    guard givesNotices, !handlers.canPerform(record.name) else { return }
-    upkeep.withLock { $0.notice.waits(record.name) }
+    guard givesNotices else { return }
+    if !handlers.canPerform(record.name) { upkeep.withLock { $0.notice.waits(record.name) } }
+    if !record.conditions.isEmpty {
+      upkeep.withLock { if $0.conditions.isToReport(record.conditions) { $0.notice.isDue = true } }
+    }
+  }
+
+  private nonisolated func hasUnknownConditions(_ record: TaskRecord) -> Bool {
+    !record.conditions.isEmpty
+      && upkeep.withLock { !$0.conditions.unknown(in: record.conditions).isEmpty }
   }
 
   private nonisolated func postUnhandled(_ record: TaskRecord) {
     observers.events.announce(record.id)
-    observers.events.post(.unhandled(record, reason: handlers.reasonForNone(named: record.name)))
+    let unknown = upkeep.withLock { $0.conditions.unknown(in: record.conditions) }
+    let reason =
+      handlers.canPerform(record.name)
+      ? unknown.sorted().map(Self.reason(forWaitingFor:)).joined(separator: "; ")
+      : handlers.reasonForNone(named: record.name)
+    observers.events.post(.unhandled(record, reason: reason))
   }
 }

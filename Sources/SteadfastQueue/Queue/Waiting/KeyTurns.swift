@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Lets one caller at a time ask the store to replace the task with a unique key.
+/// Lets one caller at a time ask the store to replace, or to change, the task with a unique key.
 ///
 /// While one caller takes over a key, a store can't say what becomes of the task that holds it.
 /// Without turns, all other callers would have to ask again for each one that goes ahead.

@@ -21,6 +21,10 @@ struct Signals: ~Copyable, Sendable {
   let pauseProgress = Waiters<Void>()
   /// Callers that wait for the run to end.
   let runEnd = Waiters<Void>()
+  /// Wakes the Swift task that follows the monitors of conditions.
+  let monitors = AsyncSignal()
+  /// A run that begins, and waits for the first values of the monitors.
+  let conditionsTold = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
   /// How long attempts may go on once the queue shuts down.

@@ -1,13 +1,24 @@
 /// The tasks of each name that are ready or parked, and the order of the names.
 ///
-/// A claim takes tasks from the first lane that has room, however many names there are.
+/// A claim takes tasks from the first lane that has room, however many names there are. The tasks of
+/// a name that have conditions are in lanes of their own, one for each set of conditions. Such a lane
+/// shares the room of the name's main lane.
 struct Lanes: Sendable {
-  /// The tasks of one name that are ready or parked.
+  /// The tasks of one name that are ready, or of those that have the same conditions.
   struct Lane: Sendable {
     fileprivate(set) var name: String
+    /// The conditions of the tasks.
+    fileprivate(set) var conditions: Set<TaskCondition> = []
+    /// The lane of the tasks of this name that have no conditions; this one if it is that lane.
+    fileprivate(set) var main: Int
+    /// In a main lane, the other lanes of the name.
+    fileprivate var variants: [Int] = []
     fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
+    /// In a main lane, all parked tasks of the name.
     fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
     /// How many tasks have the name, in any state; a lane without tasks is free.
+    ///
+    /// In a lane that is not the main one, those with the same conditions.
     fileprivate(set) var taskCount = 0
     /// The lane's place in the ranking: its first ready task; `nil` if it is not in the ranking.
     fileprivate var rank: TaskTable.ReadyNode?
@@ -16,10 +27,10 @@ struct Lanes: Sendable {
   }
 
   private(set) var all: [Lane] = []
-  /// The lane of each name that has tasks.
+  /// The main lane of each name that has tasks.
   private(set) var indices: [String: Int] = [:]
   private var free: [Int] = []
-  /// The lane of the task that was inserted last.
+  /// The main lane of the task that was inserted last.
   private var last = 0
   /// The lanes with ready tasks, ordered by their first ready tasks.
   private(set) var ranking = OrderedLine<TaskTable.RankedLane>()
@@ -29,31 +40,66 @@ struct Lanes: Sendable {
 
   // MARK: Names
 
-  /// Returns the lane of a name, and counts one more task in it.
-  mutating func enter(_ name: String) -> Int {
+  /// Returns the lane of a name and conditions, and counts one more task in it.
+  mutating func enter(_ name: String, _ conditions: Set<TaskCondition> = []) -> Int {
     // Most tasks have the same name as the one before.
     let isLast = last < all.count && all[last].taskCount > 0
     let isAgain = isLast && all[last].name == name
     let lane = isAgain ? last : indices[name] ?? newLane(of: name)
     last = lane
     all[lane].taskCount += 1
+    return conditions.isEmpty ? lane : enterVariant(of: lane, conditions)
+  }
+
+  private mutating func enterVariant(of main: Int, _ conditions: Set<TaskCondition>) -> Int {
+    let known = all[main].variants.first { all[$0].conditions == conditions }
+    let lane = known ?? freeLane(named: all[main].name)
+    if known == nil {
+      all[lane].conditions = conditions
+      all[lane].main = main
+      all[main].variants.append(lane)
+    }
+    all[lane].taskCount += 1
     return lane
   }
 
   private mutating func newLane(of name: String) -> Int {
-    let lane = free.popLast() ?? all.count
-    if lane == all.count { all.append(Lane(name: name)) } else { all[lane].name = name }
+    let lane = freeLane(named: name)
     indices[name] = lane
+    return lane
+  }
+
+  private mutating func freeLane(named name: String) -> Int {
+    let lane = free.popLast() ?? all.count
+    if lane == all.count { all.append(Lane(name: name, main: lane)) } else { all[lane].name = name }
     return lane
   }
 
   /// Counts one task less in a lane.
   mutating func leave(_ lane: Int) {
+    let main = all[lane].main
+    if main != lane { leaveVariant(lane, of: main) }
+    all[main].taskCount -= 1
+    guard all[main].taskCount == 0 else { return }
+    indices[all[main].name] = nil
+    setFree(main)
+  }
+
+  private mutating func leaveVariant(_ lane: Int, of main: Int) {
     all[lane].taskCount -= 1
     guard all[lane].taskCount == 0 else { return }
-    indices[all[lane].name] = nil
-    all[lane] = Lane(name: "")
+    all[main].variants.removeAll { $0 == lane }
+    setFree(lane)
+  }
+
+  private mutating func setFree(_ lane: Int) {
+    all[lane] = Lane(name: "", main: lane)
     free.append(lane)
+  }
+
+  /// Returns whether a task requires a condition that is not among these.
+  func require(beyond conditions: Set<TaskCondition>) -> Bool {
+    all.contains { !$0.conditions.isEmpty && !$0.conditions.isSubset(of: conditions) }
   }
 
   // MARK: Tasks
@@ -71,12 +117,12 @@ struct Lanes: Sendable {
   }
 
   mutating func insertParked(_ node: TaskTable.Node, in lane: Int) {
-    all[lane].parked.insert(node)
+    all[all[lane].main].parked.insert(node)
   }
 
   /// - Returns: Whether the task was there.
   mutating func removeParked(_ node: TaskTable.Node, from lane: Int) -> Bool {
-    all[lane].parked.remove(node)
+    all[all[lane].main].parked.remove(node)
   }
 
   /// The parked task of a name that comes first.
@@ -116,8 +162,11 @@ extension Lanes {
     guard request.otherNames <= 0, request.names.count < ranking.count / 2 else { return search }
     var listed = OrderedLine<TaskTable.RankedLane>()
     for name in request.names.keys {
-      guard let lane = indices[name], let first = all[lane].ready.first else { continue }
-      listed.insert(TaskTable.RankedLane(first: first, lane: lane))
+      guard let main = indices[name] else { continue }
+      for lane in CollectionOfOne(main) + all[main].variants {
+        guard let first = all[lane].ready.first else { continue }
+        listed.insert(TaskTable.RankedLane(first: first, lane: lane))
+      }
     }
     search.listed = listed
     return search
@@ -148,7 +197,7 @@ extension Lanes {
       preconditionFailure("a lane without ready tasks stood in the ranking")
     }
     rank(lane)
-    all[lane].room.count -= 1
+    all[all[lane].main].room.count -= 1
     if search.listed != nil {
       search.listed?.popFirst()
       if let next = all[lane].ready.first {
@@ -164,10 +213,12 @@ extension Lanes {
 
   /// Returns whether this search may take a task of the lane; looks its name up once.
   private mutating func hasRoom(_ lane: Int, in search: Search) -> Bool {
-    if all[lane].room.search != search.number {
-      let room = search.request.names[all[lane].name] ?? search.request.otherNames
-      all[lane].room = (search.number, room)
+    let main = all[lane].main
+    if all[main].room.search != search.number {
+      let room = search.request.names[all[main].name] ?? search.request.otherNames
+      all[main].room = (search.number, room)
     }
-    return all[lane].room.count > 0
+    guard all[main].room.count > 0 else { return false }
+    return lane == main || all[lane].conditions.isSubset(of: search.request.conditions)
   }
 }

@@ -64,6 +64,9 @@ extension TaskRecord {
       uniqueKey: task.key,
       uniqueUntil: task.uniqueFor.map { .second(seconds + $0) },
       latestDate: task.maxDelay.map { .coarse(seconds + $0) },
+      orderKey: task.order,
+      holdsOrder: task.holds,
+      conditions: task.conditions,
       availableDate: .coarse(seconds + task.delay)
     )
   }

@@ -18,9 +18,14 @@ struct ModelRun {
 
   init(_ store: StoreProbe) { self.store = store }
 
-  mutating func perform(_ steps: [ModelStep]) async throws {
-    for step in steps {
-      now += 4
+  /// Performs steps, each of which has a number that gives its date.
+  ///
+  /// So a step has the same date when others are left out.
+  mutating func perform(_ steps: [(number: Int, step: ModelStep)]) async throws {
+    var last = -1
+    for (number, step) in steps {
+      now += 4 * Double(number - last)
+      last = number
       try await perform(step)
       try await compare()
     }
@@ -35,8 +40,8 @@ struct ModelRun {
     switch step {
     case .change(let change): try await apply([change])
     case .batch(let changes): try await apply(changes)
-    case .claim(let limit, let names, let otherNames):
-      try await claim(limit, names, otherNames)
+    case .claim(let limit, let names, let otherNames, let conditions):
+      try await claim(limit, names, otherNames, conditions)
     case .unpark(let name): try await apply(.unpark(name: name))
     case .prune(let state, let age, let count):
       let date = age.map { Date.second(now - $0) }
@@ -114,13 +119,15 @@ struct ModelRun {
   private mutating func claim(
     _ limit: Int,
     _ names: [String: Int],
-    _ otherNames: Int
+    _ otherNames: Int,
+    _ conditions: Set<TaskCondition>
   ) async throws {
     var request = ClaimRequest(
       limit: limit,
       names: names,
       otherNames: otherNames,
       now: .second(now),
+      conditions: conditions,
       leaseEnd: isShared ? .second(now + 20) : nil
     )
     let claim = try await store.claim(request)
@@ -155,15 +162,17 @@ struct ModelRun {
     // After a claim that reached its limit, the next date may be now.
     if isDue, claim.tasks.count >= request.limit { return }
     let ends = reference.entries.compactMap(\.leaseEnd)
-    func first(where isWanted: (String) -> Bool) -> Date? {
-      let dates = reference.entries.map(\.record).filter { record in
-        record.state == .waiting && record.keyRole != .successor
-          && record.availableDate > request.now && isWanted(record.name)
+    func first(where isWanted: (TaskRecord) -> Bool) -> Date? {
+      let dates = reference.waiting.map(\.record).filter { record in
+        record.availableDate > request.now && isWanted(record)
       }.map(\.availableDate)
       return (dates + ends).min()
     }
-    // The date of a task whose name this claim does not accept may count or not.
-    let latest = first { (request.names[$0] ?? request.otherNames) > 0 }
+    // The date of a task that this claim does not accept may count or not.
+    let latest = first { record in
+      (request.names[record.name] ?? request.otherNames) > 0
+        && record.conditions.isSubset(of: request.conditions)
+    }
     let earliest = first { _ in true }
     let isWithin =
       claim.nextDate ?? .distantFuture >= (earliest ?? .distantFuture) - 1e-6

@@ -20,6 +20,9 @@ enum ModelStep: Sendable {
     var key: String?
     var uniqueFor: Double?
     var maxDelay: Double?
+    var order: String?
+    var holds: Bool
+    var conditions: Set<TaskCondition>
     var policy: UniquePolicy
   }
 
@@ -41,7 +44,12 @@ enum ModelStep: Sendable {
 
   case change(Change)
   case batch([Change])
-  case claim(limit: Int, names: [String: Int], otherNames: Int)
+  case claim(
+    limit: Int,
+    names: [String: Int],
+    otherNames: Int,
+    conditions: Set<TaskCondition>
+  )
   case unpark(name: String)
   case prune(TaskState, age: Double?, keepingLatest: Int?)
   /// Only for a store that one queue uses.
@@ -86,7 +94,12 @@ struct ModelDrawing {
   private mutating func claim() -> ModelStep {
     var room: [String: Int] = [:]
     for name in names where below(3) > 0 { room[name] = draw([0, 1, 2, .max]) }
-    return .claim(limit: below(5), names: room, otherNames: draw([0, 0, 1, 3]))
+    return .claim(
+      limit: below(5),
+      names: room,
+      otherNames: draw([0, 0, 1, 3]),
+      conditions: draw([[], ["a"], ["a", "b"], ["a", "b"]])
+    )
   }
 
   private mutating func change() -> ModelStep.Change {
@@ -121,6 +134,9 @@ struct ModelDrawing {
       key: below(3) == 0 ? "key \(below(3))" : nil,
       uniqueFor: below(4) == 0 ? Double(below(200)) : nil,
       maxDelay: below(4) == 0 ? Double(below(80)) : nil,
+      order: below(3) == 0 ? "order \(below(2))" : nil,
+      holds: below(3) == 0,
+      conditions: draw([[], [], [], ["a"], ["a", "b"], ["c"]]),
       policy: draw([.keep, .replace, .reject, .join])
     )
   }

@@ -19,6 +19,8 @@ package struct ReferenceTable: Sendable {
     package var leaseEnd: Date?
     /// The task's place in the order in which tasks ended.
     package var end = 0
+    /// The task's place in the order of its key, which a restart does not change.
+    package var number: Int
   }
 
   package var entries: [Entry] = []
@@ -52,7 +54,8 @@ package struct ReferenceTable: Sendable {
       case .outcome(let outcome): return outcome
       }
     }
-    entries.append(Entry(record: record, place: nextPlace()))
+    let place = nextPlace()
+    entries.append(Entry(record: record, place: place, number: place))
     return .done
   }
 
@@ -91,7 +94,9 @@ package struct ReferenceTable: Sendable {
     keepsPlace: Bool,
     _ note: (inout TaskRecord) -> Void
   ) {
-    guard retains else {
+    var record = entries[index].record
+    record.state = state
+    guard retains || record.holdsTurn else {
       entries.remove(at: index)
       return
     }
@@ -161,7 +166,8 @@ package struct ReferenceTable: Sendable {
       }.map(\.element.record.id)
     )
     entries.removeAll { entry in
-      leaving.contains(entry.record.id) && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
+      leaving.contains(entry.record.id) && !entry.record.holdsTurn
+        && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
     }
   }
 }
@@ -172,16 +178,15 @@ extension ReferenceTable {
   /// Returns the tasks to claim, in order; their leases come from the store under test.
   package mutating func claimable(_ request: ClaimRequest) -> [Entry] {
     interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
-    let hasReady = entries.contains {
-      $0.waits && $0.record.availableDate <= cutoff
-    }
+    let hasReady = waiting.contains { $0.record.availableDate <= cutoff }
     cutoff = hasReady ? max(cutoff, request.now) : request.now
     var room = request.names
     return Array(
-      entries
-        .filter { $0.waits && $0.record.availableDate <= cutoff }
+      waiting
+        .filter { $0.record.availableDate <= cutoff }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
+          guard entry.record.conditions.isSubset(of: request.conditions) else { return false }
           let left = room[entry.record.name] ?? request.otherNames
           room[entry.record.name] = left - 1
           return left > 0
@@ -209,9 +214,6 @@ extension ReferenceTable {
 }
 
 extension ReferenceTable.Entry {
-  /// Whether the task waits for nothing but its date and a worker.
-  package var waits: Bool { record.state == .waiting && record.keyRole != .successor }
-
   /// Decides the order of available tasks: the lower rank goes first.
   package struct Rank: Comparable, Sendable {
     package let priority: Int

@@ -17,7 +17,7 @@ extension PersistenceConformance.Requirement {
     for number in 0..<max(0, store.trial.randomCases) {
       let seed = store.trial.seed &+ UInt64(number)
       var drawing = ModelDrawing(seed: seed)
-      let steps = (0..<stepsPerCase).map { _ in drawing.step() }
+      let steps = (0..<stepsPerCase).map { (number: $0, step: drawing.step()) }
       var runs = 0
       guard let failure = await failure(of: steps, store, "\(number)") else { continue }
       let (smallest, smallestFailure) = await shrunk(steps, failing: failure) { steps in
@@ -33,7 +33,7 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func failure(
-    of steps: [ModelStep],
+    of steps: [(number: Int, step: ModelStep)],
     _ store: StoreProbe,
     _ suffix: String
   ) async -> (any Error)? {

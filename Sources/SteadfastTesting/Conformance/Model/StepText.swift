@@ -87,6 +87,8 @@ extension TaskRecord {
     if let uniqueKey { text += " key '\(uniqueKey)'" }
     if let uniqueUntil { text += " unique until \(uniqueUntil.step)" }
     if let latestDate { text += " at the latest at \(latestDate.step)" }
+    if let orderKey { text += " order '\(orderKey)'\(holdsOrder ? ", which it holds" : "")" }
+    if !conditions.isEmpty { text += " requires \(conditions.sorted().map(\.rawValue))" }
     return text
   }
 }
@@ -116,6 +118,8 @@ extension TaskFilter {
     if !excludedNames.isEmpty { criteria.append("names but \(list(excludedNames) { $0 })") }
     if let states { criteria.append("states \(list(states) { "\($0)" })") }
     if let uniqueKeys { criteria.append("keys \(list(uniqueKeys) { $0 })") }
+    if let orderKeys { criteria.append("order keys \(list(orderKeys) { $0 })") }
+    if let unmetBy { criteria.append("unmet by \(list(unmetBy) { $0.rawValue })") }
     if let tags { criteria.append("tags \(list(tags) { $0 })") }
     if let isPostponed { criteria.append(isPostponed ? "put off" : "not put off") }
     if let availableDates {

@@ -38,7 +38,7 @@ extension PersistenceConformance.Requirement {
     try await store.insert(
       .numbered(7, name: "B", tags: ["red", "large"]),
       .numbered(8, name: "B", tags: ["blue"]),
-      .numbered(9, name: "b", tags: ["Red"])
+      .numbered(9, name: "b", order: "o", requires: ["x", "y"], tags: ["Red"])
     )
     try store.expect(try await store.claim(1, names: ["B": 1]), [7])
     let cases: [(TaskFilter, [Int])] = [
@@ -58,6 +58,9 @@ extension PersistenceConformance.Requirement {
       (TaskFilter(ids: [.numbered(7)], names: ["A"]), []),
       (TaskFilter(ids: [.numbered(7)], states: [.waiting]), []),
       (TaskFilter(names: ["B"], tags: ["blue", "Red"]), [8]),
+      (TaskFilter(orderKeys: ["o", "p"]), [9]), (TaskFilter(orderKeys: ["O"]), []),
+      (TaskFilter(unmetBy: []), [9]), (TaskFilter(unmetBy: ["x"]), [9]),
+      (TaskFilter(unmetBy: ["x", "y", "z"]), []),
     ]
     for (filter, numbers) in cases {
       try await store.expectTasks(numbers, filter)

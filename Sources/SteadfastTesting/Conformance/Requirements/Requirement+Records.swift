@@ -32,7 +32,11 @@ extension PersistenceConformance.Requirement {
     for number in 1...2 {
       let expected = TaskRecord.full(number)
       try await store.expect(number, is: expected)
-      let claim = try await store.claim(names: [expected.name: 1], at: 1)
+      let claim = try await store.claim(
+        names: [expected.name: 1],
+        at: 1,
+        holding: expected.conditions
+      )
       try store.expect(claim, [number])
       try store.expect(claim.tasks[0].record, is: expected.with { $0.state = .running })
     }

@@ -58,7 +58,12 @@ struct SimulatedCaller: Sendable {
   private mutating func makeCall() -> Call {
     if pick(100) < workload.workShare, pick(2) == 0 {
       return .claim(
-        ClaimRequest(limit: 1 + pick(4), names: ["A": .max, "B": 2], now: .seconds(500))
+        ClaimRequest(
+          limit: 1 + pick(4),
+          names: ["A": .max, "B": 2],
+          now: .seconds(500),
+          conditions: pick(2) == 0 ? ["a"] : []
+        )
       )
     }
     let durability: Durability = pick(100) < workload.relaxedShare ? .relaxed : .durable
@@ -89,6 +94,9 @@ struct SimulatedCaller: Sendable {
       uniqueKey: isKeyed ? "key \(pick(3))" : nil,
       uniqueUntil: isKeyed && !isPlain ? .seconds(Double(pick(200))) : nil,
       latestDate: isKeyed && !isPlain ? .seconds(Double(pick(9))) : nil,
+      orderKey: pick(100) < workload.keyedShare / 2 ? "order \(pick(2))" : nil,
+      holdsOrder: pick(3) == 0,
+      conditions: !isPlain && pick(3) == 0 ? ["a"] : [],
       tags: isPlain ? [] : ["tag \(pick(3))", "tag"],
       timeLimit: isPlain ? nil : .milliseconds(1 + pick(3)),
       expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),

@@ -31,9 +31,16 @@ extension TaskTable {
     let request = ClaimRequest(
       limit: .max,
       names: Dictionary(uniqueKeysWithValues: names.map { ($0, .max) }),
-      now: .distantFuture
+      now: .distantFuture,
+      conditions: Set(lanes.all.flatMap(\.conditions))
     )
-    for task in claim(request).tasks { hasher.combine(task.record.id) }
+    // The end of a task lets others have their turn.
+    while case let claimed = claim(request).tasks, !claimed.isEmpty {
+      for task in claimed {
+        hasher.combine(task.record.id)
+        _ = apply([.succeed(task.lease, at: .distantFuture, retains: false)])
+      }
+    }
     return UInt64(bitPattern: Int64(hasher.finalize()))
   }
 }
@@ -53,6 +60,9 @@ extension TaskRecord {
     hasher.combine(keyRole)
     hasher.combine(uniqueUntil)
     hasher.combine(latestDate)
+    hasher.combine(orderKey)
+    hasher.combine(holdsOrder)
+    hasher.combine(conditions)
     hasher.combine(tags)
     hasher.combine(timeLimit)
     hasher.combine(expiryDate)

@@ -22,17 +22,17 @@ extension TaskTable {
   mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
     guard slot(of: record.id) == nil else { return .identityTaken }
     guard let key = record.uniqueKey else {
-      return StagedChange(.insertion(slot: insertEntry(of: record)))
+      return StagedChange(.insertion(slot: insertNewEntry(of: record)))
     }
     if record.state.isFinished {
-      let slot = insertEntry(of: record)
+      let slot = insertNewEntry(of: record)
       keys.addWithoutRole(slot, key)
       noteRecent(slot, key)
       return StagedChange(.insertion(slot: slot))
     }
     switch decision(on: record, key, policy) {
     case .add(let role):
-      let slot = insertEntry(of: record)
+      let slot = insertNewEntry(of: record)
       take(role, key, slot)
       return StagedChange(.insertion(slot: slot, isSuccessor: role == .successor))
     case .replace(let slot):
@@ -43,6 +43,12 @@ extension TaskTable {
     // The caller can try again, with the whole batch.
     case .busy(let slot): return .duplicate(of: entries[slot].record.id, .reject)
     }
+  }
+
+  private mutating func insertNewEntry(of record: TaskRecord) -> Int {
+    let slot = insertEntry(of: record)
+    setOrderNumber(of: slot)
+    return slot
   }
 
   private func decision(
@@ -93,7 +99,7 @@ extension TaskTable {
   /// The successor of a task that holds its key.
   func successor(of slot: Int) -> Int? {
     guard let key = entries[slot].record.uniqueKey else { return nil }
-    let roles = keys[key, entries[slot].lane]
+    let roles = keys[key, nameLane(of: slot)]
     return roles.holder == slot ? roles.successor : nil
   }
 
@@ -101,19 +107,19 @@ extension TaskTable {
     guard let slot, let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey,
       entries[slot].record.state.isFinished
     else { return stage(change, of: slot) }
-    if let other = keys[key, entries[slot].lane].last {
+    if let other = keys[key, nameLane(of: slot)].last {
       return .duplicate(of: entries[other].record.id, .keep)
     }
-    keys[key, entries[slot].lane].holder = slot
+    keys[key, nameLane(of: slot)].holder = slot
     return stage(change, of: slot)
   }
 
   /// Gives up the role that staging has taken for a task that has ended.
   mutating func giveUpRole(of slot: Int) {
     guard let key = entries[slot].record.uniqueKey, entries[slot].record.state.isFinished,
-      keys[key, entries[slot].lane].holder == slot
+      keys[key, nameLane(of: slot)].holder == slot
     else { return }
-    keys[key, entries[slot].lane].holder = nil
+    keys[key, nameLane(of: slot)].holder = nil
   }
 
   /// Returns what staging has decided about a change, if a file must say so.
@@ -126,27 +132,30 @@ extension TaskTable {
     }
   }
 
+  /// The lane that stands for the name of a task.
+  func nameLane(of slot: Int) -> Int { lanes[entries[slot].lane].main }
+
   // MARK: Roles
 
   /// Gives a new task a role that is free.
   mutating func take(_ role: UniqueKeyRole, _ key: String, _ slot: Int) {
     entries[slot].record.keyRole = role
     switch role {
-    case .holder: keys[key, entries[slot].lane].holder = slot
-    case .successor: keys[key, entries[slot].lane].successor = slot
+    case .holder: keys[key, nameLane(of: slot)].holder = slot
+    case .successor: keys[key, nameLane(of: slot)].successor = slot
     }
   }
 
   /// Makes a successor the holder if there is none any more.
   mutating func takeFreeRole(_ slot: Int) {
     guard entries[slot].record.keyRole == .successor, let key = entries[slot].record.uniqueKey,
-      keys[key, entries[slot].lane].holder == nil
+      keys[key, nameLane(of: slot)].holder == nil
     else { return }
     promote(slot, key)
   }
 
   private mutating func promote(_ slot: Int, _ key: String) {
-    keys[key, entries[slot].lane].successor = nil
+    keys[key, nameLane(of: slot)].successor = nil
     take(.holder, key, slot)
     // A task that a staged change holds is lined up if that change is rolled back.
     guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
@@ -166,7 +175,7 @@ extension TaskTable {
       return
     }
     entries[slot].record.keyRole = nil
-    let lane = entries[slot].lane
+    let lane = nameLane(of: slot)
     if keys[key, lane].successor == slot { return keys[key, lane].successor = nil }
     keys[key, lane].holder = nil
     // A successor that is not committed yet takes the role when it is.
@@ -184,7 +193,7 @@ extension TaskTable {
   /// Takes note that a task with a key has succeeded, if no other is added for a while.
   mutating func noteRecent(_ slot: Int, _ key: String) {
     guard isRecent(slot) else { return }
-    let lane = entries[slot].lane
+    let lane = nameLane(of: slot)
     if let other = keys[key, lane].recent, !isBefore(other, slot) { return }
     keys[key, lane].recent = slot
   }
@@ -218,10 +227,10 @@ extension TaskTable {
 
   private mutating func forgetWithoutRole(_ slot: Int, _ key: String) {
     keys.removeWithoutRole(slot, key)
-    let lane = entries[slot].lane
+    let lane = nameLane(of: slot)
     guard keys[key, lane].recent == slot else { return }
     keys[key, lane].recent = (keys.withoutRole[key] ?? [])
-      .filter { entries[$0].lane == lane && isRecent($0) }
+      .filter { nameLane(of: $0) == lane && isRecent($0) }
       .max { isBefore($0, $1) }
   }
 

@@ -80,10 +80,15 @@ extension TaskRecord {
     var expiryDate: Date?
     var uniqueUntil: Date?
     var latestDate: Date?
+    var orderKey: String?
+    /// The place among the tasks with the order key; 0 until a table has given one.
+    var orderNumber: UInt64 = 0
+    var holdsOrder = false
+    var conditions: Set<TaskCondition> = []
 
     var isEmpty: Bool {
       tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
-        && latestDate == nil
+        && latestDate == nil && orderKey == nil && !holdsOrder && conditions.isEmpty
     }
   }
 

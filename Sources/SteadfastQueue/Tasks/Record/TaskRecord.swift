@@ -39,6 +39,9 @@ public struct TaskRecord: Sendable, Identifiable {
     keyRole: UniqueKeyRole? = nil,
     uniqueUntil: Date? = nil,
     latestDate: Date? = nil,
+    orderKey: String? = nil,
+    holdsOrder: Bool = false,
+    conditions: Set<TaskCondition> = [],
     tags: Set<String> = [],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
@@ -67,7 +70,10 @@ public struct TaskRecord: Sendable, Identifiable {
           timeLimit: timeLimit,
           expiryDate: expiryDate,
           uniqueUntil: uniqueUntil,
-          latestDate: latestDate
+          latestDate: latestDate,
+          orderKey: orderKey,
+          holdsOrder: holdsOrder,
+          conditions: conditions
         )
       )
     )
@@ -111,6 +117,17 @@ public struct TaskRecord: Sendable, Identifiable {
   public var uniqueUntil: Date? { shared.value.extras.present?.uniqueUntil }
   /// The date beyond which no replacement postpones the task; `nil` if there is none.
   public var latestDate: Date? { shared.value.extras.present?.latestDate }
+  /// The key of the tasks that are performed one at a time, in the order of their insertion.
+  ///
+  /// It is `nil` for a task that waits for no other one. Tasks with other names may have the same
+  /// key.
+  public var orderKey: String? { shared.value.extras.present?.orderKey }
+  /// Whether later tasks with the order key wait after this one has ended without success.
+  ///
+  /// They wait until it is restarted or removed.
+  public var holdsOrder: Bool { shared.value.extras.present?.holdsOrder ?? false }
+  /// What must hold when an attempt begins.
+  public var conditions: Set<TaskCondition> { shared.value.extras.present?.conditions ?? [] }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
@@ -206,7 +223,7 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
   /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
-  /// itself moves the task in line.
+  /// itself moves the task in line. The task keeps its order key, and its turn.
   /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
   ///   one, or it was parked.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
@@ -221,6 +238,8 @@ public struct TaskRecord: Sendable, Identifiable {
     definition.priority = new.priority
     var extras = new.shared.value.extras.value
     extras.latestDate = old.latestDate ?? extras.latestDate
+    (extras.orderKey, extras.orderNumber) = (old.orderKey, old.orderNumber)
+    extras.holdsOrder = old.holdsOrder
     definition.extras.value = extras
     shared = SharedDefinition(definition)
     if state == .parked { state = .waiting }
@@ -244,6 +263,15 @@ public struct TaskRecord: Sendable, Identifiable {
     keyRole = .holder
     failureState = holder.failureState
     availableDate = max(availableDate, holder.availableDate)
+  }
+
+  /// The place among the tasks with the order key, which the table gives.
+  var orderNumber: UInt64 { shared.value.extras.present?.orderNumber ?? 0 }
+
+  mutating func setOrderNumber(_ number: UInt64) {
+    var definition = shared.value
+    definition.extras.value.orderNumber = number
+    shared = SharedDefinition(definition)
   }
 
   mutating func dropExpiry() {

@@ -43,6 +43,14 @@ extension TaskRecord {
   /// Returns whether new tasks with the unique key count as this one on a date.
   func standsForOthers(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
+  /// Whether later tasks with its order key wait for it, although it has ended.
+  ///
+  /// A store retains such a task.
+  public var holdsTurn: Bool { mayHoldTurn && (state == .abandoned || state == .cancelled) }
+
+  /// Whether later tasks with its order key wait if it ends without success.
+  var mayHoldTurn: Bool { holdsOrder && orderKey != nil }
+
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {
     switch state {

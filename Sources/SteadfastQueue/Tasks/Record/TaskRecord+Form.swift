@@ -20,6 +20,8 @@ extension TaskRecord {
       try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
       try TaskQueueError.check(uniqueUntil, "uniqueUntil")
       try TaskQueueError.check(latestDate, "latestDate")
+      try TaskQueueError.check(orderKey: orderKey, "orderKey")
+      try TaskQueueError.check(conditions, "conditions")
     }
   }
 

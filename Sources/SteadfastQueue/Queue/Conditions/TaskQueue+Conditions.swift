@@ -1,0 +1,118 @@
+import Synchronization
+
+/// What must hold when tasks are performed (``TaskOptions/requires``).
+extension TaskQueue {
+  /// Tells the queue whether a condition holds.
+  ///
+  /// A condition that the queue was told nothing about does not hold. When a condition begins to
+  /// hold, workers look for the tasks that waited for it. When it ends, no attempt at a task that
+  /// requires it begins any more after the call has returned. Attempts that are under way go on.
+  ///
+  /// ```swift
+  /// await queue.setCondition("charging", holds: battery.isCharging)
+  /// ```
+  /// An app can make it a condition that it is active: it calls this with `true` when it becomes
+  /// active, and with `false` before it resigns. What the queue is told lasts as long as the queue
+  /// object. If the calling Swift task is cancelled, the queue is told all the same, but a task that
+  /// was claimed already may still begin.
+  public func setCondition(_ condition: TaskCondition, holds: Bool) async {
+    await tell(condition, holds: holds, interruptsTasks: false)
+  }
+
+  /// Registers the monitor that tells, while the queue runs, whether a condition holds.
+  ///
+  /// A run begins when each monitor has told its condition for the first time. A monitor that is
+  /// registered for the same condition later takes its place. A monitor whose values end tells
+  /// nothing any more: what it told last stays.
+  ///
+  /// ```swift
+  /// await queue.register(NetworkMonitor(), for: .network)
+  /// try await queue.enqueue(
+  ///   Upload(file),
+  ///   options: TaskOptions(requires: [.network])
+  /// )
+  /// ```
+  /// - Parameters:
+  ///   - monitor: what tells whether the condition holds.
+  ///   - condition: the condition.
+  ///   - interruptsTasks: whether attempts at tasks that require the condition are cut short when it
+  ///     ends. The handler's Swift task is then cancelled. If the handler throws, the task waits for
+  ///     the condition, and no retry is counted. By default such attempts go on.
+  public func register(
+    _ monitor: some ConditionMonitor,
+    for condition: TaskCondition,
+    interruptsTasks: Bool = false
+  ) {
+    upkeep.withLock {
+      $0.conditions.register(monitor, condition, interruptsTasks: interruptsTasks)
+    }
+    signals.monitors.signal()
+  }
+
+  private nonisolated func tell(
+    _ condition: TaskCondition,
+    holds: Bool,
+    interruptsTasks: Bool
+  ) async {
+    guard upkeep.withLock({ $0.conditions.set(condition, holds: holds) }) else { return }
+    if holds {
+      machine.withLock { $0.workArrived() }
+      return signals.workers.signalAll()
+    }
+    await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
+    // The claim in flight may have named the condition.
+    if let claim = machine.withLock({ $0.claims.inFlight }) {
+      await waitForEnd(ofClaim: claim)
+      await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
+    }
+    guard interruptsTasks else { return }
+    for worker in machine.withLock({ $0.releaseAttempts(requiring: condition) }) {
+      signals.interrupts[worker].signal()
+    }
+  }
+}
+
+// MARK: - Monitors
+
+extension TaskQueue {
+  /// Follows the registered monitors until cancelled.
+  nonisolated func followMonitors() async {
+    await withDiscardingTaskGroup { group in
+      var last = 0
+      while !Task.isCancelled {
+        for registration in upkeep.withLock({ $0.conditions.registrations(after: last) }) {
+          last = registration.number
+          group.addTask { await self.follow(registration) }
+        }
+        await signals.monitors.wait()
+      }
+      group.cancelAll()
+    }
+  }
+
+  private nonisolated func follow(_ registration: ConditionState.Registration) async {
+    for await holds in registration.monitor.values() {
+      guard upkeep.withLock({ $0.conditions.isCurrent(registration) }) else { break }
+      await tell(
+        registration.condition,
+        holds: holds,
+        interruptsTasks: registration.interruptsTasks
+      )
+      noteTold(registration)
+    }
+    noteTold(registration)
+  }
+
+  private nonisolated func noteTold(_ registration: ConditionState.Registration) {
+    upkeep.withLock { $0.conditions.hasTold(registration) }
+    signals.conditionsTold.resumeAll(with: .success(()))
+  }
+
+  /// Waits until each monitor has told its condition, or until cancelled.
+  nonisolated func waitForMonitors() async {
+    // Cancelled: the workers end at once.
+    try? await signals.conditionsTold.wait {
+      upkeep.withLock { $0.conditions.awaitsMonitors } ? nil : .success(())
+    }
+  }
+}

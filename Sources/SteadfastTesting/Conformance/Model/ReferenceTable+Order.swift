@@ -1,0 +1,21 @@
+import SteadfastQueue
+
+/// Order keys and conditions in the reference.
+extension ReferenceTable {
+  /// The tasks that wait for nothing but their dates, their conditions and a worker.
+  package var waiting: [Entry] {
+    entries.filter { entry in
+      entry.record.state == .waiting && entry.record.keyRole != .successor && hasTurn(entry)
+    }
+  }
+
+  /// Returns whether no other task with the order key runs, and none comes before this one.
+  private func hasTurn(_ entry: Entry) -> Bool {
+    guard let key = entry.record.orderKey else { return true }
+    return !entries.contains { other in
+      guard other.record.orderKey == key, other.record.id != entry.record.id else { return false }
+      let counts = !other.record.state.isFinished || other.record.holdsTurn
+      return other.record.state == .running || counts && other.number < entry.number
+    }
+  }
+}

@@ -1,0 +1,205 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requirements about tasks that are performed one at a time, in order.
+extension PersistenceConformance.Requirement {
+  static let orderKeys: [Self] = [
+    Self(
+      "order-key.one",
+      "Of the tasks with an order key, one at a time is handed out, in the order of insertion, "
+        + "whatever their names, priorities and dates.",
+      check: one
+    ),
+    Self(
+      "order-key.held-up",
+      "The first task with an order key holds up the others while it waits for a date or a retry, "
+        + "and while it is parked or paused. Tasks with other keys are not held up.",
+      check: heldUp
+    ),
+    Self(
+      "order-key.ended",
+      "When the first task with an order key has ended or was removed, in whatever way, the next one "
+        + "is handed out.",
+      check: ended
+    ),
+    Self(
+      "order-key.restart",
+      "A restarted task has the place that it had in the order of its key, behind one that is "
+        + "running.",
+      check: restart
+    ),
+    Self(
+      "order-key.holds",
+      "A task that holds its order is retained if it ends without success. The others wait until it "
+        + "is restarted or removed, and no pruning removes it.",
+      check: holds
+    ),
+    Self(
+      "reopen.order-keys",
+      "The order of a key is the same when the store is opened again.",
+      .reopened,
+      check: reopened
+    ),
+  ]
+
+  private static let names = ["A": 1000, "B": 1000]
+
+  /// Claims tasks of both names, and expects exactly this one.
+  private static func claim(
+    _ number: Int,
+    _ store: StoreProbe,
+    at seconds: Double = 100
+  ) async throws -> Lease {
+    let claim = try await store.claim(names: names, at: seconds)
+    try store.expect(claim, [number])
+    return claim.tasks[0].lease
+  }
+
+  private static func one(_ store: StoreProbe) async throws {
+    try await store.insert(
+      .numbered(9, at: 50, order: "k"),
+      .numbered(2, name: "B", priority: 5, at: 10, order: "k"),
+      .numbered(5, priority: .max, order: "k")
+    )
+    try await store.insert(.numbered(1, order: "K"), .numbered(3, order: "other"))
+    let claim = try await store.claim(names: names, at: 100)
+    try store.expect(claim, [1, 3, 9])
+    try store.expect(try await store.claim(names: names, at: 100), [])
+    try await store.apply(.succeed(claim.tasks[2].lease, at: .second(1), retains: false))
+    let second = try await self.claim(2, store)
+    try await store.apply(.succeed(second, at: .second(2), retains: true))
+    _ = try await self.claim(5, store)
+  }
+
+  private static func heldUp(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, at: 90, order: "k"), .numbered(2, order: "k"))
+    try await store.insert(.numbered(3), .numbered(4, order: "other"))
+    let others = try await store.claim(at: 0)
+    try store.expect(others, [3, 4])
+    if store.store.sharing == nil { try store.expectNextDate(others, 90) }
+    var lease = try await claim(1, store, at: 90)
+    try await store.apply(
+      .retry(lease, availableDate: .second(200), retryCount: 1, failure: .at(1))
+    )
+    let claim = try await store.claim(at: 199)
+    try store.expect(claim, [])
+    if store.store.sharing == nil { try store.expectNextDate(claim, 200) }
+    lease = try await self.claim(1, store, at: 200)
+    try await store.apply(.park(lease, failure: .at(2)))
+    try store.expect(try await store.claim(at: 200), [])
+    try await store.apply(.unpark(name: "A"))
+    try await store.apply(.pause(.unclaimed(.numbered(1))))
+    try store.expect(try await store.claim(at: 200), [])
+    try await store.apply(.resume(.numbered(1)))
+    lease = try await self.claim(1, store, at: 200)
+    try await store.apply(.release(lease))
+    // What is not first in its order is controlled as any other task.
+    let later = TaskChange.reschedule(.unclaimed(.numbered(2)), availableDate: .second(1))
+    try await store.apply(later)
+    try await store.apply(.update(.numbered(2), TaskUpdate(priority: 9)))
+    _ = try await self.claim(1, store, at: 200)
+    try store.expect(try await store.claim(at: 200), [])
+  }
+
+  private static func ended(_ store: StoreProbe) async throws {
+    for number in 1...8 {
+      try await store.insert(.numbered(number, order: "key \(number)"))
+      try await store.insert(.numbered(10 + number, order: "key \(number)"))
+    }
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the claimed tasks", leases.map(\.id.number), Array(1...8))
+    let date = Date.second(1)
+    try await store.apply(.succeed(leases[0], at: date, retains: true))
+    try await store.apply(.succeed(leases[1], at: date, retains: false))
+    try await store.apply(.abandon(leases[2], failure: .at(1), retains: true))
+    try await store.apply(.abandon(leases[3], failure: .at(1), retains: false))
+    try await store.apply(.cancel(.claimed(leases[4]), at: date, retains: true))
+    try await store.apply(.release(leases[5]))
+    try await store.apply(.cancel(.unclaimed(.numbered(6)), at: date, retains: false))
+    // A task that is not first leaves no gap.
+    try await store.apply(.cancel(.unclaimed(.numbered(17)), at: date, retains: true))
+    try store.expect(try await store.claim(), [11, 12, 13, 14, 15, 16])
+    try await store.insert(.numbered(27, order: "key 7"), .numbered(28, order: "key 8"))
+    try await store.apply(.succeed(leases[6], at: date, retains: false))
+    try await store.apply(.succeed(leases[7], at: date, retains: false))
+    try store.expect(try await store.claim(), [18, 27])
+  }
+
+  private static func restart(_ store: StoreProbe) async throws {
+    for number in 1...4 { try await store.insert(.numbered(number, order: "k")) }
+    let first = try await claim(1, store)
+    try await store.apply(.abandon(first, failure: .at(1), retains: true))
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .second(0))
+    // The task that has the turn waits: it loses it.
+    try await store.apply(restart)
+    let again = try await claim(1, store)
+    try await store.apply(.abandon(again, failure: .at(1), retains: true))
+    let second = try await claim(2, store)
+    // The task that has the turn runs: it keeps it, until it ends or waits again.
+    try await store.apply(restart)
+    try store.expect(try await store.claim(at: 100), [])
+    try await store.apply(
+      .retry(second, availableDate: .second(0), retryCount: 1, failure: .at(2))
+    )
+    let third = try await claim(1, store)
+    try await store.apply(.succeed(third, at: .second(3), retains: false))
+    let last = try await claim(2, store)
+    try await store.apply(.succeed(last, at: .second(4), retains: false))
+    _ = try await claim(3, store)
+  }
+
+  private static func holds(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1, order: "k", holds: true), .numbered(2, order: "k"))
+    try await store.insert(.numbered(3, order: "l", holds: true), .numbered(4, order: "l"))
+    let leases = try await store.claim(names: names).tasks.map(\.lease)
+    try store.expect("the claimed tasks", leases.map(\.id.number), [1, 3])
+    try await store.apply(.abandon(leases[0], failure: .at(1), retains: false))
+    try await store.apply(.cancel(.claimed(leases[1]), at: .second(1), retains: false))
+    try await store.expectTasks([1, 2, 3, 4])
+    try store.expect("the state of task 3", try await store.task(3).state, .cancelled)
+    for state in [TaskState.abandoned, .cancelled] {
+      try await store.apply(
+        .prune(state, endedBefore: .second(500), keepingLatest: 0, now: .second(500))
+      )
+    }
+    try await store.expectTasks([1, 2, 3, 4])
+    try store.expect(try await store.claim(names: names), [])
+    try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(0)))
+    let again = try await claim(1, store)
+    try await store.apply(.succeed(again, at: .second(2), retains: true))
+    _ = try await claim(2, store)
+    try await store.apply(.remove(.numbered(3)))
+    _ = try await claim(4, store)
+    // What has succeeded holds nothing, and is pruned as any other task.
+    try await store.apply(
+      .prune(.succeeded, endedBefore: .second(500), keepingLatest: nil, now: .second(500))
+    )
+    try await store.expectTasks([2, 4])
+  }
+
+  private static func reopened(_ store: StoreProbe) async throws {
+    for number in [5, 2, 8] { try await store.insert(.numbered(number, order: "k", holds: true)) }
+    try await store.insert(.numbered(1, order: "l", holds: true), .numbered(3, order: "l"))
+    let leases = try await store.claim().tasks.map(\.lease)
+    try store.expect("the claimed tasks", leases.map(\.id.number), [5, 1])
+    try await store.apply(.release(leases[0]))
+    try await store.apply(.abandon(leases[1], failure: .at(1), retains: false))
+    let second = try await store.reopened()
+    let five = try await claim(5, second)
+    try await second.apply(.succeed(five, at: .second(2), retains: true))
+    try await second.apply(.restart(.unclaimed(.numbered(5)), availableDate: .second(0)))
+    let third = try await second.reopened()
+    let again = try await claim(5, third)
+    try await third.apply(.succeed(again, at: .second(3), retains: false))
+    let two = try await claim(2, third)
+    try await third.apply(.succeed(two, at: .second(3), retains: false))
+    _ = try await claim(8, third)
+    try await third.apply(.remove(.numbered(1)))
+    _ = try await claim(3, third)
+  }
+}
