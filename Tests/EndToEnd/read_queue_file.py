@@ -325,14 +325,19 @@ class Tasks:
     def do_add(self, fields):
         task = self.record(fields)
         role = self.role(fields)
-        if "key" not in task:
-            fields.refuse("it adds a task without a key")
+        if not any(name in task for name in ("key", "order", "requires")):
+            fields.refuse("it adds a task without a key or a condition")
+        if role and "key" not in task:
+            fields.refuse("it has a role, and no unique key")
         if fields.has("into"):
             if role:
                 fields.refuse("it has a role, and is taken over")
             return self.take_over(fields, fields.id("into"), task)
         self.add(fields, task, role or "holder")
-        self.promote(task["name"], task["key"])
+        self.promote(task["name"], task.get("key"))
+        if "order" in task:
+            self.counter += 1
+            task["turn"] = self.counter
         self.move(task["id"])
 
     def do_task(self, fields):
@@ -351,7 +356,9 @@ class Tasks:
             fields.refuse("its key is held")
         self.add(fields, task, role or "holder")
         self.places[task["id"]] = place
-        self.counter = max(self.counter, place)
+        if "order" in task:
+            task["turn"] = fields.integer("turn", 0, (1 << 63) - 2)
+        self.counter = max(self.counter, place, task.get("turn", 0))
 
     def add(self, fields, task, role):
         self.tasks[task["id"]] = task
@@ -406,7 +413,7 @@ class Tasks:
         if (task["name"], task["key"]) != (new["name"], new["key"]):
             fields.refuse("the task that takes it over has another key")
         old = dict(task)
-        options = ("maxRetries", "priority", "backoff", "tags", "limit", "expires", "schema")
+        options = ("maxRetries", "priority", "backoff", "tags", "limit", "expires", "schema", "requires")
         for name in options + FORMS + ("uniqueUntil",):
             task.pop(name, None)
             if name in new:
@@ -451,10 +458,13 @@ class Tasks:
             fields.refuse("its state is none")
         if fields.flag("backoff", False):
             task["backoff"] = False
-        if fields.has("tags"):
-            task["tags"] = sorted(set(fields.texts("tags")), key=str.encode)
+        for name in ("tags", "requires"):
+            if fields.has(name):
+                task[name] = sorted(set(fields.texts(name)), key=str.encode)
+        if fields.flag("holds"):
+            task["holds"] = True
         readers = {
-            "key": fields.text, "uniqueUntil": fields.date, "latestDate": fields.date, "limit": fields.duration, "expires": fields.date,
+            "key": fields.text, "order": fields.text, "uniqueUntil": fields.date, "latestDate": fields.date, "limit": fields.duration, "expires": fields.date,
             "schema": fields.integer, "retries": fields.count, "interruptions": fields.count,
             "error": fields.text, "failed": fields.date, "earlier": fields.failures,
             "ended": fields.date,
@@ -503,7 +513,8 @@ class Tasks:
         self.move(task["id"])
 
     def end(self, fields, task, state, date):
-        if not fields.flag("keep"):
+        holds = state != "succeeded" and "order" in task and "holds" in task
+        if not fields.flag("keep") and not holds:
             return self.drop(task["id"])
         task["state"], task["ended"] = state, date
         self.leave_role(task)
@@ -513,6 +524,11 @@ class Tasks:
         task = self.task(fields, "waiting", "running")
         if task.get("role") == "successor":
             fields.refuse("another task holds its key")
+        if "order" in task and any(
+            other is not task and other.get("order") == task["order"] and other["state"] == "running"
+            for other in self.tasks.values()
+        ):
+            fields.refuse("another task with its order key is running")
         if task["state"] == "running":
             self.add_interruption(task)
         task["state"] = "running"
@@ -634,7 +650,8 @@ class Tasks:
         for number, task in enumerate(tasks):
             if number >= surplus and not task.get("ended", DISTANT_PAST) < before:
                 return
-            if not task.get("uniqueUntil", DISTANT_PAST) > now:
+            holds = state != "succeeded" and "order" in task and "holds" in task
+            if not holds and not task.get("uniqueUntil", DISTANT_PAST) > now:
                 self.drop(task["id"])
 
     def do_rebase(self, fields):

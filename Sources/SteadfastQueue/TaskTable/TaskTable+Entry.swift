@@ -96,7 +96,7 @@ extension TaskTable {
   /// Where a task is.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-    /// It waits until the holder of its unique key has ended, or for its turn in the order of a key.
+    /// It waits for the end of the holder of its unique key, or for its turn in the order of a key.
     case held
   }
 }

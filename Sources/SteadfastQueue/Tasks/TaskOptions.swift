@@ -124,9 +124,9 @@ public struct TaskOptions: Sendable, Equatable {
   /// by default none.
   ///
   /// Tasks of all types with the key wait for one another, whatever their priorities and dates. The
-  /// first of them that has not ended holds up the others: while it is performed, while it waits for
-  /// its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks without
-  /// a key, do not wait for it.
+  /// first of them that has not ended holds up the others: while it is performed, while it waits
+  /// for its date or a retry, and while it is parked or paused. Tasks with other keys, and tasks
+  /// without a key, do not wait for it.
   ///
   /// When the first one ends, in whatever way, the next one follows. ``holdsOrder`` says otherwise
   /// for one that ends without success. A restarted task takes the place that it had.

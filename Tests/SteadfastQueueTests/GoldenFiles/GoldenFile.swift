@@ -38,6 +38,8 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "changes") { try $0.writeChanges() },
     GoldenFile(name: "keys"),
     GoldenFile(name: "roles") { try $0.writeRoles() },
+    GoldenFile(name: "turns") { try $0.writeTurns() },
+    GoldenFile(name: "turns-compacted") { try $0.writeCompactedTurns() },
     GoldenFile(name: "order") { try $0.writeOrder() },
     GoldenFile(name: "clock") { try $0.writeClock() },
     GoldenFile(name: "dates") { try $0.writeDates() },

@@ -70,6 +70,12 @@ extension TaskTable.Entry {
     if !record.usesBackoff { fields["backoff"] = false }
     fields["key"] = record.uniqueKey
     if record.keyRole == .successor { fields["role"] = "successor" }
+    fields["order"] = record.orderKey
+    if record.orderKey != nil { fields["turn"] = Int(record.orderNumber) }
+    if record.holdsOrder { fields["holds"] = true }
+    if !record.conditions.isEmpty {
+      fields["requires"] = record.conditions.map(\.rawValue).sorted()
+    }
     fields["uniqueUntil"] = record.uniqueUntil?.timeIntervalSince1970
     fields["latestDate"] = record.latestDate?.timeIntervalSince1970
     if hasLostKey { fields["keyless"] = true }

@@ -132,6 +132,48 @@ extension GoldenWriter {
     try append(.addition(task(21, key: ""), .successor))
   }
 
+  /// Tasks in the order of a key, and tasks with conditions.
+  mutating func writeTurns() throws {
+    try insert(task(1, order: "a", holds: true), task(2, order: "a"), task(3, order: "a"))
+    try insert(task(4, name: "Other", order: "\u{e9}\"", holds: true), task(5, order: "\u{e9}\""))
+    try insert(task(6, requires: ["network", "b \""]), task(7, key: "k", requires: ["network"]))
+    try insert(task(8, key: "l", order: "c", requires: ["x"]), task(9, order: "c", holds: true))
+    try begin(1, 4, 8)
+    try change(
+      .abandon(lease(1), failure: failure(1), retains: false),
+      .cancel(.claimed(lease(4)), at: date(2), retains: false),
+      .prune(.cancelled, endedBefore: date(99), keepingLatest: 0, now: date(99))
+    )
+    try append(
+      .addition(
+        task(10, key: "k", order: "a", holds: true, requires: ["y"]),
+        .takenOver(by: .numbered(7))
+      )
+    )
+    try change(.succeed(lease(8), at: date(3), retains: true), .remove(.numbered(1)))
+    try begin(2, 9)
+    // A task that has ended comes back to its turn, while another one with the key is running.
+    try change(.restart(.unclaimed(.numbered(8)), availableDate: date(4)))
+    try insert(task(11, order: "d"), task(12, order: "d"))
+    try begin(11)
+    try change(.succeed(lease(11), at: date(5), retains: true))
+    try begin(12)
+    try change(.restart(.unclaimed(.numbered(11)), availableDate: date(6)))
+  }
+
+  /// What a compaction makes of such tasks, and what came after it.
+  mutating func writeCompactedTurns() throws {
+    try writeTurns()
+    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    try insert(task(13, order: "d"))
+    journal = try compaction.finish(journal, at: date(7))
+    try change(
+      .retry(lease(12), availableDate: date(0), retryCount: 1, failure: failure(12)),
+      .cancel(.unclaimed(.numbered(13)), at: date(8), retains: true)
+    )
+    try begin(11)
+  }
+
   /// Batches, and the tasks that leave by a pruning.
   mutating func writeOrder() throws {
     try append(

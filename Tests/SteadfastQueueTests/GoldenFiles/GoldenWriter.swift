@@ -23,7 +23,7 @@ struct GoldenWriter {
 
   mutating func change(_ changes: TaskChange...) throws {
     for change in changes {
-      if case .insert(let record, _) = change, record.uniqueKey != nil {
+      if case .insert(let record, _) = change, !record.isPlain {
         try append(.addition(record, .holder))
       } else {
         try append(.change(change))
@@ -55,7 +55,10 @@ struct GoldenWriter {
     expires: Double? = nil,
     key: String? = nil,
     uniqueUntil: Double? = nil,
-    latest: Double? = nil
+    latest: Double? = nil,
+    order: String? = nil,
+    holds: Bool = false,
+    requires conditions: Set<TaskCondition> = []
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -66,6 +69,9 @@ struct GoldenWriter {
       uniqueKey: key,
       uniqueUntil: uniqueUntil.map(date),
       latestDate: latest.map(date),
+      orderKey: order,
+      holdsOrder: holds,
+      conditions: conditions,
       expiryDate: expires.map(date),
       availableDate: date(available)
     )

@@ -192,12 +192,11 @@ extension TaskTable {
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
-    case .held where !takeTurn(slot):
+    case .held where !mayHaveBegun(slot):
       return false
     case .waiting, .ready, .held:
-      // A compaction may write a task before another one that comes first in the order of their key,
-      // and that was restarted while this one was performed.
       _ = lease(slot)
+      takeTurn(slot)
       noteBeginning(of: slot)
       return true
     case .staged, .parked, .paused, .finished:

@@ -12,7 +12,7 @@ struct ConditionState: Sendable {
   private(set) var holding: Set<TaskCondition> = []
   /// The conditions of which the queue was told whether they hold, and those that have a monitor.
   private(set) var known: Set<TaskCondition> = []
-  /// The conditions that were reported because nobody tells about them.
+  /// The conditions that were reported because the queue was told nothing about them.
   private var reported: Set<TaskCondition> = []
   private var registrations: [TaskCondition: Registration] = [:]
   private var lastNumber = 0
@@ -66,7 +66,7 @@ struct ConditionState: Sendable {
 
   // MARK: Reports
 
-  /// Returns the conditions of a task that nobody tells about.
+  /// Returns those of a task's conditions about which the queue was told nothing.
   func unknown(in conditions: Set<TaskCondition>) -> Set<TaskCondition> {
     conditions.subtracting(known)
   }

@@ -4,7 +4,7 @@ import Synchronization
 extension TaskQueue {
   /// Tells the queue whether a condition holds.
   ///
-  /// A condition that the queue was told nothing about does not hold. When a condition begins to
+  /// A condition about which the queue was told nothing does not hold. When a condition begins to
   /// hold, workers look for the tasks that waited for it. When it ends, no attempt at a task that
   /// requires it begins any more after the call has returned. Attempts that are under way go on.
   ///
@@ -13,8 +13,8 @@ extension TaskQueue {
   /// ```
   /// An app can make it a condition that it is active: it calls this with `true` when it becomes
   /// active, and with `false` before it resigns. What the queue is told lasts as long as the queue
-  /// object. If the calling Swift task is cancelled, the queue is told all the same, but a task that
-  /// was claimed already may still begin.
+  /// object. If the calling Swift task is cancelled, the queue is told all the same, but a task
+  /// that was claimed already may still begin.
   public func setCondition(_ condition: TaskCondition, holds: Bool) async {
     await tell(condition, holds: holds, interruptsTasks: false)
   }
@@ -35,9 +35,9 @@ extension TaskQueue {
   /// - Parameters:
   ///   - monitor: what tells whether the condition holds.
   ///   - condition: the condition.
-  ///   - interruptsTasks: whether attempts at tasks that require the condition are cut short when it
-  ///     ends. The handler's Swift task is then cancelled. If the handler throws, the task waits for
-  ///     the condition, and no retry is counted. By default such attempts go on.
+  ///   - interruptsTasks: whether attempts at tasks that require the condition are cut short when
+  ///     it ends. The handler's Swift task is then cancelled. If the handler throws, the task waits
+  ///     for the condition, and no retry is counted. By default such attempts go on.
   public func register(
     _ monitor: some ConditionMonitor,
     for condition: TaskCondition,

@@ -51,8 +51,8 @@ public enum TaskEvent: Sendable {
   case released(TaskRecord)
   /// The queue holds a task that it can't perform.
   ///
-  /// No handler is registered for its name, its payload can't be decoded, or nobody tells the queue
-  /// about one of its conditions. The task stays, and is performed when that has changed.
+  /// No handler is registered for its name, its payload can't be decoded, or the queue was told
+  /// nothing about one of its conditions. The task stays, and is performed when that has changed.
   case unhandled(TaskRecord, reason: String)
   /// This observer fell behind, and `count` events were dropped for it.
   case missed(count: Int)

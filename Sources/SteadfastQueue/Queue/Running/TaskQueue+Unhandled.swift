@@ -31,7 +31,7 @@ extension TaskQueue {
     }
   }
 
-  /// Reports waiting tasks with a condition that nobody tells about.
+  /// Reports waiting tasks with a condition about which the queue was told nothing.
   ///
   /// Observers get an event for each task. Without observers, the configuration's notice is called
   /// once for each condition.
@@ -56,8 +56,8 @@ extension TaskQueue {
   }
 
   private static func reason(forWaitingFor condition: TaskCondition) -> String {
-    "nobody tells the queue whether the condition '\(condition)' holds; register a monitor, or call "
-      + "setCondition(_:holds:)"
+    "the queue was not told whether the condition '\(condition)' holds; register a monitor for it, or "
+      + "call setCondition(_:holds:)"
   }
 
   /// Reports tasks without a handler when a run begins.

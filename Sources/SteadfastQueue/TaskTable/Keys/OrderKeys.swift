@@ -1,7 +1,7 @@
 /// The tasks with each order key that have not ended, in the order of their insertion.
 ///
-/// Of each key, one task has the turn: it may be performed. It is the first one, or the one that was
-/// being performed when an earlier one was restarted. Tasks that have ended and hold their turn
+/// Of each key, one task has the turn: it may be performed. It is the first one, or the one that
+/// was being performed when an earlier one was restarted. Tasks that have ended and hold their turn
 /// count as well.
 struct OrderKeys: Sendable {
   /// The tasks of one key; the position of a node is the task's number in the order.
@@ -46,7 +46,7 @@ struct OrderKeys: Sendable {
     return next
   }
 
-  /// Gives the turn to the first task, if an other one has it.
+  /// Gives the turn to the first task, if another one has it.
   ///
   /// - Returns: The task that has the turn now, if it did not have it before.
   mutating func giveTurnToFirst(of key: String) -> TaskTable.Node? {

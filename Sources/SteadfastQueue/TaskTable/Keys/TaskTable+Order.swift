@@ -2,7 +2,7 @@
 extension TaskTable {
   /// Gives a new task its place among those with its order key.
   ///
-  /// - Parameter number: The place that it had in another table; `nil` for the last one.
+  /// `number` is the place that it had in another table; `nil` stands for the last place.
   mutating func setOrderNumber(of slot: Int, to number: UInt64? = nil) {
     guard entries[slot].record.orderKey != nil else { return }
     entries[slot].record.setOrderNumber(number ?? nextNumber())
@@ -38,18 +38,24 @@ extension TaskTable {
     receiveTurn(first.slot)
   }
 
-  /// Gives the turn to a task of which it is known that it was performed.
+  /// Returns whether a task that is held up by another one with its order key may have been begun.
   ///
-  /// - Returns: Whether it has the turn now.
-  mutating func takeTurn(_ slot: Int) -> Bool {
+  /// It may if no other one runs: the one that comes first may have been restarted since.
+  func mayHaveBegun(_ slot: Int) -> Bool {
     guard entries[slot].lacksTurn, entries[slot].record.keyRole != .successor,
-      let key = entries[slot].record.orderKey,
-      let turn = order.turn(of: key), entries[turn.slot].record.state != .running
+      let turn = entries[slot].record.orderKey.flatMap(order.turn)
     else { return false }
+    return entries[turn.slot].record.state != .running
+  }
+
+  /// Gives the turn to a task that runs.
+  mutating func takeTurn(_ slot: Int) {
+    guard entries[slot].lacksTurn, let key = entries[slot].record.orderKey,
+      let turn = order.turn(of: key)
+    else { return }
     order.giveTurn(to: orderNode(of: slot), of: key)
-    loseTurn(turn.slot)
     entries[slot].lacksTurn = false
-    return true
+    loseTurn(turn.slot)
   }
 
   private mutating func loseTurn(_ slot: Int) {

@@ -1,8 +1,8 @@
 /// The tasks of each name that are ready or parked, and the order of the names.
 ///
-/// A claim takes tasks from the first lane that has room, however many names there are. The tasks of
-/// a name that have conditions are in lanes of their own, one for each set of conditions. Such a lane
-/// shares the room of the name's main lane.
+/// A claim takes tasks from the first lane that has room, however many names there are. The tasks
+/// of a name that have conditions are in lanes of their own, one for each set of conditions. Such a
+/// lane shares the room of the name's main lane.
 struct Lanes: Sendable {
   /// The tasks of one name that are ready, or of those that have the same conditions.
   struct Lane: Sendable {
