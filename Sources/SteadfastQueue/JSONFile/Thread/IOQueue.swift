@@ -52,26 +52,8 @@ final class IOQueue: Sendable {
     for _ in 0..<2 { changed.signal() }
   }
 
-  /// Blocks signals on this thread, except those that report an error of the program itself.
-  ///
-  /// A signal that is sent to the process goes to one of its other threads. Here it would interrupt
-  /// a flush.
-  ///
-  /// A write beyond the process's limit for the size of a file fails, and does not end the process.
-  /// Linux sends the signal for that to the thread that writes, so the program's other threads keep
-  /// the handling that they have chosen.
-  private func blockSignals() {
-    var signals = sigset_t()
-    _ = unsafe sigfillset(&signals)
-    for signal in [SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP] {
-      _ = unsafe sigdelset(&signals, signal)
-    }
-    _ = unsafe pthread_sigmask(SIG_BLOCK, &signals, nil)
-  }
-
   /// Does jobs until the end, on each of the two threads.
   func doAll() {
-    blockSignals()
     while true {
       let step = turns.withLock { turns in
         endsWatch.store(false, ordering: .relaxed)

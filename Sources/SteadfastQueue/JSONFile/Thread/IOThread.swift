@@ -1,15 +1,5 @@
 import SteadfastRetry
 
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Android)
-import Android
-#endif
-
 /// A thread that does a store's jobs, one after another, in order.
 protocol JobThread: AnyObject, Sendable {
   func add(_ job: @escaping @Sendable () -> Void)
@@ -45,12 +35,11 @@ final class IOThread: JobThread {
   /// Starts the threads.
   init() throws(SystemCallError) {
     for _ in 0..<2 {
-      let context = unsafe Unmanaged.passRetained(work)
-      let number = unsafe Self.start(context.toOpaque())
-      guard number == 0 else {
-        unsafe context.release()
+      do throws(SystemCallError) {
+        try SystemThread.start { [work] in work.doAll() }
+      } catch {
         work.end()
-        throw SystemCallError("pthread_create", number)
+        throw error
       }
     }
   }
@@ -72,33 +61,5 @@ final class IOThread: JobThread {
   ) throws(Failure) -> Result {
     work.yieldTurn()
     return try body()
-  }
-
-  private static func start(_ context: UnsafeMutableRawPointer) -> Int32 {
-    #if canImport(Darwin) || canImport(Musl)
-    var thread: pthread_t?
-    #else
-    var thread = pthread_t()
-    #endif
-    let number = unsafe pthread_create(
-      &thread,
-      nil,
-      { context in
-        // The C libraries do not agree on whether the argument and the result may be null. Nothing
-        // reads the result.
-        let pointer: UnsafeMutableRawPointer? = unsafe context
-        guard let pointer = unsafe pointer else { return unsafe context }
-        let work = unsafe Unmanaged<IOQueue>.fromOpaque(pointer).takeRetainedValue()
-        work.doAll()
-        return unsafe context
-      },
-      context
-    )
-    #if canImport(Darwin) || canImport(Musl)
-    if number == 0, let thread = unsafe thread { unsafe pthread_detach(thread) }
-    #else
-    if number == 0 { pthread_detach(thread) }
-    #endif
-    return number
   }
 }

@@ -1,0 +1,34 @@
+#if canImport(Network)
+import Dispatch
+@preconcurrency import Network
+import Synchronization
+
+/// The monitoring of the network on Apple's systems.
+enum PathMonitor {
+  static func values() -> AsyncStream<Bool> {
+    AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
+      let monitor = NWPathMonitor()
+      let told = LastValue()
+      monitor.pathUpdateHandler = { path in
+        let holds = path.status == .satisfied
+        // A path also changes in other ways, for instance from one interface to another.
+        if told.change(to: holds) { continuation.yield(holds) }
+      }
+      continuation.onTermination = { _ in monitor.cancel() }
+      monitor.start(queue: DispatchQueue(label: "Steadfast.NetworkMonitor"))
+    }
+  }
+
+  private final class LastValue: Sendable {
+    private let value = Mutex<Bool?>(nil)
+
+    /// Returns whether this value is another one than before.
+    func change(to new: Bool) -> Bool {
+      value.withLock { value in
+        defer { value = new }
+        return value != new
+      }
+    }
+  }
+}
+#endif

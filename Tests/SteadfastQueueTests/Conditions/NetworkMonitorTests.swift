@@ -1,0 +1,123 @@
+#if os(Linux)
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Monitoring a network that the test changes, and that of the machine.
+@Suite(.timeLimit(.minutes(2))) struct NetworkMonitorTests {
+  @Test func `each stream says at once whether there is a network`() async {
+    let monitor = NetworkMonitor()
+    for _ in 1...3 {
+      var values = monitor.values().makeAsyncIterator()
+      #expect(await values.next() != nil)
+    }
+  }
+
+  @Test func `if the system refuses a socket, the condition holds`() async {
+    let (ends, end) = AsyncStream.makeStream(of: Void.self)
+    let refused = RouteMonitor.values(
+      open: { _ throws(SystemCallError) in throw SystemCallError("socket", EACCES) },
+      didEnd: { end.yield() }
+    )
+    var values = refused.makeAsyncIterator()
+    #expect(await values.next() == true)
+    await ends.first { true }
+  }
+
+  @Test func `if the system refuses to list the routes, the condition holds`() async {
+    let values = RouteMonitor.values(open: { groups throws(SystemCallError) in
+      guard groups != NetlinkSocket.Groups.none else { throw SystemCallError("socket", EMFILE) }
+      return try NetlinkSocket.open(groups)
+    })
+    var iterator = values.makeAsyncIterator()
+    #expect(await iterator.next() == true)
+  }
+
+  @Test func `the cancellation of its consumer ends the thread and closes its sockets`()
+    async throws
+  {
+    let watched = WatchedMonitor()
+    let values = watched.values()
+    let (told, tell) = AsyncStream.makeStream(of: Bool.self)
+    let consumer = Task {
+      for await value in values { tell.yield(value) }
+    }
+    var first = told.makeAsyncIterator()
+    #expect(await first.next() != nil)
+    #expect(try watched.openSockets().count == 1)
+    consumer.cancel()
+    await consumer.value
+    await watched.end()
+    #expect(try watched.openSockets() == [])
+    #expect(watched.sockets.count >= 2)
+  }
+
+  @Test func `a stream that nothing refers to ends the thread and closes its sockets`()
+    async throws
+  {
+    let watched = WatchedMonitor()
+    _ = watched.values()
+    await watched.end()
+    #expect(try watched.openSockets() == [])
+  }
+
+  @Test func `streams leave no file descriptors behind`() async throws {
+    func socketCount() throws -> Int {
+      try FileDescriptors.links().count { $0.hasPrefix("socket:") }
+    }
+    let before = try socketCount()
+    for _ in 1...300 {
+      let watched = WatchedMonitor()
+      var values = watched.values().makeAsyncIterator()
+      _ = await values.next()
+      values = AsyncStream { $0.finish() }.makeAsyncIterator()
+      await watched.end()
+    }
+    // The threads that ended last may still hold theirs, and other tests have some of their own.
+    #expect(try socketCount() < before + 150)
+  }
+}
+
+/// A monitor that notes which sockets it opens, and whose end can be awaited.
+struct WatchedMonitor: Sendable {
+  let sockets = Log<String>()
+  private let ends: AsyncStream<Void>
+  private let didEnd: AsyncStream<Void>.Continuation
+
+  init() { (ends, didEnd) = AsyncStream.makeStream() }
+
+  func values() -> AsyncStream<Bool> {
+    RouteMonitor.values(
+      open: { groups throws(SystemCallError) in
+        let socket = try NetlinkSocket.open(groups)
+        sockets.add(FileDescriptors.link(of: Int(socket.descriptor)) ?? "")
+        return socket
+      },
+      didEnd: { didEnd.yield() }
+    )
+  }
+
+  /// Waits until the thread has closed its sockets.
+  func end() async { await ends.first { true } }
+
+  func openSockets() throws -> Set<String> {
+    Set(try FileDescriptors.links()).intersection(sockets.entries)
+  }
+}
+
+/// The open files of the process, by what the system calls them: `socket:[12345]`.
+enum FileDescriptors {
+  private static let folder = "/proc/self/fd"
+
+  static func link(of descriptor: Int) -> String? {
+    try? FileManager.default.destinationOfSymbolicLink(atPath: "\(folder)/\(descriptor)")
+  }
+
+  static func links() throws -> [String] {
+    try FileManager.default.contentsOfDirectory(atPath: folder).compactMap { Int($0) }
+      .compactMap { link(of: $0) }
+  }
+}
+#endif

@@ -1,0 +1,112 @@
+#if os(Linux)
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct RouteReadingTests {
+  private typealias Answer = RouteReading.Answer
+
+  /// Takes in datagrams, and returns the last step.
+  private func step(_ datagrams: [[NetlinkMessage]]) -> RouteReading.Step {
+    var reading = RouteReading()
+    var step = reading.begin()
+    for datagram in datagrams { step = reading.take(datagram.flatMap(\.bytes)) }
+    return step
+  }
+
+  private func request(_ step: RouteReading.Step) throws -> NetlinkMessage {
+    guard case .send(let bytes) = step else {
+      Issue.record("\(step)")
+      throw CancellationError()
+    }
+    return try #require(NetlinkMessage.all(in: bytes)?.first)
+  }
+
+  @Test func `it asks for the interfaces, then for the routes of each family`() throws {
+    let requests = try [
+      request(step([])), request(step([[.done(sequence: 1)]])),
+      request(step([[.done(sequence: 1)], [.done(sequence: 2)]])),
+    ]
+    #expect(requests.map(\.type) == [18, 26, 26])
+    #expect(requests.map(\.sequence) == [1, 2, 3])
+    #expect(requests.map(\.flags) == [0x301, 0x301, 0x301])
+    #expect(requests.map { $0.body.first } == [0, 2, 10])
+    #expect(requests.map(\.body.count) == [16, 12, 12])
+  }
+
+  @Test func `it ends at the first route that leads outside`() {
+    let interfaces = [NetlinkMessage.interface(1, 0x49), .interface(2, 0x41), .done(sequence: 1)]
+    let other = RouteForm(prefixLength: 8, interface: 2).message()
+    #expect(step([interfaces, [other]]) == .receive)
+    let found = RouteReading.Step.end(Answer(holds: true, isSure: true))
+    #expect(step([interfaces, [other, RouteForm(interface: 2).message()]]) == found)
+    let ipv6 = RouteForm(family: InternetFamily.ipv6, interface: 2).message(sequence: 3)
+    #expect(step([interfaces, [.done(sequence: 2)], [ipv6]]) == found)
+  }
+
+  @Test func `lists may come in several datagrams`() {
+    let route = RouteForm(interface: 3).message()
+    let datagrams: [[NetlinkMessage]] = [
+      [.interface(1, 0x49)], [.interface(2, 0)], [.interface(3, 0x41)],
+      [.done(sequence: 1)], [route],
+    ]
+    #expect(step(datagrams) == .end(Answer(holds: true, isSure: true)))
+  }
+
+  @Test func `without such a route the condition does not hold`() {
+    let route = RouteForm(interface: 2).message()
+    let datagrams: [[NetlinkMessage]] = [
+      [.interface(1, 0x49), .interface(2, 0x1), .done(sequence: 1)],
+      [route, .done(sequence: 2)],
+      [.done(sequence: 3)],
+    ]
+    #expect(step(datagrams) == .end(Answer(holds: false, isSure: true)))
+  }
+
+  @Test(arguments: 1...3 as ClosedRange<UInt32>)
+  func `a list that was interrupted leaves it unsure that there is no route`(list: UInt32) {
+    let datagrams = (1...3).map { (sequence: UInt32) in
+      let done = NetlinkMessage.done(sequence: sequence)
+      let flags = done.flags | (sequence == list ? NetlinkMessage.Flag.interrupted : 0)
+      let body = Array(done.body)
+      return [NetlinkMessage(type: done.type, flags: flags, sequence: sequence, body: body)]
+    }
+    #expect(step(datagrams) == .end(Answer(holds: false, isSure: false)))
+  }
+
+  @Test func `messages that belong to another request say nothing`() {
+    let route = RouteForm(interface: 2)
+    let datagrams: [[NetlinkMessage]] = [
+      [.interface(2, 0x41), .done(sequence: 9), .done(sequence: 1)],
+      [route.message(sequence: 0), route.message(sequence: 1), .done(sequence: 1)],
+    ]
+    #expect(step(datagrams) == .receive)
+  }
+
+  @Test(arguments: [NetlinkMessage.Kind.error, NetlinkMessage.Kind.done])
+  func `a refused list leaves it unknown, but a kernel without IPv6 has no routes of it`(
+    type: UInt16
+  ) {
+    func refusal(_ sequence: UInt32) -> [NetlinkMessage] {
+      let number = UInt32(bitPattern: -95)
+      return [NetlinkMessage(type: type, flags: 0, sequence: sequence, body: number.bytes)]
+    }
+    #expect(step([refusal(1)]) == .end(.unknown))
+    #expect(step([[.done(sequence: 1)], refusal(2)]) == .end(.unknown))
+    let datagrams = [[.done(sequence: 1)], [.done(sequence: 2)], refusal(3)]
+    #expect(step(datagrams) == .end(Answer(holds: false, isSure: true)))
+  }
+
+  @Test(arguments: [1, 2] as [UInt16])
+  func `messages that are too short leave it unknown`(list: UInt16) {
+    let type = list == 1 ? NetlinkMessage.Kind.newInterface : NetlinkMessage.Kind.newRoute
+    let before: [[NetlinkMessage]] = list == 1 ? [] : [[.done(sequence: 1)]]
+    for type in [type, NetlinkMessage.Kind.done, NetlinkMessage.Kind.error] {
+      let message = NetlinkMessage(type: type, flags: 2, sequence: UInt32(list), body: [2, 0])
+      #expect(step(before + [[message]]) == .end(.unknown))
+    }
+    var reading = RouteReading()
+    #expect(reading.take([1, 2, 3]) == .end(.unknown))
+  }
+}
+#endif
