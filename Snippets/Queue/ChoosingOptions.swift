@@ -29,6 +29,11 @@ struct Save: TaskPayload { var text: String }
 
 struct Charge: TaskPayload { var order: Int }
 
+struct Edit: TaskPayload {
+  var document: Int
+  var text: String
+}
+
 actor Phone {
   private(set) var isOn = false
 
@@ -111,6 +116,33 @@ try await withVirtualTime { time in
   for text in ["D", "De", "Dear"] {
     try await textHasChanged(text)
     await time.advance(by: .seconds(1))
+  }
+  try await time.drain(queue)
+}
+
+try await withVirtualTime { time in
+  let queue = TaskQueue(
+    configuration: TaskQueueConfiguration(maxConcurrentTasks: 8),
+    clock: time.clock
+  )
+  await queue.register(Edit.self) { edit, context in
+    if edit.text == "one", context.retryCount == 0 { throw Bank.Closed() }
+    print("document \(edit.document) says \(edit.text)")
+  }
+  // snippet.in-order
+  // The edits of a document are sent one after another, and documents side by
+  // side. If an edit is given up, later ones must not be sent.
+  func send(_ edit: Edit) async throws {
+    let document = "document \(edit.document)"
+    try await queue.enqueue(
+      edit,
+      options: TaskOptions(inOrder: document, holdsOrder: true)
+    )
+  }
+  // snippet.end
+  for text in ["one", "two"] {
+    try await send(Edit(document: 7, text: text))
+    try await send(Edit(document: 8, text: text.uppercased()))
   }
   try await time.drain(queue)
 }

@@ -337,7 +337,7 @@ class Tasks:
         self.promote(task["name"], task.get("key"))
         if "order" in task:
             self.counter += 1
-            task["turn"] = self.counter
+            task["orderNumber"] = self.counter
         self.move(task["id"])
 
     def do_task(self, fields):
@@ -357,8 +357,8 @@ class Tasks:
         self.add(fields, task, role or "holder")
         self.places[task["id"]] = place
         if "order" in task:
-            task["turn"] = fields.integer("turn", 0, (1 << 63) - 2)
-        self.counter = max(self.counter, place, task.get("turn", 0))
+            task["orderNumber"] = fields.integer("orderNumber", 0, (1 << 63) - 2)
+        self.counter = max(self.counter, place, task.get("orderNumber", 0))
 
     def add(self, fields, task, role):
         self.tasks[task["id"]] = task

@@ -23,7 +23,11 @@
 /// 6. **A unique key has one holder.** Of the tasks with one name and one unique key, at most one
 ///    is the holder, and at most one the successor (``TaskRecord/keyRole``). Only the holder is
 ///    handed out, and a successor becomes the holder in the change that ends the holder.
-/// 7. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+/// 7. **Tasks with one order key are handed out one at a time, in the order of insertion.** Of the
+///    tasks with an order key (``TaskRecord/orderKey``) that have not ended, or hold up others
+///    (``TaskRecord/holdsUpOthers``), only the first is handed out, and none while another one of
+///    them runs. A restarted task has the place that it had.
+/// 8. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///    cancelled: attempts finish inside cancelled tasks.
 ///
 /// Calls come from many tasks at the same time, run in the caller's isolation, and may return
@@ -56,7 +60,7 @@ public protocol Persistence: Sendable {
     durability: Durability
   ) async throws -> [ChangeOutcome]
 
-  /// Leases the first available tasks.
+  /// Leases the first available tasks whose conditions hold.
   ///
   /// Tasks with a higher priority come first, then those with an earlier available date, then those
   /// that were stored earlier.

@@ -74,7 +74,7 @@ extension TaskTable {
     at date: Date,
     _ retains: Bool
   ) {
-    retains || entries[slot].record.mayHoldTurn ? end(slot, as: state, at: date) : remove(slot)
+    retains || entries[slot].record.mayHoldUpOthers ? end(slot, as: state, at: date) : remove(slot)
   }
 
   /// Commits a change that concerns several tasks.
@@ -173,7 +173,7 @@ extension TaskTable {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard stateCounts[state] - staying.count > latest || isOld else { break }
-      if record.standsForOthers(on: now) || record.holdsTurn {
+      if record.standsForOthers(on: now) || record.holdsUpOthers {
         _ = ended.remove(first, state)
         staying.append(first)
       } else {

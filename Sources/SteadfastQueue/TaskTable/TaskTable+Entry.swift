@@ -35,7 +35,7 @@ extension TaskTable {
       static let isReserved = Flags(rawValue: 1)
       static let hasLostKey = Flags(rawValue: 2)
       static let isOrdered = Flags(rawValue: 4)
-      static let lacksTurn = Flags(rawValue: 8)
+      static let isBehindHead = Flags(rawValue: 8)
 
       mutating func set(_ flag: Flags, _ isSet: Bool) {
         if isSet { insert(flag) } else { remove(flag) }
@@ -60,10 +60,10 @@ extension TaskTable {
       set { flags.set(.isOrdered, newValue) }
     }
 
-    /// Whether another task with the same order key has the turn.
-    var lacksTurn: Bool {
-      get { flags.contains(.lacksTurn) }
-      set { flags.set(.lacksTurn, newValue) }
+    /// Whether another task is the head of its order key.
+    var isBehindHead: Bool {
+      get { flags.contains(.isBehindHead) }
+      set { flags.set(.isBehindHead, newValue) }
     }
 
     /// The lane of the task's name and its conditions.
@@ -96,7 +96,7 @@ extension TaskTable {
   /// Where a task is.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-    /// It waits for the end of the holder of its unique key, or for its turn in the order of a key.
+    /// It waits for the holder of its unique key, or for the head of its order key, to end.
     case held
   }
 }

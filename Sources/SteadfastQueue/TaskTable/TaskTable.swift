@@ -88,7 +88,7 @@ extension TaskTable {
   private mutating func count(_ slot: Int) {
     let record = entries[slot].record
     stateCounts[record.state] += 1
-    if !record.state.isFinished || record.holdsTurn { joinOrder(slot) }
+    if !record.state.isFinished || record.holdsUpOthers { joinOrder(slot) }
   }
 
   /// Notes that an attempt at a task has failed.
@@ -115,7 +115,7 @@ extension TaskTable {
     setState(state, of: slot)
     entries[slot].record.finishedDate = date
     retainKey(of: slot)
-    if !entries[slot].record.holdsTurn { leaveOrder(slot) }
+    if !entries[slot].record.holdsUpOthers { leaveOrder(slot) }
     lineUpAnew(slot)
   }
 

@@ -133,7 +133,7 @@ extension GoldenWriter {
   }
 
   /// Tasks in the order of a key, and tasks with conditions.
-  mutating func writeTurns() throws {
+  mutating func writeOrderKeys() throws {
     try insert(task(1, order: "a", holds: true), task(2, order: "a"), task(3, order: "a"))
     try insert(task(4, name: "Other", order: "\u{e9}\"", holds: true), task(5, order: "\u{e9}\""))
     try insert(task(6, requires: ["network", "b \""]), task(7, key: "k", requires: ["network"]))
@@ -152,7 +152,7 @@ extension GoldenWriter {
     )
     try change(.succeed(lease(8), at: date(3), retains: true), .remove(.numbered(1)))
     try begin(2, 9)
-    // A task that has ended comes back to its turn, while another one with the key is running.
+    // A task that has ended comes back to its place, while another one with the key is running.
     try change(.restart(.unclaimed(.numbered(8)), availableDate: date(4)))
     try insert(task(11, order: "d"), task(12, order: "d"))
     try begin(11)
@@ -162,8 +162,8 @@ extension GoldenWriter {
   }
 
   /// What a compaction makes of such tasks, and what came after it.
-  mutating func writeCompactedTurns() throws {
-    try writeTurns()
+  mutating func writeCompactedOrderKeys() throws {
+    try writeOrderKeys()
     var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
     try insert(task(13, order: "d"))
     journal = try compaction.finish(journal, at: date(7))

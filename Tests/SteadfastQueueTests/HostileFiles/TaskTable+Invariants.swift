@@ -65,7 +65,7 @@ extension TaskTable {
     let expected = tasks.count { $0.record.uniqueKey != nil && $0.record.keyRole == nil }
     check(count == expected, "no other task is listed")
     check(ended.stagedPrunes == 0, "no pruning is staged")
-    return broken + brokenLines() + brokenOrder() + brokenTurns()
+    return broken + brokenLines() + brokenOrder() + brokenHeads()
   }
 
   /// Whether each task stands in the line of its place, and nothing else does.
@@ -115,16 +115,18 @@ extension TaskTable {
     return broken
   }
 
-  /// Checks that of each order key, the first task or the one that runs has the turn.
-  private func brokenTurns() -> [String] {
+  /// Checks that of each order key, the first task or the one that runs is the head.
+  private func brokenHeads() -> [String] {
     var broken: [String] = []
     let ordered = entries.slots.filter { entries[$0].record.orderKey != nil }
     for slot in entries.slots where !ordered.contains(slot) {
-      if entries[slot].isOrdered || entries[slot].lacksTurn { broken.append("\(slot) has a key") }
+      if entries[slot].isOrdered || entries[slot].isBehindHead {
+        broken.append("\(slot) has a key")
+      }
     }
     let members = ordered.filter { slot in
       let record = entries[slot].record
-      return !record.state.isFinished || record.holdsTurn
+      return !record.state.isFinished || record.holdsUpOthers
     }
     for slot in ordered where entries[slot].isOrdered != members.contains(slot) {
       broken.append("\(entries[slot].record.id) is in the order if it has not ended")
@@ -138,9 +140,9 @@ extension TaskTable {
       let expected = slots.first { entries[$0].record.state == .running } ?? inOrder[0]
       let others = inOrder.filter { $0 != expected }
       let isRight =
-        order.turn(of: key)?.slot == expected && order.others(of: key).map(\.slot) == others
-        && slots.allSatisfy { entries[$0].lacksTurn == ($0 != expected) }
-      if !isRight { broken.append("the turns of '\(key)'") }
+        order.head(of: key)?.slot == expected && order.others(of: key).map(\.slot) == others
+        && slots.allSatisfy { entries[$0].isBehindHead == ($0 != expected) }
+      if !isRight { broken.append("the head of '\(key)'") }
     }
     return broken
   }
@@ -149,7 +151,7 @@ extension TaskTable {
   private func brokenOrder() -> [String] {
     var table = self
     let expected = entries.slots.map { entries[$0] }.filter {
-      $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.lacksTurn
+      $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.isBehindHead
     }
     .sorted {
       let (left, right) = ($0.record, $1.record)
@@ -219,7 +221,7 @@ extension TaskTable {
 extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
-    case .waiting where record.keyRole == .successor || lacksTurn: place == .held
+    case .waiting where record.keyRole == .successor || isBehindHead: place == .held
     case .waiting: place == .waiting || place == .ready
     case .running: if case .leased = place { true } else { false }
     case .parked: place == .parked

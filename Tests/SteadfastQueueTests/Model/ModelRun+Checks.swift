@@ -62,7 +62,7 @@ extension ModelRun {
       if left.isEmpty { break }
       for record in left where record.state == .paused { askToResume(record.id) }
       let ended = try await queue.tasks(matching: TaskFilter(states: [.abandoned, .cancelled]))
-      for record in ended where record.holdsTurn { askToRemove(record.id) }
+      for record in ended where record.holdsUpOthers { askToRemove(record.id) }
       if state.withLock(\.isShutDown) {
         try await restart()
         try await perform(.setCondition(true))

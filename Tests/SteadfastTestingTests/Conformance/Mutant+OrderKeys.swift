@@ -47,7 +47,7 @@ extension Mutant {
     Mutant("a task that holds its order is pruned", breaks: "order-key.holds") {
       $0.after { change, _, table in
         guard case .prune(let state, _, _, _) = change else { return }
-        table.entries.removeAll { $0.record.state == state && $0.record.holdsTurn }
+        table.entries.removeAll { $0.record.state == state && $0.record.holdsUpOthers }
       }
     },
     Mutant("the order is that of identities when opened again", breaks: "reopen.order-keys") {

@@ -43,7 +43,7 @@ struct JournalBody: Sendable {
       // Programs that don't know what the task has refuse the kind.
       try add(task.record, task.record.isPlain ? "task" : "kept")
       if task.record.keyRole == .successor { add(.addition(.successor)) }
-      if task.record.orderKey != nil { add("turn", raw: String(task.orderNumber).utf8) }
+      if task.record.orderKey != nil { add("orderNumber", raw: String(task.orderNumber).utf8) }
       add("place", raw: String(task.position).utf8)
       addIfTrue("keyless", task.hasLostKey)
     case .compacted(let date, let bytesBefore):

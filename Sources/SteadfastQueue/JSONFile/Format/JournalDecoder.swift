@@ -171,7 +171,7 @@ struct JournalDecoder {
       record: record,
       position: position,
       hasLostKey: hasLostKey,
-      orderNumber: record.orderKey == nil ? 0 : try place(.turn),
+      orderNumber: record.orderKey == nil ? 0 : try place(.orderNumber),
       isOld: isOld
     )
   }

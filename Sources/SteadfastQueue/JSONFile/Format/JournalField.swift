@@ -4,7 +4,7 @@
 enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
   case role, into, uniqueUntil, latestDate, superseded
-  case order, turn, holds, requires
+  case order, orderNumber, holds, requires
   case schema, state, retries, interruptions, error, failed, earlier, putOff, ended
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
@@ -27,7 +27,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .latestDate: "latestDate"
     case .superseded: "superseded"
     case .order: "order"
-    case .turn: "turn"
+    case .orderNumber: "orderNumber"
     case .holds: "holds"
     case .requires: "requires"
     case .tags: "tags"

@@ -196,7 +196,7 @@ extension TaskTable {
       return false
     case .waiting, .ready, .held:
       _ = lease(slot)
-      takeTurn(slot)
+      makeHead(slot)
       noteBeginning(of: slot)
       return true
     case .staged, .parked, .paused, .finished:

@@ -109,18 +109,18 @@ extension TaskTable {
     case .held:
       // The end of the holder is lost, or everything about it.
       if record.keyRole == .successor, !freeRole(.holder, for: record) { takeFreeRole(slot) }
-      if entries[slot].lacksTurn { releaseTurn(of: record) }
+      if entries[slot].isBehindHead { releaseHead(of: record) }
       return true
     case .staged, .waiting, .ready, .leased: return false
     }
   }
 
-  /// Releases the task that has the turn in the order of a key, because another one was performed.
-  private mutating func releaseTurn(of record: TaskRecord) {
-    guard let turn = record.orderKey.flatMap(order.turn),
-      case .leased(let token) = entries[turn.slot].place
+  /// Releases the head of an order key, because another task with the key was performed.
+  private mutating func releaseHead(of record: TaskRecord) {
+    guard let head = record.orderKey.flatMap(order.head),
+      case .leased(let token) = entries[head.slot].place
     else { return }
-    _ = replay(.change(.release(Lease(id: entries[turn.slot].record.id, token: token))))
+    _ = replay(.change(.release(Lease(id: entries[head.slot].record.id, token: token))))
   }
 
   /// Ends a task, because a later line says that it was removed.

@@ -70,7 +70,7 @@ final class Settlement: Sendable {
   var isKeptEnd: Bool {
     switch change {
     case .succeed(_, _, let retains): retains
-    case .abandon(_, _, let retains), .cancel(_, _, let retains): retains || record.mayHoldTurn
+    case .abandon(_, _, let retains), .cancel(_, _, let retains): retains || record.mayHoldUpOthers
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
       .unpark, .extend, .prune, .rebase:
       false

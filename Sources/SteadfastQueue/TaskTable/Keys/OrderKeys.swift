@@ -1,12 +1,11 @@
 /// The tasks with each order key that have not ended, in the order of their insertion.
 ///
-/// Of each key, one task has the turn: it may be performed. It is the first one, or the one that
-/// was being performed when an earlier one was restarted. Tasks that have ended and hold their turn
-/// count as well.
+/// Of each key, one task is the head: it may be performed. It is the first one, or the one that runs
+/// since before an earlier one was restarted. Tasks that have ended and hold up others count, too.
 struct OrderKeys: Sendable {
   /// The tasks of one key; the position of a node is the task's number in the order.
   private struct Line: Sendable {
-    var turn: TaskTable.Node
+    var head: TaskTable.Node
     var others = OrderedLine<TaskTable.Node>()
   }
 
@@ -15,26 +14,26 @@ struct OrderKeys: Sendable {
   /// The keys of the tasks.
   var keys: some Collection<String> { lines.keys }
 
-  /// The task that has the turn.
-  func turn(of key: String) -> TaskTable.Node? { lines[key]?.turn }
+  /// The task that may be performed.
+  func head(of key: String) -> TaskTable.Node? { lines[key]?.head }
 
-  /// The tasks that do not have the turn, in order.
+  /// The tasks behind the head, in order.
   func others(of key: String) -> [TaskTable.Node] { lines[key]?.others.elements() ?? [] }
 
   /// Adds a task.
   ///
-  /// - Returns: Whether it has the turn, because it is the only one.
+  /// - Returns: Whether it is the head, because it is the only one.
   mutating func add(_ node: TaskTable.Node, to key: String) -> Bool {
     if lines[key]?.others.insert(node) != nil { return false }
-    lines[key] = Line(turn: node)
+    lines[key] = Line(head: node)
     return true
   }
 
   /// Removes a task.
   ///
-  /// - Returns: The task that has the turn now, if the removed one had it.
+  /// - Returns: The new head, if the removed task was the head.
   mutating func remove(_ node: TaskTable.Node, from key: String) -> TaskTable.Node? {
-    guard lines[key]?.turn == node else {
+    guard lines[key]?.head == node else {
       _ = lines[key]?.others.remove(node)
       return nil
     }
@@ -42,25 +41,25 @@ struct OrderKeys: Sendable {
       lines[key] = nil
       return nil
     }
-    lines[key]?.turn = next
+    lines[key]?.head = next
     return next
   }
 
-  /// Gives the turn to the first task, if another one has it.
+  /// Makes the first task the head.
   ///
-  /// - Returns: The task that has the turn now, if it did not have it before.
-  mutating func giveTurnToFirst(of key: String) -> TaskTable.Node? {
-    guard let turn = lines[key]?.turn, let first = lines[key]?.others.first, first < turn else {
+  /// - Returns: The new head, if that was another task before.
+  mutating func makeFirstHead(of key: String) -> TaskTable.Node? {
+    guard let head = lines[key]?.head, let first = lines[key]?.others.first, first < head else {
       return nil
     }
-    giveTurn(to: first, of: key)
+    makeHead(first, of: key)
     return first
   }
 
-  /// Gives the turn to a task that does not have it.
-  mutating func giveTurn(to node: TaskTable.Node, of key: String) {
-    guard let turn = lines[key]?.turn, lines[key]?.others.remove(node) == true else { return }
-    lines[key]?.others.insert(turn)
-    lines[key]?.turn = node
+  /// Makes a task the head that is not.
+  mutating func makeHead(_ node: TaskTable.Node, of key: String) {
+    guard let head = lines[key]?.head, lines[key]?.others.remove(node) == true else { return }
+    lines[key]?.others.insert(head)
+    lines[key]?.head = node
   }
 }

@@ -1,4 +1,4 @@
-/// Order keys: of the tasks with one key, only the one that has the turn is handed out.
+/// Order keys: of the tasks with one key, only the head is handed out.
 extension TaskTable {
   /// Gives a new task its place among those with its order key.
   ///
@@ -9,62 +9,62 @@ extension TaskTable {
     if let number { noteNumber(number) }
   }
 
-  /// Adds a task that waits, or holds its turn, to those with its order key.
+  /// Adds a task that has not ended, or holds up others, to those with its order key.
   mutating func joinOrder(_ slot: Int) {
     guard !entries[slot].isOrdered, let key = entries[slot].record.orderKey else { return }
     entries[slot].isOrdered = true
     if order.add(orderNode(of: slot), to: key) { return }
-    entries[slot].lacksTurn = true
-    settleTurn(of: key)
+    entries[slot].isBehindHead = true
+    settleHead(of: key)
   }
 
-  /// Removes a task from those with its order key, and gives its turn to the next one.
+  /// Removes a task from those with its order key; if it was the head, the next one is.
   mutating func leaveOrder(_ slot: Int) {
     guard entries[slot].isOrdered, let key = entries[slot].record.orderKey else { return }
     let node = orderNode(of: slot)
     entries[slot].isOrdered = false
-    entries[slot].lacksTurn = false
-    if let next = order.remove(node, from: key) { receiveTurn(next.slot) }
+    entries[slot].isBehindHead = false
+    if let next = order.remove(node, from: key) { becomeHead(next.slot) }
   }
 
-  /// Gives the turn to the first task with a key, unless another one is running.
+  /// Makes the first task with a key the head, unless another one is running.
   ///
   /// The first one may have come back: a task that is restarted has the place that it had.
-  mutating func settleTurn(of key: String) {
-    guard let turn = order.turn(of: key), entries[turn.slot].record.state != .running,
-      let first = order.giveTurnToFirst(of: key)
+  mutating func settleHead(of key: String) {
+    guard let head = order.head(of: key), entries[head.slot].record.state != .running,
+      let first = order.makeFirstHead(of: key)
     else { return }
-    loseTurn(turn.slot)
-    receiveTurn(first.slot)
+    stepBack(head.slot)
+    becomeHead(first.slot)
   }
 
   /// Returns whether a task that is held up by another one with its order key may have been begun.
   ///
   /// It may if no other one runs: the one that comes first may have been restarted since.
   func mayHaveBegun(_ slot: Int) -> Bool {
-    guard entries[slot].lacksTurn, entries[slot].record.keyRole != .successor,
-      let turn = entries[slot].record.orderKey.flatMap(order.turn)
+    guard entries[slot].isBehindHead, entries[slot].record.keyRole != .successor,
+      let head = entries[slot].record.orderKey.flatMap(order.head)
     else { return false }
-    return entries[turn.slot].record.state != .running
+    return entries[head.slot].record.state != .running
   }
 
-  /// Gives the turn to a task that runs.
-  mutating func takeTurn(_ slot: Int) {
-    guard entries[slot].lacksTurn, let key = entries[slot].record.orderKey,
-      let turn = order.turn(of: key)
+  /// Makes a task the head that runs.
+  mutating func makeHead(_ slot: Int) {
+    guard entries[slot].isBehindHead, let key = entries[slot].record.orderKey,
+      let head = order.head(of: key)
     else { return }
-    order.giveTurn(to: orderNode(of: slot), of: key)
-    entries[slot].lacksTurn = false
-    loseTurn(turn.slot)
+    order.makeHead(orderNode(of: slot), of: key)
+    entries[slot].isBehindHead = false
+    stepBack(head.slot)
   }
 
-  private mutating func loseTurn(_ slot: Int) {
-    entries[slot].lacksTurn = true
+  private mutating func stepBack(_ slot: Int) {
+    entries[slot].isBehindHead = true
     if entries[slot].isInLine, entries[slot].record.state == .waiting { lineUp(slot) }
   }
 
-  private mutating func receiveTurn(_ slot: Int) {
-    entries[slot].lacksTurn = false
+  private mutating func becomeHead(_ slot: Int) {
+    entries[slot].isBehindHead = false
     // A task that a staged change holds is lined up if that change is rolled back.
     if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
   }

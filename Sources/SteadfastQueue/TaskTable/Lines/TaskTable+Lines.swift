@@ -18,9 +18,9 @@ extension TaskTable {
 
   private mutating func enterLine(_ slot: Int) {
     let state = entries[slot].record.state
-    if entries[slot].isOrdered, let key = entries[slot].record.orderKey { settleTurn(of: key) }
+    if entries[slot].isOrdered, let key = entries[slot].record.orderKey { settleHead(of: key) }
     switch state {
-    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].lacksTurn:
+    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isBehindHead:
       return setPlace(.held, of: slot)
     case .waiting where entries[slot].record.availableDate <= cutoff:
       setPlace(.ready, of: slot)

@@ -46,10 +46,10 @@ extension TaskRecord {
   /// Whether later tasks with its order key wait for it, although it has ended.
   ///
   /// A store retains such a task.
-  public var holdsTurn: Bool { mayHoldTurn && (state == .abandoned || state == .cancelled) }
+  public var holdsUpOthers: Bool { mayHoldUpOthers && (state == .abandoned || state == .cancelled) }
 
   /// Whether later tasks with its order key wait if it ends without success.
-  var mayHoldTurn: Bool { holdsOrder && orderKey != nil }
+  var mayHoldUpOthers: Bool { holdsOrder && orderKey != nil }
 
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {

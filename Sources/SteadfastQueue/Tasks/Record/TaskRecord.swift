@@ -223,7 +223,8 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
   /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
-  /// itself moves the task in line. The task keeps its order key, and its turn.
+  /// itself moves the task in line. The task keeps its order key, and its
+  /// place in that order.
   /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
   ///   one, or it was parked.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {

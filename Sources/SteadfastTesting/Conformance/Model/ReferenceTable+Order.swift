@@ -5,16 +5,16 @@ extension ReferenceTable {
   /// The tasks that wait for nothing but their dates, their conditions and a worker.
   package var waiting: [Entry] {
     entries.filter { entry in
-      entry.record.state == .waiting && entry.record.keyRole != .successor && hasTurn(entry)
+      entry.record.state == .waiting && entry.record.keyRole != .successor && isHead(entry)
     }
   }
 
   /// Returns whether no other task with the order key runs, and none comes before this one.
-  private func hasTurn(_ entry: Entry) -> Bool {
+  private func isHead(_ entry: Entry) -> Bool {
     guard let key = entry.record.orderKey else { return true }
     return !entries.contains { other in
       guard other.record.orderKey == key, other.record.id != entry.record.id else { return false }
-      let counts = !other.record.state.isFinished || other.record.holdsTurn
+      let counts = !other.record.state.isFinished || other.record.holdsUpOthers
       return other.record.state == .running || counts && other.number < entry.number
     }
   }

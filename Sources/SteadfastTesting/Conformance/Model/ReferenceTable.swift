@@ -96,7 +96,7 @@ package struct ReferenceTable: Sendable {
   ) {
     var record = entries[index].record
     record.state = state
-    guard retains || record.holdsTurn else {
+    guard retains || record.holdsUpOthers else {
       entries.remove(at: index)
       return
     }
@@ -166,7 +166,7 @@ package struct ReferenceTable: Sendable {
       }.map(\.element.record.id)
     )
     entries.removeAll { entry in
-      leaving.contains(entry.record.id) && !entry.record.holdsTurn
+      leaving.contains(entry.record.id) && !entry.record.holdsUpOthers
         && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
     }
   }

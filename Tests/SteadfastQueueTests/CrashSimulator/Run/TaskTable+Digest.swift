@@ -34,7 +34,7 @@ extension TaskTable {
       now: .distantFuture,
       conditions: Set(lanes.all.flatMap(\.conditions))
     )
-    // The end of a task lets others have their turn.
+    // When a task ends, others with its keys are handed out.
     while case let claimed = claim(request).tasks, !claimed.isEmpty {
       for task in claimed {
         hasher.combine(task.record.id)

@@ -135,12 +135,12 @@ extension PersistenceConformance.Requirement {
     let first = try await claim(1, store)
     try await store.apply(.abandon(first, failure: .at(1), retains: true))
     let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .second(0))
-    // The task that has the turn waits: it loses it.
+    // The next task has not begun, and waits again.
     try await store.apply(restart)
     let again = try await claim(1, store)
     try await store.apply(.abandon(again, failure: .at(1), retains: true))
     let second = try await claim(2, store)
-    // The task that has the turn runs: it keeps it, until it ends or waits again.
+    // The next task is running, and goes on.
     try await store.apply(restart)
     try store.expect(try await store.claim(at: 100), [])
     try await store.apply(

@@ -1,0 +1,231 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Tasks that wait for conditions, as callers of a queue see them.
+@Suite(.virtualTime) struct ConditionTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+  private let notices = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    _ store: some Persistence = InMemoryStore(),
+    lasting seconds: Int = 0
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      name: "mail",
+      persistence: store,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: 4,
+        unhandledNotice: { [notices] in notices.add($0) }
+      ),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, _ in
+      log.add("\(Int(clock.now.offset / .seconds(1))) \(note.text)")
+      do {
+        try await clock.sleep(for: .seconds(seconds))
+      } catch {
+        log.add("cut short")
+        throw error
+      }
+    }
+    return queue
+  }
+
+  private let wifi = TaskOptions(requires: ["wifi"])
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task waits until its conditions hold, and costs no attempt`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store)
+      try await withRunning(queue) {
+        let both = TaskOptions(requires: ["wifi", "charging"])
+        let first = try await queue.enqueue(Note("both"), options: both)
+        let second = try await queue.enqueue(Note("wifi"), options: wifi)
+        try await queue.enqueue(Note("none"))
+        try await queue.waitUntilIdle()
+        try await clock.sleep(for: .seconds(5))
+        await queue.setCondition("wifi", holds: true)
+        #expect(try await second.outcome() == .succeeded)
+        await queue.setCondition("wifi", holds: false)
+        await queue.setCondition("charging", holds: true)
+        try await queue.waitUntilIdle()
+        #expect(try await first.record()?.state == .waiting)
+        await queue.setCondition("wifi", holds: true)
+        #expect(try await first.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["0 none", "5 wifi", "5 both"])
+      #expect(try await queue.statistics.attempts == 3)
+    }
+  }
+
+  @Test func `an attempt goes on when a condition ends, and no other begins`() async throws {
+    let queue = await queue(lasting: 10)
+    await queue.setCondition("wifi", holds: true)
+    try await withRunning(queue) {
+      let first = try await queue.enqueue(Note("1"), options: wifi)
+      try await clock.sleep(for: .seconds(1))
+      await queue.setCondition("wifi", holds: false)
+      let second = try await queue.enqueue(Note("2"), options: wifi)
+      #expect(try await first.outcome() == .succeeded)
+      try await queue.waitUntilIdle()
+      #expect(try await second.record()?.state == .waiting)
+    }
+    #expect(log.entries == ["0 1"])
+  }
+
+  @Test func `a pass of a queue waits until a monitor has told its condition`() async throws {
+    let queue = await queue()
+    await queue.register(StubMonitor([true]), for: "wifi")
+    try await queue.enqueue(Note("1"), options: wifi)
+    #expect(try await queue.runAvailable() == 1)
+    #expect(notices.entries.isEmpty)
+  }
+
+  @Test(arguments: [false, true])
+  func `a monitor that says so cuts attempts short, uncounted`(interrupts: Bool) async throws {
+    let queue = await queue(lasting: 10)
+    let (monitor, values) = AsyncStream<Bool>.makeStream()
+    await queue.register(StubMonitor(monitor), for: "wifi", interruptsTasks: interrupts)
+    values.yield(true)
+    try await withRunning(queue) {
+      let task = try await queue.enqueue(Note("1"), options: wifi)
+      let other = try await queue.enqueue(Note("2"))
+      try await clock.sleep(for: .seconds(1))
+      values.yield(false)
+      try await clock.sleep(for: .seconds(1))
+      if interrupts { #expect(try await task.record()?.state == .waiting) }
+      values.yield(true)
+      #expect(try await task.outcome() == .succeeded)
+      #expect(try await other.outcome() == .succeeded)
+    }
+    let expected = interrupts ? ["0 1", "0 2", "cut short", "2 1"] : ["0 1", "0 2"]
+    #expect(log.entries == expected)
+    #expect(try await queue.statistics.failed == 0)
+  }
+
+  @Test func `a monitor that is registered during a run is followed, and replaces another`()
+    async throws
+  {
+    let queue = await queue()
+    let (oldValues, old) = AsyncStream<Bool>.makeStream()
+    await queue.register(StubMonitor(oldValues), for: "wifi")
+    old.yield(false)
+    try await withRunning(queue) {
+      let task = try await queue.enqueue(Note("1"), options: wifi)
+      try await queue.waitUntilIdle()
+      await queue.register(StubMonitor([true]), for: "wifi")
+      #expect(try await task.outcome() == .succeeded)
+      // What the old one says counts no more.
+      old.yield(true)
+      await queue.setCondition("wifi", holds: false)
+      old.yield(true)
+      let second = try await queue.enqueue(Note("2"), options: wifi)
+      try await queue.waitUntilIdle()
+      #expect(try await second.record()?.state == .waiting)
+    }
+  }
+
+  @Test func `the end of a run ends its monitors, and the next run asks them again`() async throws {
+    let queue = await queue()
+    let monitor = CountingMonitor()
+    await queue.register(monitor, for: "wifi")
+    for run in 1...3 {
+      try await queue.enqueue(Note("\(run)"), options: wifi)
+      #expect(try await queue.runAvailable() == 1)
+      #expect(monitor.begun.value == run)
+    }
+    #expect(monitor.ended.value == 3)
+  }
+
+  @Test func `a monitor without values does not hold up a run`() async throws {
+    let queue = await queue()
+    await queue.register(StubMonitor([]), for: "wifi")
+    try await queue.enqueue(Note("1"), options: wifi)
+    #expect(try await queue.runAvailable() == 0)
+  }
+
+  @Test func `a condition about which the queue was told nothing is reported once`() async throws {
+    let queue = await queue()
+    for _ in 0..<3 { try await queue.enqueue(Note("1"), options: wifi) }
+    try await queue.runAvailable()
+    try await queue.enqueue(Note("2"), options: TaskOptions(requires: ["wifi", "charging"]))
+    try await queue.runAvailable()
+    try await queue.runAvailable()
+    func notice(_ condition: String) -> String {
+      "the queue 'mail' holds tasks that wait: the queue was not told whether the condition "
+        + "'\(condition)' holds; register a monitor for it, or call setCondition(_:holds:)"
+    }
+    #expect(notices.entries == [notice("wifi"), notice("charging")])
+  }
+
+  @Test func `observers get an event for each task with an unknown condition`() async throws {
+    let queue = await queue()
+    let events = queue.events
+    let task = try await queue.enqueue(Note("1"), options: wifi)
+    await queue.setCondition("wifi", holds: false)
+    try await queue.enqueue(Note("2"), options: wifi)
+    await queue.shutDown()
+    var reasons: [TaskID: String] = [:]
+    for await case .unhandled(let record, let reason) in events { reasons[record.id] = reason }
+    #expect(reasons.keys.map(\.self) == [task.id])
+    #expect(reasons[task.id]?.contains("the condition 'wifi' holds") == true)
+  }
+
+  @Test func `an empty condition is refused`() async throws {
+    let queue = await queue()
+    let error = await queueError {
+      try await queue.enqueue(Note("1"), options: TaskOptions(requires: [""]))
+    }
+    #expect(error?.code == .invalidArgument)
+  }
+
+  @Test func `conditions of the payload's type and of the call add up`() async throws {
+    struct Sync: TaskPayload {
+      static var options: TaskOptions { TaskOptions(requires: [.network]) }
+    }
+    let queue = await queue()
+    let task = try await queue.enqueue(Sync(), options: wifi)
+    #expect(try await task.record()?.conditions == ["network", "wifi"])
+    let waiting = TaskFilter(unmetBy: ["network"])
+    #expect(try await queue.tasks(matching: waiting).map(\.id) == [task.id])
+  }
+}
+
+/// A monitor that tells what it is given.
+private struct StubMonitor: ConditionMonitor {
+  let stream: AsyncStream<Bool>
+
+  init(_ stream: AsyncStream<Bool>) { self.stream = stream }
+
+  init(_ values: [Bool]) {
+    stream = AsyncStream { continuation in
+      for value in values { continuation.yield(value) }
+      if values.isEmpty { continuation.finish() }
+    }
+  }
+
+  func values() -> AsyncStream<Bool> { stream }
+}
+
+/// A monitor that counts how often it begins and ends; its condition holds.
+private struct CountingMonitor: ConditionMonitor {
+  let begun = Counter()
+  let ended = Counter()
+
+  func values() -> AsyncStream<Bool> {
+    begun.add(1)
+    return AsyncStream { continuation in
+      continuation.yield(true)
+      continuation.onTermination = { _ in ended.add(1) }
+    }
+  }
+}

@@ -1,0 +1,132 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Order keys, as callers of a queue see them.
+@Suite(.virtualTime) struct OrderKeyTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    _ store: some Persistence,
+    _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: 4,
+        backoff: .constant(.seconds(60)),
+        abandonedRetention: .none
+      ),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, context in
+      log.add("\(Int(clock.now.offset / .seconds(1))) \(note.text)")
+      try await perform(note, context)
+    }
+    return queue
+  }
+
+  private let inOrder = TaskOptions(inOrder: "document 7")
+
+  @Test(arguments: StoreKind.allCases)
+  func `tasks of a key are performed one at a time, beside others`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] note, context in
+        try await clock.sleep(for: .seconds(10))
+        if note.text == "2", context.retryCount == 0 { throw Refusal() }
+      }
+      try await withRunning(queue) {
+        let urgent = TaskOptions(priority: .high, inOrder: "document 7")
+        var tasks = try await queue.enqueue(contentsOf: [Note("1"), Note("2")], options: inOrder)
+        tasks.append(try await queue.enqueue(Note("3"), options: urgent))
+        tasks.append(try await queue.enqueue(Note("other")))
+        for task in tasks { #expect(try await task.outcome() == .succeeded) }
+      }
+      // The second one fails at 20 s, and holds up the third one until its retry has succeeded.
+      #expect(Set(log.entries.prefix(2)) == ["0 1", "0 other"])
+      #expect(log.entries.dropFirst(2) == ["10 2", "80 2", "90 3"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that holds its order is a dead letter, and holds up the others`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { note, context in
+        if note.text == "1" { throw TaskAbandoned("no such document") }
+      }
+      let holding = TaskOptions(inOrder: "document 7", holdsOrder: true)
+      try await withRunning(queue) {
+        let first = try await queue.enqueue(Note("1"), options: holding)
+        let second = try await queue.enqueue(Note("2"), options: inOrder)
+        #expect(try await first.outcome() == .abandoned(reason: "no such document"))
+        try await queue.waitUntilIdle()
+        #expect(try await queue.tasks(matching: .deadLetters).map(\.id) == [first.id])
+        #expect(try await first.record()?.holdsUpOthers == true)
+        try await queue.restart(first.id)
+        try await queue.waitUntilIdle()
+        #expect(log.entries == ["0 1", "0 1"])
+        let keys = TaskFilter(states: [.abandoned], orderKeys: ["document 7"])
+        #expect(try await queue.remove(matching: keys) == 1)
+        #expect(try await second.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["0 1", "0 1", "0 2"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a cancelled task makes room, and one that is restarted has its old place`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = TaskQueue(
+        persistence: store,
+        configuration: TaskQueueConfiguration(
+          maxConcurrentTasks: 4,
+          cancelledRetention: .forever
+        ),
+        clock: clock
+      )
+      await queue.register(Note.self) { [log, clock] note, _ in
+        log.add(note.text)
+        try await clock.sleep(for: .seconds(10))
+      }
+      let notes = ["1", "2", "3", "4"].map { Note($0) }
+      let tasks = try await queue.enqueue(contentsOf: notes, options: inOrder)
+      try await tasks[0].cancel()
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        try await queue.restart(tasks[0].id)
+        try await queue.waitUntilIdle()
+      }
+      #expect(log.entries == ["2", "1", "3", "4"])
+    }
+  }
+
+  @Test func `an empty order key is refused`() async throws {
+    let queue = await queue(InMemoryStore())
+    let error = await queueError {
+      try await queue.enqueue(Note("1"), options: TaskOptions(inOrder: ""))
+    }
+    #expect(error?.code == .invalidArgument)
+    #expect(error?.message.contains("inOrder is empty") == true)
+  }
+
+  @Test func `a payload type chooses the key of its tasks`() async throws {
+    struct Edit: TaskPayload { static var options: TaskOptions { TaskOptions(inOrder: "edits") } }
+    let queue = await queue(InMemoryStore())
+    let task = try await queue.enqueue(Edit(), options: TaskOptions(holdsOrder: true))
+    let record = try #require(try await task.record())
+    #expect(record.orderKey == "edits" && record.holdsOrder)
+    // Without a key there is nothing to hold.
+    let other = try await queue.enqueue(Note("1"), options: TaskOptions(holdsOrder: true))
+    #expect(try await other.record()?.holdsOrder == false)
+  }
+}
