@@ -1,7 +1,8 @@
 /// The tasks with each order key that have not ended, in the order of their insertion.
 ///
-/// Of each key, one task is the head: it may be performed. It is the first one, or the one that runs
-/// since before an earlier one was restarted. Tasks that have ended and hold up others count, too.
+/// Of each key, one task is the head: it may be performed. It is the first one, or the one that
+/// runs since before an earlier one was restarted. Tasks that have ended and hold up others count,
+/// too.
 struct OrderKeys: Sendable {
   /// The tasks of one key; the position of a node is the task's number in the order.
   private struct Line: Sendable {

@@ -3,7 +3,7 @@ import SteadfastQueue
 /// Made when they are first used, so that other benchmarks do not pay for them.
 private let keys = (0..<100_000).map { "key \($0)" }
 
-/// What a unique key costs: all tasks are enqueued one after the other, then all are performed.
+/// What keys and conditions cost: all tasks are enqueued one after the other, then all are performed.
 ///
 /// The keys are made before, since a plain task has none to make.
 let keyBenchmarks: [Benchmark] = {
@@ -31,6 +31,24 @@ let keyBenchmarks: [Benchmark] = {
         options: TaskOptions(uniqueFor: .seconds(1))
       )
     },
+    benchmark("a task in order, 10 to a key") { queue, number in
+      let key = keys[number / 10]
+      try await queue.enqueue(Increment(number: number), options: TaskOptions(inOrder: key))
+    },
+    benchmark("a task in order, all to one key") { queue, number in
+      let key = keys[0]
+      try await queue.enqueue(Increment(number: number), options: TaskOptions(inOrder: key))
+    },
+    benchmark("a task with a tag") { queue, number in
+      try await queue.enqueue(Increment(number: number), options: TaskOptions(tags: ["tag"]))
+    },
+    benchmark("a task with a condition") { queue, number in
+      if number == 0 { await queue.setCondition("network", holds: true) }
+      try await queue.enqueue(
+        Increment(number: number),
+        options: TaskOptions(requires: [.network])
+      )
+    },
     benchmark("9 of 10 are taken over") { queue, number in
       try await queue.enqueue(
         Increment(number: number),
@@ -44,9 +62,12 @@ let keyBenchmarks: [Benchmark] = {
 /// What a unique key costs in a file, with callers at the same time.
 let fileKeyBenchmarks: [Benchmark] = {
   let count = 20_000
-  return [("a plain task, 64 at a time", false), ("a task with a key, 64 at a time", true)].map {
-    name,
-    hasKey in
+  let kinds: [(String, hasKey: Bool, isOrdered: Bool)] = [
+    ("a plain task, 64 at a time", false, false),
+    ("a task with a key, 64 at a time", true, false),
+    ("a task in order, 64 at a time", false, true),
+  ]
+  return kinds.map { name, hasKey, isOrdered in
     Benchmark(name, against: "a plain task, 64 at a time", iterations: count) { count in
       try await withScratchFile { file in
         let store = JSONFileStore(at: file)
@@ -56,7 +77,12 @@ let fileKeyBenchmarks: [Benchmark] = {
             group.addTask {
               for number in stride(from: producer, to: count, by: 64) {
                 let key = hasKey ? keys[number] : nil
-                try await queue.enqueue(Increment(number: number), uniqueKey: key)
+                let options = TaskOptions(inOrder: isOrdered ? keys[number / 10] : nil)
+                try await queue.enqueue(
+                  Increment(number: number),
+                  uniqueKey: key,
+                  options: options
+                )
               }
             }
           }
