@@ -10,6 +10,8 @@ struct Entry: Sendable {
   var record: TaskRecord
   /// Its place among tasks of the same priority and date.
   var place: Int
+  /// Its place among the tasks with its order key, which it keeps.
+  var number: Int
   /// The token of its lease, while it is claimed.
   var token: UInt64?
 }
@@ -121,8 +123,13 @@ extension Document {
   mutating func claim(_ request: ClaimRequest) -> Claim {
     let waiting = entries.values.filter { entry in
       entry.record.state == .waiting && entry.record.keyRole != .successor
+        && hasTurn(entry)
     }
-    let available = waiting.filter { $0.record.availableDate <= request.now }
+    let available =
+      waiting.filter { entry in
+        entry.record.availableDate <= request.now
+          && entry.record.conditions.isSubset(of: request.conditions)
+      }
       .sorted { left, right in
         let (first, second) = (left.record, right.record)
         if first.priority != second.priority {
@@ -156,6 +163,18 @@ extension Document {
       tasks: tasks,
       nextDate: allowed.count > tasks.count ? request.now : later
     )
+  }
+
+  /// Whether no other task with the order key is running or comes first.
+  private func hasTurn(_ entry: Entry) -> Bool {
+    guard let key = entry.record.orderKey else { return true }
+    return !entries.values.contains { other in
+      guard other.record.orderKey == key, other.record.id != entry.record.id
+      else { return false }
+      let isInOrder = !other.record.state.isFinished || other.record.holdsTurn
+      return other.record.state == .running
+        || isInOrder && other.number < entry.number
+    }
   }
 }
 // snippet.end
@@ -283,7 +302,8 @@ extension Document {
       record.finishedDate = date
       record.keyRole = nil
     }
-    if outcome == .done, !retains { entries[target.id] = nil }
+    let holdsTurn = entries[target.id]?.record.holdsTurn ?? false
+    if outcome == .done, !retains, !holdsTurn { entries[target.id] = nil }
     return outcome
   }
 
@@ -341,7 +361,8 @@ extension Document {
         record.keyRole = .successor
       }
     }
-    entries[record.id] = Entry(record: record, place: nextNumber())
+    let place = nextNumber()
+    entries[record.id] = Entry(record: record, place: place, number: place)
     return .done
   }
 
@@ -429,7 +450,8 @@ extension Document {
     for (index, entry) in ended.enumerated() {
       let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
       let leaves = isOld || index >= count ?? .max
-      if leaves, !entry.record.standsForOthers(on: now) { entries[entry.record.id] = nil }
+      let stays = entry.record.standsForOthers(on: now) || entry.record.holdsTurn
+      if leaves, !stays { entries[entry.record.id] = nil }
     }
   }
 
@@ -471,10 +493,10 @@ private struct EarlierFailure: Codable {
 extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
-    case uniqueKey, keyRole, uniqueUntil, latestDate
+    case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, holdsOrder, conditions
     case tags, timeLimit, expiryDate, state, availableDate, retryCount
     case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
-    case place, token
+    case place, number, token
   }
 
   init(from decoder: any Decoder) throws {
@@ -490,6 +512,7 @@ extension Entry: Codable {
     else { throw DocumentError.unknownWord }
     let payload: Data = try value(.payload)
     let maxRetries: Int? = try valueIfAny(.maxRetries)
+    let conditions: [String] = try value(.conditions)
     let earlier: [EarlierFailure] = try valueIfAny(.earlierFailures) ?? []
     record = TaskRecord(
       id: try value(.id),
@@ -503,6 +526,9 @@ extension Entry: Codable {
       keyRole: (try valueIfAny(.keyRole)).flatMap(UniqueKeyRole.init),
       uniqueUntil: try valueIfAny(.uniqueUntil),
       latestDate: try valueIfAny(.latestDate),
+      orderKey: try valueIfAny(.orderKey),
+      holdsOrder: try value(.holdsOrder),
+      conditions: Set(conditions.map(TaskCondition.init(rawValue:))),
       tags: try value(.tags),
       timeLimit: try valueIfAny(.timeLimit),
       expiryDate: try valueIfAny(.expiryDate),
@@ -517,6 +543,7 @@ extension Entry: Codable {
       finishedDate: try valueIfAny(.finishedDate)
     )
     place = try value(.place)
+    number = try value(.number)
     token = try valueIfAny(.token)
   }
 
@@ -538,6 +565,9 @@ extension Entry: Codable {
     try keep(record.keyRole?.rawValue, .keyRole)
     try keep(record.uniqueUntil, .uniqueUntil)
     try keep(record.latestDate, .latestDate)
+    try keep(record.orderKey, .orderKey)
+    try keep(record.holdsOrder, .holdsOrder)
+    try keep(record.conditions.map(\.rawValue), .conditions)
     try keep(record.tags, .tags)
     try keep(record.timeLimit, .timeLimit)
     try keep(record.expiryDate, .expiryDate)
@@ -552,6 +582,7 @@ extension Entry: Codable {
     try keep(record.isPostponed, .isPostponed)
     try keep(record.finishedDate, .finishedDate)
     try keep(place, .place)
+    try keep(number, .number)
     try keep(token, .token)
   }
 }
