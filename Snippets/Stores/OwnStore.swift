@@ -171,7 +171,7 @@ extension Document {
     return !entries.values.contains { other in
       guard other.record.orderKey == key, other.record.id != entry.record.id
       else { return false }
-      let isInOrder = !other.record.state.isFinished || other.record.holdsTurn
+      let isInOrder = !other.record.state.isFinished || other.record.holdsUpOthers
       return other.record.state == .running
         || isInOrder && other.number < entry.number
     }
@@ -302,8 +302,8 @@ extension Document {
       record.finishedDate = date
       record.keyRole = nil
     }
-    let holdsTurn = entries[target.id]?.record.holdsTurn ?? false
-    if outcome == .done, !retains, !holdsTurn { entries[target.id] = nil }
+    let holdsUpOthers = entries[target.id]?.record.holdsUpOthers ?? false
+    if outcome == .done, !retains, !holdsUpOthers { entries[target.id] = nil }
     return outcome
   }
 
@@ -446,12 +446,13 @@ extension Document {
     keeping count: Int?,
     _ now: Date
   ) {
-    let ended = entries.values.filter { $0.record.state == state }.sorted { $0.place > $1.place }
+    let ended = entries.values.filter { entry in
+      entry.record.state == state && !entry.record.standsForOthers(on: now)
+        && !entry.record.holdsUpOthers
+    }.sorted { $0.place > $1.place }
     for (index, entry) in ended.enumerated() {
       let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
-      let leaves = isOld || index >= count ?? .max
-      let stays = entry.record.standsForOthers(on: now) || entry.record.holdsTurn
-      if leaves, !stays { entries[entry.record.id] = nil }
+      if isOld || index >= count ?? .max { entries[entry.record.id] = nil }
     }
   }
 

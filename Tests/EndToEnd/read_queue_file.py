@@ -645,14 +645,18 @@ class Tasks:
             fields.refuse("its state is none")
         before = fields.date("before") if fields.has("before") else -math.inf
         now = fields.date("at") if fields.has("at") else DISTANT_PAST
-        tasks = self.in_order(lambda t: t["state"] == state) if state in ENDED else []
+        if state not in ENDED:
+            return
+        tasks = self.in_order(lambda task: task["state"] == state and not self.stays(task, now))
         surplus = len(tasks) - fields.count("latest") if fields.has("latest") else 0
         for number, task in enumerate(tasks):
             if number >= surplus and not task.get("ended", DISTANT_PAST) < before:
                 return
-            holds = state != "succeeded" and "order" in task and "holds" in task
-            if not holds and not task.get("uniqueUntil", DISTANT_PAST) > now:
-                self.drop(task["id"])
+            self.drop(task["id"])
+
+    def stays(self, task, now):
+        holds = task["state"] != "succeeded" and "order" in task and "holds" in task
+        return holds or task.get("uniqueUntil", DISTANT_PAST) > now
 
     def do_rebase(self, fields):
         at = fields.date("at") - REFERENCE

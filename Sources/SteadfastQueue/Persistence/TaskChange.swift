@@ -94,9 +94,10 @@ public enum TaskChange: Sendable {
   case extend(Lease, until: Date)
   /// Retained tasks that ended in this state are removed.
   ///
-  /// A task is removed if it ended before the date, or if it is not one of the latest
-  /// `keepingLatest`. A limit that is `nil` removes none. A task whose ``TaskRecord/uniqueUntil``
-  /// is later than `now` stays, and so does one that holds up others.
+  /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds
+  /// up others (``TaskRecord/holdsUpOthers``). Any other task is removed if it ended before the
+  /// date, or if it is not one of the latest `keepingLatest` of those. A limit that is `nil`
+  /// removes none.
   case prune(TaskState, endedBefore: Date?, keepingLatest: Int?, now: Date)
   /// The clock went back to this date.
   ///

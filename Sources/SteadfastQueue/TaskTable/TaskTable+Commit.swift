@@ -158,7 +158,7 @@ extension TaskTable {
 
   /// Removes the retained tasks that are too old or too many.
   ///
-  /// O(k log n) for the k tasks that are removed, or stay because of their keys.
+  /// O(k log n) for the k tasks that are removed, or may be removed from now on.
   private mutating func prune(
     _ state: TaskState,
     endedBefore date: Date?,
@@ -166,20 +166,19 @@ extension TaskTable {
     now: Date
   ) {
     ended.stagedPrunes -= 1
-    let latest = count ?? .max
+    ended.release(state, until: now)
     // No other change could hold an ended task while the pruning was staged, so all may be removed.
-    var staying: [Node] = []
     while let first = ended.first(state) {
       let record = entries[first.slot].record
-      let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
-      guard stateCounts[state] - staying.count > latest || isOld else { break }
-      if record.standsForOthers(on: now) || record.holdsUpOthers {
-        _ = ended.remove(first, state)
-        staying.append(first)
-      } else {
-        remove(first.slot)
+      if let date = record.prunableDate, date > now {
+        // An earlier pruning came at a later date: the clock has gone back.
+        leaveLine(first.slot)
+        lineUp(first.slot)
+        continue
       }
+      let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
+      guard ended.prunableCount(state) > count ?? .max || isOld else { break }
+      remove(first.slot)
     }
-    for node in staying { ended.insert(node, state) }
   }
 }

@@ -78,7 +78,7 @@ extension TaskTable {
 
     check(waiting.elements().map(\.node.slot), at(.waiting), "waiting")
     check(
-      ended.lines.values.flatMap { $0.elements().map(\.slot) },
+      TaskState.allCases.flatMap { ended.nodes($0).map(\.slot) },
       at(.finished),
       "ended"
     )

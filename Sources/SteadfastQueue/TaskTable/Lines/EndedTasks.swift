@@ -1,22 +1,70 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The retained tasks of each state, in the order in which they ended.
+///
+/// Those that no pruning may remove yet are apart, so that a pruning need not visit them.
 struct EndedTasks: Sendable {
-  private(set) var lines: [TaskState: OrderedLine<TaskTable.Node>] = [:]
+  /// The tasks of one state.
+  private struct Line: Sendable {
+    var prunable = OrderedLine<TaskTable.Node>()
+    /// The tasks that stay until a date, in the order of these dates.
+    var staying = OrderedLine<TaskTable.DateNode>()
+  }
+
+  private var lines: [TaskState: Line] = [:]
   /// How many prunings are staged and not yet committed.
   ///
   /// While there are any, it is not known which ended tasks stay.
   var stagedPrunes = 0
 
-  mutating func insert(_ node: TaskTable.Node, _ state: TaskState) {
-    lines[state, default: OrderedLine()].insert(node)
+  /// Adds a task, which stays until a date if one is given.
+  mutating func insert(_ node: TaskTable.Node, _ state: TaskState, until date: Date?) {
+    guard let date else { return lines[state, default: Line()].prunable.insert(node) }
+    lines[state, default: Line()].staying.insert(TaskTable.DateNode(date: date, node: node))
   }
 
+  /// Removes a task, which stays until a date if one is given.
+  ///
   /// - Returns: Whether the task was there.
-  mutating func remove(_ node: TaskTable.Node, _ state: TaskState) -> Bool {
-    lines[state]?.remove(node) ?? false
+  mutating func remove(_ node: TaskTable.Node, _ state: TaskState, until date: Date?) -> Bool {
+    if let date,
+      lines[state]?.staying.remove(TaskTable.DateNode(date: date, node: node)) == true
+    {
+      return true
+    }
+    return lines[state]?.prunable.remove(node) ?? false
   }
 
-  /// The task that ended first.
-  func first(_ state: TaskState) -> TaskTable.Node? { lines[state]?.first }
+  // MARK: Pruning
 
-  func nodes(_ state: TaskState) -> [TaskTable.Node] { lines[state]?.elements() ?? [] }
+  /// Makes the tasks prunable that stay until a date that has come.
+  mutating func release(_ state: TaskState, until now: Date) {
+    while let first = lines[state]?.staying.first, first.date <= now {
+      lines[state]?.staying.popFirst()
+      lines[state]?.prunable.insert(first.node)
+    }
+  }
+
+  /// The task that ended first, of those that a pruning may remove.
+  func first(_ state: TaskState) -> TaskTable.Node? { lines[state]?.prunable.first }
+
+  /// The number of tasks that a pruning may remove.
+  func prunableCount(_ state: TaskState) -> Int { lines[state]?.prunable.count ?? 0 }
+
+  /// All tasks of a state, in no order.
+  func nodes(_ state: TaskState) -> [TaskTable.Node] {
+    guard let line = lines[state] else { return [] }
+    return line.prunable.elements() + line.staying.elements().map(\.node)
+  }
+}
+
+extension TaskRecord {
+  /// The date until which no pruning removes the task, which has ended; `nil` if one may.
+  var prunableDate: Date? {
+    holdsUpOthers ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
+  }
 }

@@ -36,7 +36,7 @@ extension TaskTable {
       return
     case .succeeded, .abandoned, .cancelled:
       setPlace(.finished, of: slot)
-      ended.insert(node(of: slot), state)
+      ended.insert(node(of: slot), state, until: entries[slot].record.prunableDate)
     case .running:
       preconditionFailure("a running task stands in no line")
     }
@@ -64,7 +64,8 @@ extension TaskTable {
     case .parked:
       wasThere = lanes.removeParked(node, from: lane)
     case .finished:
-      wasThere = ended.remove(node, entries[slot].record.state)
+      let record = entries[slot].record
+      wasThere = ended.remove(node, record.state, until: record.prunableDate)
     case .staged, .held, .leased, .paused:
       wasThere = false
     }

@@ -158,17 +158,17 @@ package struct ReferenceTable: Sendable {
     keepingLatest count: Int?,
     now: Date
   ) {
-    let ended = entries.filter { $0.record.state == state }.sorted { $0.end < $1.end }
+    let ended = entries.filter { entry in
+      entry.record.state == state && !entry.record.holdsUpOthers
+        && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
+    }.sorted { $0.end < $1.end }
     let surplus = count.map { ended.count - $0 } ?? 0
     let leaving = Set(
       ended.enumerated().prefix { place, entry in
         place < surplus || date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
       }.map(\.element.record.id)
     )
-    entries.removeAll { entry in
-      leaving.contains(entry.record.id) && !entry.record.holdsUpOthers
-        && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
-    }
+    entries.removeAll { leaving.contains($0.record.id) }
   }
 }
 

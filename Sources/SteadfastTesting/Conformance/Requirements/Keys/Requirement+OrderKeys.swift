@@ -175,6 +175,18 @@ extension PersistenceConformance.Requirement {
     _ = try await claim(2, store)
     try await store.apply(.remove(.numbered(3)))
     _ = try await claim(4, store)
+    // Those that stay do not count.
+    try await store.insert(.numbered(5, order: "m", holds: true), .numbered(6), .numbered(7))
+    for number in [5, 6, 7] {
+      let date = Date.second(Double(number))
+      try await store.apply(.cancel(.unclaimed(.numbered(number)), at: date, retains: true))
+    }
+    try await store.apply(
+      .prune(.cancelled, endedBefore: nil, keepingLatest: 1, now: .second(500))
+    )
+    try await store.expectTasks([1, 2, 4, 5, 7])
+    try await store.apply(.remove(.numbered(5)))
+    try await store.apply(.remove(.numbered(7)))
     // What has succeeded holds nothing, and is pruned as any other task.
     try await store.apply(
       .prune(.succeeded, endedBefore: .second(500), keepingLatest: nil, now: .second(500))
