@@ -30,6 +30,14 @@
 /// 8. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///    cancelled: attempts finish inside cancelled tasks.
 ///
+/// ## What a store is given
+///
+/// A store refuses a change that ``TaskChange/checkForm()`` refuses. So no name, unique key, tag or
+/// text of a failure has a NUL (U+0000), which PostgreSQL can't store in a text. A payload is bytes,
+/// and may have any.
+///
+/// ## Calls
+///
 /// Calls come from many tasks at the same time, run in the caller's isolation, and may return
 /// without suspending. A store that waits for a device gathers concurrent calls into one write. It
 /// wraps each wait in ``RealWork/performInTurn(_:)``, so that tests in virtual time have the same

@@ -5,14 +5,23 @@ import Foundation
 #endif
 
 extension TaskChange {
-  /// Throws if the change has a value that no store can hold.
+  /// Throws if the change has a value that not every store can hold.
   ///
-  /// Stores call it before they store a change. Dates must be finite, counts must not be negative,
-  /// and a new task must not be running.
+  /// Stores call it before they store a change. A new task must not be running, and counts must not
+  /// be negative. No text has a NUL (U+0000): neither names, unique keys and tags, nor the texts of
+  /// failures. Dates must be finite.
+  ///
+  /// What was stored before, by this version or an earlier one, is not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public func checkForm() throws(TaskQueueError) {
+    try checkReadable()
+    try checkTexts()
+  }
+
+  /// Throws if the change makes no sense, even in a file that an earlier version has written.
+  func checkReadable() throws(TaskQueueError) {
     switch self {
-    case .insert(let record, _): try record.checkForm()
+    case .insert(let record, _): try record.checkReadable()
     case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date),
       .reschedule(_, let date), .extend(_, let date), .rebase(let date):
       try TaskQueueError.check(date, "a date")
@@ -26,7 +35,7 @@ extension TaskChange {
       try TaskQueueError.check(date, "endedBefore")
       try TaskQueueError.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")
-    case .update(_, let update): try update.checkForm()
+    case .update(_, let update): try update.checkReadable()
     case .release, .unpark, .pause, .resume, .remove: break
     }
   }

@@ -46,7 +46,7 @@ public struct TaskQueueConfiguration: Sendable {
   /// The text of an error, which the task stores, and which events and the task's outcome contain.
   ///
   /// By default it is the error's `description`. If that may contain what must not be stored, give
-  /// another closure. The text is shortened to 4,096 bytes.
+  /// another closure. The text is shortened to 4,096 bytes, and U+FFFD stands for each NUL in it.
   public var errorText: @Sendable (any Error) -> String
   /// Called when tasks wait while the queue runs, and no handler is registered for their name.
   ///

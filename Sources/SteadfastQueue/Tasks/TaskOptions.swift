@@ -174,7 +174,7 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// Labels by which tasks are found, and cancelled together; by default none.
   ///
-  /// A label must not be empty.
+  /// A label must not be empty, and has no NUL (U+0000).
   public var tags: Set<String> {
     get { choices.present?.tags ?? [] }
     set { choices.value.tags = newValue }

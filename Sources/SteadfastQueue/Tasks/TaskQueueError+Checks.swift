@@ -54,6 +54,7 @@ extension TaskQueueError {
   }
 
   static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
+    try check(texts: tags, name)
     guard tags.contains("") else { return }
     throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
   }

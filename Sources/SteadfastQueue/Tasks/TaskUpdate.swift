@@ -47,8 +47,14 @@ public struct TaskUpdate: Sendable {
     return update
   }
 
-  /// Throws if the update holds a value that no store can keep.
+  /// Throws if the update has a value that not every store can hold.
   func checkForm() throws(TaskQueueError) {
+    try checkReadable()
+    try checkTexts()
+  }
+
+  /// Throws if the update makes no sense, even in a file that an earlier version has written.
+  func checkReadable() throws(TaskQueueError) {
     if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
     try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
     try TaskQueueError.check(expiryDate, "expiryDate")

@@ -86,7 +86,7 @@ struct FileMaker {
   private mutating func insertion() -> TaskChange {
     taskCount += 1
     let date = Date.seconds(now)
-    let text = ["", "plain", "\"\\\u{1}\n", "é👩‍👩‍👧\u{2028}", "\u{0}"][pick(5)]
+    let text = ["", "plain", "\"\\\u{1}\n", "é👩‍👩‍👧\u{2028}", "\u{1f}"][pick(5)]
     let record = TaskRecord(
       id: pick(9) == 0
         ? TaskID(high: random.next(), low: random.next()) : .numbered(taskCount),

@@ -236,7 +236,7 @@ extension TaskRecord {
     var record = self
     if record.state == .running { record.state = .waiting }
     do {
-      try record.checkForm()
+      try record.checkReadable()
       return true
     } catch {
       return false

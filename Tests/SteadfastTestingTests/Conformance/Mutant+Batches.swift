@@ -35,6 +35,9 @@ extension Mutant {
       }
     },
     Mutant("nonsense is kept", breaks: "form.checked") { $0.checksForm = false },
+    Mutant("a NUL is kept", breaks: "form.texts") {
+      $0.overlooks = { $0.message.contains("NUL") }
+    },
   ]
 
   static let lookUps = [

@@ -8,6 +8,8 @@ final class PlainStore: Persistence {
   struct Behaviour: Sendable {
     var sharing: StoreSharing?
     var checksForm = true
+    /// Which errors of changes that make no sense are overlooked.
+    var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
     var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
     var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
     var request: @Sendable (ClaimRequest) -> ClaimRequest = { $0 }
@@ -34,10 +36,17 @@ final class PlainStore: Persistence {
     var closes = true
     var destroys = true
     var erases = true
+    /// Whether a store that was not opened, or was closed, can be destroyed.
+    var destroysUnopened = true
+    var destroysClosed = true
+    /// What destroying a store again does.
+    var destroysAgain = DestroyingAgain.nothing
     /// Whether other calls come between what a call reads and what it writes.
     var racesInApply = false
     var racesInClaim = false
   }
+
+  enum DestroyingAgain: Sendable { case nothing, error, erasing }
 
   /// What is kept at a place.
   struct Contents: Sendable {
@@ -55,7 +64,7 @@ final class PlainStore: Persistence {
   private let shelf: Shelf
   private let place: String
   private let behaviour: Behaviour
-  private let state = Mutex((isOpen: false, isClosed: false))
+  private let state = Mutex((isOpen: false, isClosed: false, isDestroyed: false))
 
   init(_ shelf: Shelf, _ place: String, _ behaviour: Behaviour) {
     self.shelf = shelf
@@ -92,7 +101,7 @@ final class PlainStore: Persistence {
   private func letOthersRun() async { await withDiscardingTaskGroup { $0.addTask {} } }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-    if behaviour.checksForm { for change in batch { try change.checkForm() } }
+    if behaviour.checksForm { for change in batch { try check(change) } }
     let changes = batch.map(behaviour.rewrite)
     var before: Contents?
     if behaviour.racesInApply {
@@ -104,6 +113,14 @@ final class PlainStore: Persistence {
       let outcomes = behaviour.apply(changes, &contents.table)
       if durability == .durable { contents.durable = contents.table }
       return outcomes
+    }
+  }
+
+  private func check(_ change: TaskChange) throws {
+    do {
+      try change.checkForm()
+    } catch {
+      if !behaviour.overlooks(error) { throw error }
     }
   }
 
@@ -156,7 +173,21 @@ final class PlainStore: Persistence {
   }
 
   func destroy() async throws {
-    if behaviour.destroys { state.withLock { $0.isClosed = true } }
+    let before = state.withLock { state in
+      defer {
+        state.isDestroyed = true
+        if behaviour.destroys { state.isClosed = true }
+      }
+      return state
+    }
+    switch behaviour.destroysAgain {
+    case .nothing where before.isDestroyed: return
+    case .error where before.isDestroyed: throw PlainStoreError.closed
+    case .nothing, .error, .erasing: break
+    }
+    guard behaviour.destroysUnopened || before.isOpen,
+      behaviour.destroysClosed || !before.isClosed
+    else { return }
     if behaviour.erases { shelf.places.withLock { $0[place] = nil } }
   }
 }

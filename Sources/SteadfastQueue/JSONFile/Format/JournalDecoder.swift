@@ -33,7 +33,7 @@ struct JournalDecoder {
       // A record is checked when it is made, as an entry that has one is large to look into.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
-      case .change(let change), .supersession(let change): try change.checkForm()
+      case .change(let change), .supersession(let change): try change.checkReadable()
       }
     } catch {
       throw .malformed(error.message)
@@ -184,8 +184,9 @@ struct JournalDecoder {
     return position
   }
 
+  /// Checks a task less strictly than a new one, because an earlier version may have written it.
   private func checkForm(of record: TaskRecord) throws(JournalDecodingError) {
-    do { try record.checkForm() } catch { throw .malformed(error.message) }
+    do { try record.checkReadable() } catch { throw .malformed(error.message) }
   }
 
   private mutating func record() throws(JournalDecodingError) -> TaskRecord {

@@ -24,7 +24,7 @@ struct AttemptJudge: Sendable {
 
     func notBeforeCutoff(_ date: Date) -> Date {
       guard let cutoff, date <= cutoff else { return date }
-      return cutoff.nextStorable
+      return cutoff.nextStorable.storable
     }
   }
 
@@ -60,7 +60,7 @@ struct AttemptJudge: Sendable {
     }
     guard record.hasExpired(by: now) else { return nil }
     let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
-    return TaskFailure(reason: shortened("it expired before it was done\(last)"), date: now)
+    return TaskFailure(reason: storable("it expired before it was done\(last)"), date: now)
   }
 
   /// Decides what happens to a task.
@@ -148,12 +148,13 @@ struct AttemptJudge: Sendable {
   }
 
   private func failure(_ error: any Error, at moment: Moment) -> TaskFailure {
-    TaskFailure(reason: shortened(errorText(error)), date: moment.now)
+    TaskFailure(reason: storable(errorText(error)), date: moment.now)
   }
 
-  private func shortened(_ text: String) -> String {
+  /// Returns the text as stores hold it: without NULs, and no longer than the longest reason.
+  private func storable(_ text: String) -> String {
+    var text = text.withoutNUL
     guard text.utf8.count > Self.longestReason else { return text }
-    var text = text
     text.makeContiguousUTF8()
     // A character that is cut in two becomes a replacement character, which is removed.
     let head = String(decoding: text.utf8.prefix(Self.longestReason - 4), as: UTF8.self)

@@ -153,6 +153,7 @@ extension AnyHandler {
       let owner = payloadType.map { "a task name of \($0.name)" } ?? "the name of a handler"
       throw TaskQueueError(.invalidArgument, "\(owner) is empty; give it a name")
     }
+    try TaskQueueError.check(text: name, "the name of a handler")
     guard let payloadType, let held = holder?.payloadType,
       payloadType.identifier != held.identifier
     else { return }

@@ -80,6 +80,9 @@ extension TaskQueue {
     guard try await store.count(matching: isParked) > 0 else { return }
     var names = parked.names
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
+    // Only in an old file have names a NUL. Stores refuse to unpark such a name, and a queue must
+    // not stop for it.
+    names = names.filter { !$0.hasNUL }
     guard !names.isEmpty else { return }
     _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
   }

@@ -45,7 +45,7 @@ public protocol TaskPayload: Codable, Sendable {
   /// for generic, private and local types, too.
   ///
   /// No two types may have the same name: ``TaskQueue/register(_:maxConcurrentTasks:perform:)``
-  /// says what happens then. A name must not be empty.
+  /// says what happens then. A name must not be empty, and has no NUL.
   static var taskName: String { get }
   /// The names under which tasks of this type were stored before; by default none.
   static var formerTaskNames: [String] { get }

@@ -5,8 +5,14 @@ import Foundation
 #endif
 
 extension TaskRecord {
-  /// Throws if no store can keep this as a new task, as ``TaskChange/checkForm()`` does.
+  /// Throws if not every store can hold this as a new task, as ``TaskChange/checkForm()`` does.
   func checkForm() throws(TaskQueueError) {
+    try checkReadable()
+    try checkTexts()
+  }
+
+  /// Throws if the task makes no sense, even in a file that an earlier version has written.
+  func checkReadable() throws(TaskQueueError) {
     guard state != .running else {
       throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
     }

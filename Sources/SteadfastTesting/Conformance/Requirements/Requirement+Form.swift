@@ -14,14 +14,32 @@ extension PersistenceConformance.Requirement {
       "A change that makes no sense throws the error of checkForm(), and nothing of its batch is "
         + "kept.",
       check: formIsChecked
-    )
+    ),
+    Self(
+      "form.texts",
+      "A NUL in a name, a unique key, a tag or the text of a failure is refused.",
+      check: textsAreChecked
+    ),
   ]
 
   private static func formIsChecked(_ store: StoreProbe) async throws {
+    try await refuse(store, nonsense)
+  }
+
+  private static func textsAreChecked(_ store: StoreProbe) async throws {
+    try await refuse(store, textsWithNUL)
+  }
+
+  /// Expects that each change is refused, with what comes before it in its batch.
+  private static func refuse(
+    _ store: StoreProbe,
+    _ changes: (Lease) -> [TaskChange]
+  ) async throws {
     try await store.insert(.numbered(1))
     let lease = try await store.claimOne()
-    for change in nonsense(lease) {
-      try await store.expectError("apply insert 2; \(change.step)", isInvalidArgument) {
+    for change in changes(lease) {
+      let step = change.step.replacing("\0", with: "\\0")
+      try await store.expectError("apply insert 2; \(step)", isInvalidArgument) {
         _ = try await store.store.apply(
           [.insert(.numbered(2), onDuplicate: .keep), change],
           durability: .durable
@@ -55,6 +73,23 @@ extension PersistenceConformance.Requirement {
       .extend(lease, until: never),
       .prune(.succeeded, endedBefore: never, keepingLatest: nil, now: .second(0)),
       .prune(.succeeded, endedBefore: nil, keepingLatest: -1, now: .second(0)),
+    ]
+  }
+
+  private static func textsWithNUL(_ lease: Lease) -> [TaskChange] {
+    let failure = TaskFailure.at(0, "a\0b")
+    let records = [
+      TaskRecord.numbered(3, name: "a\0"), .numbered(3, key: "\0b"),
+      .numbered(3, tags: ["plain", "a\0b"]), TaskRecord.numbered(3).with { $0.note(failure) },
+      TaskRecord.numbered(3).with { record in
+        record.note(failure)
+        record.note(.at(1))
+      },
+    ]
+    return records.map { .insert($0, onDuplicate: .keep) } + [
+      .retry(lease, availableDate: .second(0), retryCount: 1, failure: failure),
+      .abandon(lease, failure: failure, retains: true), .park(lease, failure: failure),
+      .unpark(name: "\0"), .update(.numbered(1), TaskUpdate(tags: ["\0"])),
     ]
   }
 }

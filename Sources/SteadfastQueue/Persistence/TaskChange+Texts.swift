@@ -1,0 +1,70 @@
+/// Checks for texts that PostgreSQL can't store: those with the character NUL.
+extension TaskChange {
+  func checkTexts() throws(TaskQueueError) {
+    switch self {
+    case .insert(let record, _): try record.checkTexts()
+    case .retry(_, _, _, let failure):
+      if let failure { try failure.checkText("the text of a failure") }
+    case .abandon(_, let failure, _), .park(_, let failure):
+      try failure.checkText("the text of a failure")
+    case .unpark(let name): try TaskQueueError.check(text: name, "name")
+    case .update(_, let update): try update.checkTexts()
+    case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
+      .prune, .rebase:
+      break
+    }
+  }
+}
+
+extension TaskRecord {
+  func checkTexts() throws(TaskQueueError) {
+    try TaskQueueError.check(text: name, "name")
+    if let uniqueKey { try TaskQueueError.check(text: uniqueKey, "uniqueKey") }
+    if hasExtras { try TaskQueueError.check(texts: tags, "tags") }
+    guard hasFailureState else { return }
+    if let lastError { try TaskQueueError.check(text: lastError, "lastError") }
+    for failure in earlierFailures { try failure.checkText("the text of an earlier failure") }
+  }
+}
+
+extension TaskUpdate {
+  func checkTexts() throws(TaskQueueError) {
+    if let tags { try TaskQueueError.check(texts: tags, "tags") }
+  }
+}
+
+extension TaskFailure {
+  fileprivate func checkText(_ name: String) throws(TaskQueueError) {
+    try TaskQueueError.check(text: reason, name)
+  }
+}
+
+extension TaskQueueError {
+  static func check(text: String, _ name: String) throws(TaskQueueError) {
+    guard text.hasNUL else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) has a NUL (U+0000), which a database can't store; leave it out"
+    )
+  }
+
+  static func check(texts: Set<String>, _ name: String) throws(TaskQueueError) {
+    for text in texts { try check(text: text, name) }
+  }
+}
+
+extension String {
+  /// Whether the text has the character NUL (U+0000), which not every store can hold in a text.
+  var hasNUL: Bool {
+    // A text from Objective-C has no contiguous bytes.
+    unsafe utf8.withContiguousStorageIfAvailable { unsafe $0.contains(0) } ?? utf8.contains(0)
+  }
+
+  /// The text with U+FFFD, the replacement character, in place of each NUL.
+  var withoutNUL: String {
+    guard hasNUL else { return self }
+    var scalars = UnicodeScalarView()
+    for scalar in unicodeScalars { scalars.append(scalar == "\0" ? "\u{FFFD}" : scalar) }
+    return String(scalars)
+  }
+}
