@@ -34,7 +34,8 @@
 ///
 /// A store refuses a change that ``TaskChange/checkForm()`` refuses. So no name, unique key, tag or
 /// text of a failure has a NUL (U+0000), which PostgreSQL can't store in a text. A payload is bytes,
-/// and may have any.
+/// and may have any. Dates are from `Date.distantPast` to the last second of the year 9999, and time
+/// limits are at most 100,000,000,000 seconds.
 ///
 /// ## Calls
 ///

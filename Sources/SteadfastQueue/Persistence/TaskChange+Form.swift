@@ -9,13 +9,18 @@ extension TaskChange {
   ///
   /// Stores call it before they store a change. A new task must not be running, and counts must not
   /// be negative. No text has a NUL (U+0000): neither names, unique keys and tags, nor the texts of
-  /// failures. Dates must be finite.
+  /// failures.
+  ///
+  /// Dates are not before `Date.distantPast`, at the beginning of the year 1, and not after the
+  /// year 9999. A time limit is at most 100,000,000,000 seconds, some 3,000 years. So text in ISO
+  /// 8601, the types of databases, and 64 bits of microseconds can all hold them.
   ///
   /// What was stored before, by this version or an earlier one, is not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public func checkForm() throws(TaskQueueError) {
     try checkReadable()
     try checkTexts()
+    try checkDates()
   }
 
   /// Throws if the change makes no sense, even in a file that an earlier version has written.

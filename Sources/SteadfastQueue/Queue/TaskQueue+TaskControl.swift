@@ -108,7 +108,7 @@ extension TaskQueue {
   /// - Throws: a ``TaskQueueError`` for a date that is not finite; what the store throws.
   @discardableResult
   public nonisolated func reschedule(_ id: TaskID, to date: Date? = nil) async throws -> Bool {
-    try TaskQueueError.check(date, "the date to reschedule a task to")
+    try TaskQueueError.check(storable: date, "the date to reschedule a task to")
     return try await ask(.reschedule(to: date?.storable), of: id)
   }
 
@@ -125,7 +125,7 @@ extension TaskQueue {
     matching filter: TaskFilter,
     to date: Date? = nil
   ) async throws -> Int {
-    try TaskQueueError.check(date, "the date to reschedule tasks to")
+    try TaskQueueError.check(storable: date, "the date to reschedule tasks to")
     let filter = filter.narrowed(to: TaskState.unfinished)
     return try await ask(.reschedule(to: date?.storable), of: filter)
   }

@@ -69,7 +69,8 @@ public struct TaskOptions: Sendable, Equatable {
 
   /// The time from enqueueing until the task may be performed; by default none.
   ///
-  /// Give a delay or an ``availableDate``, not both. A delay must not be negative.
+  /// Give a delay or an ``availableDate``, not both. A delay must not be negative, and
+  /// is at most 100,000,000,000 seconds.
   public var delay: Duration? {
     get { choices.present?.delay }
     set { choices.value.delay = newValue }
@@ -248,19 +249,23 @@ extension TaskOptions {
         )
       }
       try TaskQueueError.check(delay: delay, "\(path)delay")
+      try TaskQueueError.check(storable: delay, "\(path)delay")
     }
     try TaskQueueError.check(delay: choices.uniqueFor, "\(path)uniqueFor")
     try TaskQueueError.check(delay: choices.maxDelay, "\(path)maxDelay")
+    try TaskQueueError.check(storable: choices.uniqueFor, "\(path)uniqueFor")
+    try TaskQueueError.check(storable: choices.maxDelay, "\(path)maxDelay")
     if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
       throw TaskQueueError(
         .invalidArgument,
         "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay))"
       )
     }
-    try TaskQueueError.check(choices.availableDate, "\(path)availableDate")
+    try TaskQueueError.check(storable: choices.availableDate, "\(path)availableDate")
     if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
     try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
-    try TaskQueueError.check(choices.expiryDate, "\(path)expiryDate")
+    try TaskQueueError.check(storable: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
     try TaskQueueError.check(choices.tags, "\(path)tags")
     try TaskQueueError.check(orderKey: choices.orderKey, "\(path)inOrder")
     try TaskQueueError.check(choices.conditions, "\(path)requires")

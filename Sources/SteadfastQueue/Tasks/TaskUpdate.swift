@@ -51,6 +51,7 @@ public struct TaskUpdate: Sendable {
   func checkForm() throws(TaskQueueError) {
     try checkReadable()
     try checkTexts()
+    try checkDates()
   }
 
   /// Throws if the update makes no sense, even in a file that an earlier version has written.

@@ -66,14 +66,15 @@ extension VirtualTime {
 
   /// Returns the first date at which one of the tasks becomes available.
   ///
-  /// It is `nil` if all of them wait for something else, or for longer than some 30,000 years.
+  /// It is `nil` if all of them wait for something else, or for longer than some 6,000 years. A
+  /// retry that is to come later than any date comes at the end of the year 9999.
   private func nextDate(of tasks: [TaskRecord]) -> Date? {
     let now = clock.date
     return
       tasks
       .filter { $0.state == .waiting }
       .map(\.availableDate)
-      .filter { $0 > now && $0 < now + 1e12 }
+      .filter { $0 > now && $0 < now + 2e11 }
       .min()
   }
 

@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct DateStorableTests {
   private static let dates = [
-    -1e10, -1, 0, 0.1, 100, 978_307_200, 978_307_200.123, 1_795_250_532.492_600_2, 4e9, 1e13,
+    -1e10, -1, 0, 0.1, 100, 978_307_200, 978_307_200.123, 1_795_250_532.492_600_2, 4e9, 2.5e11,
   ].flatMap {
     [Date(timeIntervalSince1970: $0), Date(timeIntervalSinceReferenceDate: $0 / 3)]
   }
@@ -29,5 +29,20 @@ import Testing
       date.nextStorable.timeIntervalSince(date) < 1e-3
         * max(1, abs(date.timeIntervalSince1970) / 1e9)
     )
+  }
+
+  @Test(arguments: [
+    (-Double.infinity, -62_135_769_600), (-62_135_769_601, -62_135_769_600),
+    (253_402_300_799, 253_402_300_799), (253_402_300_799.001, 253_402_300_799),
+    (1e300, 253_402_300_799), (.infinity, 253_402_300_799),
+  ])
+  func `a date that not every store can hold becomes the nearest one that can be stored`(
+    seconds: Double,
+    nearest: Double
+  ) {
+    let date = Date(timeIntervalSince1970: seconds)
+    #expect(date.storable == Date(timeIntervalSince1970: nearest))
+    #expect(date.storable.isStorable)
+    #expect(date.isStorable == (seconds == nearest))
   }
 }

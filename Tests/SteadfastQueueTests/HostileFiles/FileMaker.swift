@@ -99,7 +99,9 @@ struct FileMaker {
       uniqueKey: pick(3) == 0 ? "key \(pick(4))\(text)" : nil,
       tags: pick(3) == 0 ? [text, "tag", "\(pick(9))"] : [],
       timeLimit: pick(3) == 0
-        ? [.seconds(1), .nanoseconds(1), .seconds(1 << 60), Duration(attoseconds: 1)][pick(4)]
+        ? [.seconds(1), .nanoseconds(1), .seconds(100_000_000_000), Duration(attoseconds: 1)][
+          pick(4)
+        ]
         : nil,
       expiryDate: pick(4) == 0 ? [date + 1e6, .distantFuture, .distantPast][pick(3)] : nil,
       state: pick(9) == 0 ? [.paused, .parked, .abandoned, .succeeded][pick(4)] : .waiting,

@@ -172,7 +172,7 @@ import Foundation
       let queue = TaskQueue(name: "queue", persistence: store, clock: clock)
       for (text, date, priority) in [
         (" ", Date.distantPast, Int.min), ("\t", .distantFuture, .max),
-        ("\u{1}\n\u{2028}\"", Date(timeIntervalSince1970: 1e300), 0),
+        ("\u{1}\n\u{2028}\"", Date(timeIntervalSince1970: 253_402_300_799), 0),
       ] {
         try await queue.enqueue(
           name: text,

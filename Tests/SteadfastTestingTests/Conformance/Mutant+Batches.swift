@@ -38,6 +38,12 @@ extension Mutant {
     Mutant("a NUL is kept", breaks: "form.texts") {
       $0.overlooks = { $0.message.contains("NUL") }
     },
+    Mutant("dates of any year are kept", breaks: "form.dates") {
+      $0.overlooks = { $0.message.contains("9999") }
+    },
+    Mutant("a time limit of any length is kept", breaks: "form.dates") {
+      $0.overlooks = { $0.message.contains("timeLimit") }
+    },
   ]
 
   static let lookUps = [

@@ -33,7 +33,7 @@ struct PruningSchedule: Sendable {
     retentions.map { state, retention in
       .prune(
         state,
-        endedBefore: retention.maxAge.map { now - max(0, $0 / .seconds(1)) },
+        endedBefore: retention.maxAge.map { (now - max(0, $0 / .seconds(1))).storable },
         keepingLatest: retention.maxCount,
         now: now
       )

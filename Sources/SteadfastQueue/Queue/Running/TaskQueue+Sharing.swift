@@ -11,7 +11,7 @@ import Foundation
 extension TaskQueue {
   /// The date until which a claim that is made now lasts; `nil` if the store is not shared.
   nonisolated var leaseEnd: Date? {
-    store.sharing.map { now + max(0, $0.leaseDuration / .seconds(1)) }
+    store.sharing.map { (now + max(0, $0.leaseDuration / .seconds(1))).storable }
   }
 
   /// Extends leases until the body has returned.

@@ -9,6 +9,7 @@ extension TaskRecord {
   func checkForm() throws(TaskQueueError) {
     try checkReadable()
     try checkTexts()
+    try checkDates()
   }
 
   /// Throws if the task makes no sense, even in a file that an earlier version has written.

@@ -29,7 +29,9 @@ extension TaskRecord {
   public mutating func rebase(to now: Date) -> Bool {
     if let failedDate {
       guard failedDate > now else { return false }
-      let moved = (now + availableDate.timeIntervalSince(failedDate)).storable
+      // This only moves a date back, so it needs no clamping, and reads the same in old files.
+      let seconds = (now + availableDate.timeIntervalSince(failedDate)).timeIntervalSince1970
+      let moved = Date(timeIntervalSince1970: seconds)
       // If no finite date is that far ahead, it can't be stored either, and the date stays.
       if moved.timeIntervalSince1970.isFinite { availableDate = moved }
       self.failedDate = now

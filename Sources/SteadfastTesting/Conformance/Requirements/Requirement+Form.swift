@@ -20,6 +20,12 @@ extension PersistenceConformance.Requirement {
       "A NUL in a name, a unique key, a tag or the text of a failure is refused.",
       check: textsAreChecked
     ),
+    Self(
+      "form.dates",
+      "A date before the year 1 or after the year 9999 is refused, and so is a time limit of more "
+        + "than 100,000,000,000 seconds.",
+      check: datesAreChecked
+    ),
   ]
 
   private static func formIsChecked(_ store: StoreProbe) async throws {
@@ -28,6 +34,10 @@ extension PersistenceConformance.Requirement {
 
   private static func textsAreChecked(_ store: StoreProbe) async throws {
     try await refuse(store, textsWithNUL)
+  }
+
+  private static func datesAreChecked(_ store: StoreProbe) async throws {
+    try await refuse(store, farDates)
   }
 
   /// Expects that each change is refused, with what comes before it in its batch.
@@ -90,6 +100,31 @@ extension PersistenceConformance.Requirement {
       .retry(lease, availableDate: .second(0), retryCount: 1, failure: failure),
       .abandon(lease, failure: failure, retains: true), .park(lease, failure: failure),
       .unpark(name: "\0"), .update(.numbered(1), TaskUpdate(tags: ["\0"])),
+    ]
+  }
+
+  private static func farDates(_ lease: Lease) -> [TaskChange] {
+    let id = TaskTarget.unclaimed(.numbered(1))
+    let long = Duration.seconds(100_000_000_001)
+    let limited = TaskRecord.numbered(3).with { $0.apply(TaskUpdate(timeLimit: long)) }
+    let dates = [Date.distantPast - 1, TaskRecord.lastDate + 1, Date(timeIntervalSince1970: 1e300)]
+    return dates.flatMap { date in
+      let failure = TaskFailure(reason: "", date: date)
+      let records = [
+        TaskRecord.numbered(3, at: date.second), .numbered(3, key: "k", uniqueUntil: date.second),
+        .numbered(3, key: "k", latest: date.second), .numbered(3, created: date.second),
+        .numbered(3, expires: date), TaskRecord.numbered(3).with { $0.note(failure) },
+      ]
+      return records.map { TaskChange.insert($0, onDuplicate: .keep) } + [
+        .succeed(lease, at: date, retains: true), .cancel(id, at: date, retains: true),
+        .retry(lease, availableDate: date, retryCount: 1, failure: nil),
+        .abandon(lease, failure: failure, retains: true), .park(lease, failure: failure),
+        .restart(id, availableDate: date), .reschedule(id, availableDate: date), .rebase(date),
+        .extend(lease, until: date), .update(.numbered(1), TaskUpdate(expiryDate: date)),
+        .prune(.succeeded, endedBefore: date, keepingLatest: nil, now: .second(0)),
+      ]
+    } + [
+      .insert(limited, onDuplicate: .keep), .update(.numbered(1), TaskUpdate(timeLimit: long)),
     ]
   }
 }

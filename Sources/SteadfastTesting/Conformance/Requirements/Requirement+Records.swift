@@ -52,7 +52,7 @@ extension PersistenceConformance.Requirement {
       priority: TaskQueue.Priority(rawValue: priority),
       createdDate: Date(timeIntervalSince1970: -1e9 - 0.5),
       maxRetries: limit,
-      timeLimit: number % 2 == 0 ? .microseconds(1) : .seconds(Int64(1) << 40),
+      timeLimit: number % 2 == 0 ? .microseconds(1) : .seconds(100_000_000_000),
       expiryDate: date,
       availableDate: date
     )
@@ -63,6 +63,7 @@ extension PersistenceConformance.Requirement {
       extreme(1, .max, .alwaysRetry, .distantPast), extreme(2, .min, .atMost(0), .distantFuture),
       extreme(3, .max - 1, .atMost(.max), Date(timeIntervalSince1970: 0)),
       extreme(4, .min + 1, 1, Date(timeIntervalSince1970: -0.000_001)),
+      extreme(5, 0, 1, TaskRecord.lastDate),
     ]
     for record in extremes { try await store.insert(record) }
     for record in extremes { try await store.expect(record.id.number, is: record) }
@@ -116,6 +117,11 @@ extension PersistenceConformance.Requirement {
     try await store.insert(record)
     try await store.expect(1, is: record)
   }
+}
+
+extension TaskRecord {
+  /// The last second of the year 9999: the latest date that a store is given.
+  static var lastDate: Date { Date(timeIntervalSince1970: 253_402_300_799) }
 }
 
 extension StoreProbe {
