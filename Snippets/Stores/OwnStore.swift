@@ -38,6 +38,7 @@ actor DocumentStore: Persistence {
   private let url: URL
   private var document: Document?
   private var isClosed = false
+  private var isDestroyed = false
 
   init(at url: URL) { self.url = url }
 
@@ -108,10 +109,11 @@ actor DocumentStore: Persistence {
   func close() { isClosed = true }
 
   func destroy() throws {
+    if isDestroyed { return }
     if FileManager.default.fileExists(atPath: url.path) {
       try FileManager.default.removeItem(at: url)
     }
-    isClosed = true
+    (isClosed, isDestroyed) = (true, true)
   }
 }
 // snippet.end

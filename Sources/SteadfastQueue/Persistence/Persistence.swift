@@ -108,7 +108,10 @@ public protocol Persistence: Sendable {
 
   /// Removes all tasks for good, claimed ones too, and the place where the store holds them.
   ///
-  /// Later calls throw.
+  /// It may be called in any state: before ``open()``, while the store is open, after ``close()``,
+  /// and after a call that has failed. Afterwards, a second call does nothing, even if another store
+  /// has been made at the place. Later calls of other methods throw.
+  /// - Throws: The error that prevents the removal. The next call tries again.
   nonisolated(nonsending) func destroy() async throws
 }
 

@@ -142,8 +142,6 @@ extension TaskQueue {
     }
     await shutDown(within: .zero)
     try await signals.runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
-    // The queue's own `open()` would throw if a handler was refused.
-    try await store.open()
     try await store.destroy()
     observers.outcomes.failWaiters(
       TaskQueueError(.destroyed, "the queue was destroyed, with its tasks")

@@ -60,7 +60,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     return lookUp.count
   }
 
-  /// Removes all tasks; later calls throw.
+  /// Removes all tasks; later calls of other methods throw.
   public func destroy() async throws {
     state.withLock { $0 = State(isDestroyed: true) }
   }

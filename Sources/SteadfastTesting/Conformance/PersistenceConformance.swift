@@ -69,7 +69,7 @@ public struct PersistenceConformance: Sendable {
   ///   hyphens. At a new place, the store is empty. At a place where a store was closed, it has
   ///   that store's tasks. At a place where a store is open, which happens only if stores are
   ///   shared, both have the same tasks. Each check needs places of its own, for example a folder
-  ///   of its own.
+  ///   of its own. Its stores are destroyed at the end, so a later check may have the same places.
   /// - Returns: the report.
   public func check(
     _ makeStore: @escaping @Sendable (_ place: String) async throws -> any Persistence
@@ -86,7 +86,7 @@ public struct PersistenceConformance: Sendable {
     do {
       sharing = try await HangDetector(callLimit).wait(for: makeCheck(reopens)) {
         let store = try await makeStore("survey")
-        try? await store.close()
+        try? await store.destroy()
         return store.sharing
       }
     } catch {

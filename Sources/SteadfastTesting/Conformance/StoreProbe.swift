@@ -51,6 +51,13 @@ struct StoreProbe: Sendable {
     try await Self.open(at: place, trial: trial, makeStore)
   }
 
+  /// Makes the next store at the same place, and does not open it.
+  func unopened() async throws -> StoreProbe {
+    let store = try await makeStore(place)
+    trial.opened(store, at: place)
+    return StoreProbe(store: store, place: place, trial: trial, makeStore: makeStore, label: label)
+  }
+
   /// Closes the store and opens it again.
   func reopened() async throws -> StoreProbe {
     trial.note("close, and open again")

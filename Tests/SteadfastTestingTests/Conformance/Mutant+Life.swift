@@ -24,6 +24,18 @@ extension Mutant {
     Mutant("a closed store answers", breaks: "life.close") { $0.closes = false },
     Mutant("a destroyed store answers", breaks: "life.destroy") { $0.destroys = false },
     Mutant("what was destroyed comes back", breaks: "life.destroyed-data") { $0.erases = false },
+    Mutant("a closed store leaves its tasks", breaks: "life.destroyed-anytime") {
+      $0.destroysClosed = false
+    },
+    Mutant("a store that was not opened leaves tasks", breaks: "life.destroyed-anytime") {
+      $0.destroysUnopened = false
+    },
+    Mutant("a store is destroyed only once", breaks: "life.destroyed-anytime") {
+      $0.destroysAgain = .error
+    },
+    Mutant("a destroyed store takes the tasks of the next", breaks: "life.destroyed-anytime") {
+      $0.destroysAgain = .erasing
+    },
   ]
 
   static let reopening = [

@@ -72,6 +72,7 @@ extension JSONFileCore {
     }
     let (lock, closers) = state.withLock { state in
       defer {
+        if state.deletesFile, case .success = result { state.isDestroyed = true }
         state.phase = .closed
         state.lock = nil
         state.thread = nil

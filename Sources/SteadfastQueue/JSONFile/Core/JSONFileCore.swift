@@ -48,6 +48,8 @@ final class JSONFileCore: Sendable {
     var lock: FileLock?
     /// Whether closing deletes the file.
     var deletesFile = false
+    /// Whether the file was deleted.
+    var isDestroyed = false
     /// The callers that wait for the end of a closing that has begun.
     var closers: [CheckedContinuation<Void, any Error>] = []
   }
@@ -78,7 +80,7 @@ final class JSONFileCore: Sendable {
   let date: @Sendable () -> Date
   /// Reports to people what no call can report to them.
   let announce: @Sendable (String) -> Void
-  private let makeThread: ThreadMaker
+  let makeThread: ThreadMaker
   let state = Mutex(State())
   let file = Mutex<OpenFile?>(nil)
   /// The count of forks when the thread was started; negative before that.
@@ -136,7 +138,7 @@ final class JSONFileCore: Sendable {
   /// Whether this process is a forked child, whose parent owns the thread and the lock.
   ///
   /// This is checked before any lock is taken, because a lock may have been held at the fork.
-  private var isForkedOff: Bool {
+  var isForkedOff: Bool {
     let count = forkCount.load(ordering: .relaxed)
     return count >= 0 && count != ForkCount.current
   }
@@ -197,18 +199,6 @@ final class JSONFileCore: Sendable {
       case .close(let thread): thread.add { self.closeFile() }
       }
     }
-  }
-
-  /// Deletes the file and closes the store.
-  func destroy() async throws {
-    // The store must hold the file's lock to delete it.
-    try await open()
-    try state.withLock { state in
-      // Another caller may have closed the store in between.
-      guard try isOpen(state.phase) else { throw errors.closed }
-      state.deletesFile = true
-    }
-    try await close()
   }
 
   /// Closes the store as `close()` does, without waiting for the end.

@@ -98,7 +98,7 @@ struct Leftover {
   }
 
   /// Returns the generation in the first line, and the length of that line with its line feed.
-  private static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
+  static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
     guard let end = start.lineFeed(from: 0), let line = JournalLine(start, 0..<end) else {
       return nil
     }

@@ -210,9 +210,12 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
 
   /// Deletes the file with all its tasks, and gives up its lock.
   ///
-  /// Later calls throw. The lock file stays.
+  /// The file need not be open. It is deleted after ``close()`` too, and if it can't be opened,
+  /// because it is damaged for instance. A file that is no queue's file is left alone, and so is
+  /// one that another store has open. Without a file, or if this store was destroyed before, there
+  /// is nothing to do. Later calls of other methods throw. A lock file that was there stays.
   ///
-  /// - Throws: A ``JSONFileError``. The file may still be there then.
+  /// - Throws: A ``JSONFileError``. The file may still be there then; the next call tries again.
   public func destroy() async throws { try await core.destroy() }
 }
 

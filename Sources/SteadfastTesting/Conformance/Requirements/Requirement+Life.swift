@@ -26,6 +26,13 @@ extension PersistenceConformance.Requirement {
       .reopened,
       check: destroyedData
     ),
+    Self(
+      "life.destroyed-anytime",
+      "A store is destroyed before it is opened, and after it was closed, too. Destroying it again "
+        + "does nothing.",
+      .reopened,
+      check: destroyedAnytime
+    ),
   ]
 
   private static func empty(_ store: StoreProbe) async throws {
@@ -100,5 +107,26 @@ extension PersistenceConformance.Requirement {
     try await next.expectTasks([])
     try await next.apply(.insert(.numbered(1, key: "k"), onDuplicate: .reject))
     try next.expect(try await next.claim(), [1])
+  }
+
+  private static func destroyedAnytime(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    store.note("close, destroy, and open again")
+    try await store.store.close()
+    try await store.store.destroy()
+    let second = try await store.successor()
+    try await second.expectTasks([])
+    try await second.insert(.numbered(2))
+    second.note("close, and destroy a store that was not opened")
+    try await second.store.close()
+    let unopened = try await store.unopened()
+    try await unopened.store.destroy()
+    try await expectNoAnswers(unopened)
+    unopened.note("open again, and destroy both earlier stores again")
+    let last = try await store.successor()
+    try await last.expectTasks([])
+    try await last.insert(.numbered(3))
+    for earlier in [store, unopened] { try await earlier.store.destroy() }
+    try await last.expectTasks([3])
   }
 }

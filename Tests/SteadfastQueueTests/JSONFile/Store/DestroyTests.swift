@@ -1,0 +1,174 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A file is destroyed in whatever state its store is.
+@Suite struct DestroyTests {
+  private func withFile(_ body: (URL) async throws -> Void) async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = JSONFileStore(at: file)
+      _ = try await store.apply([.insert(.make(1), onDuplicate: .keep)], durability: .durable)
+      try await store.close()
+      try await body(file)
+    }
+  }
+
+  private func names(beside file: URL) throws -> Set<String> {
+    let folder = file.deletingLastPathComponent()
+    return Set(try FileManager.default.contentsOfDirectory(atPath: folder.path))
+  }
+
+  private func error(_ call: () async throws -> Void) async throws -> JSONFileError {
+    try #require(await #expect(throws: JSONFileError.self) { try await call() })
+  }
+
+  /// Expects that nothing but a lock file is left, and that the store takes no calls.
+  private func expectNothing(_ file: URL, _ store: JSONFileStore) async throws {
+    #expect(try names(beside: file).subtracting(["queue.jsonl.lock"]).isEmpty)
+    let calls: [() async throws -> Void] = [
+      { try await store.open() }, { _ = try await store.count(matching: TaskFilter()) },
+    ]
+    for call in calls { #expect(try await error(call).code == .closed) }
+  }
+
+  @Test func `a store that was closed deletes its file, and so does one that was never opened`()
+    async throws
+  {
+    try await withFile { file in
+      let unopened = JSONFileStore(at: file)
+      try await unopened.destroy()
+      try await expectNothing(file, unopened)
+      let closed = JSONFileStore(at: file)
+      try await closed.open()
+      try await closed.close()
+      try await closed.destroy()
+      try await expectNothing(file, closed)
+    }
+  }
+
+  @Test func `a store without a file has nothing to delete, and makes nothing`() async throws {
+    try await withTemporaryFolder { folder in
+      let store = JSONFileStore(at: folder.appending(path: "queue.jsonl"))
+      try await store.destroy()
+      try await expectNothing(folder.appending(path: "queue.jsonl"), store)
+      #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).isEmpty)
+      let nowhere = JSONFileStore(at: folder.appending(path: "none/queue.jsonl"))
+      try await nowhere.destroy()
+    }
+  }
+
+  @Test func `destroying again does nothing, even if another store has made a file since`()
+    async throws
+  {
+    try await withFile { file in
+      let first = JSONFileStore(at: file)
+      try await first.open()
+      try await first.destroy()
+      try await first.destroy()
+      let second = JSONFileStore(at: file)
+      try await second.open()
+      try await first.destroy()
+      try await second.close()
+      try await first.destroy()
+      #expect(FileManager.default.fileExists(atPath: file.path))
+    }
+  }
+
+  @Test func `callers that destroy at the same time all return`() async throws {
+    try await withFile { file in
+      let store = JSONFileStore(at: file)
+      try await store.open()
+      try await withThrowingTaskGroup { group in
+        for _ in 0..<8 { group.addTask { try await store.destroy() } }
+        group.addTask { try? await store.close() }
+        try await group.waitForAll()
+      }
+      try await expectNothing(file, store)
+    }
+  }
+
+  @Test func `a damaged file, and one of a newer version, is deleted`() async throws {
+    try await withFile { file in
+      var text = try JournalText()
+      try text.addTasks(1...3)
+      let newer = Array(
+        String(decoding: text.bytes, as: UTF8.self)
+          .replacing("\"version\":1", with: "\"version\":9").utf8
+      )
+      let damaged = [0, 1].map { text.lines.flipping($0).flatMap { $0 } }
+      for bytes in damaged + [newer] {
+        try Data(bytes).write(to: file)
+        let store = JSONFileStore(at: file)
+        _ = try await error { try await store.open() }
+        try await store.destroy()
+        try await expectNothing(file, store)
+      }
+    }
+  }
+
+  @Test func `what a crash has left beside the file is deleted with it`() async throws {
+    try await withFile { file in
+      try FileManager.default.copyItem(atPath: file.path, toPath: file.path + ".new")
+      let store = JSONFileStore(at: file)
+      try await store.destroy()
+      try await expectNothing(file, store)
+    }
+  }
+
+  @Test func `a file of another kind is left alone`() async throws {
+    try await withTemporaryFolder { folder in
+      let page = folder.appending(path: "index.html")
+      let bytes = Data("<html>\n".utf8)
+      try bytes.write(to: page)
+      let store = JSONFileStore(at: page)
+      for _ in 1...2 {
+        #expect(try await error { try await store.destroy() }.code == .notAQueueFile)
+      }
+      #expect(try Data(contentsOf: page) == bytes)
+      #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["index.html"])
+    }
+  }
+
+  @Test func `a file that another store has open is left alone until that one is closed`()
+    async throws
+  {
+    try await withFile { file in
+      let store = JSONFileStore(at: file)
+      try await store.open()
+      let other = JSONFileStore(at: file)
+      #expect(try await error { try await other.destroy() }.code == .inUse)
+      #expect(try await store.count(matching: TaskFilter()) == 1)
+      try await store.close()
+      try await other.destroy()
+      try await expectNothing(file, other)
+    }
+  }
+
+  @Test func `a queue whose file can't be opened destroys it`() async throws {
+    try await withFile { file in
+      var text = try JournalText()
+      try text.addTasks(1...3)
+      try Data(text.lines.flipping(1).flatMap { $0 }).write(to: file)
+      let queue = TaskQueue(persistence: .jsonFile(at: file))
+      await #expect(throws: (any Error).self) { try await queue.open() }
+      try await queue.destroy()
+      #expect(!FileManager.default.fileExists(atPath: file.path))
+    }
+  }
+
+  @Test func `the kit leaves nothing behind, so it can check the same places again`() async throws {
+    try await withTemporaryFolder { folder in
+      let conformance = PersistenceConformance(randomCases: 1)
+      for _ in 1...2 {
+        let report = await conformance.check { JSONFileStore(at: folder.appending(path: $0)) }
+        #expect(report.passes, "\(report)")
+        let left = try FileManager.default.contentsOfDirectory(atPath: folder.path)
+        #expect(left.filter { !$0.hasSuffix(".lock") } == [])
+      }
+    }
+  }
+}
