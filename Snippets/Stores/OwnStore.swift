@@ -142,11 +142,12 @@ extension Document {
         }
         return left.place < right.place
       }
-    var room = request.names
+    // By bytes, as Swift takes other texts for the same.
+    var taken: [[UInt8]: Int] = [:]
     let allowed = available.filter { entry in
-      let left = room[entry.record.name] ?? request.otherNames
-      room[entry.record.name] = left - 1
-      return left > 0
+      let name = Array(entry.record.name.utf8)
+      taken[name, default: 0] += 1
+      return taken[name, default: 0] <= request.room(for: entry.record.name)
     }
     let tasks = allowed.prefix(request.limit).map { entry in
       var entry = entry
@@ -338,10 +339,8 @@ extension Document {
 extension Document {
   /// The task with the name and the key of another one, and with this role.
   private func task(like record: TaskRecord, _ role: UniqueKeyRole) -> TaskID? {
-    guard let key = record.uniqueKey else { return nil }
-    return entries.values.first { entry in
-      entry.record.keyRole == role && entry.record.name == record.name
-        && entry.record.uniqueKey == key
+    entries.values.first { entry in
+      entry.record.keyRole == role && entry.record.isTwin(of: record)
     }?.record.id
   }
 
@@ -392,8 +391,7 @@ extension Document {
   private func succeeded(like record: TaskRecord) -> TaskID? {
     guard task(like: record, .holder) == nil else { return nil }
     let found = entries.values.map(\.record).filter { other in
-      other.state == .succeeded && other.name == record.name
-        && other.uniqueKey == record.uniqueKey
+      other.state == .succeeded && other.isTwin(of: record)
         && other.standsForOthers(on: record.createdDate)
     }
     return found.max {
@@ -437,7 +435,8 @@ extension TaskRecord {
 
 extension Document {
   private mutating func unpark(_ name: String) {
-    for entry in entries.values where entry.record.state == .parked && entry.record.name == name {
+    for entry in entries.values
+    where entry.record.state == .parked && entry.record.name.utf8.elementsEqual(name.utf8) {
       _ = move(.unclaimed(entry.record.id), from: [.parked], to: .waiting)
     }
   }

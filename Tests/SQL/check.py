@@ -504,6 +504,25 @@ def windows(engine):
     expect(add(session, 3, created=30), ("done", "holder"))
 
 
+def texts_and_dates(engine):
+    """Keys are the same only if their bytes are, and a date at either bound is held."""
+    session = engine.reset()
+    one, two = "\u00e9", "e\u0301"
+    expect(add(session, 1, key=one), ("done", "holder"))
+    expect(add(session, 2, key=two), ("done", "holder"))
+    expect(add(session, 3, name=two, key=one), ("done", "holder"))
+    expect(add(session, 4, key=two), ("duplicate", 2))
+    if isinstance(engine, PostgreSQL):
+        for seconds in (-62135769600, 253402300799):
+            session.text(
+                f"update task set available_date = to_timestamp({seconds})"
+                f" where id = '{identity(1)}'")
+            found = session.text(
+                "select extract(epoch from available_date)::bigint from task"
+                f" where id = '{identity(1)}'")
+            expect(found, [(str(seconds),)])
+
+
 # Two sessions
 
 
@@ -894,7 +913,7 @@ def costs(engine):
 
 
 CHECKS = [
-    policies, dates, supersedes, windows, end_beside_addition, addition_beside_end,
+    policies, dates, supersedes, windows, texts_and_dates, end_beside_addition, addition_beside_end,
     two_replacements, two_additions,
     order, held_up, held_order, restarted, required, end_beside_insertion, insertion_beside_end,
     two_first_insertions, restart_beside_claim, claim_beside_restart, many_sessions, costs,

@@ -35,6 +35,11 @@ public struct ClaimRequest: Sendable {
     self.conditions = conditions
     self.leaseEnd = leaseEnd
   }
+
+  /// The largest number of tasks of a name to hand out, as ``names`` or ``otherNames`` says.
+  ///
+  /// A name is listed only if its UTF-8 bytes are; Swift's `==` takes other texts for the same.
+  public func room(for name: String) -> Int { names[exactly: name] ?? otherNames }
 }
 
 /// What a store hands out.

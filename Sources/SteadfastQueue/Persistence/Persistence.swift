@@ -33,9 +33,14 @@
 /// ## What a store is given
 ///
 /// A store refuses a change that ``TaskChange/checkForm()`` refuses. So no name, unique key, tag or
-/// text of a failure has a NUL (U+0000), which PostgreSQL can't store in a text. A payload is bytes,
-/// and may have any. Dates are from `Date.distantPast` to the last second of the year 9999, and time
-/// limits are at most 100,000,000,000 seconds.
+/// text of a failure has a NUL (U+0000), which PostgreSQL can't store in a text. A payload is
+/// bytes, and may have any. Dates are from `Date.distantPast` to the last second of the year 9999,
+/// and time limits are at most 100,000,000,000 seconds.
+///
+/// Two names, unique keys or tags are the same if their UTF-8 bytes are. So `"\u{e9}"` and
+/// `"e\u{301}"` are two, though both are an é and Swift's `==` takes them for one. Databases compare
+/// texts so, and ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and
+/// ``TaskRecord/isTwin(of:)`` do.
 ///
 /// ## Calls
 ///
@@ -109,8 +114,8 @@ public protocol Persistence: Sendable {
   /// Removes all tasks for good, claimed ones too, and the place where the store holds them.
   ///
   /// It may be called in any state: before ``open()``, while the store is open, after ``close()``,
-  /// and after a call that has failed. Afterwards, a second call does nothing, even if another store
-  /// has been made at the place. Later calls of other methods throw.
+  /// and after a call that has failed. Afterwards, a second call does nothing, even if another
+  /// store has been made at the place. Later calls of other methods throw.
   /// - Throws: The error that prevents the removal. The next call tries again.
   nonisolated(nonsending) func destroy() async throws
 }

@@ -20,7 +20,11 @@ extension TaskRecord {
   func checkTexts() throws(TaskQueueError) {
     try TaskQueueError.check(text: name, "name")
     if let uniqueKey { try TaskQueueError.check(text: uniqueKey, "uniqueKey") }
-    if hasExtras { try TaskQueueError.check(texts: tags, "tags") }
+    if hasExtras {
+      try TaskQueueError.check(texts: tags, "tags")
+      if let orderKey { try TaskQueueError.check(text: orderKey, "orderKey") }
+      try TaskQueueError.check(texts: Set(conditions.map(\.rawValue)), "conditions")
+    }
     guard hasFailureState else { return }
     if let lastError { try TaskQueueError.check(text: lastError, "lastError") }
     for failure in earlierFailures { try failure.checkText("the text of an earlier failure") }

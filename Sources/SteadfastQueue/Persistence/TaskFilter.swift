@@ -6,7 +6,8 @@ public import Foundation
 
 /// The criteria for the tasks to look up.
 ///
-/// A task must meet every criterion that is given.
+/// A task must meet every criterion that is given. Names, keys and tags are the same only if their
+/// UTF-8 bytes are. Of two that differ only in their bytes, a set of Swift holds one.
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
@@ -74,13 +75,13 @@ public struct TaskFilter: Sendable, Hashable {
   /// Returns whether a task matches the filter.
   public func matches(_ task: TaskRecord) -> Bool {
     (ids?.contains(task.id) ?? true)
-      && (names?.contains(task.name) ?? true)
-      && !excludedNames.contains(task.name)
+      && (names?.containsExactly(task.name) ?? true)
+      && !excludedNames.containsExactly(task.name)
       && (states?.contains(task.state) ?? true)
-      && (uniqueKeys.map { keys in task.uniqueKey.map(keys.contains) ?? false } ?? true)
-      && (orderKeys.map { keys in task.orderKey.map(keys.contains) ?? false } ?? true)
+      && (uniqueKeys.map { keys in task.uniqueKey.map(keys.containsExactly) ?? false } ?? true)
+      && (orderKeys.map { keys in task.orderKey.map(keys.containsExactly) ?? false } ?? true)
       && (unmetBy.map { !task.conditions.isSubset(of: $0) } ?? true)
-      && (tags.map { !$0.isDisjoint(with: task.tags) } ?? true)
+      && (tags.map { task.tags.contains(where: $0.containsExactly) } ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
   }

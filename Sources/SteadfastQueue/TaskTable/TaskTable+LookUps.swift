@@ -77,10 +77,10 @@ extension TaskTable {
     if let states = filter.states, count(of: states) == 0 { return true }
     if let conditions = filter.unmetBy, !lanes.require(beyond: conditions) { return true }
     if let names = filter.names, names.count <= TaskLookUp.sliceSize {
-      return names.allSatisfy { lanes.indices[$0] == nil }
+      return names.allSatisfy { lanes.lane(of: $0) == nil }
     }
     guard lanes.indices.count <= TaskLookUp.sliceSize else { return false }
-    return lanes.indices.keys.allSatisfy(filter.excludedNames.contains)
+    return lanes.indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
   }
 
   /// Returns all tasks in the filter's states, if they have all ended and are few.

@@ -16,6 +16,16 @@ public struct TaskCondition: RawRepresentable, Hashable, Sendable {
   public static let network: TaskCondition = "network"
 }
 
+extension TaskCondition {
+  /// Returns whether the UTF-8 bytes of two names are the same.
+  public static func == (left: TaskCondition, right: TaskCondition) -> Bool {
+    left.rawValue.isExactly(right.rawValue)
+  }
+
+  /// Hashes the name.
+  public func hash(into hasher: inout Hasher) { hasher.combine(rawValue) }
+}
+
 extension TaskCondition: ExpressibleByStringLiteral, CustomStringConvertible {
   /// Makes a condition of its name.
   public init(stringLiteral name: String) { self.init(rawValue: name) }

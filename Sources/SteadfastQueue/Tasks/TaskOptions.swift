@@ -312,7 +312,8 @@ extension TaskOptions {
       availableDate: availableDate?.storable ?? delay.map { (now + $0 / .seconds(1)).storable }
         ?? now
     )
-    try record.checkForm()
+    // The store checks the rest. The dates are within their bounds by now.
+    try record.checkReadable()
     if let expiryDate, record.availableDate >= expiryDate {
       throw TaskQueueError(
         .invalidArgument,

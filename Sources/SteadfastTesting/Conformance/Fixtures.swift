@@ -117,9 +117,17 @@ extension TaskRecord {
     }
   }
 
+  private static func isSame(_ left: String?, _ right: String?) -> Bool {
+    left.map(ExactText.init) == right.map(ExactText.init)
+  }
+
+  private static func isSame(_ left: Set<String>, _ right: Set<String>) -> Bool {
+    left.count == right.count && left.allSatisfy(right.containsExactly)
+  }
+
   private static func isSame(_ left: [TaskFailure], _ right: [TaskFailure]) -> Bool {
-    left.map(\.reason) == right.map(\.reason)
-      && zip(left, right).allSatisfy { isSame($0.date, $1.date) }
+    left.count == right.count
+      && zip(left, right).allSatisfy { $0.reason.isExactly($1.reason) && isSame($0.date, $1.date) }
   }
 
   private static func isSame(_ left: Duration?, _ right: Duration?) -> Bool {
@@ -145,7 +153,7 @@ extension TaskRecord {
     }
     func text(_ date: Date?) -> String { date?.step ?? "none" }
     compare("id", \.id, ==)
-    compare("name", \.name, ==)
+    compare("name", \.name, Self.isSame)
     compare("payload", \.storedBytes, ==) { "\($0.count) bytes \($0.prefix(80))" }
     compare("payload.format", \.payload.format, ==)
     compare("payload.version", \.payload.version, ==)
@@ -153,21 +161,21 @@ extension TaskRecord {
     compare("createdDate", \.createdDate, Self.isSame, text)
     compare("maxRetries", \.maxRetries, ==)
     compare("usesBackoff", \.usesBackoff, ==)
-    compare("uniqueKey", \.uniqueKey, ==) { $0 ?? "none" }
+    compare("uniqueKey", \.uniqueKey, Self.isSame) { $0 ?? "none" }
     compare("keyRole", \.keyRole, ==) { $0.map { "\($0)" } ?? "none" }
     compare("uniqueUntil", \.uniqueUntil, Self.isSame, text)
     compare("latestDate", \.latestDate, Self.isSame, text)
-    compare("orderKey", \.orderKey, ==) { $0 ?? "none" }
+    compare("orderKey", \.orderKey, Self.isSame) { $0 ?? "none" }
     compare("holdsOrder", \.holdsOrder, ==)
     compare("conditions", \.conditions, ==) { "\($0.sorted())" }
-    compare("tags", \.tags, ==) { "\($0.sorted())" }
+    compare("tags", \.tags, Self.isSame) { "\($0.sorted())" }
     compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
     compare("expiryDate", \.expiryDate, Self.isSame, text)
     compare("state", \.state, ==)
     compare("availableDate", \.availableDate, Self.isSame, text)
     compare("retryCount", \.retryCount, ==)
     compare("interruptionCount", \.interruptionCount, ==)
-    compare("lastError", \.lastError, ==) { $0 ?? "none" }
+    compare("lastError", \.lastError, Self.isSame) { $0 ?? "none" }
     compare("failedDate", \.failedDate, Self.isSame, text)
     compare("failures", \.failures, Self.isSame) { failures in
       "\(failures.map { "'\($0.reason.prefix(80))' at \($0.date.step)" })"

@@ -56,7 +56,7 @@ extension TaskTable {
         check(record.keyRole == nil, "a task without a key has no role")
         continue
       }
-      let isListed = keys.withoutRole[key]?.contains(slot) ?? false
+      let isListed = keys.withoutRole[ExactText(key)]?.contains(slot) ?? false
       check(isListed == (record.keyRole == nil), "\(record.id) is listed if it has no role")
       let hasNone = record.state.isFinished || entries[slot].hasLostKey
       check(hasNone == (record.keyRole == nil), "\(record.id) has no role if it has ended")
@@ -94,12 +94,12 @@ extension TaskTable {
     for (name, lane) in lanes.indices {
       let inLane = slotsByName[lane] ?? []
       if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
-        broken.append("lane \(name) is counted")
+        broken.append("lane \(name.text) is counted")
       }
       check(
         lanes[lane].parked.elements().map(\.slot),
         inLane.filter { entries[$0].place == .parked },
-        "parked '\(name)'"
+        "parked '\(name.text)'"
       )
     }
     let ranked = lanes.all.indices.compactMap { lane in
@@ -131,7 +131,7 @@ extension TaskTable {
     for slot in ordered where entries[slot].isOrdered != members.contains(slot) {
       broken.append("\(entries[slot].record.id) is in the order if it has not ended")
     }
-    let byKey = Dictionary(grouping: members) { entries[$0].record.orderKey ?? "" }
+    let byKey = Dictionary(grouping: members) { ExactText(entries[$0].record.orderKey ?? "") }
     if Set(order.keys) != Set(byKey.keys) { broken.append("each order key has a task") }
     for (key, slots) in byKey {
       let inOrder = slots.sorted {
@@ -142,7 +142,7 @@ extension TaskTable {
       let isRight =
         order.head(of: key)?.slot == expected && order.others(of: key).map(\.slot) == others
         && slots.allSatisfy { entries[$0].isBehindHead == ($0 != expected) }
-      if !isRight { broken.append("the head of '\(key)'") }
+      if !isRight { broken.append("the head of '\(key.text)'") }
     }
     return broken
   }
@@ -163,7 +163,7 @@ extension TaskTable {
     }
     let request = ClaimRequest(
       limit: .max,
-      names: Dictionary(uniqueKeysWithValues: lanes.indices.keys.map { ($0, .max) }),
+      names: Dictionary(uniqueKeysWithValues: lanes.indices.keys.map { ($0.text, .max) }),
       now: Date(timeIntervalSince1970: .greatestFiniteMagnitude),
       conditions: Set(lanes.all.flatMap(\.conditions))
     )

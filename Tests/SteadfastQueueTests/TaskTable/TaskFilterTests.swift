@@ -34,6 +34,22 @@ import Testing
     #expect(table.count(matching: filter) == numbers.count)
   }
 
+  @Test(arguments: [
+    ("K", "\u{212a}"), ("\u{212a}", "K"), ("\u{e9}", "e\u{301}"), ("e\u{301}", "\u{e9}"),
+  ])
+  mutating func `tasks are in the lane of their name, whose bytes are the same`(
+    one: String,
+    two: String
+  ) {
+    #expect(one == two)
+    for (number, name) in [one, two, two, one].enumerated() {
+      table.insert(.make(number, name: name))
+    }
+    #expect(table.lanes.indices.count == 2)
+    #expect(table.count(matching: TaskFilter(names: [one])) == 2)
+    #expect(table.claim(9, [two: 9]).numbers == [1, 2])
+  }
+
   @Test mutating func `a filter of keys lets tasks through in every role`() {
     let filter = TaskFilter(uniqueKeys: ["k"])
     func numbers() -> [Int] {

@@ -145,6 +145,41 @@ extension Mutant {
     Mutant("the version of a payload is lost", breaks: "record.payload") {
       $0.insertions { $0.copy { StoredPayload($1, format: $0.format) } }
     },
+    Mutant("names are normalised", breaks: "record.texts") {
+      $0.insertions { $0.copy(name: $0.name.precomposedStringWithCanonicalMapping) }
+    },
+    Mutant("keys are normalised", breaks: "record.texts") {
+      $0.insertions {
+        $0.copy(uniqueKey: .some($0.uniqueKey?.precomposedStringWithCanonicalMapping))
+      }
+    },
+    Mutant("tags are compared as Swift compares texts", breaks: "record.texts") {
+      $0.matches = { task, filter in
+        var others = filter
+        others.tags = nil
+        return others.matches(task) && filter.tags.map { !$0.isDisjoint(with: task.tags) } ?? true
+      }
+    },
+    Mutant("names are handed out as Swift compares texts", breaks: "record.texts") {
+      $0.request = { request in
+        var request = request
+        for name in request.names.keys where name.unicodeScalars.count > 1 {
+          let room = request.names.removeValue(forKey: name)
+          request.names[name.precomposedStringWithCanonicalMapping] = room
+        }
+        return request
+      }
+    },
+    Mutant("what is parked under a similar name is unparked", breaks: "record.texts") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        for case .unpark(let name) in batch {
+          let names = Set(table.records.map(\.name).filter { $0 == name }.map { Array($0.utf8) })
+          for name in names { table.unpark(String(decoding: name, as: UTF8.self)) }
+        }
+        return outcomes
+      }
+    },
     Mutant("a payload is cut at 64 KB", breaks: "record.large") {
       $0.insertions {
         $0.copy {

@@ -112,6 +112,7 @@ extension TaskChange {
 extension TaskRecord {
   /// A copy of which some fields are others.
   func copy(
+    name: String? = nil,
     payload: StoredPayload? = nil,
     priority: Int? = nil,
     uniqueKey: String?? = nil,
@@ -124,7 +125,7 @@ extension TaskRecord {
   ) -> TaskRecord {
     TaskRecord(
       id: id,
-      name: name,
+      name: name ?? self.name,
       payload: payload ?? self.payload,
       priority: TaskQueue.Priority(rawValue: priority ?? self.priority.rawValue),
       createdDate: createdDate,

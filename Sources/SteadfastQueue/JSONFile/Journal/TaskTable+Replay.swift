@@ -146,7 +146,7 @@ extension TaskTable {
   /// The task that held a key by the rules of earlier versions.
   private func oldHolder(of key: String) -> Int? {
     for roles in keys.roles(of: key) { if let holder = roles.holder { return holder } }
-    return keys.withoutRole[key]?.first { !entries[$0].hasLostKey }
+    return keys.withoutRole[ExactText(key)]?.first { !entries[$0].hasLostKey }
   }
 
   /// Adds a task with a role for its unique key.

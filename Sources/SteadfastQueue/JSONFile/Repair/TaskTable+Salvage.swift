@@ -77,7 +77,7 @@ extension TaskTable {
 
   /// Takes a role for a key from the task that has it.
   private mutating func freeRole(_ role: UniqueKeyRole, for record: TaskRecord) -> Bool {
-    guard let key = record.uniqueKey, let lane = lanes.indices[record.name] else { return false }
+    guard let key = record.uniqueKey, let lane = lanes.lane(of: record.name) else { return false }
     let roles = keys[key, lane]
     guard let slot = role == .holder ? roles.holder : roles.successor else { return false }
     loseKey(slot)
@@ -117,7 +117,7 @@ extension TaskTable {
 
   /// Releases the head of an order key, because another task with the key was performed.
   private mutating func releaseHead(of record: TaskRecord) {
-    guard let head = record.orderKey.flatMap(order.head),
+    guard let head = record.orderKey.map(ExactText.init).flatMap(order.head),
       case .leased(let token) = entries[head.slot].place
     else { return }
     _ = replay(.change(.release(Lease(id: entries[head.slot].record.id, token: token))))

@@ -25,6 +25,21 @@ final class HandlerTable: Sendable {
     /// Why the first handler that was refused was refused.
     var refusal: TaskQueueError?
 
+    /// Refuses a name that Swift takes for another registered one though its bytes differ.
+    ///
+    /// The names of a ``ClaimRequest`` can't have both.
+    func checkSpelling(of name: String, among names: [String]) throws(TaskQueueError) {
+      let isRegistered = handlers[name] != nil && handlers[exactly: name] == nil
+      guard isRegistered || names.contains(where: { $0 == name && !$0.isExactly(name) }) else {
+        return
+      }
+      throw TaskQueueError(
+        .nameTaken,
+        "the name '\(name)' is registered already with other bytes of UTF-8, and a queue takes only "
+          + "one of them: write both in the same form"
+      )
+    }
+
     mutating func updateRoom(of name: String) {
       version += 1
       room[name] = pausedNames.contains(name) ? 0 : limits[name]
@@ -45,12 +60,12 @@ final class HandlerTable: Sendable {
   var names: [String] { state.withLock { Array($0.limits.keys) } }
 
   subscript(name: String) -> AnyHandler? {
-    state.withLock { $0.handlers[name] ?? $0.fallback }
+    state.withLock { $0.handlers[exactly: name] ?? $0.fallback }
   }
 
   /// Returns whether a handler performs the tasks of a name, or the table is closed.
   func canPerform(_ name: String) -> Bool {
-    state.withLock { $0.isClosed || $0.fallback != nil || $0.handlers[name] != nil }
+    state.withLock { $0.isClosed || $0.fallback != nil || $0.handlers[exactly: name] != nil }
   }
 
   /// Registers a handler for some names, in place of one for the same type of payload.
@@ -67,7 +82,10 @@ final class HandlerTable: Sendable {
     // Replaced handlers are freed outside of the lock: their deinitializers may call the table.
     let replaced = try state.withLock { state throws(TaskQueueError) -> [AnyHandler?] in
       guard !state.isClosed else { return [] }
-      for name in names { try handler.checkCanTake(name, from: state.handlers[name]) }
+      for name in names {
+        try handler.checkCanTake(name, from: state.handlers[name])
+        try state.checkSpelling(of: name, among: names)
+      }
       return names.map { name in
         state.limits[name] = limit ?? .max
         state.updateRoom(of: name)

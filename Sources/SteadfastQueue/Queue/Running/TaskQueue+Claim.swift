@@ -78,23 +78,23 @@ extension TaskQueue {
   private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.count(matching: isParked) > 0 else { return }
-    var names = parked.names
+    var names = Set(parked.names.map(ExactText.init))
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
     // Only in an old file have names a NUL. Stores refuse to unpark such a name, and a queue must
     // not stop for it.
-    names = names.filter { !$0.hasNUL }
-    guard !names.isEmpty else { return }
-    _ = try await store.apply(names.sorted().map { .unpark(name: $0) }, durability: .relaxed)
+    let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map(TaskChange.unpark)
+    guard !changes.isEmpty else { return }
+    _ = try await store.apply(changes, durability: .relaxed)
   }
 
   /// Returns the names of parked tasks that have no handler of their own.
-  private nonisolated func parkedNamesOfOthers() async throws -> Set<String> {
+  private nonisolated func parkedNamesOfOthers() async throws -> Set<ExactText> {
     let filter = TaskFilter(excludedNames: Set(handlers.names), states: [.parked])
-    var names: Set<String> = []
+    var names: Set<ExactText> = []
     var last: TaskID?
     repeat {
       let page = try await store.tasks(matching: filter, after: last, limit: Self.parkedPageSize)
-      names.formUnion(page.map(\.name))
+      names.formUnion(page.lazy.map { ExactText($0.name) })
       last = page.count < Self.parkedPageSize ? nil : page.last?.id
     } while last != nil
     return names

@@ -213,12 +213,12 @@ extension TaskQueue {
 
 /// A unique key, and the name to which it belongs.
 private struct NamedKey: Hashable {
-  let name: String
-  let key: String
+  let name: ExactText
+  let key: ExactText
 
   init?(_ record: TaskRecord) {
     guard let key = record.uniqueKey else { return nil }
-    (name, self.key) = (record.name, key)
+    (name, self.key) = (ExactText(record.name), ExactText(key))
   }
 }
 

@@ -10,21 +10,21 @@ struct OrderKeys: Sendable {
     var others = OrderedLine<TaskTable.Node>()
   }
 
-  private var lines: [String: Line] = [:]
+  private var lines: [ExactText: Line] = [:]
 
   /// The keys of the tasks.
-  var keys: some Collection<String> { lines.keys }
+  var keys: some Collection<ExactText> { lines.keys }
 
   /// The task that may be performed.
-  func head(of key: String) -> TaskTable.Node? { lines[key]?.head }
+  func head(of key: ExactText) -> TaskTable.Node? { lines[key]?.head }
 
   /// The tasks behind the head, in order.
-  func others(of key: String) -> [TaskTable.Node] { lines[key]?.others.elements() ?? [] }
+  func others(of key: ExactText) -> [TaskTable.Node] { lines[key]?.others.elements() ?? [] }
 
   /// Adds a task.
   ///
   /// - Returns: Whether it is the head, because it is the only one.
-  mutating func add(_ node: TaskTable.Node, to key: String) -> Bool {
+  mutating func add(_ node: TaskTable.Node, to key: ExactText) -> Bool {
     if lines[key]?.others.insert(node) != nil { return false }
     lines[key] = Line(head: node)
     return true
@@ -33,7 +33,7 @@ struct OrderKeys: Sendable {
   /// Removes a task.
   ///
   /// - Returns: The new head, if the removed task was the head.
-  mutating func remove(_ node: TaskTable.Node, from key: String) -> TaskTable.Node? {
+  mutating func remove(_ node: TaskTable.Node, from key: ExactText) -> TaskTable.Node? {
     guard lines[key]?.head == node else {
       _ = lines[key]?.others.remove(node)
       return nil
@@ -49,7 +49,7 @@ struct OrderKeys: Sendable {
   /// Makes the first task the head.
   ///
   /// - Returns: The new head, if that was another task before.
-  mutating func makeFirstHead(of key: String) -> TaskTable.Node? {
+  mutating func makeFirstHead(of key: ExactText) -> TaskTable.Node? {
     guard let head = lines[key]?.head, let first = lines[key]?.others.first, first < head else {
       return nil
     }
@@ -58,7 +58,7 @@ struct OrderKeys: Sendable {
   }
 
   /// Makes a task the head that is not.
-  mutating func makeHead(_ node: TaskTable.Node, of key: String) {
+  mutating func makeHead(_ node: TaskTable.Node, of key: ExactText) {
     guard let head = lines[key]?.head, lines[key]?.others.remove(node) == true else { return }
     lines[key]?.others.insert(head)
     lines[key]?.head = node

@@ -56,7 +56,7 @@ extension TaskTable {
     _ key: String,
     _ policy: UniquePolicy
   ) -> KeyDecision {
-    guard let lane = lanes.indices[record.name] else { return .add(.holder) }
+    guard let lane = lanes.lane(of: record.name) else { return .add(.holder) }
     let roles = keys[key, lane]
     guard let last = roles.last else {
       if policy != .replace, let recent = roles.recent, isSame(recent, record) {
@@ -229,7 +229,7 @@ extension TaskTable {
     keys.removeWithoutRole(slot, key)
     let lane = nameLane(of: slot)
     guard keys[key, lane].recent == slot else { return }
-    keys[key, lane].recent = (keys.withoutRole[key] ?? [])
+    keys[key, lane].recent = (keys.withoutRole[ExactText(key)] ?? [])
       .filter { nameLane(of: $0) == lane && isRecent($0) }
       .max { isBefore($0, $1) }
   }

@@ -11,7 +11,7 @@ extension TaskTable {
 
   /// Adds a task that has not ended, or holds up others, to those with its order key.
   mutating func joinOrder(_ slot: Int) {
-    guard !entries[slot].isOrdered, let key = entries[slot].record.orderKey else { return }
+    guard !entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     entries[slot].isOrdered = true
     if order.add(orderNode(of: slot), to: key) { return }
     entries[slot].isBehindHead = true
@@ -20,7 +20,7 @@ extension TaskTable {
 
   /// Removes a task from those with its order key; if it was the head, the next one is.
   mutating func leaveOrder(_ slot: Int) {
-    guard entries[slot].isOrdered, let key = entries[slot].record.orderKey else { return }
+    guard entries[slot].isOrdered, let key = orderKey(of: slot) else { return }
     let node = orderNode(of: slot)
     entries[slot].isOrdered = false
     entries[slot].isBehindHead = false
@@ -30,7 +30,7 @@ extension TaskTable {
   /// Makes the first task with a key the head, unless another one is running.
   ///
   /// The first one may have come back: a task that is restarted has the place that it had.
-  mutating func settleHead(of key: String) {
+  mutating func settleHead(of key: ExactText) {
     guard let head = order.head(of: key), entries[head.slot].record.state != .running,
       let first = order.makeFirstHead(of: key)
     else { return }
@@ -43,14 +43,14 @@ extension TaskTable {
   /// It may if no other one runs: the one that comes first may have been restarted since.
   func mayHaveBegun(_ slot: Int) -> Bool {
     guard entries[slot].isBehindHead, entries[slot].record.keyRole != .successor,
-      let head = entries[slot].record.orderKey.flatMap(order.head)
+      let head = orderKey(of: slot).flatMap(order.head)
     else { return false }
     return entries[head.slot].record.state != .running
   }
 
   /// Makes a task the head that runs.
   mutating func makeHead(_ slot: Int) {
-    guard entries[slot].isBehindHead, let key = entries[slot].record.orderKey,
+    guard entries[slot].isBehindHead, let key = orderKey(of: slot),
       let head = order.head(of: key)
     else { return }
     order.makeHead(orderNode(of: slot), of: key)
@@ -68,6 +68,8 @@ extension TaskTable {
     // A task that a staged change holds is lined up if that change is rolled back.
     if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
   }
+
+  func orderKey(of slot: Int) -> ExactText? { entries[slot].record.orderKey.map(ExactText.init) }
 
   private func orderNode(of slot: Int) -> Node {
     Node(slot: slot, position: entries[slot].record.orderNumber)

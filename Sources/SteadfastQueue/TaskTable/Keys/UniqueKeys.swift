@@ -27,18 +27,19 @@ struct UniqueKeys: Sendable {
     var lacksHolder: Bool { first.holder == nil || others.contains { $0.holder == nil } }
   }
 
-  private var tasks: [String: Tasks] = [:]
+  private var tasks: [ExactText: Tasks] = [:]
   /// The tasks of each key that have no role.
-  private(set) var withoutRole: [String: Set<Int>] = [:]
+  private(set) var withoutRole: [ExactText: Set<Int>] = [:]
 
   /// The roles for a key and a name.
   subscript(key: String, lane: Int) -> Roles {
     get {
-      guard let found = tasks[key] else { return Roles(lane: lane) }
+      guard let found = tasks[ExactText(key)] else { return Roles(lane: lane) }
       if found.first.lane == lane { return found.first }
       return found.others.first { $0.lane == lane } ?? Roles(lane: lane)
     }
     set {
+      let key = ExactText(key)
       guard var found = tasks[key] else {
         if !newValue.isEmpty { tasks[key] = Tasks(first: newValue) }
         return
@@ -59,17 +60,17 @@ struct UniqueKeys: Sendable {
 
   /// The roles for a key, for each name.
   func roles(of key: String) -> [Roles] {
-    tasks[key]?.all ?? []
+    tasks[ExactText(key)]?.all ?? []
   }
 
   /// The keys for which a task has a role, or stands for new ones.
-  var keys: [String] { Array(tasks.keys) }
+  var keys: [String] { tasks.keys.map(\.text) }
 
   /// The successors whose key has no holder, each with its key.
   var successorsWithoutHolder: [(key: String, slot: Int)] {
     tasks.lazy.filter(\.value.lacksHolder).flatMap { key, tasks in
       tasks.all.compactMap { roles in
-        roles.holder == nil ? roles.successor.map { (key, $0) } : nil
+        roles.holder == nil ? roles.successor.map { (key.text, $0) } : nil
       }
     }
   }
@@ -78,16 +79,17 @@ struct UniqueKeys: Sendable {
   func slots(with keys: some Sequence<String>) -> [Int] {
     keys.flatMap { key in
       roles(of: key).flatMap { [$0.holder, $0.successor].compactMap(\.self) }
-        + (withoutRole[key].map(Array.init) ?? [])
+        + (withoutRole[ExactText(key)].map(Array.init) ?? [])
     }
   }
 
   /// Notes that a task with a key has no role, or will have none if what is staged is stored.
   mutating func addWithoutRole(_ slot: Int, _ key: String) {
-    withoutRole[key, default: []].insert(slot)
+    withoutRole[ExactText(key), default: []].insert(slot)
   }
 
   mutating func removeWithoutRole(_ slot: Int, _ key: String) {
+    let key = ExactText(key)
     withoutRole[key]?.remove(slot)
     if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
   }

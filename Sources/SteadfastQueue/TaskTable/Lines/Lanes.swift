@@ -6,7 +6,8 @@
 struct Lanes: Sendable {
   /// The tasks of one name that are ready, or of those that have the same conditions.
   struct Lane: Sendable {
-    fileprivate(set) var name: String
+    let name: String
+    private let isASCII: Bool
     /// The conditions of the tasks.
     fileprivate(set) var conditions: Set<TaskCondition> = []
     /// The lane of the tasks of this name that have no conditions; this one if it is that lane.
@@ -24,11 +25,24 @@ struct Lanes: Sendable {
     fileprivate var rank: TaskTable.ReadyNode?
     /// How many more tasks of the lane the search with this number may take.
     fileprivate var room = (search: UInt64(0), count: 0)
+
+    fileprivate init(name: String, main: Int) {
+      self.name = name
+      self.main = main
+      isASCII = name.utf8.allSatisfy { $0 < 0x80 }
+    }
+
+    /// Returns whether the lane's name has these bytes, as `isExactly(_:)` does in more time.
+    fileprivate func hasName(_ other: String) -> Bool {
+      // A scalar that Swift takes for an ASCII one has more bytes than that.
+      isASCII
+        ? name == other && name.utf8.count == other.utf8.count : name.isExactly(other)
+    }
   }
 
   private(set) var all: [Lane] = []
   /// The main lane of each name that has tasks.
-  private(set) var indices: [String: Int] = [:]
+  private(set) var indices: [ExactText: Int] = [:]
   private var free: [Int] = []
   /// The main lane of the task that was inserted last.
   private var last = 0
@@ -44,8 +58,8 @@ struct Lanes: Sendable {
   mutating func enter(_ name: String, _ conditions: Set<TaskCondition> = []) -> Int {
     // Most tasks have the same name as the one before.
     let isLast = last < all.count && all[last].taskCount > 0
-    let isAgain = isLast && all[last].name == name
-    let lane = isAgain ? last : indices[name] ?? newLane(of: name)
+    let isAgain = isLast && all[last].hasName(name)
+    let lane = isAgain ? last : lane(of: name) ?? newLane(of: name)
     last = lane
     all[lane].taskCount += 1
     return conditions.isEmpty ? lane : enterVariant(of: lane, conditions)
@@ -65,15 +79,19 @@ struct Lanes: Sendable {
 
   private mutating func newLane(of name: String) -> Int {
     let lane = freeLane(named: name)
-    indices[name] = lane
+    indices[ExactText(name)] = lane
     return lane
   }
 
   private mutating func freeLane(named name: String) -> Int {
     let lane = free.popLast() ?? all.count
-    if lane == all.count { all.append(Lane(name: name, main: lane)) } else { all[lane].name = name }
+    let empty = Lane(name: name, main: lane)
+    if lane == all.count { all.append(empty) } else { all[lane] = empty }
     return lane
   }
+
+  /// The main lane of a name; `nil` if no task has the name.
+  func lane(of name: String) -> Int? { indices[ExactText(name)] }
 
   /// Counts one task less in a lane.
   mutating func leave(_ lane: Int) {
@@ -81,7 +99,7 @@ struct Lanes: Sendable {
     if main != lane { leaveVariant(lane, of: main) }
     all[main].taskCount -= 1
     guard all[main].taskCount == 0 else { return }
-    indices[all[main].name] = nil
+    indices[ExactText(all[main].name)] = nil
     setFree(main)
   }
 
@@ -127,7 +145,7 @@ struct Lanes: Sendable {
 
   /// The parked task of a name that comes first.
   func firstParked(of name: String) -> TaskTable.Node? {
-    indices[name].flatMap { all[$0].parked.first }
+    lane(of: name).flatMap { all[$0].parked.first }
   }
 
   /// Moves a lane in the ranking to where its first ready task belongs.
@@ -162,7 +180,7 @@ extension Lanes {
     guard request.otherNames <= 0, request.names.count < ranking.count / 2 else { return search }
     var listed = OrderedLine<TaskTable.RankedLane>()
     for name in request.names.keys {
-      guard let main = indices[name] else { continue }
+      guard let main = lane(of: name) else { continue }
       for lane in CollectionOfOne(main) + all[main].variants {
         guard let first = all[lane].ready.first else { continue }
         listed.insert(TaskTable.RankedLane(first: first, lane: lane))
@@ -215,8 +233,7 @@ extension Lanes {
   private mutating func hasRoom(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
     if all[main].room.search != search.number {
-      let room = search.request.names[all[main].name] ?? search.request.otherNames
-      all[main].room = (search.number, room)
+      all[main].room = (search.number, search.request.room(for: all[main].name))
     }
     guard all[main].room.count > 0 else { return false }
     return lane == main || all[lane].conditions.isSubset(of: search.request.conditions)

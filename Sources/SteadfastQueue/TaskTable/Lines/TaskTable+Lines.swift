@@ -18,7 +18,7 @@ extension TaskTable {
 
   private mutating func enterLine(_ slot: Int) {
     let state = entries[slot].record.state
-    if entries[slot].isOrdered, let key = entries[slot].record.orderKey { settleHead(of: key) }
+    if entries[slot].isOrdered, let key = orderKey(of: slot) { settleHead(of: key) }
     switch state {
     case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isBehindHead:
       return setPlace(.held, of: slot)

@@ -17,8 +17,7 @@ extension ReferenceTable {
   private func twins(of record: TaskRecord) -> [Int] {
     entries.indices.filter { index in
       let other = entries[index].record
-      return other.id != record.id && other.name == record.name
-        && other.uniqueKey == record.uniqueKey
+      return other.id != record.id && other.isTwin(of: record)
     }
   }
 

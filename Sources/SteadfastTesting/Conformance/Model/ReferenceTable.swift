@@ -117,7 +117,7 @@ package struct ReferenceTable: Sendable {
   package mutating func unpark(_ name: String) {
     let place = nextPlace()
     for index in entries.indices
-    where entries[index].record.state == .parked && entries[index].record.name == name {
+    where entries[index].record.state == .parked && entries[index].record.name.isExactly(name) {
       entries[index].record.state = .waiting
       entries[index].place = place
     }
@@ -180,16 +180,16 @@ extension ReferenceTable {
     interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
     let hasReady = waiting.contains { $0.record.availableDate <= cutoff }
     cutoff = hasReady ? max(cutoff, request.now) : request.now
-    var room = request.names
+    var taken: [ExactText: Int] = [:]
     return Array(
       waiting
         .filter { $0.record.availableDate <= cutoff }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
           guard entry.record.conditions.isSubset(of: request.conditions) else { return false }
-          let left = room[entry.record.name] ?? request.otherNames
-          room[entry.record.name] = left - 1
-          return left > 0
+          let name = ExactText(entry.record.name)
+          taken[name, default: 0] += 1
+          return taken[name, default: 0] <= request.room(for: name.text)
         }
         .prefix(max(0, request.limit))
     )

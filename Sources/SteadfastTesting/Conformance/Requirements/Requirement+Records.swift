@@ -24,6 +24,11 @@ extension PersistenceConformance.Requirement {
       "A payload comes back with the same bytes, format and version.",
       check: payloads
     ),
+    Self(
+      "record.texts",
+      "Names, unique keys and tags are the same only if their bytes are, however they look.",
+      check: exactTexts
+    ),
     Self("record.large", "A payload of a megabyte comes back whole.", check: largePayload),
   ]
 
@@ -96,6 +101,38 @@ extension PersistenceConformance.Requirement {
       try store.expect(claim, [number])
       try store.expect(claim.tasks[0].record, is: record.with { $0.state = .running })
     }
+  }
+
+  private static func exactTexts(_ store: StoreProbe) async throws {
+    // Swift takes them for equal, and so do people.
+    let (one, two) = ("\u{e9}", "e\u{301}")
+    let records = [
+      TaskRecord.numbered(1, name: one, key: one, tags: [one]),
+      .numbered(2, name: one, key: two, tags: [two]),
+      .numbered(3, name: two, key: one, tags: [one, "plain"]),
+    ]
+    for record in records { try await store.apply(.insert(record, onDuplicate: .reject)) }
+    for record in records { try await store.expect(record.id.number, is: record) }
+    let twin = TaskRecord.numbered(4, name: two, key: one)
+    try await store.apply(.insert(twin, onDuplicate: .keep), .duplicate(of: .numbered(3)))
+    try await store.expectTasks([1, 2], TaskFilter(names: [one]))
+    try await store.expectTasks([3], TaskFilter(names: [two]))
+    try await store.expectTasks([3], TaskFilter(excludedNames: [one]))
+    try await store.expectTasks([1, 2], TaskFilter(excludedNames: [two]))
+    try await store.expectTasks([1, 3], TaskFilter(uniqueKeys: [one]))
+    try await store.expectTasks([2], TaskFilter(uniqueKeys: [two]))
+    try await store.expectTasks([1, 3], TaskFilter(tags: [one]))
+    try await store.expectTasks([2, 3], TaskFilter(tags: [two, "plain"]))
+    let claim = try await store.claim(names: [two: 9])
+    try store.expect(claim, [3])
+    try await store.apply(.park(claim.tasks[0].lease, failure: .at(1)))
+    try await store.apply(.unpark(name: one))
+    try store.expect(try await store.claim(names: [two: 9]), [])
+    try store.expect(try await store.claim(names: [one: 1]), [1])
+    try store.expect(try await store.claim(names: [two: 0], otherNames: 9), [2])
+    try await store.apply(.unpark(name: two))
+    try store.expect(try await store.claim(names: [one: 9]), [])
+    try store.expect(try await store.claim(names: [two: 9]), [3])
   }
 
   static func large(_ number: Int) -> TaskRecord {

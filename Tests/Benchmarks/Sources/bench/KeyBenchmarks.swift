@@ -3,8 +3,9 @@ import SteadfastQueue
 /// Made when they are first used, so that other benchmarks do not pay for them.
 private let keys = (0..<100_000).map { "key \($0)" }
 
-/// What keys and conditions cost: all tasks are enqueued one after the other, then all are performed.
+/// What keys and conditions cost.
 ///
+/// All tasks are enqueued one after the other, then all are performed.
 /// The keys are made before, since a plain task has none to make.
 let keyBenchmarks: [Benchmark] = {
   let count = 100_000

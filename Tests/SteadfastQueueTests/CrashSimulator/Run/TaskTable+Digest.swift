@@ -26,7 +26,7 @@ extension TaskTable {
         hasher.combine(record.id)
       }
     }
-    let names = lanes.indices.keys.sorted()
+    let names = lanes.indices.keys.map(\.text).sorted()
     for name in names { _ = apply([.unpark(name: name)]) }
     let request = ClaimRequest(
       limit: .max,

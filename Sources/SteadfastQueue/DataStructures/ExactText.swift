@@ -1,0 +1,45 @@
+/// A text that equals another one only if the UTF-8 bytes of both are the same.
+///
+/// Swift takes "\u{e9}" and "e\u{301}" for equal, as people do, and databases don't.
+package struct ExactText: Hashable, Sendable {
+  package let text: String
+
+  package init(_ text: String) { self.text = text }
+
+  package static func == (left: ExactText, right: ExactText) -> Bool {
+    left.text.isExactly(right.text)
+  }
+
+  /// Hashes the text as Swift does, which gives texts with the same bytes the same hash.
+  package func hash(into hasher: inout Hasher) { hasher.combine(text) }
+}
+
+extension String {
+  /// Returns whether the UTF-8 bytes of two texts are the same.
+  package func isExactly(_ other: String) -> Bool {
+    // Texts with the same bytes are equal. It takes much less time to see that texts are not, or
+    // that they are one.
+    guard self == other else { return false }
+    let isSame = unsafe utf8.withContiguousStorageIfAvailable { bytes in
+      unsafe other.utf8.withContiguousStorageIfAvailable { others in
+        unsafe bytes.elementsEqual(others)
+      }
+    }
+    // A text from Objective-C has no contiguous bytes.
+    return (isSame ?? nil) ?? utf8.elementsEqual(other.utf8)
+  }
+}
+
+extension Set<String> {
+  /// Returns whether a text with the same UTF-8 bytes is in the set.
+  package func containsExactly(_ text: String) -> Bool {
+    firstIndex(of: text).map { self[$0].isExactly(text) } ?? false
+  }
+}
+
+extension Dictionary where Key == String {
+  /// The value for a text with the same UTF-8 bytes.
+  package subscript(exactly text: String) -> Value? {
+    index(forKey: text).flatMap { self[$0].key.isExactly(text) ? self[$0].value : nil }
+  }
+}
