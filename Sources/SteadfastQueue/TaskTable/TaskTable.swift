@@ -64,7 +64,7 @@ extension TaskTable {
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
-    let lane = lanes.enter(record.name, record.conditions)
+    let lane = lanes.enter(record.name, record.hasPrerequisites ? record.conditions : [])
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table gives the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
@@ -86,8 +86,9 @@ extension TaskTable {
   }
 
   private mutating func count(_ slot: Int) {
+    stateCounts[entries[slot].record.state] += 1
+    guard entries[slot].record.hasPrerequisites else { return }
     let record = entries[slot].record
-    stateCounts[record.state] += 1
     if !record.state.isFinished || record.holdsUpOthers { joinOrder(slot) }
   }
 
@@ -115,7 +116,7 @@ extension TaskTable {
     setState(state, of: slot)
     entries[slot].record.finishedDate = date
     retainKey(of: slot)
-    if !entries[slot].record.holdsUpOthers { leaveOrder(slot) }
+    if entries[slot].isOrdered, !entries[slot].record.holdsUpOthers { leaveOrder(slot) }
     lineUpAnew(slot)
   }
 
@@ -134,7 +135,7 @@ extension TaskTable {
     setPlace(.staged, of: slot)
     ids.remove(id)
     forgetKey(of: slot)
-    leaveOrder(slot)
+    if entries[slot].isOrdered { leaveOrder(slot) }
     entries.remove(slot)
     lanes.leave(lane)
   }

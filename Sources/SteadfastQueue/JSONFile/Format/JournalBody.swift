@@ -349,5 +349,7 @@ struct JournalBody: Sendable {
 extension TaskRecord {
   /// Whether programs treat the task as it must be treated that know no roles, no order and no
   /// conditions.
-  var isPlain: Bool { uniqueKey == nil && orderKey == nil && conditions.isEmpty }
+  var isPlain: Bool {
+    uniqueKey == nil && (!hasPrerequisites || orderKey == nil && conditions.isEmpty)
+  }
 }

@@ -42,7 +42,6 @@ struct Attempt: Sendable, Equatable {
   let lease: Lease
   let name: String
   let number: AttemptNumber
-  let conditions: Set<TaskCondition>
   var directive: Directive?
   /// Whether the handler has ended, or was not called because of a directive.
   var isOver = false
@@ -92,7 +91,8 @@ extension WorkMachine {
   /// - Returns: Their workers.
   mutating func releaseAttempts(requiring condition: TaskCondition) -> [Int] {
     attempts.indices.filter { worker in
-      guard let attempt = attempts[worker], attempt.conditions.contains(condition),
+      guard let attempt = attempts[worker],
+        requiredConditions[attempt.number]?.contains(condition) == true,
         !attempt.isOver, attempt.directive == nil
       else { return false }
       attempts[worker]?.directive = .release

@@ -55,6 +55,8 @@ struct WorkMachine: Sendable {
   /// The attempt of each worker, if it performs one.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0
+  /// The conditions of tasks that are performed, for those that have any.
+  private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// What was asked of tasks that the queue holds, but that no worker performs now.
   var requests: [TaskID: Directive] = [:]
   /// Whether attempts under way are to be cut short, because the time to shut down is up.
@@ -193,12 +195,14 @@ struct WorkMachine: Sendable {
       idle -= 1
       if !isPaused || ready.isEmpty { owesAttempt = false }
       lastAttempt += 1
+      if task.record.hasPrerequisites {
+        requiredConditions[lastAttempt] = task.record.conditions
+      }
       let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
       attempts[worker] = Attempt(
         lease: task.lease,
         name: task.record.name,
         number: lastAttempt,
-        conditions: task.record.conditions,
         directive: directive,
         isOver: directive != nil
       )
@@ -289,6 +293,7 @@ struct WorkMachine: Sendable {
     }
     attemptCount += isAttempt ? 1 : 0
     idle += 1
+    if !requiredConditions.isEmpty { requiredConditions[attempt.number] = nil }
     concurrencyLimits.leave(attempt.name)
     // The name of the task may have room again.
     workArrived()

@@ -98,13 +98,13 @@ extension TaskQueue {
   nonisolated func noteUnhandled(_ record: TaskRecord) {
     guard givesNotices else { return }
     if !handlers.canPerform(record.name) { upkeep.withLock { $0.notice.waits(record.name) } }
-    if !record.conditions.isEmpty {
+    if record.hasPrerequisites {
       upkeep.withLock { if $0.conditions.isToReport(record.conditions) { $0.notice.isDue = true } }
     }
   }
 
   private nonisolated func hasUnknownConditions(_ record: TaskRecord) -> Bool {
-    !record.conditions.isEmpty
+    record.hasPrerequisites
       && upkeep.withLock { !$0.conditions.unknown(in: record.conditions).isEmpty }
   }
 

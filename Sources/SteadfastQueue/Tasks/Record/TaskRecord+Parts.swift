@@ -80,16 +80,23 @@ extension TaskRecord {
     var expiryDate: Date?
     var uniqueUntil: Date?
     var latestDate: Date?
+    var prerequisites = Rare<Prerequisites>()
+
+    var isEmpty: Bool {
+      tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
+        && latestDate == nil && prerequisites.isEmpty
+    }
+  }
+
+  /// What a task waits for besides its date.
+  struct Prerequisites: RareValue {
     var orderKey: String?
     /// The place among the tasks with the order key; 0 until a table has given one.
     var orderNumber: UInt64 = 0
     var holdsOrder = false
     var conditions: Set<TaskCondition> = []
 
-    var isEmpty: Bool {
-      tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
-        && latestDate == nil && orderKey == nil && !holdsOrder && conditions.isEmpty
-    }
+    var isEmpty: Bool { orderKey == nil && !holdsOrder && conditions.isEmpty }
   }
 
   /// What has gone wrong with a task.

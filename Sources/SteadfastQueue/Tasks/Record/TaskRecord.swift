@@ -71,9 +71,11 @@ public struct TaskRecord: Sendable, Identifiable {
           expiryDate: expiryDate,
           uniqueUntil: uniqueUntil,
           latestDate: latestDate,
-          orderKey: orderKey,
-          holdsOrder: holdsOrder,
-          conditions: conditions
+          prerequisites: orderKey == nil && !holdsOrder && conditions.isEmpty
+            ? Rare()
+            : Rare(
+              Prerequisites(orderKey: orderKey, holdsOrder: holdsOrder, conditions: conditions)
+            )
         )
       )
     )
@@ -121,13 +123,13 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// It is `nil` for a task that waits for no other one. Tasks with other names may have the same
   /// key.
-  public var orderKey: String? { shared.value.extras.present?.orderKey }
+  public var orderKey: String? { prerequisites?.orderKey }
   /// Whether later tasks with the order key wait after this one has ended without success.
   ///
   /// They wait until it is restarted or removed.
-  public var holdsOrder: Bool { shared.value.extras.present?.holdsOrder ?? false }
+  public var holdsOrder: Bool { prerequisites?.holdsOrder ?? false }
   /// What must hold when an attempt begins.
-  public var conditions: Set<TaskCondition> { shared.value.extras.present?.conditions ?? [] }
+  public var conditions: Set<TaskCondition> { prerequisites?.conditions ?? [] }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
@@ -239,8 +241,12 @@ public struct TaskRecord: Sendable, Identifiable {
     definition.priority = new.priority
     var extras = new.shared.value.extras.value
     extras.latestDate = old.latestDate ?? extras.latestDate
-    (extras.orderKey, extras.orderNumber) = (old.orderKey, old.orderNumber)
-    extras.holdsOrder = old.holdsOrder
+    extras.prerequisites.value = Prerequisites(
+      orderKey: orderKey,
+      orderNumber: orderNumber,
+      holdsOrder: holdsOrder,
+      conditions: new.conditions
+    )
     definition.extras.value = extras
     shared = SharedDefinition(definition)
     if state == .parked { state = .waiting }
@@ -267,11 +273,16 @@ public struct TaskRecord: Sendable, Identifiable {
   }
 
   /// The place among the tasks with the order key, which the table gives.
-  var orderNumber: UInt64 { shared.value.extras.present?.orderNumber ?? 0 }
+  var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
+
+  /// Whether it waits for anything but its date.
+  var hasPrerequisites: Bool { prerequisites != nil }
+
+  private var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
 
   mutating func setOrderNumber(_ number: UInt64) {
     var definition = shared.value
-    definition.extras.value.orderNumber = number
+    definition.extras.value.prerequisites.value.orderNumber = number
     shared = SharedDefinition(definition)
   }
 
