@@ -7,15 +7,15 @@ import Testing
 
 /// What iDelayedJob's README and headers promise, as far as it is the queue's core.
 ///
-/// Not here, but to come: jobs that need the internet, and reachability of a named host; a manager
-/// of several queues, which schedules, pauses, resumes and shuts down by name; pausing by itself
-/// when the app resigns active; the singletons.
+/// Not here, but to come: a manager of several queues, which schedules, pauses, resumes and shuts
+/// down by name; the singletons.
 ///
 /// Kept otherwise, on purpose:
 /// - A job whose class can't be found is kept, not exhausted.
 /// - Nothing runs at an interval; a task is performed when it is due.
 /// - `max_attempts: n` is `maxRetries: n - 1`; its code allowed one attempt more than its README.
 /// - A queue's name is for people; what is unique is its file.
+/// - That a named host can be reached, or that the app is active, is a condition of the program's.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct IDelayedJobTests {
   private let clock: VirtualClock
   private let log = Log<String>()
@@ -42,6 +42,51 @@ import Testing
       if note.text == "bad" { throw Refusal("performed in vain") }
     }
     return queue
+  }
+
+  // MARK: The internet
+
+  @Test(arguments: StoreKind.allCases)
+  func `a job that needs the internet waits for it, and others do not`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await workingQueue(store)
+      let needsInternet = TaskOptions(requires: [.network])
+      try await withRunning(queue) {
+        let job = try await queue.enqueue(Note("internet"), options: needsInternet)
+        try await queue.enqueue(Note("local"))
+        await queue.setCondition(.network, holds: false)
+        try await clock.sleep(for: .seconds(3600))
+        #expect(log.entries == ["0 local"])
+        await queue.setCondition(.network, holds: true)
+        #expect(try await job.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["0 local", "3600 internet"])
+    }
+  }
+
+  @Test func `jobs wait while a named host can't be reached, or the app is not active`()
+    async throws
+  {
+    let queue = await workingQueue()
+    let options = TaskOptions(requires: ["api.example.com", "active"])
+    let (reachability, host) = AsyncStream<Bool>.makeStream()
+    await queue.register(Reachability(values: { reachability }), for: "api.example.com")
+    host.yield(false)
+    try await withRunning(queue) {
+      let job = try await queue.enqueue(Note("job"), options: options)
+      await queue.setCondition("active", holds: true)
+      try await clock.sleep(for: .seconds(1))
+      host.yield(true)
+      #expect(try await job.outcome() == .succeeded)
+      // The app resigns active.
+      await queue.setCondition("active", holds: false)
+      let second = try await queue.enqueue(Note("job 2"), options: options)
+      try await queue.waitUntilIdle()
+      #expect(try await second.record()?.state == .waiting)
+    }
+    #expect(log.entries == ["1 job"])
   }
 
   // MARK: Performing
@@ -295,4 +340,13 @@ import Testing
       }
     }
   }
+}
+
+/// Tells whether a host can be reached.
+private struct Reachability: ConditionMonitor {
+  let stream: @Sendable () -> AsyncStream<Bool>
+
+  init(values: @escaping @Sendable () -> AsyncStream<Bool>) { stream = values }
+
+  func values() -> AsyncStream<Bool> { stream() }
 }
