@@ -59,6 +59,15 @@ public protocol Persistence: Sendable {
   /// How several queues share the store; `nil`, the default, if one queue at a time uses it.
   var sharing: StoreSharing? { get }
 
+  /// Tells that another queue may have changed something; `nil`, the default, if the store can't.
+  ///
+  /// Each access begins a new sequence, which ends when the store is closed. An element promises
+  /// nothing: it may come for nothing, and may be missing. A queue that gets one looks for tasks at
+  /// once, in addition to the looks at each ``StoreSharing/pollInterval``. Buffer only the newest
+  /// element. In virtual time, a store whose hints come from outside of the test returns `nil`:
+  /// when they come would depend on how fast the outside is.
+  var hints: AsyncStream<Void>? { get }
+
   /// Makes the store ready, if it is not. A queue calls it before any other method.
   ///
   /// The default implementation does nothing.
@@ -106,6 +115,12 @@ public protocol Persistence: Sendable {
   /// As for a page, tasks that change during the call may be counted or not.
   nonisolated(nonsending) func count(matching filter: TaskFilter) async throws -> Int
 
+  /// Returns whether any task matches a filter.
+  ///
+  /// A queue asks this more often than it asks for a number. The default implementation looks one
+  /// task up.
+  nonisolated(nonsending) func contains(_ filter: TaskFilter) async throws -> Bool
+
   /// Ends the use of the store in good order, and gives up the resources that it holds.
   ///
   /// Later calls throw. The default implementation does nothing.
@@ -123,6 +138,12 @@ public protocol Persistence: Sendable {
 extension Persistence {
   /// `false`.
   public var appliesAtOnce: Bool { false }
+  /// Looks for one task.
+  public func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
+  }
+  /// `nil`: the store can't tell.
+  public var hints: AsyncStream<Void>? { nil }
   /// `nil`: one queue at a time.
   public var sharing: StoreSharing? { nil }
   /// Does nothing.

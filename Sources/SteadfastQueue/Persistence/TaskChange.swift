@@ -99,7 +99,7 @@ public enum TaskChange: Sendable {
   /// date, or if it is not one of the latest `keepingLatest` of those. A limit that is `nil`
   /// removes none.
   case prune(TaskState, endedBefore: Date?, keepingLatest: Int?, now: Date)
-  /// The clock went back to this date.
+  /// The clock went back to this date; only for stores that one queue uses.
   ///
   /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``). Those that wait and were
   /// moved by it go behind their equals, in the same order. The request of the next claim decides

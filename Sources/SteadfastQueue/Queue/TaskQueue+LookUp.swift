@@ -18,14 +18,19 @@ extension TaskQueue {
   ///
   /// - Throws: what the store throws.
   public nonisolated func contains(_ id: TaskID) async throws -> Bool {
-    try await count(matching: TaskFilter(ids: [id], states: TaskFilter.unfinished.states)) > 0
+    try await contains(TaskFilter(ids: [id], states: TaskState.unfinished))
   }
 
   /// Returns whether a task of this name exists and has not ended.
   ///
   /// - Throws: what the store throws.
   public nonisolated func contains(name: String) async throws -> Bool {
-    try await count(matching: TaskFilter(names: [name], states: TaskFilter.unfinished.states)) > 0
+    try await contains(TaskFilter(names: [name], states: TaskState.unfinished))
+  }
+
+  private nonisolated func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await open()
+    return try await store.contains(filter)
   }
 
   /// Returns the tasks that match a filter; by default those that have not ended.
@@ -57,7 +62,7 @@ extension TaskQueue {
   public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
     try await open()
     let handle = observers.outcomes.handle(of: id)
-    guard try await store.count(matching: TaskFilter(ids: [id])) > 0 else { return nil }
+    guard try await store.contains(TaskFilter(ids: [id])) else { return nil }
     return EnqueuedTask(handle: handle, isNew: false, queue: self)
   }
 }

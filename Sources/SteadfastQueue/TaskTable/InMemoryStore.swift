@@ -60,6 +60,14 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     return lookUp.count
   }
 
+  /// Returns whether any task matches the filter.
+  ///
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
+  public func contains(_ filter: TaskFilter) async throws -> Bool {
+    if let count = try withTable({ $0.knownCount(matching: filter) }) { return count > 0 }
+    return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
+  }
+
   /// Removes all tasks; later calls of other methods throw.
   public func destroy() async throws {
     state.withLock { $0 = State(isDestroyed: true) }

@@ -174,6 +174,11 @@ extension StoreProbe {
     try await step("count \(filter.step)", { "\($0)" }) { try await store.count(matching: filter) }
   }
 
+  func contains(_ filter: TaskFilter) async throws -> Bool {
+    let call = "is there any of \(filter.step)"
+    return try await step(call, { "\($0)" }) { try await store.contains(filter) }
+  }
+
   /// Returns the task with this number, and expects that it is there.
   func task(_ number: Int) async throws -> TaskRecord {
     let found = try await tasks(TaskFilter(ids: [.numbered(number)]))

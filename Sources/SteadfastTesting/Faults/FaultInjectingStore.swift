@@ -44,6 +44,8 @@ public final class FaultInjectingStore: Persistence {
   public let appliesAtOnce: Bool
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
+  /// Those of the underlying store.
+  public var hints: AsyncStream<Void>? { base.hints }
 
   /// Makes a store that does what the underlying store does, until a fault is injected.
   ///
@@ -200,6 +202,13 @@ extension FaultInjectingStore {
   /// - Throws: an injected error; what the underlying store throws.
   public func count(matching filter: TaskFilter) async throws -> Int {
     try await perform(.count) { try await base.count(matching: filter) }
+  }
+
+  /// Returns whether any task of the underlying store matches a filter.
+  ///
+  /// - Throws: an injected error; what the underlying store throws.
+  public func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await perform(.count) { try await base.contains(filter) }
   }
 
   /// Closes the underlying store.

@@ -24,5 +24,7 @@ extension ForwardingStore {
     try await base.count(matching: filter)
   }
 
+  func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
+
   func destroy() async throws { try await base.destroy() }
 }

@@ -9,12 +9,18 @@ final class SharedStore: Sendable {
     var table = TaskTable()
     var leaseEnds: [Lease: Date] = [:]
     var isDestroyed = false
+    var listeners: [AsyncStream<Void>.Continuation] = []
   }
 
   private let state = Mutex(State())
   let sharing: StoreSharing
+  /// Whether it tells all processes of each batch.
+  private let givesHints: Bool
 
-  init(_ sharing: StoreSharing = StoreSharing()) { self.sharing = sharing }
+  init(_ sharing: StoreSharing = StoreSharing(), givesHints: Bool = false) {
+    self.sharing = sharing
+    self.givesHints = givesHints
+  }
 
   var isDestroyed: Bool { state.withLock { $0.isDestroyed } }
 
@@ -31,6 +37,13 @@ final class SharedStore: Sendable {
     init(_ store: SharedStore) { self.store = store }
 
     var sharing: StoreSharing? { store.sharing }
+
+    var hints: AsyncStream<Void>? {
+      guard store.givesHints else { return nil }
+      return AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
+        store.state.withLock { $0.listeners.append(continuation) }
+      }
+    }
 
     func die() { isDead.withLock { $0 = true } }
 
@@ -76,6 +89,7 @@ final class SharedStore: Sendable {
 
   private func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     state.withLock { state in
+      defer { for listener in state.listeners { listener.yield() } }
       let outcomes = state.table.apply(batch)
       for case (.extend(let lease, let end), .done) in zip(batch, outcomes) {
         state.leaseEnds[lease] = end

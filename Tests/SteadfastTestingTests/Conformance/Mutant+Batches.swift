@@ -73,6 +73,9 @@ extension Mutant {
         return filter.matches(task)
       }
     },
+    Mutant("there is always a task that matches", breaks: "find.filter") {
+      $0.contains = { _ in true }
+    },
     Mutant("the count is too high by one", breaks: "find.filter") { $0.count = { $0 + 1 } },
     Mutant("whether a task is put off is not asked", breaks: "find.put-off") {
       $0.matches = { task, filter in

@@ -24,6 +24,7 @@ final class PlainStore: Persistence {
       Array(tasks.filter { task in id.map { task.id > $0 } ?? true }.prefix(limit))
     }
     var count: @Sendable (Int) -> Int = { $0 }
+    var contains: @Sendable (Bool) -> Bool = { $0 }
     /// What the first store at a place begins with.
     var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
     /// What a store does to the tasks of an earlier one when it is opened.
@@ -166,6 +167,10 @@ final class PlainStore: Persistence {
 
   func count(matching filter: TaskFilter) async throws -> Int {
     behaviour.count(try found(filter).count)
+  }
+
+  func contains(_ filter: TaskFilter) async throws -> Bool {
+    behaviour.contains(try !found(filter).isEmpty)
   }
 
   func close() async throws {

@@ -194,6 +194,11 @@ struct Journal {
     if isSealed { return }
     try synchronize()
     do throws(Failure) {
+      if owesInterruption {
+        // The seal says that every line before it is stored.
+        try append([])
+        try synchronize()
+      }
       try append([[.seal]])
       if fileSize > size { try removeReservation() }
       try synchronize()

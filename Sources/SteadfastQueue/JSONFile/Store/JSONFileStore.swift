@@ -186,6 +186,15 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return lookUp.count
   }
 
+  /// Returns whether any task matches a filter.
+  ///
+  /// - Throws: A ``JSONFileError``.
+  public func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await core.open()
+    if let count = core.read({ $0.knownCount(matching: filter) }) { return count > 0 }
+    return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
+  }
+
   /// Returns what the file holds now.
   ///
   /// O(1).

@@ -40,6 +40,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   var description: String { "\(base)" }
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var sharing: StoreSharing? { base.sharing }
+  var hints: AsyncStream<Void>? { base.hints }
   var use: ExclusiveUse? { base.useIfKnown }
 
   func open() async throws { try await base.open() }
@@ -70,6 +71,8 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   func count(matching filter: TaskFilter) async throws -> Int {
     try await base.count(matching: filter)
   }
+
+  func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
 
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }

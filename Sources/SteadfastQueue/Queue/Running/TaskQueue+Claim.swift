@@ -69,15 +69,17 @@ extension TaskQueue {
   /// Otherwise, retries would wait until the clock reaches their old dates.
   private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
     machine.withLock { $0.dateWentBack(to: now) }
+    // The dates in a shared store come from several clocks, of which this one may be slow.
+    guard store.sharing == nil else { return }
     // A store that was just opened has made no claim by the old date. Without unfinished tasks, it
     // has nothing to rebase.
-    if isFirst, try await store.count(matching: .unfinished) == 0 { return }
+    if isFirst, try await !store.contains(.unfinished) { return }
     _ = try await store.apply([.rebase(now)], durability: .relaxed)
   }
 
   private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
-    guard try await store.count(matching: isParked) > 0 else { return }
+    guard try await store.contains(isParked) else { return }
     var names = Set(parked.names.map(ExactText.init))
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
     // Only in an old file have names a NUL. Stores refuse to unpark such a name, and a queue must

@@ -72,7 +72,7 @@ extension TaskQueue {
     do {
       for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
         guard case .prune(let state, _, _, _) = change,
-          try await store.count(matching: TaskFilter(states: [state])) > 0
+          try await store.contains(TaskFilter(states: [state]))
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
@@ -98,6 +98,7 @@ extension TaskQueue {
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
       if let sharing = store.sharing {
         services.addTask { await self.lookForOthersTasks(sharing) }
+        services.addTask { await self.followHints() }
       }
       services.addTask { await self.followMonitors() }
       await waitForMonitors()

@@ -63,6 +63,15 @@ extension TaskQueue {
     }
   }
 
+  /// Looks for the tasks of other queues when the store hints at them, until cancelled.
+  nonisolated func followHints() async {
+    guard let hints = store.hints else { return }
+    for await _ in hints {
+      lookForWork()
+      await tellOfOthersTasks()
+    }
+  }
+
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
   private nonisolated func tellOfOthersTasks() async {
     do {
@@ -76,7 +85,15 @@ extension TaskQueue {
   ///
   /// - Throws: What the store throws.
   nonisolated func tellWhatIsStored(of ids: [TaskID]) async throws {
-    guard !ids.isEmpty else { return }
+    // A database limits the number of parameters.
+    for start in stride(from: 0, to: ids.count, by: Self.awaitedPageSize) {
+      try await tellWhatIsStored(ofPage: ids[start...].prefix(Self.awaitedPageSize))
+    }
+  }
+
+  private static let awaitedPageSize = 256
+
+  private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
     let filter = TaskFilter(ids: Set(ids))
     let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
     for record in records {

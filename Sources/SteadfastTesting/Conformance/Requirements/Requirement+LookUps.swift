@@ -11,7 +11,8 @@ extension PersistenceConformance.Requirement {
   static let lookUps: [Self] = [
     Self(
       "find.filter",
-      "A look-up finds the tasks that meet every criterion, and counts them alike.",
+      "A look-up finds the tasks that meet every criterion, counts them alike, and tells whether there "
+        + "are any.",
       check: filter
     ),
     Self(
@@ -65,6 +66,8 @@ extension PersistenceConformance.Requirement {
     for (filter, numbers) in cases {
       try await store.expectTasks(numbers, filter)
       try store.expect("the count", try await store.count(filter), numbers.count)
+      let isAny = try await store.contains(filter)
+      try store.expect("whether there is any", isAny, !numbers.isEmpty)
     }
   }
 

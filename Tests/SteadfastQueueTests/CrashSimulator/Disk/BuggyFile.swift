@@ -79,7 +79,9 @@ final class BuggyFile: JournalFile {
     case .beginningsLost where isNew && bytes.holdsKeptTasks:
       return bytes.withLines { $0.silence("begin") }
     case .placesLost: return bytes.withLines { $0.forgetPlace() }
-    case .lostKeysForgotten: return bytes.withLines { $0.forgetField("keyless", of: "task") }
+    case .rolesForgotten: return bytes.withLines { $0.forgetField("role", of: "kept") }
+    case .ordersForgotten: return bytes.withLines { $0.forgetField("order", of: "kept") }
+    case .conditionsForgotten: return bytes.withLines { $0.forgetField("requires", of: "kept") }
     case .failuresLost: return bytes.withLines { $0.forgetField("error", of: "task") }
     default: return bytes
     }

@@ -38,7 +38,9 @@ enum PlantedBug: String, CaseIterable, Sendable {
   case changesMeanwhileLost = "a compaction loses what changes meanwhile"
   case beginningsLost = "a compaction loses which tasks are being performed"
   case placesLost = "a compaction loses the order of tasks"
-  case lostKeysForgotten = "a compaction forgets that a task has lost its key"
+  case rolesForgotten = "a compaction forgets which task is the successor"
+  case ordersForgotten = "a compaction forgets the order keys of tasks"
+  case conditionsForgotten = "a compaction forgets the conditions of tasks"
   case failuresLost = "a compaction loses the errors of tasks"
 
   // Recovery
@@ -88,7 +90,8 @@ enum PlantedBug: String, CaseIterable, Sendable {
     case .noFolderFlush, .newNameNotFlushed, .compactedNameNotFlushed, .flushAfterRename,
       .replacementNotFlushed, .unlinkedFirst, .copiedInPlace:
       .making
-    case .changesMeanwhileLost, .beginningsLost, .placesLost, .lostKeysForgotten, .failuresLost:
+    case .changesMeanwhileLost, .beginningsLost, .placesLost, .rolesForgotten, .ordersForgotten,
+      .conditionsForgotten, .failuresLost:
       .compaction
     case .badLineIsTorn, .badLineIsDamage, .badLineAndGoodOneIsDamage: .tornOrDamaged
     case .cacheTrusted, .rewrittenAtEnd, .openingNotFlushed, .openingFolderNotFlushed: .rewriting

@@ -97,8 +97,8 @@ struct CrashCheck {
       let bytes = try? JournalSource(whole).withoutReservation().readAll(),
       let lastLine = bytes.dropLast().lastIndex(of: 0x0A)
     else { return }
-    let known = isSealed ? Self.sizeBeforeClosing(bytes, lastLine) : lines.size(of: node)
-    let count = min(known, lastLine + 1)
+    // A file that was closed knows all but its last line.
+    let count = isSealed ? lastLine + 1 : min(lines.size(of: node), lastLine + 1)
     for _ in 0..<damagesPerFlush {
       let damage = Damage.allCases[Int(random.next() % UInt64(Damage.allCases.count))]
       guard let damaged = damage.done(to: bytes, first: count, using: &random) else { continue }
@@ -109,15 +109,6 @@ struct CrashCheck {
       }
       guard disk.log.isEmpty else { throw Finding("a damaged file was changed") }
     }
-  }
-
-  /// How many bytes of a file that was closed its last line knows to be stored.
-  ///
-  /// A line that says that tasks were interrupted may have been owed until then. It is written with
-  /// the last line. If it is lost, the next process says it again.
-  private static func sizeBeforeClosing(_ bytes: [UInt8], _ lastLine: Int) -> Int {
-    guard bytes[..<lastLine].hasSuffix(#""k":"interruption"}"#) else { return lastLine + 1 }
-    return bytes[..<lastLine].lastIndex(of: 0x0A).map { $0 + 1 } ?? 0
   }
 
   /// Checks every image of one moment.
@@ -225,11 +216,5 @@ struct CrashCheck {
         }
       }
     }
-  }
-}
-
-extension ArraySlice<UInt8> {
-  fileprivate func hasSuffix(_ text: String) -> Bool {
-    suffix(text.utf8.count).elementsEqual(text.utf8)
   }
 }

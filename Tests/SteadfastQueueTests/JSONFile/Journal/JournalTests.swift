@@ -173,6 +173,23 @@ import Testing
     #expect(try numbers(storage) == [1])
   }
 
+  @Test func `the seal knows that an interruption is stored`() throws {
+    let storage = MemoryStorage()
+    var journal = try Journal.open(storage).journal
+    try journal.append([line(1), [JournalBody(beginningOf: .numbered(1))]])
+    journal.abandon()
+    var next = try Journal.open(storage).journal
+    try next.close()
+    let lines = storage.bytes.split(separator: 0x0A).map { String(decoding: $0, as: UTF8.self) }
+    #expect(lines.suffix(2).map { $0.contains("\"k\":\"interruption\"") } == [true, false])
+    #expect(lines.last?.contains("\"b\":\(lines.count - 1),") == true)
+    // Whatever is damaged before the seal is noticed.
+    var damaged = storage.bytes
+    let interruption = damaged.dropLast().lastIndex(of: 0x0A) ?? 0
+    damaged[interruption - 5] ^= 1
+    #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }
+  }
+
   @Test func `a file to which nothing was added is closed without another seal`() throws {
     let storage = MemoryStorage()
     var journal = try Journal.open(storage).journal

@@ -1,3 +1,4 @@
+import Foundation
 import SteadfastTesting
 import TestSupport
 import Testing
@@ -43,6 +44,49 @@ import Testing
     #expect(begun.count == 20)
     #expect(Set(begun.map { $0.split(separator: " ")[2] }).count == 20)
     #expect(begun.contains { $0.hasPrefix("a") } && begun.contains { $0.hasPrefix("b") })
+  }
+
+  @Test(arguments: [false, true])
+  func `a hint of the store is faster than the next poll`(givesHints: Bool) async throws {
+    let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
+    let a = TaskQueue(persistence: store.process(), clock: clock)
+    let b = await queue("b", store.process())
+    try await withRunning(b) {
+      try await clock.sleep(for: .seconds(1))
+      let task = try await a.enqueue(Note("0"))
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await a.contains(task.id) == !givesHints)
+    }
+    #expect(log.entries.first.map { $0.hasSuffix("at 1") } ?? false == givesHints)
+  }
+
+  @Test func `a caller learns outcomes from the store's hints`() async throws {
+    let store = SharedStore(StoreSharing(pollInterval: .seconds(500)), givesHints: true)
+    let retaining = TaskQueueConfiguration(succeededRetention: .forever)
+    let a = TaskQueue(persistence: store.process(), configuration: retaining, clock: clock)
+    let b = TaskQueue(persistence: store.process(), configuration: retaining, clock: clock)
+    await b.register(Note.self) { [clock] _, _ in try await clock.sleep(for: .seconds(7)) }
+    try await withRunning(a) {
+      try await withRunning(b) {
+        let tasks = try await a.enqueue(contentsOf: (1...600).map { Note("\($0)") })
+        try await a.cancel(matching: TaskFilter(ids: Set(tasks.dropFirst().map(\.id))))
+        #expect(try await tasks[0].outcome() == .succeeded)
+        #expect(clock.now.offset == .seconds(7))
+      }
+    }
+  }
+
+  @Test func `a clock that goes back moves no dates in a shared store`() async throws {
+    let queue = TaskQueue(persistence: store.process(), clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal() }
+    let task = try await queue.enqueue(Note("0"))
+    try await queue.runAvailable()
+    let before = try #require(try await task.record())
+    clock.setDate(clock.date - 3600)
+    try await queue.enqueue(Note("0"))
+    #expect(try await queue.runAvailable() == 1)
+    let after = try #require(try await task.record())
+    #expect(after.failedDate == before.failedDate && after.availableDate == before.availableDate)
   }
 
   @Test func `a claim is extended for as long as the task is performed`() async throws {
