@@ -305,8 +305,7 @@ extension Document {
       record.finishedDate = date
       record.keyRole = nil
     }
-    let holdsUpOthers = entries[target.id]?.record.holdsUpOthers ?? false
-    if outcome == .done, !retains, !holdsUpOthers { entries[target.id] = nil }
+    if outcome == .done, !retains { entries[target.id] = nil }
     return outcome
   }
 

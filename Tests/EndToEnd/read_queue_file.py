@@ -513,8 +513,7 @@ class Tasks:
         self.move(task["id"])
 
     def end(self, fields, task, state, date):
-        holds = state != "succeeded" and "order" in task and "holds" in task
-        if not fields.flag("keep") and not holds:
+        if not fields.flag("keep"):
             return self.drop(task["id"])
         task["state"], task["ended"] = state, date
         self.leave_role(task)

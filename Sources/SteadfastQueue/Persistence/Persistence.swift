@@ -32,12 +32,12 @@
 ///
 /// ## What a store is given
 ///
-/// A store refuses a change that ``TaskChange/checkForm()`` refuses. So no name, unique key, tag or
-/// text of a failure has a NUL (U+0000), which PostgreSQL can't store in a text. A payload is
+/// A store refuses a change that ``TaskChange/checkForm()`` refuses. So no name, key, tag,
+/// condition or text of a failure has a NUL (U+0000), which PostgreSQL can't store. A payload is
 /// bytes, and may have any. Dates are from `Date.distantPast` to the last second of the year 9999,
 /// and time limits are at most 100,000,000,000 seconds.
 ///
-/// Two names, unique keys or tags are the same if their UTF-8 bytes are. So `"\u{e9}"` and
+/// Two names, keys, tags or conditions are the same if their UTF-8 bytes are. So `"\u{e9}"` and
 /// `"e\u{301}"` are two, though both are an é and Swift's `==` takes them for one. Databases compare
 /// texts so, and ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and
 /// ``TaskRecord/isTwin(of:)`` do.

@@ -8,8 +8,8 @@ extension TaskChange {
   /// Throws if the change has a value that not every store can hold.
   ///
   /// Stores call it before they store a change. A new task must not be running, and counts must not
-  /// be negative. No text has a NUL (U+0000): neither names, unique keys and tags, nor the texts of
-  /// failures.
+  /// be negative. No text has a NUL (U+0000): neither names, keys, tags and conditions, nor the
+  /// texts of failures.
   ///
   /// Dates are not before `Date.distantPast`, at the beginning of the year 1, and not after the
   /// year 9999. A time limit is at most 100,000,000,000 seconds, some 3,000 years. So text in ISO

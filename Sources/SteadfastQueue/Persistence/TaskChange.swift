@@ -53,8 +53,7 @@ public enum TaskChange: Sendable {
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
-  /// If `retains` is `true`, or the task then holds up others (``TaskRecord/holdsUpOthers``), it is
-  /// retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, else it is removed.
   case abandon(Lease, failure: TaskFailure, retains: Bool)
   /// A claimed task is released: it returns to its place in line as if it had never been claimed.
   case release(Lease)
@@ -66,8 +65,7 @@ public enum TaskChange: Sendable {
   case unpark(name: String)
   /// A task that has not ended is cancelled.
   ///
-  /// If `retains` is `true`, or the task then holds up others (``TaskRecord/holdsUpOthers``), it is
-  /// retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, else it is removed.
   case cancel(TaskTarget, at: Date, retains: Bool)
   /// A task that has not ended is paused until it is resumed or restarted.
   case pause(TaskTarget)

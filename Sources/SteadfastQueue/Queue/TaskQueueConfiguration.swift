@@ -48,11 +48,13 @@ public struct TaskQueueConfiguration: Sendable {
   /// By default it is the error's `description`. If that may contain what must not be stored, give
   /// another closure. The text is shortened to 4,096 bytes, and U+FFFD stands for each NUL in it.
   public var errorText: @Sendable (any Error) -> String
-  /// Called when tasks wait while the queue runs, and no handler is registered for their name.
+  /// Called when tasks wait while the queue runs, and no handler is registered for their name, or
+  /// the queue was told nothing about one of their conditions.
   ///
   /// By default it writes a line to standard error; with `nil` there is no notice. It is called
-  /// once for each name, with a text for people. While ``TaskQueue/events`` are observed, it is not
-  /// called: then the event ``TaskEvent/unhandled(_:reason:)`` is posted for each task.
+  /// once for each name and each condition, with a text for people. While ``TaskQueue/events`` are
+  /// observed, it is not called: then the event ``TaskEvent/unhandled(_:reason:)`` is posted for
+  /// each task.
   public var unhandledNotice: (@Sendable (String) -> Void)?
   /// The source of jitter and IDs.
   ///

@@ -27,9 +27,9 @@ extension TaskTable {
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let retains):
       note(failure, on: slot)
-      endWithoutSuccess(slot, as: .abandoned, at: failure.date, retains)
+      retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
     case .cancel(_, let date, let retains):
-      endWithoutSuccess(slot, as: .cancelled, at: date, retains)
+      retains ? end(slot, as: .cancelled, at: date) : remove(slot)
     case .retry(_, let date, let retryCount, let failure):
       postpone(slot, to: date, retryCount, failure)
       setState(.waiting, of: slot)
@@ -66,15 +66,6 @@ extension TaskTable {
     case .insert, .unpark, .prune, .rebase:
       preconditionFailure("a change was staged for a task that it does not concern")
     }
-  }
-
-  private mutating func endWithoutSuccess(
-    _ slot: Int,
-    as state: TaskState,
-    at date: Date,
-    _ retains: Bool
-  ) {
-    retains || entries[slot].record.mayHoldUpOthers ? end(slot, as: state, at: date) : remove(slot)
   }
 
   /// Commits a change that concerns several tasks.
@@ -158,7 +149,8 @@ extension TaskTable {
 
   /// Removes the retained tasks that are too old or too many.
   ///
-  /// O(k log n) for the k tasks that are removed, or may be removed from now on.
+  /// O(k log n) for the k tasks that are removed, or may be removed from now on. If the clock went
+  /// back since the last pruning, O(n).
   private mutating func prune(
     _ state: TaskState,
     endedBefore date: Date?,
@@ -166,19 +158,23 @@ extension TaskTable {
     now: Date
   ) {
     ended.stagedPrunes -= 1
+    if ended.hasReleased(state, after: now) {
+      for node in ended.prunable(state) where stays(node.slot, after: now) {
+        leaveLine(node.slot)
+        lineUp(node.slot)
+      }
+    }
     ended.release(state, until: now)
     // No other change could hold an ended task while the pruning was staged, so all may be removed.
     while let first = ended.first(state) {
       let record = entries[first.slot].record
-      if let date = record.prunableDate, date > now {
-        // An earlier pruning came at a later date: the clock has gone back.
-        leaveLine(first.slot)
-        lineUp(first.slot)
-        continue
-      }
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard ended.prunableCount(state) > count ?? .max || isOld else { break }
       remove(first.slot)
     }
+  }
+
+  private func stays(_ slot: Int, after now: Date) -> Bool {
+    entries[slot].record.prunableDate.map { $0 > now } ?? false
   }
 }

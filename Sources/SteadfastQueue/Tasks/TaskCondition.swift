@@ -35,8 +35,8 @@ extension TaskCondition: ExpressibleByStringLiteral, CustomStringConvertible {
 }
 
 extension TaskCondition: Comparable {
-  /// Orders conditions by their names.
+  /// Orders conditions by the UTF-8 bytes of their names.
   public static func < (left: TaskCondition, right: TaskCondition) -> Bool {
-    left.rawValue < right.rawValue
+    left.rawValue.utf8.lexicographicallyPrecedes(right.rawValue.utf8)
   }
 }

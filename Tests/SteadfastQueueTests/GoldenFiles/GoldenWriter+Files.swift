@@ -140,8 +140,8 @@ extension GoldenWriter {
     try insert(task(8, key: "l", order: "c", requires: ["x"]), task(9, order: "c", holds: true))
     try begin(1, 4, 8)
     try change(
-      .abandon(lease(1), failure: failure(1), retains: false),
-      .cancel(.claimed(lease(4)), at: date(2), retains: false),
+      .abandon(lease(1), failure: failure(1), retains: true),
+      .cancel(.claimed(lease(4)), at: date(2), retains: true),
       .prune(.cancelled, endedBefore: date(99), keepingLatest: 0, now: date(99))
     )
     try append(

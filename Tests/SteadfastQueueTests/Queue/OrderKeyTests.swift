@@ -110,6 +110,29 @@ import Testing
     }
   }
 
+  @Test(arguments: StoreKind.allCases)
+  func `a task that is removed holds up nothing, whatever it does`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] note, _ in
+        if note.text == "1" { try await clock.sleep(for: .seconds(100)) }
+      }
+      let holding = TaskOptions(inOrder: "document 7", holdsOrder: true)
+      let notes = ["1", "2", "3", "4"].map { Note($0) }
+      let tasks = try await queue.enqueue(contentsOf: notes, options: holding)
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        // One that runs, one that waits, and one that is paused.
+        try await queue.pause(tasks[2].id)
+        #expect(try await queue.remove(tasks[1].id))
+        #expect(try await queue.remove(tasks[0].id))
+        #expect(try await queue.remove(matching: TaskFilter(ids: [tasks[2].id])) == 1)
+        #expect(try await tasks[3].outcome() == .succeeded)
+      }
+      #expect(try await queue.count(matching: TaskFilter()) == 0)
+      #expect(log.entries == ["0 1", "1 4"])
+    }
+  }
+
   @Test func `an empty order key is refused`() async throws {
     let queue = await queue(InMemoryStore())
     let error = await queueError {

@@ -92,6 +92,31 @@ import Testing
     }
   }
 
+  @Test func `a look-up of a successor does not wait for a caller that waits for the same ends`()
+    async throws
+  {
+    let queue = await queue(LateAnswers(clock: clock)) { [clock] note, _ in
+      try await clock.sleep(for: .seconds(note.text == "early" ? 9 : 10))
+      throw Refusal()
+    }
+    try await withRunning(queue) {
+      // While the end of the early one is stored, from 9 to 14 s, the ends of the others gather.
+      let early = try await queue.enqueue(Note("early"))
+      let holder = try await queue.enqueue(Note("holder"), uniqueKey: "k")
+      let other = try await queue.enqueue(Note("other"))
+      try await clock.sleep(for: .seconds(1))
+      let successor = try await queue.enqueue(Note("successor"), uniqueKey: "k")
+      async let outcome = holder.outcome()
+      // Their ends are stored at 14 s, and answered at 19 s.
+      try await clock.sleep(for: .seconds(14))
+      let both = TaskFilter(ids: [other.id, successor.id])
+      #expect(try await queue.cancel(matching: both) == 2)
+      #expect(try await outcome == .cancelled)
+      #expect(clock.now.offset == .seconds(19))
+      try await early.cancel()
+    }
+  }
+
   @Test(arguments: StoreKind.allCases)
   func `a chain of successors has the outcome of the last one`(kind: StoreKind) async throws {
     try await kind.withStore { store in
@@ -249,5 +274,19 @@ import Testing
     }
     #expect(error?.code == .duplicate)
     #expect(try await queue.count == 0)
+  }
+}
+
+/// A store that stores ends of attempts at once, and answers five seconds later.
+private struct LateAnswers: ForwardingStore {
+  let base: any Persistence = InMemoryStore()
+  let clock: VirtualClock
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    let outcomes = try await base.apply(batch, durability: durability)
+    let isEnd = batch.contains { if case .retry = $0 { true } else { false } }
+    // A cancelled caller waits no longer.
+    if isEnd { try? await clock.sleep(for: .seconds(5)) }
+    return outcomes
   }
 }

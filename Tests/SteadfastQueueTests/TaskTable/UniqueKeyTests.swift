@@ -278,4 +278,24 @@ import Testing
     #expect(found.record(of: .numbered(1))?.keyRole == nil)
     #expect(found.brokenInvariants() == [])
   }
+
+  @Test func `what a pruning may remove no more, because the clock went back, does not count`() {
+    var table = TaskTable()
+    for number in 1...3 {
+      let window = number == 2 ? 90.0 : nil
+      table.insert(.make(number, key: "\(number)", uniqueFor: window))
+      let lease = table.claim(1)[0].lease
+      _ = table.apply([.succeed(lease, at: .seconds(Double(number)), retains: true)])
+    }
+    func prune(at now: Double, keeping count: Int) -> TaskChange {
+      .prune(.succeeded, endedBefore: nil, keepingLatest: count, now: .seconds(now))
+    }
+    // At 100 s, the second task stands for no others any more; at 50 s it does again.
+    _ = table.apply([prune(at: 100, keeping: 3)])
+    _ = table.apply([prune(at: 50, keeping: 2)])
+    #expect(table.count(matching: TaskFilter()) == 3)
+    _ = table.apply([prune(at: 50, keeping: 1)])
+    #expect(table.tasks(matching: TaskFilter(), after: nil, limit: 9).map(\.id.low) == [2, 3])
+    #expect(table.brokenInvariants() == [])
+  }
 }

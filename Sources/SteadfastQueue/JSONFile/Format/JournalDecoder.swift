@@ -211,7 +211,7 @@ struct JournalDecoder {
       orderKey: fields.has(.order) ? try fields.text(.order) : nil,
       holdsOrder: try fields.flag(.holds),
       conditions: fields.has(.requires)
-        ? Set(try fields.texts(.requires).map(TaskCondition.init(rawValue:))) : [],
+        ? Set(try fields.list(.requires).map(TaskCondition.init(rawValue:))) : [],
       tags: fields.has(.tags) ? try fields.texts(.tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,

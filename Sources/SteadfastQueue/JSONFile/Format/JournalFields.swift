@@ -102,11 +102,16 @@ struct JournalFields {
   }
 
   func texts(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
+    Set(try list(field))
+  }
+
+  /// Reads a list of at least one string, in order.
+  func list(_ field: JournalField) throws(JournalDecodingError) -> [String] {
     var scanner = JSONScanner(bytes, try range(field))
-    var texts: Set<String> = []
+    var texts: [String] = []
     var isList = scanner.skip("[")
     while isList, let text = scanner.string() {
-      texts.insert(text)
+      texts.append(text)
       isList = scanner.skip(",")
       if !isList, scanner.skip("]"), scanner.isAtEnd { return texts }
     }

@@ -106,8 +106,8 @@ extension TaskTable {
   /// Adds a task that has a key or conditions.
   private mutating func add(_ record: TaskRecord, _ addition: Addition, _ byteCount: Int) -> Bool {
     if case .takenOver(let id) = addition {
-      guard let slot = slot(of: id), entries[slot].record.name == record.name,
-        entries[slot].record.uniqueKey == record.uniqueKey, entries[slot].record.keyRole != nil,
+      guard let slot = slot(of: id), entries[slot].record.isTwin(of: record),
+        entries[slot].record.keyRole != nil,
         entries[slot].record.state != .running
       else { return false }
       commit(StagedChange(.replacement(record, slot: slot)))

@@ -13,7 +13,7 @@ struct ConditionState: Sendable {
   /// The conditions of which the queue was told whether they hold, and those that have a monitor.
   private(set) var known: Set<TaskCondition> = []
   /// The conditions that were reported because the queue was told nothing about them.
-  private var reported: Set<TaskCondition> = []
+  private(set) var reported: Set<TaskCondition> = []
   private var registrations: [TaskCondition: Registration] = [:]
   private var lastNumber = 0
   /// The monitors that have told nothing yet in this run.
@@ -37,6 +37,10 @@ struct ConditionState: Sendable {
   ) {
     lastNumber += 1
     known.insert(condition)
+    // The run that begins waits for the new one in place of the one that was registered before.
+    if let old = registrations[condition], awaited.remove(old.number) != nil {
+      awaited.insert(lastNumber)
+    }
     registrations[condition] = Registration(
       number: lastNumber,
       condition: condition,

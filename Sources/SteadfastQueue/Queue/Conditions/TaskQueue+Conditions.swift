@@ -16,7 +16,7 @@ extension TaskQueue {
   /// object. If the calling Swift task is cancelled, the queue is told all the same, but a task
   /// that was claimed already may still begin.
   public func setCondition(_ condition: TaskCondition, holds: Bool) async {
-    await tell(condition, holds: holds, interruptsTasks: false)
+    await tell(condition, holds: holds)
   }
 
   /// Registers the monitor that tells, while the queue runs, whether a condition holds.
@@ -49,26 +49,36 @@ extension TaskQueue {
     signals.monitors.signal()
   }
 
+  /// Tells the queue whether a condition holds, as its caller says or a monitor.
+  ///
+  /// - Returns: Whether the monitor is still the one that is registered.
+  @discardableResult
   private nonisolated func tell(
     _ condition: TaskCondition,
     holds: Bool,
-    interruptsTasks: Bool
-  ) async {
-    guard upkeep.withLock({ $0.conditions.set(condition, holds: holds) }) else { return }
-    if holds {
-      machine.withLock { $0.workArrived() }
-      return signals.workers.signalAll()
+    by registration: ConditionState.Registration? = nil
+  ) async -> Bool {
+    let (isCurrent, isNew) = upkeep.withLock { upkeep in
+      if let registration, !upkeep.conditions.isCurrent(registration) { return (false, false) }
+      return (true, upkeep.conditions.set(condition, holds: holds))
     }
+    guard isCurrent else { return false }
+    if holds {
+      guard isNew else { return true }
+      machine.withLock { $0.workArrived() }
+      signals.workers.signalAll()
+      return true
+    }
+    // Another caller may have said the same, and wait for the claim still.
     await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
     // The claim in flight may have named the condition.
-    if let claim = machine.withLock({ $0.claims.inFlight }) {
-      await waitForEnd(ofClaim: claim)
-      await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
-    }
-    guard interruptsTasks else { return }
+    if let claim = machine.withLock({ $0.claims.inFlight }) { await waitForEnd(ofClaim: claim) }
+    await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
+    guard isNew, registration?.interruptsTasks == true else { return true }
     for worker in machine.withLock({ $0.releaseAttempts(requiring: condition) }) {
       signals.interrupts[worker].signal()
     }
+    return true
   }
 }
 
@@ -92,12 +102,7 @@ extension TaskQueue {
 
   private nonisolated func follow(_ registration: ConditionState.Registration) async {
     for await holds in registration.monitor.values() {
-      guard upkeep.withLock({ $0.conditions.isCurrent(registration) }) else { break }
-      await tell(
-        registration.condition,
-        holds: holds,
-        interruptsTasks: registration.interruptsTasks
-      )
+      guard await tell(registration.condition, holds: holds, by: registration) else { break }
       noteTold(registration)
     }
     noteTold(registration)
@@ -108,11 +113,16 @@ extension TaskQueue {
     signals.conditionsTold.resumeAll(with: .success(()))
   }
 
-  /// Waits until each monitor has told its condition, or until cancelled.
+  /// Waits until each monitor has told its condition, the run is to end, or until cancelled.
   nonisolated func waitForMonitors() async {
-    // Cancelled: the workers end at once.
-    try? await signals.conditionsTold.wait {
-      upkeep.withLock { $0.conditions.awaitsMonitors } ? nil : .success(())
+    while upkeep.withLock({ $0.conditions.awaitsMonitors }),
+      !machine.withLock({ $0.isAboutToEnd }), !Task.isCancelled
+    {
+      // Cancelled: the loop ends, and so do the workers.
+      try? await signals.conditionsTold.wait {
+        let awaits = upkeep.withLock { $0.conditions.awaitsMonitors }
+        return awaits && !machine.withLock { $0.isAboutToEnd } ? nil : .success(())
+      }
     }
   }
 }

@@ -186,10 +186,15 @@ struct AttemptJudge: Sendable {
           failure: nil
         )
       case .exhausted(let failure), .abandon(let failure):
-        .abandon(lease, failure: failure, retains: retainsAbandoned)
+        .abandon(
+          lease,
+          failure: failure,
+          retains: retainsAbandoned || task.record.mayHoldUpOthers
+        )
       case .release: .release(lease)
       case .park(let failure): .park(lease, failure: failure)
-      case .obey(let directive): change(directive, of: .claimed(lease), now: now)
+      case .obey(let directive):
+        change(directive, of: task.record, .claimed(lease), now: now)
       }
     return Settlement(
       change: change,
@@ -213,16 +218,17 @@ struct AttemptJudge: Sendable {
   /// a task that has already ended is not reported.
   func change(
     _ directive: Directive,
-    of target: TaskTarget,
-    hasEnded: Bool = false,
+    of record: TaskRecord,
+    _ target: TaskTarget,
     now: Date
   ) -> TaskChange {
     switch (directive, target) {
-    case (.cancel, _): .cancel(target, at: now, retains: retainsCancelled)
+    case (.cancel, _):
+      .cancel(target, at: now, retains: retainsCancelled || record.mayHoldUpOthers)
     case (.pause, _): .pause(target)
     case (.restart, _): .restart(target, availableDate: now)
     case (.reschedule(let date), _): .reschedule(target, availableDate: max(date ?? now, now))
-    case (.remove, _) where hasEnded: .remove(target.id)
+    case (.remove, _) where record.state.isFinished: .remove(target.id)
     case (.remove, _): .cancel(target, at: now, retains: false)
     case (.release, .claimed(let lease)): .release(lease)
     case (.release, .unclaimed(let id)): .resume(id)

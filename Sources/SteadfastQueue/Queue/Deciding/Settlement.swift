@@ -69,8 +69,8 @@ final class Settlement: Sendable {
   /// Whether the task has ended and is retained.
   var isKeptEnd: Bool {
     switch change {
-    case .succeed(_, _, let retains): retains
-    case .abandon(_, _, let retains), .cancel(_, _, let retains): retains || record.mayHoldUpOthers
+    case .succeed(_, _, let retains), .abandon(_, _, let retains), .cancel(_, _, let retains):
+      retains
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
       .unpark, .extend, .prune, .rebase:
       false

@@ -117,6 +117,9 @@ struct WorkMachine: Sendable {
     return cutoff
   }
 
+  /// Whether the run is about to end, and nothing more begins.
+  var isAboutToEnd: Bool { isStopping }
+
   /// Whether the queue will perform no task any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 

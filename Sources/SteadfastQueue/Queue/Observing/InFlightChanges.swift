@@ -23,6 +23,9 @@ final class InFlightChanges: Sendable {
   /// The number of tasks with a change under way.
   var count: Int { entries.withLock { $0.count } }
 
+  /// Returns whether a change of a task is being stored, or is stored and not reported yet.
+  func isUnderWay(_ id: TaskID) -> Bool { entries.withLock { $0[id] != nil } }
+
   // MARK: Ends of attempts
 
   func beginEnds(of ids: [TaskID]) {

@@ -87,10 +87,14 @@ extension TaskQueue {
       EnqueuedTask(handle: observers.outcomes.handle(of: record.id), isNew: true, queue: self)
     }
     observers.willEnqueue(kept)
+    // The turn lasts until what was stored is told.
+    let keys = keysToReplace(kept, policy)
+    if !keys.isEmpty { await observers.keyTurns.begin(keys) }
+    defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     let results: [ChangeOutcome]
     do {
       if policy == .replace {
-        results = try await replaceInTurn(with: kept)
+        results = try await replace(with: kept)
       } else {
         results = try await persist(kept.map { .insert($0, onDuplicate: policy) })
       }
@@ -156,14 +160,11 @@ extension TaskQueue {
     return kept
   }
 
-  /// Stores tasks that replace the holders of their unique keys, one call at a time for each key.
-  private nonisolated func replaceInTurn(with records: [TaskRecord]) async throws -> [ChangeOutcome]
-  {
-    let keys = Set(records.compactMap(\.uniqueKey))
-    guard !keys.isEmpty, !store.appliesAtOnce else { return try await replace(with: records) }
-    await observers.keyTurns.begin(keys)
-    defer { observers.keyTurns.end(keys) }
-    return try await replace(with: records)
+  /// The unique keys of tasks that replace others; one call at a time replaces the task with a key.
+  private nonisolated func keysToReplace(_ records: [TaskRecord], _ policy: UniquePolicy) -> Set<
+    String
+  > {
+    policy == .replace && !store.appliesAtOnce ? Set(records.compactMap(\.uniqueKey)) : []
   }
 
   /// How often a store may say that a twin is being changed after this queue is done with it.

@@ -144,12 +144,7 @@ extension TaskQueue {
 
   /// Returns the change that carries out a request for a task that no queue has claimed.
   nonisolated func change(_ directive: Directive, of record: TaskRecord) -> TaskChange {
-    judge.change(
-      directive,
-      of: .unclaimed(record.id),
-      hasEnded: record.state.isFinished,
-      now: now
-    )
+    judge.change(directive, of: record, .unclaimed(record.id), now: now)
   }
 
   /// Waits for the claim in flight, if there is one.

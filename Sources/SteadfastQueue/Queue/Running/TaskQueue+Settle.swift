@@ -59,7 +59,9 @@ extension TaskQueue {
         guard case .superseded(let successor) = result else { continue }
         let isAwaited = observers.superseded(settlement, by: successor)
         follow(settlement)
-        if isAwaited { await lookUpOutcome(of: successor) }
+        // It may have ended before its callers were linked to it. A store that fails stops the
+        // queue at the next claim.
+        if isAwaited { try? await tellWhatIsStored(of: [successor]) }
       }
     } catch {
       machine.withLock { $0.putBack(settlements) }
@@ -95,13 +97,6 @@ extension TaskQueue {
       }
     }
     return results
-  }
-
-  /// Tells callers the outcome of a successor that ended before they were linked to it.
-  private nonisolated func lookUpOutcome(of successor: TaskID) async {
-    await observers.changes.waitUntilAllIsTold(of: successor)
-    // A store that fails stops the queue at the next claim.
-    try? await tellWhatIsStored(of: [successor])
   }
 
   /// Returns the task that holds the unique key of another one, which is gone.

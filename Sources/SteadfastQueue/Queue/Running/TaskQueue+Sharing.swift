@@ -101,8 +101,8 @@ extension TaskQueue {
     }
     let found = Set(records.map(\.id))
     for id in ids where !found.contains(id) {
-      // If its end is on its way into the store, it is reported, too.
-      if !machine.withLock({ $0.isUnsettled(id) }) {
+      // If its end is on its way into the store, or was stored just now, it is reported, too.
+      if !machine.withLock({ $0.isUnsettled(id) }), !observers.changes.isUnderWay(id) {
         observers.outcomes.fail(id, Self.unknown(id))
       }
     }

@@ -36,14 +36,20 @@ extension TaskQueue {
   /// Observers get an event for each task. Without observers, the configuration's notice is called
   /// once for each condition.
   private nonisolated func tellUnknownConditions() async throws {
-    let known = upkeep.withLock { $0.conditions.known }
+    // Conditions that were reported before would fill the page and hide others.
+    let isObserved = observers.events.isObserved
+    let known = upkeep.withLock { upkeep in
+      isObserved
+        ? upkeep.conditions.known : upkeep.conditions.known.union(upkeep.conditions.reported)
+    }
     let waiting = try await store.tasks(
       matching: TaskFilter(states: [.waiting], unmetBy: known),
       after: nil,
       limit: 100
     )
-    if observers.events.isObserved {
-      for record in waiting { postUnhandled(record) }
+    if isObserved {
+      // The others are reported for their names.
+      for record in waiting where handlers.canPerform(record.name) { postUnhandled(record) }
     } else if let say = configuration.unhandledNotice {
       let conditions = waiting.reduce(into: Set()) { $0.formUnion($1.conditions) }
       let toReport = upkeep.withLock { upkeep in

@@ -59,5 +59,6 @@ struct Signals: ~Copyable, Sendable {
   func stopMayHaveCome() {
     workers.signalAll()
     pauseProgress.resumeAll(with: .success(()))
+    conditionsTold.resumeAll(with: .success(()))
   }
 }

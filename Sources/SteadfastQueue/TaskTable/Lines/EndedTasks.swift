@@ -13,6 +13,8 @@ struct EndedTasks: Sendable {
     var prunable = OrderedLine<TaskTable.Node>()
     /// The tasks that stay until a date, in the order of these dates.
     var staying = OrderedLine<TaskTable.DateNode>()
+    /// The latest date of a pruning: tasks that stay until then became prunable.
+    var releaseDate = Date.distantPast
   }
 
   private var lines: [TaskState: Line] = [:]
@@ -41,8 +43,17 @@ struct EndedTasks: Sendable {
 
   // MARK: Pruning
 
+  /// Returns whether tasks became prunable by a later date than this, before the clock went back.
+  func hasReleased(_ state: TaskState, after now: Date) -> Bool {
+    lines[state].map { $0.releaseDate > now } ?? false
+  }
+
+  /// The tasks that a pruning may remove, in the order in which they ended.
+  func prunable(_ state: TaskState) -> [TaskTable.Node] { lines[state]?.prunable.elements() ?? [] }
+
   /// Makes the tasks prunable that stay until a date that has come.
   mutating func release(_ state: TaskState, until now: Date) {
+    lines[state]?.releaseDate = now
     while let first = lines[state]?.staying.first, first.date <= now {
       lines[state]?.staying.popFirst()
       lines[state]?.prunable.insert(first.node)

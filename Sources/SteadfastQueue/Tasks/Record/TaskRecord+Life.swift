@@ -46,8 +46,6 @@ extension TaskRecord {
   func standsForOthers(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
   /// Whether later tasks with its order key wait for it, although it has ended.
-  ///
-  /// A store retains such a task.
   public var holdsUpOthers: Bool { mayHoldUpOthers && (state == .abandoned || state == .cancelled) }
 
   /// Whether later tasks with its order key wait if it ends without success.

@@ -234,8 +234,6 @@ public struct TaskRecord: Sendable, Identifiable {
     var definition = shared.value
     let old = definition.extras.value
     definition.payload = new.payload
-    // The keys are the same text, perhaps with other bytes, to which the payload may be bound.
-    definition.uniqueKey = new.uniqueKey
     definition.maxRetries = new.maxRetries
     definition.usesBackoff = new.usesBackoff
     definition.priority = new.priority

@@ -94,9 +94,7 @@ package struct ReferenceTable: Sendable {
     keepsPlace: Bool,
     _ note: (inout TaskRecord) -> Void
   ) {
-    var record = entries[index].record
-    record.state = state
-    guard retains || record.holdsUpOthers else {
+    guard retains else {
       entries.remove(at: index)
       return
     }

@@ -146,6 +146,51 @@ import Testing
     #expect(monitor.ended.value == 3)
   }
 
+  @Test func `a queue that waits for a monitor can be shut down`() async throws {
+    let queue = await queue()
+    let (silent, values) = AsyncStream<Bool>.makeStream()
+    await queue.register(StubMonitor(silent), for: "wifi")
+    async let run: Void = queue.run()
+    try await clock.sleep(for: .seconds(1))
+    await queue.shutDown()
+    try await run
+    values.finish()
+  }
+
+  @Test func `a monitor that takes the place of a silent one lets the run begin`() async throws {
+    let queue = await queue()
+    let (silent, values) = AsyncStream<Bool>.makeStream()
+    await queue.register(StubMonitor(silent), for: "wifi")
+    let task = try await queue.enqueue(Note("1"), options: wifi)
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(log.entries.isEmpty)
+      await queue.register(StubMonitor([true]), for: "wifi")
+      #expect(try await task.outcome() == .succeeded)
+    }
+    values.finish()
+  }
+
+  @Test func `conditions of other bytes are other conditions, in a file too`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "queue.jsonl")
+      let both: Set<TaskCondition> = ["\u{e9}", "e\u{301}"]
+      for round in 1...2 {
+        let store = JSONFileStore(at: url)
+        let queue = await queue(store)
+        if round == 1 { try await queue.enqueue(Note("1"), options: TaskOptions(requires: both)) }
+        #expect(try await queue.tasks().first?.conditions.count == 2)
+        await queue.setCondition("\u{e9}", holds: true)
+        #expect(try await queue.runAvailable() == 0)
+        if round == 2 {
+          await queue.setCondition("e\u{301}", holds: true)
+          #expect(try await queue.runAvailable() == 1)
+        }
+        try await store.close()
+      }
+    }
+  }
+
   @Test func `a monitor without values does not hold up a run`() async throws {
     let queue = await queue()
     await queue.register(StubMonitor([]), for: "wifi")

@@ -35,7 +35,7 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "order-key.holds",
-      "A task that holds its order is retained if it ends without success. The others wait until it "
+      "If a task that holds its order ends without success and is retained, the others wait until it "
         + "is restarted or removed, and no pruning removes it.",
       check: holds
     ),
@@ -158,8 +158,8 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(3, order: "l", holds: true), .numbered(4, order: "l"))
     let leases = try await store.claim(names: names).tasks.map(\.lease)
     try store.expect("the claimed tasks", leases.map(\.id.number), [1, 3])
-    try await store.apply(.abandon(leases[0], failure: .at(1), retains: false))
-    try await store.apply(.cancel(.claimed(leases[1]), at: .second(1), retains: false))
+    try await store.apply(.abandon(leases[0], failure: .at(1), retains: true))
+    try await store.apply(.cancel(.claimed(leases[1]), at: .second(1), retains: true))
     try await store.expectTasks([1, 2, 3, 4])
     try store.expect("the state of task 3", try await store.task(3).state, .cancelled)
     for state in [TaskState.abandoned, .cancelled] {
@@ -175,6 +175,13 @@ extension PersistenceConformance.Requirement {
     _ = try await claim(2, store)
     try await store.apply(.remove(.numbered(3)))
     _ = try await claim(4, store)
+    // What is not retained holds nothing.
+    try await store.insert(.numbered(8, order: "n", holds: true), .numbered(9, order: "n"))
+    try await store.apply(
+      .cancel(.unclaimed(.numbered(8)), at: .second(4), retains: false)
+    )
+    _ = try await claim(9, store)
+    try await store.expectTasks([1, 2, 4, 9])
     // Those that stay do not count.
     try await store.insert(.numbered(5, order: "m", holds: true), .numbered(6), .numbered(7))
     for number in [5, 6, 7] {
@@ -184,14 +191,14 @@ extension PersistenceConformance.Requirement {
     try await store.apply(
       .prune(.cancelled, endedBefore: nil, keepingLatest: 1, now: .second(500))
     )
-    try await store.expectTasks([1, 2, 4, 5, 7])
+    try await store.expectTasks([1, 2, 4, 5, 7, 9])
     try await store.apply(.remove(.numbered(5)))
     try await store.apply(.remove(.numbered(7)))
     // What has succeeded holds nothing, and is pruned as any other task.
     try await store.apply(
       .prune(.succeeded, endedBefore: .second(500), keepingLatest: nil, now: .second(500))
     )
-    try await store.expectTasks([2, 4])
+    try await store.expectTasks([2, 4, 9])
   }
 
   private static func reopened(_ store: StoreProbe) async throws {
@@ -200,7 +207,7 @@ extension PersistenceConformance.Requirement {
     let leases = try await store.claim().tasks.map(\.lease)
     try store.expect("the claimed tasks", leases.map(\.id.number), [5, 1])
     try await store.apply(.release(leases[0]))
-    try await store.apply(.abandon(leases[1], failure: .at(1), retains: false))
+    try await store.apply(.abandon(leases[1], failure: .at(1), retains: true))
     let second = try await store.reopened()
     let five = try await claim(5, second)
     try await second.apply(.succeed(five, at: .second(2), retains: true))
