@@ -27,6 +27,7 @@ actor Battery {
   nonisolated func isCharging() -> AsyncStream<Bool> {
     let (stream, continuation) = AsyncStream<Bool>.makeStream()
     continuation.yield(false)
+    // The queue asks without waiting, so the observer is added a moment later.
     Task { await add(continuation) }
     return stream
   }

@@ -15,14 +15,21 @@ extension TaskQueue {
   ///   ``TaskPayload/taskName``. A former name is paused separately.
   public func pause(name: String) async {
     handlers.pause(name)
-    await putBack(machine.withLock { $0.takeUnbegun { $0.name == name } })
-    // The claim in flight may have asked for the name.
+    await putBackUnbegun { $0.name == name }
+  }
+
+  /// Puts back the claimed tasks that are meant and have not begun.
+  ///
+  /// The claim in flight may hand out further ones, because it was asked for them before. This
+  /// waits for it and puts those back, too. If cancelled, it doesn't wait.
+  nonisolated func putBackUnbegun(where isMeant: @Sendable (TaskRecord) -> Bool) async {
+    await putBack(machine.withLock { $0.takeUnbegun(where: isMeant) })
     if let claim = machine.withLock({ $0.claims.inFlight }) { await waitForEnd(ofClaim: claim) }
-    await putBack(machine.withLock { $0.takeUnbegun { $0.name == name } })
+    await putBack(machine.withLock { $0.takeUnbegun(where: isMeant) })
   }
 
   /// Returns when this claim is not in flight any more, or when cancelled.
-  nonisolated func waitForEnd(ofClaim claim: Int) async {
+  private nonisolated func waitForEnd(ofClaim claim: Int) async {
     while !Task.isCancelled, machine.withLock({ $0.claims.inFlight == claim }) {
       // Cancelled: the loop ends.
       try? await signals.claimEnd.wait {

@@ -64,7 +64,7 @@ extension TaskTable {
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
-    let lane = lanes.enter(record.name, record.hasPrerequisites ? record.conditions : [])
+    let lane = lanes.enter(record.name, record.conditions)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table gives the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
@@ -87,9 +87,10 @@ extension TaskTable {
 
   private mutating func count(_ slot: Int) {
     stateCounts[entries[slot].record.state] += 1
-    guard entries[slot].record.hasPrerequisites else { return }
-    let record = entries[slot].record
-    if !record.state.isFinished || record.holdsUpOthers { joinOrder(slot) }
+    guard !entries[slot].record.state.isFinished || entries[slot].record.holdsUpOthers else {
+      return
+    }
+    joinOrder(slot)
   }
 
   /// Notes that an attempt at a task has failed.

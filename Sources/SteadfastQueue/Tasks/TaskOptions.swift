@@ -249,12 +249,9 @@ extension TaskOptions {
         )
       }
       try TaskQueueError.check(delay: delay, "\(path)delay")
-      try TaskQueueError.check(storable: delay, "\(path)delay")
     }
     try TaskQueueError.check(delay: choices.uniqueFor, "\(path)uniqueFor")
     try TaskQueueError.check(delay: choices.maxDelay, "\(path)maxDelay")
-    try TaskQueueError.check(storable: choices.uniqueFor, "\(path)uniqueFor")
-    try TaskQueueError.check(storable: choices.maxDelay, "\(path)maxDelay")
     if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
       throw TaskQueueError(
         .invalidArgument,
@@ -267,7 +264,7 @@ extension TaskOptions {
     try TaskQueueError.check(storable: choices.timeLimit, "\(path)timeLimit")
     try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
     try TaskQueueError.check(choices.tags, "\(path)tags")
-    try TaskQueueError.check(orderKey: choices.orderKey, "\(path)inOrder")
+    try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")
     try TaskQueueError.check(choices.conditions, "\(path)requires")
   }
 
@@ -285,12 +282,7 @@ extension TaskOptions {
     guard !name.isEmpty else {
       throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
     }
-    if let uniqueKey, uniqueKey.isEmpty {
-      throw TaskQueueError(
-        .invalidArgument,
-        "uniqueKey is empty, and would be one key for unrelated tasks; give nil for no key"
-      )
-    }
+    try TaskQueueError.check(key: uniqueKey, "uniqueKey")
     try check(path: "")
     let record = TaskRecord(
       id: id,

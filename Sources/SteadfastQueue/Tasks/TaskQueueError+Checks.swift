@@ -31,8 +31,10 @@ extension TaskQueueError {
   }
 
   static func check(delay: Duration?, _ name: String) throws(TaskQueueError) {
-    guard let delay, delay < .zero else { return }
-    throw TaskQueueError(.invalidArgument, "\(name) is \(delay); give zero or more")
+    if let delay, delay < .zero {
+      throw TaskQueueError(.invalidArgument, "\(name) is \(delay); give zero or more")
+    }
+    try check(storable: delay, name)
   }
 
   static func check(_ count: Int?, _ name: String) throws(TaskQueueError) {
@@ -40,8 +42,8 @@ extension TaskQueueError {
     throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")
   }
 
-  static func check(orderKey: String?, _ name: String) throws(TaskQueueError) {
-    guard orderKey == "" else { return }
+  static func check(key: String?, _ name: String) throws(TaskQueueError) {
+    guard key == "" else { return }
     throw TaskQueueError(
       .invalidArgument,
       "\(name) is empty, and would be one key for unrelated tasks; give nil for no key"
@@ -49,13 +51,15 @@ extension TaskQueueError {
   }
 
   static func check(_ conditions: Set<TaskCondition>, _ name: String) throws(TaskQueueError) {
-    guard conditions.contains("") else { return }
-    throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
+    if conditions.contains("") { throw emptyMember(of: name) }
   }
 
   static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
     try check(texts: tags, name)
-    guard tags.contains("") else { return }
-    throw TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
+    if tags.contains("") { throw emptyMember(of: name) }
+  }
+
+  private static func emptyMember(of name: String) -> TaskQueueError {
+    TaskQueueError(.invalidArgument, "one of \(name) is empty; leave it out")
   }
 }

@@ -41,6 +41,7 @@ import Testing
     let watched = WatchedMonitor()
     let values = watched.values()
     let (told, tell) = AsyncStream.makeStream(of: Bool.self)
+    // The test cancels the consumer while it waits for the next value.
     let consumer = Task {
       for await value in values { tell.yield(value) }
     }

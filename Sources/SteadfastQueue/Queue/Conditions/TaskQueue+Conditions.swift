@@ -70,10 +70,7 @@ extension TaskQueue {
       return true
     }
     // Another caller may have said the same, and wait for the claim still.
-    await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
-    // The claim in flight may have named the condition.
-    if let claim = machine.withLock({ $0.claims.inFlight }) { await waitForEnd(ofClaim: claim) }
-    await putBack(machine.withLock { $0.takeUnbegun { $0.conditions.contains(condition) } })
+    await putBackUnbegun { $0.conditions.contains(condition) }
     guard isNew, registration?.interruptsTasks == true else { return true }
     for worker in machine.withLock({ $0.releaseAttempts(requiring: condition) }) {
       signals.interrupts[worker].signal()
@@ -116,12 +113,12 @@ extension TaskQueue {
   /// Waits until each monitor has told its condition, the run is to end, or until cancelled.
   nonisolated func waitForMonitors() async {
     while upkeep.withLock({ $0.conditions.awaitsMonitors }),
-      !machine.withLock({ $0.isAboutToEnd }), !Task.isCancelled
+      !machine.withLock({ $0.isStopping }), !Task.isCancelled
     {
       // Cancelled: the loop ends, and so do the workers.
       try? await signals.conditionsTold.wait {
         let awaits = upkeep.withLock { $0.conditions.awaitsMonitors }
-        return awaits && !machine.withLock { $0.isAboutToEnd } ? nil : .success(())
+        return awaits && !machine.withLock { $0.isStopping } ? nil : .success(())
       }
     }
   }

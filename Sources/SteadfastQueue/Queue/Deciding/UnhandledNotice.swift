@@ -1,14 +1,14 @@
 /// Decides when to look for tasks without a handler, and which names to report.
 ///
-/// A look costs one call to the store. It is due when a run begins for the first time, and after a
-/// task without a handler was added, resumed or restarted. A queue whose tasks all have a handler
-/// never looks again.
+/// A look costs two calls to the store: one for names, one for conditions. It is due when a run
+/// begins for the first time, and after a task was added, resumed or restarted that has no handler
+/// or an unknown condition. A queue whose tasks all have what they need never looks again.
 struct UnhandledNotice: Sendable {
   /// The names that were reported.
   private(set) var saidNames: Set<String> = []
   private var hasRun = false
   /// Whether a look is due.
-  var isDue = false
+  private var isDue = false
 
   /// Returns whether the run that begins is the first one.
   mutating func isFirstRun() -> Bool {
@@ -20,8 +20,11 @@ struct UnhandledNotice: Sendable {
 
   /// Notes that a task of this name waits, and no handler is registered for it.
   mutating func waits(_ name: String) {
-    if !saidNames.contains(name) { isDue = true }
+    if !saidNames.contains(name) { lookIsDue() }
   }
+
+  /// Notes that a task waits for something that was not reported.
+  mutating func lookIsDue() { isDue = true }
 
   /// Takes the look that is due, after a worker has found nothing to do.
   ///

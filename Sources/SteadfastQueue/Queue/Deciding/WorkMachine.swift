@@ -34,7 +34,8 @@ struct WorkMachine: Sendable {
   private(set) var wasCancelled = false
 
   private var lastCutoff = Date.distantPast
-  private var isStopping = false
+  /// Whether the run is about to end, and nothing more begins.
+  private(set) var isStopping = false
   /// Whether claimed tasks were released for a pause, and no attempt has begun since.
   ///
   /// If so, the tasks that are claimed next are begun, even if there is another pause by then. So
@@ -117,9 +118,6 @@ struct WorkMachine: Sendable {
     return cutoff
   }
 
-  /// Whether the run is about to end, and nothing more begins.
-  var isAboutToEnd: Bool { isStopping }
-
   /// Whether the queue will perform no task any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 
@@ -198,9 +196,8 @@ struct WorkMachine: Sendable {
       idle -= 1
       if !isPaused || ready.isEmpty { owesAttempt = false }
       lastAttempt += 1
-      if task.record.hasPrerequisites {
-        requiredConditions[lastAttempt] = task.record.conditions
-      }
+      let conditions = task.record.conditions
+      if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
       let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
       attempts[worker] = Attempt(
         lease: task.lease,

@@ -88,7 +88,7 @@ extension TaskQueue {
     }
     observers.willEnqueue(kept)
     // The turn lasts until what was stored is told.
-    let keys = keysToReplace(kept, policy)
+    let keys = policy == .replace ? turnKeys(of: kept) : []
     if !keys.isEmpty { await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     let results: [ChangeOutcome]
@@ -160,11 +160,12 @@ extension TaskQueue {
     return kept
   }
 
-  /// The unique keys of tasks that replace others; one call at a time replaces the task with a key.
-  private nonisolated func keysToReplace(_ records: [TaskRecord], _ policy: UniquePolicy) -> Set<
-    String
-  > {
-    policy == .replace && !store.appliesAtOnce ? Set(records.compactMap(\.uniqueKey)) : []
+  /// Returns the unique keys whose turns a call takes that replaces or changes these tasks.
+  ///
+  /// Of two such calls at the same time, it would be unknown which was stored first. A store that
+  /// applies changes at once needs no turns.
+  nonisolated func turnKeys(of records: [TaskRecord]) -> Set<String> {
+    store.appliesAtOnce ? [] : Set(records.compactMap(\.uniqueKey))
   }
 
   /// How often a store may say that a twin is being changed after this queue is done with it.

@@ -107,8 +107,7 @@ extension TaskQueue {
     for records: [TaskRecord]
   ) async throws -> [ChangeOutcome] {
     let ids = records.map(\.id)
-    // Of a change and a replacement at the same time, it would be unknown which was stored first.
-    let keys = store.appliesAtOnce ? [] : Set(records.compactMap(\.uniqueKey))
+    let keys = turnKeys(of: records)
     if !keys.isEmpty { await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     await observers.changes.beginChanges(of: ids)

@@ -131,7 +131,7 @@ extension TaskQueue {
 
   private nonisolated func follow(_ settlement: Settlement) {
     // Another task with the key may be the head now.
-    if settlement.record.hasPrerequisites, settlement.record.orderKey != nil { lookForWork() }
+    if settlement.record.orderKey != nil { lookForWork() }
     switch settlement.change {
     case .retry(_, let date, _, _), .reschedule(_, let date): becomesAvailable(at: date)
     case .restart(_, let date):

@@ -104,13 +104,12 @@ extension TaskQueue {
   nonisolated func noteUnhandled(_ record: TaskRecord) {
     guard givesNotices else { return }
     if !handlers.canPerform(record.name) { upkeep.withLock { $0.notice.waits(record.name) } }
-    if record.hasPrerequisites {
-      upkeep.withLock { if $0.conditions.isToReport(record.conditions) { $0.notice.isDue = true } }
-    }
+    guard !record.conditions.isEmpty else { return }
+    upkeep.withLock { if $0.conditions.isToReport(record.conditions) { $0.notice.lookIsDue() } }
   }
 
   private nonisolated func hasUnknownConditions(_ record: TaskRecord) -> Bool {
-    record.hasPrerequisites
+    !record.conditions.isEmpty
       && upkeep.withLock { !$0.conditions.unknown(in: record.conditions).isEmpty }
   }
 

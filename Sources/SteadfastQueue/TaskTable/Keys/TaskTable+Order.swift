@@ -4,9 +4,7 @@ extension TaskTable {
   ///
   /// `number` is the place that it had in another table; `nil` stands for the last place.
   mutating func setOrderNumber(of slot: Int, to number: UInt64? = nil) {
-    guard entries[slot].record.hasPrerequisites, entries[slot].record.orderKey != nil else {
-      return
-    }
+    guard entries[slot].record.orderKey != nil else { return }
     entries[slot].record.setOrderNumber(number ?? nextNumber())
     if let number { noteNumber(number) }
   }

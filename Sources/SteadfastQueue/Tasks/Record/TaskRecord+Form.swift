@@ -27,7 +27,7 @@ extension TaskRecord {
       try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
       try TaskQueueError.check(uniqueUntil, "uniqueUntil")
       try TaskQueueError.check(latestDate, "latestDate")
-      try TaskQueueError.check(orderKey: orderKey, "orderKey")
+      try TaskQueueError.check(key: orderKey, "orderKey")
       try TaskQueueError.check(conditions, "conditions")
     }
   }

@@ -21,7 +21,7 @@ extension TaskRecord {
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
     let createdDate: Date
-    var uniqueKey: String?
+    let uniqueKey: String?
     var extras: Rare<Extras>
     private var retryLimit: Int
 

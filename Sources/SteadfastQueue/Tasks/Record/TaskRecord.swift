@@ -225,8 +225,8 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
   /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
-  /// itself moves the task in line. The task keeps its order key, and its
-  /// place in that order.
+  /// itself moves the task in line. The task keeps its order key, and its place in that order.
+  ///
   /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
   ///   one, or it was parked.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
@@ -272,9 +272,6 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// The place among the tasks with the order key, which the table gives.
   var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
-
-  /// Whether it waits for anything but its date.
-  var hasPrerequisites: Bool { prerequisites != nil }
 
   private var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
 
