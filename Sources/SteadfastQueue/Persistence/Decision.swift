@@ -3,6 +3,8 @@ enum Decision: Sendable {
   case addition(Addition)
   /// The task of a retry is superseded.
   case supersession
+  /// These tasks are not restarted along with another one, because their unique keys are held.
+  case restart(excluding: [TaskID])
 }
 
 /// What became of a new task with a unique key.

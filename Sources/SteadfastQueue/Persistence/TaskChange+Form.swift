@@ -26,7 +26,16 @@ extension TaskChange {
   /// Throws if the change makes no sense, even in a file that an earlier version has written.
   func checkReadable() throws(TaskQueueError) {
     switch self {
-    case .insert(let record, _): try record.checkReadable()
+    case .insert(let record, let policy):
+      try record.checkReadable()
+      guard policy == .replace, let dependencies = record.presentDependencies,
+        !dependencies.tasks.isEmpty || dependencies.follower != nil
+      else { break }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the new task \(record.id) waits for others, or is of a batch, so it can't replace another "
+          + "one"
+      )
     case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date),
       .reschedule(_, let date), .extend(_, let date), .rebase(let date):
       try TaskQueueError.check(date, "a date")

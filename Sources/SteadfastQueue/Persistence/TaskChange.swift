@@ -47,8 +47,8 @@ public enum TaskChange: Sendable {
   /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
   /// were.
   ///
-  /// If the task is the holder of its unique key and has a successor, it is removed, and the
-  /// successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
+  /// If the task is the holder of its unique key and has a successor, and no other task waits for
+  /// it (``TaskDependencies``), it is removed, and the successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
   /// ``ChangeOutcome/superseded(by:)``.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
@@ -93,7 +93,7 @@ public enum TaskChange: Sendable {
   /// Retained tasks that ended in this state are removed.
   ///
   /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds
-  /// up others (``TaskRecord/holdsUpOthers``). Any other task is removed if it ended before the
+  /// up others (``TaskRecord/holdsUpOthers``) or has a ``TaskDependencies/cause``. Any other task is removed if it ended before the
   /// date, or if it is not one of the latest `keepingLatest` of those. A limit that is `nil`
   /// removes none.
   case prune(TaskState, endedBefore: Date?, keepingLatest: Int?, now: Date)
@@ -148,6 +148,16 @@ public enum ChangeOutcome: Sendable, Hashable {
   case replaced(TaskID)
   /// The task was removed, and this one, its successor, has taken its place.
   case superseded(by: TaskID)
+  /// The change is stored, and it concerns tasks that wait for this one.
+  ///
+  /// Stores answer so in place of ``done`` to an end, to the restart of a task that has ended, and
+  /// to a removal, if another task in the store names the task, or the task has a
+  /// ``TaskDependencies/follower``, even if nothing changes for others now.
+  case doneWithConsequences(Consequences)
+  /// An insertion was skipped, because the new task would wait for this one in vain.
+  ///
+  /// No task has the ID, or the task has ended without success, or is about to.
+  case unmetDependency(TaskID)
   /// An insertion was skipped: this task has the unique key.
   case duplicate(of: TaskID)
   /// An insertion was skipped: another task has the same ID.
@@ -161,6 +171,37 @@ public enum ChangeOutcome: Sendable, Hashable {
   ///
   /// Another insertion of the batch could not be stored, and then no change of the batch is stored.
   case batchRefused
+}
+
+/// What the end, the restart or the removal of a task has changed for others.
+public struct Consequences: Sendable, Hashable {
+  /// The tasks that were cancelled, restarted or removed along with it, in the order of their IDs.
+  public var tasks: [TaskID]
+  /// The progress of the batch of which the task is; `nil` if its follower is not in the store.
+  public var batch: BatchProgress?
+
+  /// Makes consequences.
+  public init(tasks: [TaskID] = [], batch: BatchProgress? = nil) {
+    self.tasks = tasks
+    self.batch = batch
+  }
+}
+
+extension ChangeOutcome {
+  /// Whether the change is stored, with or without consequences for other tasks.
+  public var isDone: Bool {
+    switch self {
+    case .done, .doneWithConsequences: true
+    case .replaced, .superseded, .unmetDependency, .duplicate, .identityTaken, .stale,
+      .batchRefused:
+      false
+    }
+  }
+
+  /// What the change means for other tasks; `nil` if it means nothing.
+  var consequences: Consequences? {
+    if case .doneWithConsequences(let consequences) = self { consequences } else { nil }
+  }
 }
 
 /// What a change must survive once a store has acknowledged it.

@@ -54,7 +54,7 @@ extension TaskQueue {
     var count = 0
     for (record, result) in zip(records, results) {
       if case .duplicate = result { continue }
-      if result == .done {
+      if result.isDone {
         count += 1
         // It may have changed since it was listed, and may not match any more.
       } else if let record = try await self.record(of: record.id), filter.matches(record),

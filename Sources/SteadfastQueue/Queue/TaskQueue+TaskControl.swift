@@ -66,7 +66,7 @@ extension TaskQueue {
     while true {
       if machine.withLock({ $0.withdrawPause(of: id) }) { return true }
       guard let record = try await record(of: id), record.state == .paused else { return false }
-      if try await store([.resume(id)], for: [record])[0] == .done { return true }
+      if try await store([.resume(id)], for: [record])[0].isDone { return true }
     }
   }
 

@@ -120,7 +120,7 @@ extension TaskQueue {
         // Its attempt may have ended, and its end may be on its way into the store.
         hasWaited = true
         await observers.changes.waitUntilEndIsTold(of: id)
-      } else if try await store([.update(id, update)], for: [record])[0] == .done {
+      } else if try await store([.update(id, update)], for: [record])[0].isDone {
         return true
       }
       try Task.checkCancellation()

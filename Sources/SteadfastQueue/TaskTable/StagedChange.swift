@@ -38,6 +38,11 @@ struct StagedChange: Sendable {
   /// An insertion whose ID another task has.
   static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
 
+  /// An insertion of a task that would wait for another one in vain.
+  static func unmet(_ dependency: TaskID) -> StagedChange {
+    StagedChange(withoutEffect: .unmetDependency(dependency), refusesBatch: true)
+  }
+
   /// An insertion, or a restart, that another task with its unique key prevents.
   ///
   /// If the policy is to reject it, no change of the batch is written.

@@ -5,7 +5,11 @@ import Foundation
 #endif
 
 extension TaskTable {
-  mutating func commit(_ staged: StagedChange) {
+  /// Commits a staged change.
+  ///
+  /// - Returns: The outcome, which may tell what the change has meant for other tasks.
+  @discardableResult
+  mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
     case .insertion(let slot, let isSuccessor):
       if isSuccessor { takeFreeRole(slot) }
@@ -13,15 +17,53 @@ extension TaskTable {
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
       supersede(slot, by: successor, change)
-    case .change(let change, let slot): commit(change, of: slot)
+    case .change(let change, let slot):
+      guard concernsOthers(slot), let consequences = commitForOthers(change, of: slot) else {
+        commit(change, of: slot)
+        break
+      }
+      return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
     case nil: break
     }
+    return staged.outcome
+  }
+
+  /// Commits a change to a task for which others wait.
+  ///
+  /// - Returns: What it has changed for others; `nil` if it is not committed, because it never
+  ///   changes anything for others.
+  private mutating func commitForOthers(_ change: TaskChange, of slot: Int) -> Consequences? {
+    let consequences: Consequences
+    switch change {
+    case .succeed(_, let date, let retains):
+      consequences = endForOthers(slot, as: .succeeded, at: date, retains: retains)
+    case .abandon(_, let failure, let retains):
+      unbindDependents(of: slot)
+      consequences = endForOthers(slot, as: .abandoned, at: failure.date, retains: retains)
+    case .cancel(_, let date, let retains):
+      unbindDependents(of: slot)
+      consequences = endForOthers(slot, as: .cancelled, at: date, retains: retains)
+    case .restart(_, let date) where entries[slot].record.state.isFinished:
+      // Those that are not restarted are held no longer, when that is known.
+      let excluded = graph.excluded(byRestartOf: entries[slot].id)
+      consequences = restartForOthers(slot, availableDate: date, excluding: excluded)
+      unbindDependents(of: slot)
+    case .remove:
+      unbindDependents(of: slot)
+      consequences = removeForOthers(slot)
+    case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
+      .update, .extend, .prune, .rebase:
+      return nil
+    }
+    commit(change, of: slot)
+    return consequences
   }
 
   private mutating func commit(_ change: TaskChange, of slot: Int) {
     leaveLine(slot)
     entries[slot].isReserved = false
+    entries[slot].isEndingBadly = false
     switch change {
     case .succeed(_, let date, let retains):
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
@@ -48,12 +90,7 @@ extension TaskTable {
       setState(.waiting, of: slot)
       lineUpAnew(slot)
     case .restart(_, let date):
-      addBytes(-entries[slot].record.failureByteCount, to: slot)
-      if entries[slot].record.state.isFinished { holdKeyAgain(slot) }
-      setState(.waiting, of: slot)
-      entries[slot].record.restart(availableDate: date)
-      joinOrder(slot)
-      lineUpAnew(slot)
+      restart(slot, availableDate: date)
     case .reschedule(_, let date):
       entries[slot].record.availableDate = date
       entries[slot].record.isPostponed = false
@@ -170,6 +207,7 @@ extension TaskTable {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
       guard ended.prunableCount(state) > count ?? .max || isOld else { break }
+      if entries[first.slot].isAwaited { _ = removeForOthers(first.slot) }
       remove(first.slot)
     }
   }

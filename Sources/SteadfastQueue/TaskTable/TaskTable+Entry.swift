@@ -31,11 +31,16 @@ extension TaskTable {
     var id: TaskID { record.id }
 
     private struct Flags: OptionSet, Sendable {
-      let rawValue: UInt8
+      let rawValue: UInt16
       static let isReserved = Flags(rawValue: 1)
       static let hasLostKey = Flags(rawValue: 2)
       static let isOrdered = Flags(rawValue: 4)
       static let isBehindHead = Flags(rawValue: 8)
+      static let isAwaited = Flags(rawValue: 16)
+      static let isDependent = Flags(rawValue: 32)
+      static let waitsForOthers = Flags(rawValue: 64)
+      static let isBound = Flags(rawValue: 128)
+      static let isEndingBadly = Flags(rawValue: 256)
 
       mutating func set(_ flag: Flags, _ isSet: Bool) {
         if isSet { insert(flag) } else { remove(flag) }
@@ -65,6 +70,39 @@ extension TaskTable {
       get { flags.contains(.isBehindHead) }
       set { flags.set(.isBehindHead, newValue) }
     }
+
+    /// Whether other tasks wait for its end, or have waited.
+    var isAwaited: Bool {
+      get { flags.contains(.isAwaited) }
+      set { flags.set(.isAwaited, newValue) }
+    }
+
+    /// Whether it names tasks that it waits for, or follows a batch.
+    var isDependent: Bool {
+      get { flags.contains(.isDependent) }
+      set { flags.set(.isDependent, newValue) }
+    }
+
+    /// Whether a task that it waits for has not ended.
+    var waitsForOthers: Bool {
+      get { flags.contains(.waitsForOthers) }
+      set { flags.set(.waitsForOthers, newValue) }
+    }
+
+    /// Whether a staged change to another task will change this one, too.
+    var isBound: Bool {
+      get { flags.contains(.isBound) }
+      set { flags.set(.isBound, newValue) }
+    }
+
+    /// Whether a staged change ends it without success, or puts its successor in its place.
+    var isEndingBadly: Bool {
+      get { flags.contains(.isEndingBadly) }
+      set { flags.set(.isEndingBadly, newValue) }
+    }
+
+    /// Whether no claim takes the task, because of others: it waits for its turn.
+    var isHeld: Bool { !flags.isDisjoint(with: [.isBehindHead, .waitsForOthers, .isBound]) }
 
     /// The lane of the task's name and its conditions.
     var lane: Int {
@@ -96,7 +134,8 @@ extension TaskTable {
   /// Where a task is.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
-    /// It waits for the holder of its unique key, or for the head of its order key, to end.
+    /// It waits for others: the holder of its unique key, the head of its order key, or the tasks
+    /// that it names.
     case held
   }
 }

@@ -1,14 +1,9 @@
 extension TaskTable {
   mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     if batch.count == 1 {
-      let staged = stage(batch[0])
-      commit(staged)
-      return [staged.outcome]
+      return [commit(stage(batch[0]))]
     }
-    return stage(batch).map { staged in
-      commit(staged)
-      return staged.outcome
-    }
+    return stage(batch).map { commit($0) }
   }
 
   /// Stages changes in order: all that have an effect or, if one of them refuses the batch, none.
@@ -27,11 +22,12 @@ extension TaskTable {
       return stageInsertion(of: record, policy)
     case .retry(let lease, _, _, _):
       return stageRetry(change, of: claimed(lease))
-    case .succeed(let lease, _, _), .abandon(let lease, _, _), .release(let lease),
-      .park(let lease, _), .extend(let lease, _):
+    case .succeed(let lease, _, _), .release(let lease), .park(let lease, _), .extend(let lease, _):
       return stage(change, of: claimed(lease))
+    case .abandon(let lease, _, _):
+      return stageBadEnd(change, of: claimed(lease))
     case .cancel(let target, _, _):
-      return stage(change, of: slot(of: target) { !$0.isFinished })
+      return stageBadEnd(change, of: slot(of: target) { !$0.isFinished })
     case .pause(let target):
       return stage(change, of: slot(of: target) { $0 == .waiting || $0 == .parked })
     case .resume(let id):
@@ -43,7 +39,7 @@ extension TaskTable {
     case .update(let id, _):
       return stage(change, of: unclaimed(id) { !$0.isFinished })
     case .remove(let id):
-      return stage(change, of: unclaimed(id) { $0.isFinished })
+      return stageForOthers(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
       ended.stagedPrunes += 1
       return StagedChange(.broadChange(change))
@@ -58,13 +54,28 @@ extension TaskTable {
     return StagedChange(.change(change, slot: slot))
   }
 
+  /// Stages a change that may change other tasks, too.
+  mutating func stageForOthers(
+    _ change: TaskChange,
+    of slot: Int?,
+    excluding excluded: [TaskID]? = nil
+  ) -> StagedChange {
+    if let slot { bindDependents(of: slot, change, excluding: excluded) }
+    return stage(change, of: slot)
+  }
+
+  private mutating func stageBadEnd(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    if let slot { entries[slot].isEndingBadly = true }
+    return stageForOthers(change, of: slot)
+  }
+
   /// Reserves a task for a staged change: no claim finds it.
   mutating func reserve(_ slot: Int) {
     entries[slot].isReserved = true
     if entries[slot].record.state == .waiting { leaveLine(slot) }
   }
 
-  private func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
+  func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
     switch target {
     case .claimed(let lease): claimed(lease)
     case .unclaimed(let id): unclaimed(id, in: states)
@@ -92,7 +103,7 @@ extension TaskTable {
   /// again.
   func isInDoubt(_ slot: Int) -> Bool {
     let place = entries[slot].place
-    return entries[slot].isReserved || place == .staged
+    return entries[slot].isReserved || entries[slot].isBound || place == .staged
       || (place == .finished && ended.stagedPrunes > 0)
   }
 
@@ -123,7 +134,9 @@ extension TaskTable {
 
   /// Ends a reservation: the task returns to its place in line.
   private mutating func setFree(_ slot: Int) {
+    unbindDependents(of: slot)
     entries[slot].isReserved = false
+    entries[slot].isEndingBadly = false
     // A task whose insertion is staged too is in no line yet.
     guard entries[slot].place != .staged else { return }
     if entries[slot].record.state == .waiting { lineUp(slot) }

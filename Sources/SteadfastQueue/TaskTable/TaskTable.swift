@@ -4,7 +4,8 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// All tasks of one store: by ID, ready by rank, waiting by date, by unique key and by order key.
+/// All tasks of one store: by ID, ready by rank, waiting by date, by unique key, by order key and
+/// by the tasks that they wait for.
 ///
 /// The table is a value without clock, lock or I/O, and the one index behind every embedded store.
 /// A change is staged: it is checked, and what it needs is reserved. Once it is written, it is
@@ -17,6 +18,7 @@ struct TaskTable: Sendable {
   private(set) var ids = OrderedLine<TaskID>()
   var keys = UniqueKeys()
   var order = OrderKeys()
+  var graph = DependencyGraph()
   /// The ready and the parked tasks.
   var lanes = Lanes()
   /// The tasks that wait for their dates.
@@ -137,6 +139,7 @@ extension TaskTable {
     ids.remove(id)
     forgetKey(of: slot)
     if entries[slot].isOrdered { leaveOrder(slot) }
+    if entries[slot].isDependent || entries[slot].isAwaited { leaveGraph(slot) }
     entries.remove(slot)
     lanes.leave(lane)
   }

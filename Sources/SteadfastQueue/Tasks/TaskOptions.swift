@@ -39,7 +39,9 @@ public struct TaskOptions: Sendable, Equatable {
     maxDelay: Duration? = nil,
     inOrder orderKey: String? = nil,
     holdsOrder: Bool? = nil,
-    requires conditions: Set<TaskCondition> = []
+    requires conditions: Set<TaskCondition> = [],
+    after dependencies: Set<TaskID> = [],
+    when rule: DependencyRule? = nil
   ) {
     choices = Rare(
       Choices(
@@ -56,7 +58,9 @@ public struct TaskOptions: Sendable, Equatable {
         maxDelay: maxDelay,
         orderKey: orderKey,
         holdsOrder: holdsOrder,
-        conditions: conditions
+        conditions: conditions,
+        dependencies: dependencies,
+        rule: rule
       )
     )
   }
@@ -154,6 +158,24 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.conditions = newValue }
   }
 
+  /// The tasks that must have ended before this one is performed; by default none.
+  ///
+  /// They must be in the store, or be added in the same call (``TaskQueue/enqueue(together:)``),
+  /// and must not have ended without success. One that has succeeded counts only as long as it is
+  /// retained. At most 10,000 tasks can be named. A task that waits for others can't replace one
+  /// with the same unique key.
+  public var after: Set<TaskID> {
+    get { choices.present?.dependencies ?? [] }
+    set { choices.value.dependencies = newValue }
+  }
+
+  /// Whether the tasks that this one waits for must have succeeded, or have only ended; by default
+  /// ``DependencyRule/allSucceeded``.
+  public var when: DependencyRule? {
+    get { choices.present?.rule }
+    set { choices.value.rule = newValue }
+  }
+
   /// How long one attempt may take; by default any time.
   ///
   /// When this time has passed, the attempt's Swift task is cancelled. The attempt has then failed
@@ -197,12 +219,15 @@ public struct TaskOptions: Sendable, Equatable {
     var orderKey: String?
     var holdsOrder: Bool?
     var conditions: Set<TaskCondition> = []
+    var dependencies: Set<TaskID> = []
+    var rule: DependencyRule?
 
     var isEmpty: Bool {
       availableDate == nil && delay == nil && maxRetries == nil && usesBackoff == nil
         && priority == nil && timeLimit == nil && expiryDate == nil && tags.isEmpty
         && onDuplicate == nil && uniqueFor == nil && maxDelay == nil
         && orderKey == nil && holdsOrder == nil && conditions.isEmpty
+        && dependencies.isEmpty && rule == nil
     }
 
     mutating func fill(from others: Choices) {
@@ -222,6 +247,8 @@ public struct TaskOptions: Sendable, Equatable {
       orderKey = orderKey ?? others.orderKey
       holdsOrder = holdsOrder ?? others.holdsOrder
       conditions.formUnion(others.conditions)
+      dependencies.formUnion(others.dependencies)
+      rule = rule ?? others.rule
     }
   }
 }
@@ -266,6 +293,14 @@ extension TaskOptions {
     try TaskQueueError.check(choices.tags, "\(path)tags")
     try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")
     try TaskQueueError.check(choices.conditions, "\(path)requires")
+    try TaskQueueError.check(dependencies: choices.dependencies, "\(path)after")
+    if !choices.dependencies.isEmpty, choices.onDuplicate == .replace {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(path)after is given with \(path)onDuplicate: .replace: a task that waits for others "
+          + "can't replace one with the same unique key"
+      )
+    }
   }
 
   /// Makes the new task, once all options that are chosen elsewhere are filled in.
@@ -277,6 +312,7 @@ extension TaskOptions {
     payload: StoredPayload,
     uniqueKey: String?,
     prohibitsBackoff: Bool,
+    follower: TaskID? = nil,
     now: Date
   ) throws(TaskQueueError) -> TaskRecord {
     guard !name.isEmpty else {
@@ -298,6 +334,7 @@ extension TaskOptions {
       orderKey: inOrder,
       holdsOrder: inOrder != nil && holdsOrder ?? false,
       conditions: requires,
+      dependencies: dependencies(follower),
       tags: tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
@@ -314,5 +351,10 @@ extension TaskOptions {
       )
     }
     return record
+  }
+
+  private func dependencies(_ follower: TaskID?) -> TaskDependencies? {
+    guard follower != nil || !after.isEmpty || when != nil else { return nil }
+    return TaskDependencies(on: after, rule: when ?? .allSucceeded, follower: follower)
   }
 }

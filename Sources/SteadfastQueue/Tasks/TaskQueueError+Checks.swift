@@ -50,6 +50,15 @@ extension TaskQueueError {
     )
   }
 
+  static func check(dependencies: Set<TaskID>, _ name: String) throws(TaskQueueError) {
+    guard dependencies.count > TaskDependencies.mostTasks else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name) has \(dependencies.count) tasks; give at most \(TaskDependencies.mostTasks), or "
+        + "enqueue a batch with a task that follows it"
+    )
+  }
+
   static func check(_ conditions: Set<TaskCondition>, _ name: String) throws(TaskQueueError) {
     if conditions.contains("") { throw emptyMember(of: name) }
   }

@@ -24,6 +24,8 @@ public struct TaskQueueError: Error, CustomStringConvertible {
     /// Another task has the same unique key, and the policy is ``UniquePolicy/reject``, or a task
     /// was to be restarted.
     public static let duplicate = Code("duplicate")
+    /// A task was to wait for another one that is not in the store, or has ended without success.
+    public static let unmetDependency = Code("unmetDependency")
     /// `run()` or `runAvailable()` was called while this queue, or another one on its store, runs.
     public static let alreadyRunning = Code("alreadyRunning")
     /// The queue was shut down, and performs no more tasks.

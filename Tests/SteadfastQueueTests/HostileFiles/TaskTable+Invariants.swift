@@ -65,7 +65,7 @@ extension TaskTable {
     let expected = tasks.count { $0.record.uniqueKey != nil && $0.record.keyRole == nil }
     check(count == expected, "no other task is listed")
     check(ended.stagedPrunes == 0, "no pruning is staged")
-    return broken + brokenLines() + brokenOrder() + brokenHeads()
+    return broken + brokenLines() + brokenOrder() + brokenHeads() + brokenGraph()
   }
 
   /// Whether each task stands in the line of its place, and nothing else does.
@@ -151,7 +151,7 @@ extension TaskTable {
   private func brokenOrder() -> [String] {
     var table = self
     let expected = entries.slots.map { entries[$0] }.filter {
-      $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.isBehindHead
+      $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.isHeld
     }
     .sorted {
       let (left, right) = ($0.record, $1.record)
@@ -221,7 +221,7 @@ extension TaskTable {
 extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
-    case .waiting where record.keyRole == .successor || isBehindHead: place == .held
+    case .waiting where record.keyRole == .successor || isHeld: place == .held
     case .waiting: place == .waiting || place == .ready
     case .running: if case .leased = place { true } else { false }
     case .parked: place == .parked

@@ -155,12 +155,12 @@ struct ModelLedger: Sendable {
     require(outcomes == expected, "\(batch) gave \(outcomes), expected: \(expected)")
     for (index, change) in batch.enumerated() {
       switch outcomes[index] {
-      case .done: note(change)
+      case .done, .doneWithConsequences: note(change)
       case .replaced(let twin): takenOver(by: twin, change)
       case .superseded(let successor):
         note(change)
         superseded(change, by: successor)
-      case .duplicate, .identityTaken, .stale, .batchRefused: break
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused: break
       }
     }
   }

@@ -22,7 +22,8 @@ extension TaskRecord {
     maxDelay: Double? = nil,
     order: String? = nil,
     holds: Bool = false,
-    requires conditions: Set<TaskCondition> = []
+    requires conditions: Set<TaskCondition> = [],
+    dependencies: TaskDependencies? = nil
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -36,6 +37,7 @@ extension TaskRecord {
       orderKey: order,
       holdsOrder: holds,
       conditions: conditions,
+      dependencies: dependencies,
       availableDate: .seconds(available)
     )
   }

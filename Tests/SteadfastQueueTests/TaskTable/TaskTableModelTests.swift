@@ -87,7 +87,10 @@ private struct Comparison {
     \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPostponed) \
     \(record.keyRole, default: "-") \(record.uniqueUntil?.timeIntervalSince1970 ?? 0) \
     \(record.latestDate?.timeIntervalSince1970 ?? 0) \(record.orderKey ?? "-") \
-    \(record.holdsOrder) \(record.conditions.sorted())
+    \(record.holdsOrder) \(record.conditions.sorted()) \(record.dependencies.tasks.sorted()) \
+    \(record.dependencies.rule) \(record.dependencies.follower, default: "-") \
+    \(record.dependencies.failed.sorted { $0.key < $1.key }) \
+    \(record.dependencies.cause, default: "-") \(record.dependencies.batch, default: "-")
     """
   }
 
@@ -109,12 +112,11 @@ private struct Comparison {
     let staged = table.stage(change)
     let plain = try JournalBody(.change(change))
     let line = table.decision(on: staged).map(plain.adding) ?? plain
-    table.commit(staged)
-    let outcome = staged.outcome
+    let outcome = table.commit(staged)
     try #require(outcome == expected, "\(change)")
     switch outcome {
-    case .done, .replaced, .superseded: try journal.append([[line]])
-    case .duplicate, .stale, .identityTaken, .batchRefused: break
+    case .done, .doneWithConsequences, .replaced, .superseded: try journal.append([[line]])
+    case .duplicate, .unmetDependency, .stale, .identityTaken, .batchRefused: break
     }
   }
 
@@ -131,11 +133,28 @@ private struct Comparison {
       maxDelay: random.next() % 4 == 0 ? Double(random.next() % 20) : nil,
       order: random.next() % 3 == 0 ? "order \(random.next() % 3)" : nil,
       holds: random.next() % 3 == 0,
-      requires: random.next() % 4 == 0 ? [random.next() % 2 == 0 ? "a" : "b"] : []
+      requires: random.next() % 4 == 0 ? [random.next() % 2 == 0 ? "a" : "b"] : [],
+      dependencies: drawDependencies()
     )
     let policies = [UniquePolicy.replace, .keep, .keep, .join, .reject]
     let policy = policies[Int(random.next() % 5)]
-    try apply(.insert(record, onDuplicate: policy))
+    let isReplacement = policy == .replace && record.dependencies.isEmpty
+    try apply(
+      .insert(record, onDuplicate: isReplacement ? .replace : policy == .replace ? .keep : policy)
+    )
+  }
+
+  /// Dependencies on tasks that came shortly before, or of a batch whose follower came before.
+  private mutating func drawDependencies() -> TaskDependencies? {
+    guard lastNumber > 6, random.next() % 2 == 0 else { return nil }
+    var numbers: Set<Int> = []
+    for _ in 0..<random.next() % 3 { numbers.insert(lastNumber - 1 - Int(random.next() % 5)) }
+    return TaskDependencies(
+      on: Set(numbers.map(TaskID.numbered)),
+      rule: random.next() % 3 == 0 ? .allEnded : .allSucceeded,
+      follower: random.next() % 4 == 0
+        ? .numbered(lastNumber - 1 - Int(random.next() % 5)) : nil
+    )
   }
 
   private mutating func claim() throws {

@@ -1,3 +1,5 @@
+import Synchronization
+
 /// The lines of a call that waits until they are stored, and its caller.
 ///
 /// It is an object because it goes from list to list, and has many parts to copy.
@@ -13,6 +15,8 @@ final class Submission: PipelineItem {
 
   let lines: [JournalBody]
   let caller: Caller
+  /// The outcomes that became known only when the changes were committed, by their places.
+  private let laterOutcomes = Mutex<[Int: ChangeOutcome]>([:])
 
   init(lines: [JournalBody], caller: Caller) {
     self.lines = lines
@@ -37,7 +41,11 @@ final class Submission: PipelineItem {
   /// Commits the changes, because the lines are stored.
   func commit(to table: inout TaskTable) {
     guard case .changes(let staged, _, _) = caller else { return }
-    for change in staged { table.commit(change) }
+    for (index, change) in staged.enumerated() {
+      let outcome = table.commit(change)
+      guard case .doneWithConsequences = outcome else { continue }
+      laterOutcomes.withLock { $0[index] = outcome }
+    }
   }
 
   /// Rolls back the changes or the claim, because the lines are not stored.
@@ -51,7 +59,9 @@ final class Submission: PipelineItem {
   func succeed() {
     switch caller {
     case .changes(let staged, _, let continuation):
-      continuation.resume(returning: staged.map(\.outcome))
+      var outcomes = staged.map(\.outcome)
+      for (index, outcome) in laterOutcomes.withLock(\.self) { outcomes[index] = outcome }
+      continuation.resume(returning: outcomes)
     case .claim(let claim, let continuation):
       continuation.resume(returning: claim)
     }

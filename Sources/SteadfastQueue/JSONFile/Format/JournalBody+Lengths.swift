@@ -21,10 +21,12 @@ extension JournalBody {
     case .insert, .update: maxInsertionLength
     case .add: maxInsertionLength + maxDecisionLength
     case .retry: maxOtherLength + maxDecisionLength
-    case .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .reschedule, .remove, .extend, .prune, .rebase:
+    case .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .reschedule,
+      .remove, .extend, .prune, .rebase:
       maxOtherLength
-    case .header, .task, .kept, .compacted, .begin, .interruption, .seal: JournalLine.maxLength
+    // A restart lists the tasks that are not restarted along with it.
+    case .restart, .header, .task, .kept, .compacted, .begin, .interruption, .seal:
+      JournalLine.maxLength
     }
   }
 

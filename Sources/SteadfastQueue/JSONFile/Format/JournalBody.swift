@@ -61,6 +61,9 @@ struct JournalBody: Sendable {
     case .supersession(let change):
       try add(change)
       add(.supersession)
+    case .restart(let change, let excluded):
+      try add(change)
+      add(.restart(excluding: excluded))
     case .begin(let id): fields.begin("begin", id)
     case .interruption: fields.begin("interruption")
     case .seal: fields.begin("seal")
@@ -148,6 +151,7 @@ struct JournalBody: Sendable {
     if !record.conditions.isEmpty {
       fields.add("requires", record.conditions.map(\.rawValue).sorted())
     }
+    if let dependencies = record.presentDependencies { add(dependencies) }
     if !record.tags.isEmpty { fields.add("tags", record.tags.sorted()) }
     if let limit = record.timeLimit { fields.add("limit", limit) }
     if let date = record.expiryDate { fields.add("expires", date) }
@@ -165,12 +169,27 @@ struct JournalBody: Sendable {
     add(payload, record.payload.format)
   }
 
+  private mutating func add(_ dependencies: TaskDependencies) {
+    fields.addIfAny("after", dependencies.tasks)
+    if dependencies.rule != .allSucceeded { fields.add("when", dependencies.rule.rawValue) }
+    if let id = dependencies.follower { fields.add("follower", id) }
+    let failed = Dictionary(grouping: dependencies.failed.keys) { dependencies.failed[$0] }
+    fields.addIfAny("afterAbandoned", failed[.abandoned] ?? [])
+    fields.addIfAny("afterCancelled", failed[.cancelled] ?? [])
+    if let id = dependencies.cause { fields.add("cause", id) }
+    guard let batch = dependencies.batch else { return }
+    fields.add("members", batch.total)
+    fields.add("membersSucceeded", batch.succeeded)
+    fields.add("membersFailed", batch.failed)
+  }
+
   private mutating func add(_ decision: Decision) {
     switch decision {
     case .addition(.holder): break
     case .addition(.successor): fields.add("role", UniqueKeyRole.successor.rawValue)
     case .addition(.takenOver(let id)): fields.add("into", id)
     case .supersession: fields.addIfTrue("superseded", true)
+    case .restart(let excluded): fields.addIfAny("except", excluded)
     }
   }
 
@@ -223,9 +242,9 @@ struct JournalBody: Sendable {
 }
 
 extension TaskRecord {
-  /// Whether programs treat the task as it must be treated that know no roles, no order and no
-  /// conditions.
+  /// Whether programs treat the task as it must be treated that know no roles, no order, no
+  /// conditions and no dependencies.
   var isPlain: Bool {
-    uniqueKey == nil && orderKey == nil && conditions.isEmpty
+    uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
   }
 }

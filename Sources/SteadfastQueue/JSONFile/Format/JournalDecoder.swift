@@ -33,7 +33,8 @@ struct JournalDecoder {
       // A record is checked when it is made, as an entry that has one is large to look into.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
-      case .change(let change), .supersession(let change): try change.checkReadable()
+      case .change(let change), .supersession(let change), .restart(let change, _):
+        try change.checkReadable()
       }
     } catch {
       throw .malformed(error.message)
@@ -84,9 +85,12 @@ struct JournalDecoder {
     case .pause: return .change(.pause(.unclaimed(try fields.id())))
     case .resume: return .change(.resume(try fields.id()))
     case .restart:
-      return .change(
-        .restart(.unclaimed(try fields.id()), availableDate: try fields.date(.available))
+      let change = TaskChange.restart(
+        .unclaimed(try fields.id()),
+        availableDate: try fields.date(.available)
       )
+      let excluded = try fields.idsIfAny(.except)
+      return excluded.isEmpty ? .change(change) : .restart(change, excluding: excluded)
     case .reschedule:
       return .change(
         .reschedule(.unclaimed(try fields.id()), availableDate: try fields.date(.available))
@@ -106,7 +110,9 @@ struct JournalDecoder {
 
   private mutating func addition() throws(JournalDecodingError) -> JournalEntry {
     let (record, role) = (try record(), try role())
-    guard !record.isPlain else { throw .malformed("it adds a task without a key or a condition") }
+    guard !record.isPlain else {
+      throw .malformed("it adds a task without a key, a condition or a dependency")
+    }
     guard role == nil || record.uniqueKey != nil else {
       throw .malformed("it has a role, and no unique key")
     }
@@ -212,6 +218,7 @@ struct JournalDecoder {
       holdsOrder: try fields.flag(.holds),
       conditions: fields.has(.requires)
         ? Set(try fields.list(.requires).map(TaskCondition.init(rawValue:))) : [],
+      dependencies: try fields.dependencies(),
       tags: fields.has(.tags) ? try fields.texts(.tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,

@@ -20,6 +20,10 @@ enum JournalEntry: Sendable {
   case addition(TaskRecord, Addition)
   /// The retry of a task that has a successor, which takes its place.
   case supersession(TaskChange)
+  /// The restart of a task along with which these tasks were not restarted.
+  ///
+  /// They were cancelled because of it, and other tasks have their unique keys.
+  case restart(TaskChange, excluding: [TaskID])
   /// An attempt has begun.
   case begin(TaskID)
   /// The file was opened, and the tasks that had begun were made available again.
@@ -43,7 +47,7 @@ extension JournalEntry {
   var isOfSnapshot: Bool {
     switch self {
     case .header, .task, .begin: true
-    case .compacted, .change, .addition, .supersession, .interruption, .seal: false
+    case .compacted, .change, .addition, .supersession, .restart, .interruption, .seal: false
     }
   }
 }

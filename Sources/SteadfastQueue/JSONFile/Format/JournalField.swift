@@ -5,6 +5,8 @@ enum JournalField: Int, CaseIterable, Sendable {
   case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
   case role, into, uniqueUntil, latestDate, superseded
   case order, orderNumber, holds, requires
+  case after, when, follower, afterAbandoned, afterCancelled, cause
+  case members, membersSucceeded, membersFailed, except
   case schema, state, retries, interruptions, error, failed, earlier, putOff, ended
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
@@ -30,6 +32,16 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .orderNumber: "orderNumber"
     case .holds: "holds"
     case .requires: "requires"
+    case .after: "after"
+    case .when: "when"
+    case .follower: "follower"
+    case .afterAbandoned: "afterAbandoned"
+    case .afterCancelled: "afterCancelled"
+    case .cause: "cause"
+    case .members: "members"
+    case .membersSucceeded: "membersSucceeded"
+    case .membersFailed: "membersFailed"
+    case .except: "except"
     case .tags: "tags"
     case .limit: "limit"
     case .expires: "expires"
@@ -61,6 +73,13 @@ enum JournalField: Int, CaseIterable, Sendable {
   }
 
   static let table = WordTable(allCases.map { ($0.text, $0) })
+}
+
+/// Some fields, which are looked for all at once.
+struct JournalFieldSet: Sendable {
+  let bits: UInt64
+
+  init(_ fields: [JournalField]) { bits = fields.reduce(0) { $0 | 1 << UInt64($1.rawValue) } }
 }
 
 /// The kinds of lines.

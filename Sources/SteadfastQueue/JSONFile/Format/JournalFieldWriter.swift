@@ -100,6 +100,12 @@ struct JournalFieldWriter: Sendable {
     bytes.append(UInt8(ascii: "]"))
   }
 
+  /// Adds IDs, or nothing if there are none.
+  mutating func addIfAny(_ key: StaticString, _ ids: some Sequence<TaskID>) {
+    let texts = ids.sorted().map(\.description)
+    if !texts.isEmpty { add(key, texts) }
+  }
+
   mutating func add(_ key: StaticString, _ failures: [TaskFailure]) {
     addKey(key)
     var separator = UInt8(ascii: "[")

@@ -88,6 +88,9 @@ struct JournalFields {
 
   func has(_ field: JournalField) -> Bool { present & 1 << UInt64(field.rawValue) != 0 }
 
+  /// Returns whether the line has any of some fields.
+  func hasAny(_ fields: JournalFieldSet) -> Bool { present & fields.bits != 0 }
+
   func range(_ field: JournalField) throws(JournalDecodingError) -> Range<Int> {
     guard has(field) else { throw .malformed("it has no field '\(field.text)'") }
     return values[field.rawValue]
@@ -119,6 +122,19 @@ struct JournalFields {
   }
 
   /// Reads a list of strings, as `texts(_:)` does, but the list may be empty.
+  /// The IDs in a list; none if the field is missing.
+  func idsIfAny(_ field: JournalField) throws(JournalDecodingError) -> [TaskID] {
+    guard has(field) else { return [] }
+    var ids: [TaskID] = []
+    for text in try list(field) {
+      guard let id = TaskID(text) else {
+        throw .malformed("its field '\(field.text)' has an ID that can't be read")
+      }
+      ids.append(id)
+    }
+    return ids
+  }
+
   func textsIfAny(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }

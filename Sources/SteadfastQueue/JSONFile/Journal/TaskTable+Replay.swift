@@ -21,21 +21,34 @@ extension TaskTable {
       }
       supersede(slot, by: successor, change)
       return true
-    case .change(let change):
-      guard let change = withPresentLease(change) else { return false }
-      let staged = stageAsWritten(change)
-      commit(staged)
-      return staged.isKept
+    case .change(let change): return apply(change, excluding: [])
+    case .restart(let change, let excluded): return apply(change, excluding: excluded)
     }
+  }
+
+  /// Applies a change as its line says, not as the table would decide now.
+  private mutating func apply(_ change: TaskChange, excluding excluded: [TaskID]) -> Bool {
+    guard let change = withPresentLease(change) else { return false }
+    let staged = stageAsWritten(change, excluding: excluded)
+    commit(staged)
+    return staged.isKept
   }
 
   /// Stages a change as its line says, not as the table would decide now.
   ///
   /// If the line of a retry does not say that the task was superseded, the task waits, even if it
-  /// has a successor.
-  private mutating func stageAsWritten(_ change: TaskChange) -> StagedChange {
-    guard case .retry = change else { return stage(change) }
-    return stage(change, of: slotOfLease(change))
+  /// has a successor. Of the tasks that were cancelled along with a restarted one, those in
+  /// `excluded` stay as they are.
+  private mutating func stageAsWritten(
+    _ change: TaskChange,
+    excluding excluded: [TaskID]
+  ) -> StagedChange {
+    switch change {
+    case .retry: stage(change, of: slotOfLease(change))
+    case .restart(let target, _):
+      stageRestart(change, of: slot(of: target) { _ in true }, excluding: excluded)
+    default: stage(change)
+    }
   }
 
   /// The slot of the task whose attempt a change ends, if the task is being performed.
@@ -97,6 +110,7 @@ extension TaskTable {
       return false
     }
     entries[slot].hasLostKey = task.hasLostKey
+    rejoinGraph(slot)
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
     readmit(slot)
@@ -117,6 +131,7 @@ extension TaskTable {
     let hasRole = record.uniqueKey != nil && !record.state.isFinished
     guard let slot = addEntry(of: record, hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
+    joinGraph(slot)
     takeFreeRole(slot)
     admit(slot)
     return true

@@ -15,7 +15,7 @@ extension TaskTable {
     case .supersession(let change):
       // The line of the successor is lost.
       return salvage(.change(change))
-    case .header, .task, .compacted, .change, .addition, .begin, .interruption, .seal:
+    case .header, .task, .compacted, .change, .addition, .restart, .begin, .interruption, .seal:
       return false
     }
   }
@@ -40,7 +40,7 @@ extension TaskTable {
       return presuppose(change)
     case .begin(let id):
       return makeAvailable(id)
-    case .change(let change):
+    case .change(let change), .restart(let change, _):
       return presuppose(change)
     case .header, .compacted, .interruption, .seal:
       return true
@@ -110,6 +110,7 @@ extension TaskTable {
       // The end of the holder is lost, or everything about it.
       if record.keyRole == .successor, !freeRole(.holder, for: record) { takeFreeRole(slot) }
       if entries[slot].isBehindHead { releaseHead(of: record) }
+      if entries[slot].waitsForOthers { stopWaiting(slot) }
       return true
     case .staged, .waiting, .ready, .leased: return false
     }

@@ -47,6 +47,9 @@ public struct TaskContext: Sendable {
   /// The labels that the task was given.
   public var tags: Set<String> { record.tags }
 
+  /// The tasks that this one has waited for, and what became of them.
+  public var dependencies: TaskDependencies { record.dependencies }
+
   /// Reports the task's progress to observers and callers that hold the task: from 0 to 1.
   ///
   /// A fraction outside of that range is limited to it; not-a-number is ignored. Progress is not

@@ -81,6 +81,20 @@ struct Observers: ~Copyable, Sendable {
     }
   }
 
+  /// Tells that a task was cancelled because of the end of another one.
+  func cancelledAlong(_ id: TaskID, because cause: TaskID) {
+    events.announce(id)
+    outcomes.resolve(id, .cancelled)
+    events.post(.cancelledAlong(id, because: cause))
+  }
+
+  /// Tells that a task was restarted along with another one.
+  func restartedAlong(_ id: TaskID) {
+    events.announce(id)
+    outcomes.reopen(id)
+    events.post(.restarted(id))
+  }
+
   /// Tells that a task whose attempt has failed was superseded.
   ///
   /// - Returns: Whether a caller may wait for the outcome of the successor.

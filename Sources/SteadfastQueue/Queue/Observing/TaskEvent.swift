@@ -29,6 +29,11 @@ public enum TaskEvent: Sendable {
   case abandoned(TaskRecord, reason: String, timing: TaskTiming?)
   /// A task was cancelled before it ended.
   case cancelled(TaskID)
+  /// A task was cancelled because another one was abandoned or cancelled, for whose success it
+  /// waited.
+  case cancelledAlong(TaskID, because: TaskID)
+  /// A task of a batch has ended, or was restarted; the ID is that of the task that follows.
+  case batchProgressed(followedBy: TaskID, BatchProgress)
   /// A task was paused.
   case paused(TaskID)
   /// A paused task was resumed, and waits again.
@@ -60,6 +65,8 @@ public enum TaskEvent: Sendable {
 
 extension TaskEvent {
   /// The ID of the task that it is about; `nil` for ``missed(count:)``.
+  ///
+  /// Of ``batchProgressed(followedBy:_:)``, it is the task that follows the batch.
   public var taskID: TaskID? {
     switch self {
     case .enqueued(let task), .started(let task), .progressed(let task, _),
@@ -67,7 +74,8 @@ extension TaskEvent {
       .abandoned(let task, _, _), .superseded(let task, _), .released(let task),
       .unhandled(let task, _):
       task.id
-    case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
+    case .cancelled(let id), .cancelledAlong(let id, _), .batchProgressed(let id, _),
+      .paused(let id), .resumed(let id), .restarted(let id),
       .rescheduled(let id, _), .updated(let id):
       id
     case .missed: nil
@@ -90,6 +98,8 @@ extension TaskEvent: CustomStringConvertible {
     case .succeeded(let task, let timing): "succeeded: \(task), \(timing)"
     case .abandoned(let task, let reason, _): "abandoned: \(task): \(reason)"
     case .cancelled(let id): "cancelled: \(id)"
+    case .cancelledAlong(let id, let cause): "cancelled: \(id), because \(cause) has not succeeded"
+    case .batchProgressed(let id, let batch): "batch before \(id): \(batch)"
     case .paused(let id): "paused: \(id)"
     case .resumed(let id): "resumed: \(id)"
     case .restarted(let id): "restarted: \(id)"

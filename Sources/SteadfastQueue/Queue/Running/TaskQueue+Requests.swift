@@ -39,7 +39,7 @@ extension TaskQueue {
       }
       if directive.isMet(by: record, now: now) { return true }
       let result = try await store([change(directive, of: record)], for: [record])[0]
-      if result == .done { return true }
+      if result.isDone { return true }
       if case .duplicate(let other) = result { throw Self.keyIsHeld(record, by: other) }
       guard record.state == .running else { continue }
       // If a claim under way has taken the task, the queue holds it when that claim has returned.
@@ -121,13 +121,16 @@ extension TaskQueue {
       throw error
     }
     var settlements: [Settlement] = []
-    for (index, record) in records.enumerated() where results[index] == .done {
+    var consequences: [(settlement: Settlement, meaning: Consequences)] = []
+    for (index, record) in records.enumerated() where results[index].isDone {
       let settlement = Settlement(change: batch[index], record: record)
       await observers.changes.waitUntilEndIsTold(of: record.id)
       observers.events.announce(record.id)
       wereStored(CollectionOfOne(settlement))
       settlements.append(settlement)
+      if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
+    if !consequences.isEmpty { await tell(consequences) }
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results

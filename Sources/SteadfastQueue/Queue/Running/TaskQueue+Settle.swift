@@ -53,8 +53,9 @@ extension TaskQueue {
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
       let results = try await withoutDoubt(try await persist(batch), of: settlements)
-      let stored = settlements.indices.lazy.filter { results[$0] == .done }
+      let stored = settlements.indices.lazy.filter { results[$0].isDone }
       wereStored(stored.map { settlements[$0] })
+      await tellConsequences(of: settlements, results)
       for (settlement, result) in zip(settlements, results) {
         guard case .superseded(let successor) = result else { continue }
         let isAwaited = observers.superseded(settlement, by: successor)
@@ -67,6 +68,16 @@ extension TaskQueue {
       machine.withLock { $0.putBack(settlements) }
       fail(error, to: "keep how tasks ended")
     }
+  }
+
+  nonisolated func tellConsequences(
+    of settlements: [Settlement],
+    _ results: [ChangeOutcome]
+  ) async {
+    let consequences = zip(settlements, results).compactMap { settlement, result in
+      result.consequences.map { (settlement: settlement, meaning: $0) }
+    }
+    if !consequences.isEmpty { await tell(consequences) }
   }
 
   /// Returns what to prune now that these tasks have ended.

@@ -91,7 +91,7 @@ extension TaskQueue {
     }
   }
 
-  private static let awaitedPageSize = 256
+  static let awaitedPageSize = 256
 
   private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
     let filter = TaskFilter(ids: Set(ids))

@@ -22,6 +22,7 @@ extension TaskTable {
   mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
     guard slot(of: record.id) == nil else { return .identityTaken }
     guard let key = record.uniqueKey else {
+      if let id = unmetDependency(of: record) { return .unmet(id) }
       return StagedChange(.insertion(slot: insertNewEntry(of: record)))
     }
     if record.state.isFinished {
@@ -32,6 +33,7 @@ extension TaskTable {
     }
     switch decision(on: record, key, policy) {
     case .add(let role):
+      if let id = unmetDependency(of: record) { return .unmet(id) }
       let slot = insertNewEntry(of: record)
       take(role, key, slot)
       return StagedChange(.insertion(slot: slot, isSuccessor: role == .successor))
@@ -48,6 +50,7 @@ extension TaskTable {
   private mutating func insertNewEntry(of record: TaskRecord) -> Int {
     let slot = insertEntry(of: record)
     setOrderNumber(of: slot)
+    joinGraph(slot)
     return slot
   }
 
@@ -84,10 +87,12 @@ extension TaskTable {
 
   /// Stages the retry of a task, whose successor takes its place if it has one.
   mutating func stageRetry(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    // If another change to the successor is staged, both tasks wait.
-    guard let slot, let successor = successor(of: slot), !entries[successor].isReserved else {
-      return stage(change, of: slot)
-    }
+    // If another change to the successor is staged, both tasks wait. If other tasks wait for the
+    // holder, it stays, so that they wait for what they named.
+    guard let slot, !concernsOthers(slot), let successor = successor(of: slot),
+      !entries[successor].isReserved, !entries[successor].isBound
+    else { return stage(change, of: slot) }
+    entries[slot].isEndingBadly = true
     reserve(slot)
     reserve(successor)
     return StagedChange(
@@ -103,15 +108,35 @@ extension TaskTable {
     return roles.holder == slot ? roles.successor : nil
   }
 
-  mutating func stageRestart(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    guard let slot, let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey,
-      entries[slot].record.state.isFinished
-    else { return stage(change, of: slot) }
-    if let other = keys[key, nameLane(of: slot)].last {
+  /// Stages the restart of a task.
+  ///
+  /// - Parameter excluded: the tasks that a line of the file says were not restarted along with it;
+  ///   `nil` if the table decides.
+  mutating func stageRestart(
+    _ change: TaskChange,
+    of slot: Int?,
+    excluding excluded: [TaskID]? = nil
+  ) -> StagedChange {
+    guard let slot, entries[slot].record.state.isFinished else { return stage(change, of: slot) }
+    if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey,
+      let other = keys[key, nameLane(of: slot)].last
+    {
       return .duplicate(of: entries[other].record.id, .keep)
     }
-    keys[key, nameLane(of: slot)].holder = slot
-    return stage(change, of: slot)
+    return stageForOthers(change, of: slot, excluding: excluded)
+  }
+
+  /// Takes the role of the holder for a task that has ended, if it has a key and no task has a role.
+  ///
+  /// - Returns: `false` if another task has a role.
+  mutating func takeKeyAgain(_ slot: Int) -> Bool {
+    guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return true }
+    let lane = nameLane(of: slot)
+    guard let other = keys[key, lane].last else {
+      keys[key, lane].holder = slot
+      return true
+    }
+    return other == slot
   }
 
   /// Gives up the role that staging has taken for a task that has ended.
@@ -128,8 +153,14 @@ extension TaskTable {
     case .insertion(_, let isSuccessor): isSuccessor ? .addition(.successor) : nil
     case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
     case .supersession: .supersession
+    case .change(.restart, let slot) where entries[slot].isAwaited:
+      restartDecision(graph.excluded(byRestartOf: entries[slot].id))
     case .change, .broadChange, nil: nil
     }
+  }
+
+  private func restartDecision(_ excluded: [TaskID]) -> Decision? {
+    excluded.isEmpty ? nil : .restart(excluding: excluded)
   }
 
   /// The lane that stands for the name of a task.

@@ -42,7 +42,8 @@ extension TaskTable {
   ///
   /// It may if no other one runs: the one that comes first may have been restarted since.
   func mayHaveBegun(_ slot: Int) -> Bool {
-    guard entries[slot].isBehindHead, entries[slot].record.keyRole != .successor,
+    guard entries[slot].isBehindHead, !entries[slot].waitsForOthers,
+      entries[slot].record.keyRole != .successor,
       let head = orderKey(of: slot).flatMap(order.head)
     else { return false }
     return entries[head.slot].record.state != .running

@@ -76,6 +76,7 @@ struct EndedTasks: Sendable {
 extension TaskRecord {
   /// The date until which no pruning removes the task, which has ended; `nil` if one may.
   var prunableDate: Date? {
-    holdsUpOthers ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
+    holdsUpOthers || presentDependencies?.cause != nil
+      ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
   }
 }

@@ -20,7 +20,7 @@ extension TaskTable {
     let state = entries[slot].record.state
     if entries[slot].isOrdered, let key = orderKey(of: slot) { settleHead(of: key) }
     switch state {
-    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isBehindHead:
+    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isHeld:
       return setPlace(.held, of: slot)
     case .waiting where entries[slot].record.availableDate <= cutoff:
       setPlace(.ready, of: slot)

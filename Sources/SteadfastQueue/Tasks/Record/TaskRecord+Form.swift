@@ -29,6 +29,20 @@ extension TaskRecord {
       try TaskQueueError.check(latestDate, "latestDate")
       try TaskQueueError.check(key: orderKey, "orderKey")
       try TaskQueueError.check(conditions, "conditions")
+      if let dependencies = presentDependencies { try check(dependencies) }
+    }
+  }
+
+  private func check(_ dependencies: TaskDependencies) throws(TaskQueueError) {
+    try TaskQueueError.check(dependencies: dependencies.tasks, "after")
+    guard !dependencies.tasks.contains(id), dependencies.follower != id else {
+      throw TaskQueueError(.invalidArgument, "the task \(id) waits for itself")
+    }
+    guard dependencies.batch?.isPossible ?? true else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the progress of the batch before the task \(id) is impossible"
+      )
     }
   }
 

@@ -95,8 +95,11 @@ extension TaskRecord {
     var orderNumber: UInt64 = 0
     var holdsOrder = false
     var conditions: Set<TaskCondition> = []
+    var dependencies = Rare<TaskDependencies>()
 
-    var isEmpty: Bool { orderKey == nil && !holdsOrder && conditions.isEmpty }
+    var isEmpty: Bool {
+      orderKey == nil && !holdsOrder && conditions.isEmpty && dependencies.isEmpty
+    }
   }
 
   /// What has gone wrong with a task.

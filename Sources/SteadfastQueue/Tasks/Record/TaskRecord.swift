@@ -42,6 +42,7 @@ public struct TaskRecord: Sendable, Identifiable {
     orderKey: String? = nil,
     holdsOrder: Bool = false,
     conditions: Set<TaskCondition> = [],
+    dependencies: TaskDependencies? = nil,
     tags: Set<String> = [],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
@@ -72,9 +73,15 @@ public struct TaskRecord: Sendable, Identifiable {
           uniqueUntil: uniqueUntil,
           latestDate: latestDate,
           prerequisites: orderKey == nil && !holdsOrder && conditions.isEmpty
+            && dependencies == nil
             ? Rare()
             : Rare(
-              Prerequisites(orderKey: orderKey, holdsOrder: holdsOrder, conditions: conditions)
+              Prerequisites(
+                orderKey: orderKey,
+                holdsOrder: holdsOrder,
+                conditions: conditions,
+                dependencies: Rare(dependencies ?? TaskDependencies())
+              )
             )
         )
       )
@@ -130,6 +137,17 @@ public struct TaskRecord: Sendable, Identifiable {
   public var holdsOrder: Bool { prerequisites?.holdsOrder ?? false }
   /// What must hold when an attempt begins.
   public var conditions: Set<TaskCondition> { prerequisites?.conditions ?? [] }
+  /// The tasks that it waits for, and what has become of them.
+  ///
+  /// A store keeps this in step with what happens to those tasks; <doc:WritingAStore> says how.
+  public var dependencies: TaskDependencies {
+    get { prerequisites?.dependencies.value ?? TaskDependencies() }
+    set {
+      var definition = shared.value
+      definition.extras.value.prerequisites.value.dependencies.value = newValue
+      shared = SharedDefinition(definition)
+    }
+  }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
@@ -225,7 +243,8 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
   /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
-  /// itself moves the task in line. The task keeps its order key, and its place in that order.
+  /// itself moves the task in line. The task keeps its order key and its place in that order, and
+  /// waits for the tasks that it waited for.
   ///
   /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
   ///   one, or it was parked.
@@ -243,7 +262,8 @@ public struct TaskRecord: Sendable, Identifiable {
       orderKey: orderKey,
       orderNumber: orderNumber,
       holdsOrder: holdsOrder,
-      conditions: new.conditions
+      conditions: new.conditions,
+      dependencies: Rare(dependencies)
     )
     definition.extras.value = extras
     shared = SharedDefinition(definition)
@@ -272,6 +292,9 @@ public struct TaskRecord: Sendable, Identifiable {
 
   /// The place among the tasks with the order key, which the table gives.
   var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
+
+  /// The dependencies; `nil` if there are none. Reading them makes no empty value.
+  var presentDependencies: TaskDependencies? { prerequisites?.dependencies.present }
 
   private var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
 

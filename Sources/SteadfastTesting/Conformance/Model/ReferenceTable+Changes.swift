@@ -12,13 +12,13 @@ extension ReferenceTable {
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     let before = self
     let outcomes = batch.map { change in
-      let outcome = apply(change)
+      let outcome = applyWithConsequences(change)
       promoteSuccessors()
       return outcome
     }
     let refuses = zip(batch, outcomes).contains { change, outcome in
       switch (change, outcome) {
-      case (_, .identityTaken), (.insert(_, .reject), .duplicate): true
+      case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
       default: false
       }
     }
@@ -26,11 +26,22 @@ extension ReferenceTable {
     self = before
     return outcomes.map { outcome in
       switch outcome {
-      case .done, .replaced, .superseded: .batchRefused
-      case .duplicate, .identityTaken, .stale, .batchRefused: outcome
+      case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused: outcome
       @unknown default: outcome
       }
     }
+  }
+
+  private mutating func applyWithConsequences(_ change: TaskChange) -> ChangeOutcome {
+    guard let before = change.taskID.flatMap(record), concernsOthers(before) else {
+      return apply(change)
+    }
+    let outcome = apply(change)
+    guard outcome == .done, let consequences = consequences(of: change, before: before) else {
+      return outcome
+    }
+    return .doneWithConsequences(consequences)
   }
 
   private mutating func apply(_ change: TaskChange) -> ChangeOutcome {
@@ -46,7 +57,9 @@ extension ReferenceTable {
         record.isPostponed = true
         record.note(failure)
       }
-      guard outcome == .done, let successor = supersede(lease.id) else { return outcome }
+      guard outcome == .done, record(of: lease.id).map(concernsOthers) == false,
+        let successor = supersede(lease.id)
+      else { return outcome }
       return .superseded(by: successor)
     case .abandon(let lease, let failure, let retains):
       return self.change(lease, to: .abandoned, retains: retains, at: failure.date) {
@@ -140,6 +153,7 @@ extension TaskRecord {
       orderKey: orderKey,
       holdsOrder: holdsOrder,
       conditions: conditions,
+      dependencies: dependencies,
       tags: update.tags ?? tags,
       timeLimit: update.timeLimit ?? timeLimit,
       expiryDate: update.expiryDate ?? expiryDate,

@@ -6,6 +6,7 @@ extension ReferenceTable {
   package var waiting: [Entry] {
     entries.filter { entry in
       entry.record.state == .waiting && entry.record.keyRole != .successor && isHead(entry)
+        && !isWaitingForOthers(entry.record)
     }
   }
 

@@ -24,6 +24,8 @@ package struct ReferenceTable: Sendable {
   }
 
   package var entries: [Entry] = []
+  /// The progress of batches whose followers are not there yet.
+  var earlyBatches: [TaskID: BatchProgress] = [:]
   private var lastPlace = 0
   private var cutoff = Date.distantPast
 
@@ -48,12 +50,17 @@ package struct ReferenceTable: Sendable {
     guard index(record.id) == nil else { return .identityTaken }
     var record = record
     record.keyRole = nil
+    let unmet = unmetDependency(of: record)
     if let key = record.uniqueKey, !record.state.isFinished {
       switch place(for: record, key, policy) {
-      case .role(let role): record.keyRole = role
+      case .role(let role):
+        if let unmet { return .unmetDependency(unmet) }
+        record.keyRole = role
       case .outcome(let outcome): return outcome
       }
     }
+    if let unmet { return .unmetDependency(unmet) }
+    record = joined(record)
     let place = nextPlace()
     entries.append(Entry(record: record, place: place, number: place))
     return .done
@@ -158,6 +165,7 @@ package struct ReferenceTable: Sendable {
   ) {
     let ended = entries.filter { entry in
       entry.record.state == state && !entry.record.holdsUpOthers
+        && entry.record.dependencies.cause == nil
         && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
     }.sorted { $0.end < $1.end }
     let surplus = count.map { ended.count - $0 } ?? 0
@@ -166,6 +174,7 @@ package struct ReferenceTable: Sendable {
         place < surplus || date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
       }.map(\.element.record.id)
     )
+    for id in leaving { removeAlong(with: id) }
     entries.removeAll { leaving.contains($0.record.id) }
   }
 }

@@ -32,6 +32,10 @@ extension TaskChange {
   }
 }
 
+extension BatchProgress? {
+  fileprivate var step: String { map { ", of its batch \($0)" } ?? "" }
+}
+
 extension Bool {
   fileprivate var step: String { self ? ", keeping it" : "" }
 }
@@ -73,6 +77,9 @@ extension ChangeOutcome {
     case .replaced(let id): "replaced \(id.number)"
     case .duplicate(let id): "duplicate of \(id.number)"
     case .superseded(let id): "superseded by \(id.number)"
+    case .unmetDependency(let id): "unmet dependency \(id.number)"
+    case .doneWithConsequences(let consequences):
+      "done, with \(consequences.tasks.map(\.number)) along\(consequences.batch.step)"
     case .done, .identityTaken, .stale, .batchRefused: "\(self)"
     @unknown default: "\(self)"
     }
@@ -88,7 +95,17 @@ extension TaskRecord {
     if let uniqueUntil { text += " unique until \(uniqueUntil.step)" }
     if let latestDate { text += " at the latest at \(latestDate.step)" }
     if let orderKey { text += " order '\(orderKey)'\(holdsOrder ? ", which it holds" : "")" }
+    text += dependencies.step
     if !conditions.isEmpty { text += " requires \(conditions.sorted().map(\.rawValue))" }
+    return text
+  }
+}
+
+extension TaskDependencies {
+  fileprivate var step: String {
+    var text = ""
+    if !tasks.isEmpty { text += " after \(tasks.map(\.number).sorted()), \(rule)" }
+    if let follower { text += " before \(follower.number)" }
     return text
   }
 }

@@ -28,22 +28,41 @@ extension TaskQueue {
   ) async throws -> [EnqueuedTask] {
     try await open()
     options.fill(from: configuration.taskDefaults)
-    let policy = options.onDuplicate ?? .keep
     guard !drafts.isEmpty else { return [] }
+    return try await add(options.onDuplicate ?? .keep) { now in
+      try drafts.map { try record(of: $0, options, id: generators.nextID(at: now), now: now) }
+    }
+  }
+
+  /// Makes the record of a new task, once all options are filled in.
+  nonisolated func record(
+    of draft: Draft,
+    _ options: TaskOptions,
+    follower: TaskID? = nil,
+    id: TaskID,
+    now: Date
+  ) throws -> TaskRecord {
+    try options.record(
+      id: id,
+      name: draft.name,
+      // Most stores keep bytes, and would have to make other records of these.
+      payload: store.appliesAtOnce ? draft.payload : try draft.payload.encoded(),
+      uniqueKey: draft.uniqueKey,
+      prohibitsBackoff: configuration.prohibitsBackoff,
+      follower: follower,
+      now: now
+    )
+  }
+
+  /// Adds new tasks, which are made once more if the store holds tasks with their IDs.
+  nonisolated func add(
+    _ policy: UniquePolicy,
+    _ make: (Date) throws -> [TaskRecord]
+  ) async throws -> [EnqueuedTask] {
     // IDs are random, so a collision means that another queue uses the same seed.
     for _ in 0..<8 {
       let now = self.now
-      var records = try drafts.map { draft in
-        try options.record(
-          id: generators.nextID(at: now),
-          name: draft.name,
-          // Most stores keep bytes, and would have to make other records of these.
-          payload: store.appliesAtOnce ? draft.payload : try draft.payload.encoded(),
-          uniqueKey: draft.uniqueKey,
-          prohibitsBackoff: configuration.prohibitsBackoff,
-          now: now
-        )
-      }
+      var records = try make(now)
       if RealWork.encodesPayloads {
         records = try records.map { $0.replacing(payload: try $0.payload.withoutValue()) }
       }
@@ -111,7 +130,7 @@ extension TaskQueue {
       observers.didNotEnqueue(kept)
       return nil
     }
-    if policy == .reject, let error = rejection(of: kept, results) {
+    if let error = unmetDependency(of: kept, results) ?? rejection(of: kept, results, policy) {
       observers.didNotEnqueue(kept)
       throw error
     }
@@ -126,13 +145,32 @@ extension TaskQueue {
   /// Returns the error for the first task that was rejected, if there is one.
   private nonisolated func rejection(
     of records: [TaskRecord],
-    _ results: [ChangeOutcome]
+    _ results: [ChangeOutcome],
+    _ policy: UniquePolicy
   ) -> TaskQueueError? {
+    guard policy == .reject else { return nil }
     for (record, result) in zip(records, results) {
       guard case .duplicate(let twin) = result else { continue }
       return TaskQueueError(
         .duplicate,
         "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin)"
+      )
+    }
+    return nil
+  }
+
+  /// Returns the error for the first task that would wait for another one in vain, if there is one.
+  private nonisolated func unmetDependency(
+    of records: [TaskRecord],
+    _ results: [ChangeOutcome]
+  ) -> TaskQueueError? {
+    for (record, result) in zip(records, results) {
+      guard case .unmetDependency(let id) = result else { continue }
+      return TaskQueueError(
+        .unmetDependency,
+        "the new task of the name '\(record.name)' would wait in vain for the task \(id), which is "
+          + "not in the store, or has ended without success; name tasks that have not ended, or "
+          + "enqueue both in one call"
       )
     }
     return nil
@@ -201,7 +239,7 @@ extension TaskQueue {
       // The store has chosen the date, which may be earlier than before. A claim returns it.
       if case .replaced = result { lookForWork() }
       return EnqueuedTask(handle: observers.outcomes.handle(of: twin), isNew: false, queue: self)
-    case .stale, .superseded:
+    case .stale, .superseded, .doneWithConsequences, .unmetDependency:
       preconditionFailure("an insertion has an outcome that is none")
     case .done, .identityTaken, .batchRefused:
       break
@@ -243,8 +281,8 @@ extension ChangeOutcome {
   /// Whether no insertion has this outcome.
   fileprivate var isNoneOfInsertion: Bool {
     switch self {
-    case .stale, .superseded: true
-    case .done, .replaced, .duplicate, .identityTaken, .batchRefused: false
+    case .stale, .superseded, .doneWithConsequences: true
+    case .done, .replaced, .duplicate, .unmetDependency, .identityTaken, .batchRefused: false
     }
   }
 

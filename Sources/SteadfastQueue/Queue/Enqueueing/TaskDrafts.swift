@@ -1,0 +1,96 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// New tasks that are added in one step, and may wait for each other.
+///
+/// ``TaskQueue/enqueue(together:)`` hands it to a closure that fills it.
+public struct TaskDrafts {
+  private let queue: TaskQueue
+  private let now: Date
+  private(set) var records: [TaskRecord] = []
+
+  init(for queue: TaskQueue, at now: Date) {
+    self.queue = queue
+    self.now = now
+  }
+
+  /// Adds a task, and returns the ID that it will have.
+  ///
+  /// A later task can name the ID in its ``TaskOptions/after``. Options that are left out are taken
+  /// from the payload's type and from the queue, as for any new task.
+  ///
+  /// - Parameters:
+  ///   - payload: what the handler is given.
+  ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own.
+  ///   - options: the options of the task. ``TaskOptions/onDuplicate`` must not be chosen, or be
+  ///     ``UniquePolicy/reject``.
+  /// - Throws: a ``TaskQueueError`` if an option makes no sense; what the payload's encoding throws.
+  @discardableResult
+  public mutating func add<Payload: TaskPayload>(
+    _ payload: Payload,
+    uniqueKey: String? = nil,
+    options: TaskOptions = TaskOptions()
+  ) throws -> TaskID {
+    var chosen = options
+    chosen.fill(from: Payload.options)
+    let draft = TaskQueue.Draft(
+      Payload.taskName,
+      StoredPayload(payload),
+      uniqueKey ?? payload.uniqueKey
+    )
+    return try add(draft, chosen)
+  }
+
+  /// Adds a task that has a name and any JSON, and returns the ID that it will have.
+  ///
+  /// - Parameters:
+  ///   - name: the name under which its handler is found.
+  ///   - payload: what the handler is given; by default `null`.
+  ///   - uniqueKey: a key of which one task at a time is performed; by default none.
+  ///   - options: the options of the task, as for a task with a payload type.
+  /// - Throws: a ``TaskQueueError`` if an option makes no sense.
+  @discardableResult
+  public mutating func add(
+    name: String,
+    _ payload: JSONValue = .null,
+    uniqueKey: String? = nil,
+    options: TaskOptions = TaskOptions()
+  ) throws -> TaskID {
+    try add(TaskQueue.Draft(name, StoredPayload(payload, version: 1), uniqueKey), options)
+  }
+
+  /// Draws the ID of a task that is added later.
+  func nextID() -> TaskID { queue.generators.nextID(at: now) }
+
+  @discardableResult
+  mutating func add(
+    _ draft: TaskQueue.Draft,
+    _ options: consuming TaskOptions,
+    id: TaskID? = nil,
+    follower: TaskID? = nil
+  ) throws -> TaskID {
+    options.fill(from: queue.configuration.taskDefaults)
+    guard draft.uniqueKey == nil || options.onDuplicate ?? .reject == .reject else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "onDuplicate is given for a task that is added together with others: if another task has "
+          + "its unique key, none of them is added; leave it out, or give .reject"
+      )
+    }
+    let record = try queue.record(
+      of: draft,
+      options,
+      follower: follower,
+      id: id ?? nextID(),
+      now: now
+    )
+    records.append(record)
+    return record.id
+  }
+}
+
+@available(*, unavailable)
+extension TaskDrafts: Sendable {}

@@ -1,0 +1,57 @@
+import Synchronization
+
+/// Reports what the changes to some tasks have meant for others, which waited for them.
+extension TaskQueue {
+  /// Reports consequences of changes that were stored.
+  nonisolated func tell(
+    _ consequences: some Sequence<(settlement: Settlement, meaning: Consequences)>
+  ) async {
+    var ids: [TaskID] = []
+    for (settlement, meaning) in consequences {
+      tell(meaning, of: settlement)
+      ids += meaning.tasks
+      // A task that waited for this one may be available now.
+      lookForWork()
+    }
+    // The tasks may have changed again before this was told. A store that fails stops the queue at
+    // the next claim.
+    if !ids.isEmpty { try? await correctOutcomes(of: ids) }
+  }
+
+  private nonisolated func tell(_ meaning: Consequences, of settlement: Settlement) {
+    let cause = settlement.record.id
+    if let batch = meaning.batch, let follower = settlement.record.dependencies.follower {
+      observers.events.post(.batchProgressed(followedBy: follower, batch))
+    }
+    for id in meaning.tasks {
+      switch settlement.change {
+      case .abandon, .cancel: observers.cancelledAlong(id, because: cause)
+      case .restart:
+        observers.restartedAlong(id)
+        upkeep.withLock { $0.notice.lookIsDue() }
+      case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
+        .insert, .unpark, .extend, .prune, .rebase:
+        break
+      }
+    }
+  }
+
+  /// Makes the known outcomes of tasks those that the store has.
+  private nonisolated func correctOutcomes(of ids: [TaskID]) async throws {
+    for start in stride(from: 0, to: ids.count, by: Self.awaitedPageSize) {
+      let page = Set(ids[start...].prefix(Self.awaitedPageSize))
+      let records = try await store.tasks(
+        matching: TaskFilter(ids: page),
+        after: nil,
+        limit: page.count
+      )
+      for record in records {
+        if let outcome = record.outcome {
+          observers.outcomes.resolve(record.id, outcome)
+        } else {
+          observers.outcomes.reopen(record.id)
+        }
+      }
+    }
+  }
+}

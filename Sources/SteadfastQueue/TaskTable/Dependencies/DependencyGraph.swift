@@ -1,0 +1,99 @@
+/// Which tasks wait for which, and which of them a staged change will change along with another.
+///
+/// A task is named by its ID, because a task may name another one that is not in the table: it has
+/// ended and gone, or its line comes later in a compacted file.
+struct DependencyGraph: Sendable {
+  /// The tasks that name each task.
+  private var dependents: [TaskID: Set<TaskID>] = [:]
+  /// For each task, how many of the tasks that it names have not ended; without those where none
+  /// is left.
+  private var openCounts: [TaskID: Int] = [:]
+  /// The progress of each batch whose follower is not in the table.
+  private var progress: [TaskID: BatchProgress] = [:]
+  /// How many staged changes to other tasks change each task.
+  private var bindings: [TaskID: Int] = [:]
+  /// What the staged change to each task holds.
+  private var staged: [TaskID: Binding] = [:]
+
+  /// What a staged change to a task holds of other tasks.
+  struct Binding: Sendable {
+    /// The tasks that no claim and no other change takes.
+    var tasks: [TaskID] = []
+    /// The tasks that are not restarted with it, because another task has their unique key.
+    var excluded: [TaskID] = []
+  }
+
+  /// Whether no task waits for another one, or has waited.
+  var isEmpty: Bool { dependents.isEmpty && progress.isEmpty }
+
+  // MARK: Who waits for whom
+
+  mutating func add(_ id: TaskID, waitingFor dependency: TaskID) {
+    dependents[dependency, default: []].insert(id)
+  }
+
+  mutating func remove(_ id: TaskID, waitingFor dependency: TaskID) {
+    dependents[dependency]?.remove(id)
+    if dependents[dependency]?.isEmpty == true { dependents[dependency] = nil }
+  }
+
+  /// The tasks that name a task, in no order.
+  func dependents(of id: TaskID) -> Set<TaskID> { dependents[id] ?? [] }
+
+  /// Whether any task names a task.
+  func hasDependents(_ id: TaskID) -> Bool { dependents[id] != nil }
+
+  /// Forgets who names a task, because it leaves the table.
+  mutating func removeDependents(of id: TaskID) { dependents[id] = nil }
+
+  // MARK: How many have not ended
+
+  func openCount(of id: TaskID) -> Int { openCounts[id] ?? 0 }
+
+  mutating func addOpen(_ difference: Int, to id: TaskID) {
+    let count = max(0, (openCounts[id] ?? 0) + difference)
+    openCounts[id] = count == 0 ? nil : count
+  }
+
+  mutating func removeOpenCount(of id: TaskID) { openCounts[id] = nil }
+
+  // MARK: Batches without a follower
+
+  /// Changes the progress of a batch whose follower is not in the table.
+  ///
+  /// When all of its tasks have ended, nothing needs it any more.
+  mutating func changeProgress(ofBatch id: TaskID, _ change: (inout BatchProgress) -> Void) {
+    var batch = progress[id] ?? BatchProgress()
+    change(&batch)
+    progress[id] = batch.unfinished > 0 ? batch : nil
+  }
+
+  /// Takes the progress of a batch whose follower comes into the table.
+  mutating func takeProgress(ofBatch id: TaskID) -> BatchProgress? {
+    progress.isEmpty ? nil : progress.removeValue(forKey: id)
+  }
+
+  // MARK: Staged changes
+
+  /// Whether a staged change to another task will change this one.
+  func isBound(_ id: TaskID) -> Bool { bindings[id] != nil }
+
+  /// Notes what the staged change to a task holds.
+  mutating func bind(_ binding: Binding, for id: TaskID) {
+    for other in binding.tasks { bindings[other, default: 0] += 1 }
+    staged[id] = binding
+  }
+
+  /// Takes back what the staged change to a task holds.
+  mutating func unbind(for id: TaskID) -> Binding {
+    guard let binding = staged.removeValue(forKey: id) else { return Binding() }
+    for other in binding.tasks {
+      let count = (bindings[other] ?? 1) - 1
+      bindings[other] = count == 0 ? nil : count
+    }
+    return binding
+  }
+
+  /// The tasks that a staged restart leaves as they are, because their keys are held.
+  func excluded(byRestartOf id: TaskID) -> [TaskID] { staged[id]?.excluded ?? [] }
+}

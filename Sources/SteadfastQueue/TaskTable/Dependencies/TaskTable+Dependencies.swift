@@ -1,0 +1,193 @@
+/// Tasks that wait for others: who joins, who leaves, and when one stops waiting.
+extension TaskTable {
+  // MARK: Joining
+
+  /// Notes what a new task waits for, and the batch of which it is.
+  mutating func joinGraph(_ slot: Int) {
+    guard entries[slot].record.presentDependencies != nil else { return }
+    waitForNamed(slot)
+    if let batch = graph.takeProgress(ofBatch: entries[slot].record.id) {
+      entries[slot].record.dependencies.batch = batch
+    }
+    if let follower = entries[slot].record.dependencies.follower {
+      entries[slot].isAwaited = true
+      let state = entries[slot].record.state
+      changeProgress(ofBatch: follower) { batch in
+        batch.total += 1
+        batch.count(state, 1)
+      }
+    }
+    settleWaiting(slot)
+  }
+
+  /// Does what `joinGraph(_:)` does for a task whose record says what has happened so far.
+  mutating func rejoinGraph(_ slot: Int) {
+    if entries[slot].record.presentDependencies != nil {
+      waitForNamed(slot, notesFailures: false)
+      entries[slot].isAwaited = entries[slot].record.dependencies.follower != nil
+      settleWaiting(slot)
+    }
+    // Tasks that came before may name this one.
+    guard !graph.isEmpty else { return }
+    let id = entries[slot].record.id
+    let isOpen = !entries[slot].record.state.isFinished
+    for dependent in graph.dependents(of: id).compactMap(self.slot) {
+      entries[slot].isAwaited = true
+      guard isOpen else { continue }
+      graph.addOpen(1, to: entries[dependent].record.id)
+      reviewWaiting(dependent)
+    }
+  }
+
+  private mutating func waitForNamed(_ slot: Int, notesFailures: Bool = true) {
+    let (id, dependencies) = (entries[slot].record.id, entries[slot].record.dependencies)
+    entries[slot].isDependent = !dependencies.tasks.isEmpty || dependencies.batch != nil
+    var failed = dependencies.failed
+    for name in dependencies.tasks {
+      graph.add(id, waitingFor: name)
+      guard let named = self.slot(of: name) else { continue }
+      entries[named].isAwaited = true
+      let state = entries[named].record.state
+      if !state.isFinished {
+        graph.addOpen(1, to: id)
+      } else if state != .succeeded {
+        failed[name] = state
+      }
+    }
+    if notesFailures, failed != dependencies.failed {
+      for (name, state) in failed { entries[slot].record.dependencies.note(name, endedAs: state) }
+    }
+  }
+
+  /// Returns a task that a new one would wait for in vain; `nil` if there is none.
+  ///
+  /// Of several, it is the one with the least ID.
+  func unmetDependency(of record: TaskRecord) -> TaskID? {
+    guard let dependencies = record.presentDependencies, !record.state.isFinished else {
+      return nil
+    }
+    return dependencies.tasks.filter { isUnmet($0, dependencies.rule) }.min()
+  }
+
+  private func isUnmet(_ id: TaskID, _ rule: DependencyRule) -> Bool {
+    guard let slot = slot(of: id) else { return true }
+    if entries[slot].isEndingBadly { return true }
+    switch entries[slot].record.state {
+    case .succeeded: return false
+    case .waiting, .running, .parked, .paused: return willBeCancelledAlong(slot)
+    // What a staged change does to it is not known yet.
+    case .abandoned, .cancelled: return rule == .allSucceeded || isInDoubt(slot)
+    }
+  }
+
+  private func willBeCancelledAlong(_ slot: Int) -> Bool {
+    entries[slot].isBound && entries[slot].record.dependencies.rule == .allSucceeded
+  }
+
+  // MARK: Leaving
+
+  /// Forgets a task that leaves the table, and lets those go on that wait for it.
+  mutating func leaveGraph(_ slot: Int) {
+    let record = entries[slot].record
+    if entries[slot].isAwaited {
+      if !record.state.isFinished { letGo(slot) }
+      graph.removeDependents(of: record.id)
+    }
+    for name in record.dependencies.tasks { graph.remove(record.id, waitingFor: name) }
+    graph.removeOpenCount(of: record.id)
+  }
+
+  /// Lets the tasks go on that wait for one that leaves the table before it has ended.
+  private mutating func letGo(_ slot: Int) {
+    let record = entries[slot].record
+    if let follower = record.dependencies.follower {
+      changeProgress(ofBatch: follower) { $0.total -= 1 }
+    }
+    for dependent in graph.dependents(of: record.id).compactMap(self.slot) {
+      graph.addOpen(-1, to: entries[dependent].record.id)
+      reviewWaiting(dependent)
+    }
+  }
+
+  // MARK: Waiting
+
+  /// The tasks that wait for a task, or have waited: those that name it, and the follower of its
+  /// batch, in the order of their IDs.
+  func dependents(of slot: Int) -> [Int] {
+    guard entries[slot].isAwaited else { return [] }
+    let record = entries[slot].record
+    var ids = graph.dependents(of: record.id)
+    if let follower = record.presentDependencies?.follower { ids.insert(follower) }
+    return ids.count == 1 ? ids.compactMap(self.slot) : ids.sorted().compactMap(self.slot)
+  }
+
+  /// Whether a task in the table names a task, or the task is of a batch.
+  func concernsOthers(_ slot: Int) -> Bool {
+    guard entries[slot].isAwaited else { return false }
+    return entries[slot].record.presentDependencies?.follower != nil
+      || graph.hasDependents(entries[slot].id)
+  }
+
+  /// Whether a task names another one, and does not only follow its batch.
+  func names(_ slot: Int, _ id: TaskID) -> Bool {
+    entries[slot].record.dependencies.tasks.contains(id)
+  }
+
+  /// Changes the progress of a batch, wherever it is kept.
+  ///
+  /// - Returns: The new progress; `nil` if the batch's follower is not in the table.
+  @discardableResult
+  mutating func changeProgress(
+    ofBatch id: TaskID,
+    _ change: (inout BatchProgress) -> Void
+  ) -> BatchProgress? {
+    guard let slot = slot(of: id) else {
+      graph.changeProgress(ofBatch: id, change)
+      return nil
+    }
+    var batch = entries[slot].record.dependencies.batch ?? BatchProgress()
+    change(&batch)
+    entries[slot].record.dependencies.batch = batch
+    entries[slot].isDependent = true
+    reviewWaiting(slot)
+    return batch
+  }
+
+  /// Decides anew whether a task waits for others, and moves it accordingly.
+  mutating func reviewWaiting(_ slot: Int) {
+    guard settleWaiting(slot) else { return }
+    moveIfAtRest(slot)
+  }
+
+  /// Decides anew whether a task waits for others.
+  ///
+  /// - Returns: Whether that has changed.
+  @discardableResult
+  private mutating func settleWaiting(_ slot: Int) -> Bool {
+    let record = entries[slot].record
+    let waits =
+      graph.openCount(of: record.id) > 0
+      || record.presentDependencies?.batch.map { $0.unfinished > 0 } ?? false
+    defer { entries[slot].waitsForOthers = waits }
+    return entries[slot].waitsForOthers != waits
+  }
+
+  /// Moves a task to the line where it belongs now, if it waits and no staged change holds it.
+  mutating func moveIfAtRest(_ slot: Int) {
+    guard !entries[slot].isReserved, entries[slot].place != .staged,
+      entries[slot].record.state == .waiting
+    else { return }
+    lineUp(slot)
+  }
+
+  /// Lets a task begin whatever it waits for, because a later line of a damaged file says that it
+  /// has begun.
+  mutating func stopWaiting(_ slot: Int) {
+    graph.removeOpenCount(of: entries[slot].record.id)
+    if var batch = entries[slot].record.dependencies.batch {
+      batch.succeeded += batch.unfinished
+      entries[slot].record.dependencies.batch = batch
+    }
+    reviewWaiting(slot)
+  }
+}

@@ -1,0 +1,36 @@
+@testable import SteadfastQueue
+
+extension TaskTable {
+  /// The invariants of dependencies between changes that this table breaks; empty if there are none.
+  func brokenGraph() -> [String] {
+    var broken: [String] = []
+    func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {
+      if !isTrue { broken.append(name()) }
+    }
+    for slot in entries.slots {
+      let (id, record) = (entries[slot].id, entries[slot].record)
+      let named = record.dependencies.tasks.compactMap(self.slot)
+      let open = named.count { !entries[$0].record.state.isFinished }
+      check(graph.openCount(of: id) == open, "\(id) waits for \(open) tasks that it names")
+      let unfinished = record.dependencies.batch?.unfinished ?? 0
+      check(
+        entries[slot].waitsForOthers == (open > 0 || unfinished > 0),
+        "\(id) waits as long as it must"
+      )
+      check(!entries[slot].isBound && !graph.isBound(id), "\(id) is bound by nothing")
+      check(!entries[slot].isEndingBadly, "\(id) is not about to end")
+      for name in named {
+        check(graph.dependents(of: entries[name].id).contains(id), "\(id) is listed")
+        check(entries[name].isAwaited, "\(entries[name].id) is awaited")
+      }
+      if record.dependencies.follower != nil {
+        check(entries[slot].isAwaited, "\(id) is awaited, being of a batch")
+      }
+      check(
+        record.dependencies.cause == nil || record.state == .cancelled,
+        "\(id) has a cause only if it was cancelled"
+      )
+    }
+    return broken
+  }
+}
