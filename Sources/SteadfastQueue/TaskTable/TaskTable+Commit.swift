@@ -13,6 +13,10 @@ extension TaskTable {
     switch staged.effect {
     case .insertion(let slot, let isSuccessor):
       if isSuccessor { takeFreeRole(slot) }
+      if entries[slot].isAwaited {
+        joinBatch(slot)
+        unbindDependents(of: slot)
+      }
       admit(slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
@@ -176,7 +180,8 @@ extension TaskTable {
       leaveLine(first.slot)
       setState(.waiting, of: first.slot)
       if entries[first.slot].isReserved {
-        // If the change that holds it is rolled back, the task is lined up then.
+        // When the change that holds it is committed or rolled back, the task is lined up here.
+        entries[first.slot].position = nextNumber()
         setPlace(.waiting, of: first.slot)
       } else {
         lineUpAnew(first.slot)

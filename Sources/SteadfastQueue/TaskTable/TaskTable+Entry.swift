@@ -77,7 +77,7 @@ extension TaskTable {
       set { flags.set(.isAwaited, newValue) }
     }
 
-    /// Whether it names tasks that it waits for, or follows a batch.
+    /// Whether it names tasks that it waits for.
     var isDependent: Bool {
       get { flags.contains(.isDependent) }
       set { flags.set(.isDependent, newValue) }

@@ -17,13 +17,13 @@ extension TaskTable {
       .filter { isAffected($0, byRebasingTo: now) }
       .sorted { entries[$0].position < entries[$1].position }
     for slot in affected {
-      // A task in no line is lined up if the change that holds it is rolled back.
-      let isLinedUp = entries[slot].isInLine || entries[slot].place == .held
-      let waits = isLinedUp && !entries[slot].isReserved && entries[slot].record.state == .waiting
+      let waits = entries[slot].record.state == .waiting
       if waits { leaveLine(slot) }
       let wasMoved = entries[slot].record.rebase(to: now)
       guard waits else { continue }
-      if wasMoved { lineUpAnew(slot) } else { lineUp(slot) }
+      if wasMoved { entries[slot].position = nextNumber() }
+      // When the change that holds a task is committed or rolled back, the task is lined up here.
+      if !entries[slot].isReserved { lineUp(slot) }
     }
   }
 

@@ -118,7 +118,9 @@ extension TaskTable {
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
     switch staged.effect {
-    case .insertion(let slot, _): remove(slot)
+    case .insertion(let slot, _):
+      unbindDependents(of: slot)
+      remove(slot)
     case .replacement(_, let slot): setFree(slot)
     case .supersession(_, let slot, let successor):
       setFree(successor)

@@ -132,6 +132,7 @@ extension TaskTable {
     guard let slot = addEntry(of: record, hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
     joinGraph(slot)
+    joinBatch(slot)
     takeFreeRole(slot)
     admit(slot)
     return true
@@ -154,6 +155,9 @@ extension TaskTable {
       record.uniqueKey == nil || record.state.isFinished ? nil : .holder
     guard let slot = addEntry(of: record, role) else { return false }
     addBytes(byteCount, to: slot)
+    // It may follow a batch, whose tasks came before.
+    joinGraph(slot)
+    joinBatch(slot)
     admit(slot)
     return true
   }

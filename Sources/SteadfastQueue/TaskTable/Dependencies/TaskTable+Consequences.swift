@@ -12,6 +12,16 @@ import Foundation
 extension TaskTable {
   // MARK: Staging
 
+  /// Binds the follower of a new task's batch, so that it does not begin before it waits for the
+  /// task.
+  mutating func bindFollower(of slot: Int) {
+    guard let id = entries[slot].record.presentDependencies?.follower,
+      let follower = self.slot(of: id), canBeBound(follower)
+    else { return }
+    graph.bind(DependencyGraph.Binding(tasks: [id]), for: entries[slot].id)
+    noteBinding(follower)
+  }
+
   /// Binds the tasks that a staged change to another one will change, or may.
   ///
   /// - Parameter excluded: the tasks that a line of the file says were not restarted; `nil` if the

@@ -2,22 +2,29 @@
 extension TaskTable {
   // MARK: Joining
 
-  /// Notes what a new task waits for, and the batch of which it is.
+  /// Notes what a new task waits for.
+  ///
+  /// Until its insertion is committed, the batch of which it is does not count it. The follower is
+  /// bound until then.
   mutating func joinGraph(_ slot: Int) {
-    guard entries[slot].record.presentDependencies != nil else { return }
+    let batch = graph.takeProgress(ofBatch: entries[slot].record.id)
+    guard batch != nil || entries[slot].record.presentDependencies != nil else { return }
+    if let batch { entries[slot].record.dependencies.batch = batch }
     waitForNamed(slot)
-    if let batch = graph.takeProgress(ofBatch: entries[slot].record.id) {
-      entries[slot].record.dependencies.batch = batch
-    }
-    if let follower = entries[slot].record.dependencies.follower {
-      entries[slot].isAwaited = true
-      let state = entries[slot].record.state
-      changeProgress(ofBatch: follower) { batch in
-        batch.total += 1
-        batch.count(state, 1)
-      }
-    }
+    entries[slot].isAwaited = entries[slot].record.dependencies.follower != nil
     settleWaiting(slot)
+  }
+
+  /// Counts a new task for its batch, because its insertion is committed.
+  mutating func joinBatch(_ slot: Int) {
+    guard entries[slot].isAwaited,
+      let follower = entries[slot].record.presentDependencies?.follower
+    else { return }
+    let state = entries[slot].record.state
+    changeProgress(ofBatch: follower) { batch in
+      batch.total += 1
+      batch.count(state, 1)
+    }
   }
 
   /// Does what `joinGraph(_:)` does for a task whose record says what has happened so far.
@@ -41,7 +48,7 @@ extension TaskTable {
 
   private mutating func waitForNamed(_ slot: Int, notesFailures: Bool = true) {
     let (id, dependencies) = (entries[slot].record.id, entries[slot].record.dependencies)
-    entries[slot].isDependent = !dependencies.tasks.isEmpty || dependencies.batch != nil
+    entries[slot].isDependent = !dependencies.tasks.isEmpty
     var failed = dependencies.failed
     for name in dependencies.tasks {
       graph.add(id, waitingFor: name)
@@ -100,7 +107,7 @@ extension TaskTable {
   /// Lets the tasks go on that wait for one that leaves the table before it has ended.
   private mutating func letGo(_ slot: Int) {
     let record = entries[slot].record
-    if let follower = record.dependencies.follower {
+    if entries[slot].place != .staged, let follower = record.dependencies.follower {
       changeProgress(ofBatch: follower) { $0.total -= 1 }
     }
     for dependent in graph.dependents(of: record.id).compactMap(self.slot) {
@@ -148,7 +155,6 @@ extension TaskTable {
     var batch = entries[slot].record.dependencies.batch ?? BatchProgress()
     change(&batch)
     entries[slot].record.dependencies.batch = batch
-    entries[slot].isDependent = true
     reviewWaiting(slot)
     return batch
   }

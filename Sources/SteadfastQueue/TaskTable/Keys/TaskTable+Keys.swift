@@ -51,6 +51,7 @@ extension TaskTable {
     let slot = insertEntry(of: record)
     setOrderNumber(of: slot)
     joinGraph(slot)
+    if entries[slot].isAwaited { bindFollower(of: slot) }
     return slot
   }
 

@@ -67,13 +67,39 @@ struct SimulatedCaller: Sendable {
       )
     }
     let durability: Durability = pick(100) < workload.relaxedShare ? .relaxed : .durable
+    if pick(400) < workload.keyedShare { return .apply(makeBatchWithFollower(), durability) }
     let changes = (0..<1 + pick(workload.batchSize)).map { _ in
       pick(100) < workload.workShare ? makeEnd() : makeInsertion()
     }
     return .apply(changes, durability)
   }
 
-  private mutating func makeInsertion() -> TaskChange {
+  /// New tasks, and one that follows when all of them have ended.
+  private mutating func makeBatchWithFollower() -> [TaskChange] {
+    let count = 1 + pick(3)
+    let follower = TaskID.numbered(taskCount + count + 1)
+    let members = (0..<count).map { _ in
+      makeInsertion(TaskDependencies(follower: follower))
+    }
+    let rule: DependencyRule = pick(3) == 0 ? .allEnded : .allSucceeded
+    return members + [makeInsertion(TaskDependencies(rule: rule))]
+  }
+
+  /// Dependencies on tasks that came shortly before, or an addition to a batch.
+  private mutating func makeDependencies() -> TaskDependencies? {
+    guard pick(100) < workload.keyedShare, taskCount > 4 else { return nil }
+    if pick(4) == 0 { return TaskDependencies(follower: pickRecent()) }
+    return TaskDependencies(
+      on: Set((0...pick(2)).map { _ in pickRecent() }),
+      rule: pick(3) == 0 ? .allEnded : .allSucceeded
+    )
+  }
+
+  private mutating func pickRecent() -> TaskID { .numbered(taskCount - pick(4)) }
+
+  private mutating func makeInsertion() -> TaskChange { makeInsertion(makeDependencies()) }
+
+  private mutating func makeInsertion(_ dependencies: TaskDependencies?) -> TaskChange {
     taskCount += 1
     let text = String(repeating: "x", count: pick(48))
     // Most tasks are plain; some have everything that a task may have.
@@ -97,12 +123,15 @@ struct SimulatedCaller: Sendable {
       orderKey: pick(100) < workload.keyedShare / 2 ? "order \(pick(2))" : nil,
       holdsOrder: pick(3) == 0,
       conditions: !isPlain && pick(3) == 0 ? ["a"] : [],
+      dependencies: dependencies,
       tags: isPlain ? [] : ["tag \(pick(3))", "tag"],
       timeLimit: isPlain ? nil : .milliseconds(1 + pick(3)),
       expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),
       availableDate: .seconds(Double(pick(4)))
     )
-    return .insert(record, onDuplicate: [.replace, .keep, .reject, .join][pick(4)])
+    // A task that waits for others replaces none.
+    let policies: [UniquePolicy] = [dependencies == nil ? .replace : .keep, .keep, .reject, .join]
+    return .insert(record, onDuplicate: policies[pick(4)])
   }
 
   /// A change to a task that may be there, and in a state that allows it, or not.

@@ -63,6 +63,7 @@ extension TaskRecord {
     hasher.combine(orderKey)
     hasher.combine(holdsOrder)
     hasher.combine(conditions)
+    hasher.combine(dependencies)
     hasher.combine(tags)
     hasher.combine(timeLimit)
     hasher.combine(expiryDate)

@@ -265,7 +265,7 @@ extension Submission {
 
 extension JournalBody {
   /// What the line says.
-  fileprivate var entry: JournalEntry {
+  var entry: JournalEntry {
     var bytes: [UInt8] = []
     JournalLine.append(self, sequence: 1, firstUnsynced: 1, isContinued: false, to: &bytes)
     var decoder = JournalDecoder(bytes)

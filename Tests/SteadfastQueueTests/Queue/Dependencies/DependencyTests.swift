@@ -1,0 +1,212 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Tasks that wait for others, as callers of a queue see them.
+@Suite(.virtualTime) struct DependencyTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(
+    _ store: some Persistence,
+    retention: Retention = .forever,
+    _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void = { _, _ in }
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: 4,
+        backoff: .constant(.seconds(60)),
+        abandonedRetention: retention
+      ),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, context in
+      log.add("\(Int(clock.now.offset / .seconds(1))) \(note.text)")
+      try await perform(note, context)
+    }
+    return queue
+  }
+
+  /// Each note that begins with "bad" is abandoned.
+  private static let refusesBadOnes: @Sendable (Note, TaskContext) async throws -> Void = {
+    note,
+    _ in
+    if note.text.hasPrefix("bad") { throw TaskAbandoned("it is bad") }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task waits until all that it names have succeeded`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store) { [clock] note, context in
+        let seconds = note.text == "album" ? 10 : 30
+        if note.text != "share" { try await clock.sleep(for: .seconds(seconds)) }
+        if note.text == "cover", context.retryCount == 0 { throw Refusal() }
+      }
+      try await withRunning(queue) {
+        let album = try await queue.enqueue(Note("album"))
+        let cover = try await queue.enqueue(Note("cover"))
+        let after = TaskOptions(priority: .high, after: [album.id, cover.id])
+        let share = try await queue.enqueue(Note("share"), options: after)
+        #expect(try await share.outcome() == .succeeded)
+      }
+      #expect(Set(log.entries.prefix(2)) == ["0 album", "0 cover"])
+      #expect(log.entries.dropFirst(2) == ["90 cover", "120 share"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `what waits for a task that is abandoned is cancelled with it, and restarted with it`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let mended = Log<Bool>()
+      let queue = await queue(store) { note, _ in
+        if note.text == "upload", mended.entries.isEmpty { throw TaskAbandoned("no such file") }
+      }
+      let events = queue.events
+      let tasks = try await queue.enqueue { tasks in
+        let upload = try tasks.add(Note("upload"))
+        let share = try tasks.add(Note("share"), options: TaskOptions(after: [upload]))
+        try tasks.add(Note("notify"), options: TaskOptions(after: [share]))
+      }
+      try await withRunning(queue) {
+        #expect(try await tasks[0].outcome() == .abandoned(reason: "no such file"))
+        #expect(try await tasks[1].outcome() == .cancelled)
+        #expect(try await tasks[2].outcome() == .cancelled)
+        let share = try #require(try await tasks[1].record())
+        #expect(share.dependencies.cause == tasks[0].id)
+        #expect(share.dependencies.failed == [tasks[0].id: .abandoned])
+        mended.add(true)
+        try await queue.restart(tasks[0].id)
+        for task in tasks { #expect(try await task.outcome() == .succeeded) }
+      }
+      #expect(log.entries == ["0 upload", "0 upload", "0 share", "0 notify"])
+      await queue.shutDown()
+      var told: [String] = []
+      for await event in events {
+        let place = tasks.firstIndex { $0.id == event.taskID }.map { "\($0)" } ?? "?"
+        switch event {
+        case .cancelledAlong(_, let cause):
+          told.append("\(place) because \(cause == tasks[0].id ? "0" : "?")")
+        case .abandoned, .restarted, .succeeded: told.append("\(place)")
+        default: break
+        }
+      }
+      #expect(told == ["0", "1 because 0", "2 because 0", "0", "1", "2", "0", "1", "2"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `what waits for a cancelled task is cancelled, though nothing is retained`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store, retention: .none)
+      let first = try await queue.enqueue(Note("first"), delay: .seconds(60))
+      let second = try await queue.enqueue(Note("second"), options: TaskOptions(after: [first.id]))
+      let third = try await queue.enqueue(Note("third"), options: TaskOptions(after: [second.id]))
+      #expect(try await first.cancel())
+      #expect(try await third.outcome() == .cancelled)
+      #expect(try await second.outcome() == .cancelled)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that waits for all ends finds in its context what has failed`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let found = Log<[TaskID: TaskState]>()
+      let queue = await queue(store) { note, context in
+        try await Self.refusesBadOnes(note, context)
+        if note.text == "report" { found.add(context.dependencies.failed) }
+      }
+      let bad = try await queue.enqueue(Note("bad"))
+      let good = try await queue.enqueue(Note("good"))
+      let late = try await queue.enqueue(Note("late"), delay: .seconds(9))
+      let options = TaskOptions(after: [bad.id, good.id, late.id], when: .allEnded)
+      let report = try await queue.enqueue(Note("report"), options: options)
+      try await late.cancel()
+      try await withRunning(queue) {
+        let outcome = try await report.outcome()
+        #expect(outcome == .succeeded)
+      }
+      #expect(found.entries == [[bad.id: .abandoned, late.id: .cancelled]])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task that would wait in vain is refused, with all that is added with it`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await queue(store, Self.refusesBadOnes)
+      let bad = try await queue.enqueue(Note("bad"))
+      try await withRunning(queue) { _ = try await bad.outcome() }
+      let error = await queueError {
+        try await queue.enqueue { tasks in
+          try tasks.add(Note("with it"))
+          try tasks.add(Note("in vain"), options: TaskOptions(after: [bad.id]))
+        }
+      }
+      #expect(error?.code == .unmetDependency)
+      #expect(error?.message.contains("\(bad.id)") == true)
+      #expect(try await queue.count == 0)
+      // One that waits for its end, however it ended, needs not wait.
+      let after = TaskOptions(after: [bad.id], when: .allEnded)
+      try await queue.enqueue(Note("report"), options: after)
+      let none = TaskOptions(after: [TaskID(high: 1, low: 1)], when: .allEnded)
+      #expect(
+        await queueError { try await queue.enqueue(Note("?"), options: none) }?.code
+          == .unmetDependency
+      )
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a restarted task is waited for again`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = TaskQueue(
+        persistence: store,
+        configuration: TaskQueueConfiguration(succeededRetention: .forever),
+        clock: clock
+      )
+      await queue.register(Note.self) { [log] note, _ in log.add(note.text) }
+      let first = try await queue.enqueue(Note("first"))
+      let late = try await queue.enqueue(Note("late"), delay: .seconds(60))
+      let options = TaskOptions(after: [first.id, late.id])
+      let last = try await queue.enqueue(Note("last"), options: options)
+      #expect(try await queue.runAvailable() == 1)
+      try await queue.restart(first.id)
+      try await queue.pause(first.id)
+      clock.advance(by: .seconds(60))
+      #expect(try await queue.runAvailable() == 1)
+      #expect(log.entries == ["first", "late"])
+      try await queue.resume(first.id)
+      #expect(try await queue.runAvailable() == 2)
+      #expect(log.entries == ["first", "late", "first", "last"])
+      #expect(try await last.outcome() == .succeeded)
+    }
+  }
+
+  @Test func `options that make no sense are refused`() async throws {
+    let queue = await queue(InMemoryStore())
+    let first = try await queue.enqueue(Note("first"))
+    let replacing = TaskOptions(onDuplicate: .replace, after: [first.id])
+    let error = await queueError {
+      try await queue.enqueue(Note("second"), uniqueKey: "k", options: replacing)
+    }
+    #expect(error?.code == .invalidArgument)
+    let many = TaskOptions(after: Set((1...10_001).map(TaskID.numbered)))
+    #expect(
+      await queueError { try await queue.enqueue(Note("second"), options: many) }?.message
+        == "after has 10001 tasks; give at most 10000, or enqueue a batch with a task that follows it"
+    )
+  }
+}
