@@ -9,9 +9,9 @@
 /// 1. **A batch is atomic.** A call of ``apply(_:durability:)`` stores all changes of the batch
 ///    that have an effect or, if it throws, none. Changes apply in order. A batch holds at most one
 ///    change for each task, and no new task with the name and the unique key of a task that another
-///    of its changes concerns. Nor does it hold a new task that waits for a task that another of its
-///    changes concerns, unless that change has added it. A change to a task that another change of
-///    the batch cancels, restarts or removes along may be stale.
+///    of its changes concerns. Nor does it hold a new task that waits for a task that another of
+///    its changes concerns, unless that change has added it. A change to a task that another change
+///    of the batch cancels, restarts or removes along may be stale.
 /// 2. **An acknowledged change is stored.** With ``Durability/durable``, a call that has returned
 ///    survives a power cut; with ``Durability/relaxed``, the end of the process.
 /// 3. **A claim is exclusive.** A claimed task is leased. No other claim returns it until it is
@@ -29,10 +29,10 @@
 ///    tasks with an order key (``TaskRecord/orderKey``) that have not ended, or hold up others
 ///    (``TaskRecord/holdsUpOthers``), only the first is handed out, and none while another one of
 ///    them runs. A restarted task has the place that it had.
-/// 8. **A task waits for the tasks that it names, and a follower for its batch.** It is not handed out
-///    while a task that it names (``TaskDependencies/tasks``) is in the store and has not ended, or
-///    one whose follower it is (``TaskDependencies/follower``). What the end, the restart or the
-///    removal of a task means for those that wait for it is stored in the same change
+/// 8. **A task waits for the tasks that it names, and a follower for its batch.** It is not handed
+///    out while a task that it names (``TaskDependencies/tasks``) is in the store and has not
+///    ended, or one whose follower it is (``TaskDependencies/follower``). What the end, the restart
+///    or the removal of a task means for those that wait for it is stored in the same change
 ///    (``TaskDependencies``).
 /// 9. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///    cancelled: attempts finish inside cancelled tasks.
@@ -45,8 +45,8 @@
 /// and time limits are at most 100,000,000,000 seconds.
 ///
 /// Two names, keys, tags or conditions are the same if their UTF-8 bytes are. So `"\u{e9}"` and
-/// `"e\u{301}"` are two, though both are an é and Swift's `==` takes them for one. Databases compare
-/// texts so, and ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and
+/// `"e\u{301}"` are two, though both are an é and Swift's `==` takes them for one. Databases
+/// compare texts so, and ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and
 /// ``TaskRecord/isTwin(of:)`` do.
 ///
 /// ## Calls

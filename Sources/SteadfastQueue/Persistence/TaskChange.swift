@@ -48,8 +48,8 @@ public enum TaskChange: Sendable {
   /// were.
   ///
   /// If the task is the holder of its unique key and has a successor, and no other task waits for
-  /// it (``TaskDependencies``), it is removed, and the successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
-  /// ``ChangeOutcome/superseded(by:)``.
+  /// it (``TaskDependencies``), it is removed, and the successor takes its place
+  /// (``TaskRecord/takePlace(of:)``). The outcome is ``ChangeOutcome/superseded(by:)``.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
@@ -93,9 +93,9 @@ public enum TaskChange: Sendable {
   /// Retained tasks that ended in this state are removed.
   ///
   /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds
-  /// up others (``TaskRecord/holdsUpOthers``) or has a ``TaskDependencies/cause``. Any other task is removed if it ended before the
-  /// date, or if it is not one of the latest `keepingLatest` of those. A limit that is `nil`
-  /// removes none.
+  /// up others (``TaskRecord/holdsUpOthers``) or has a ``TaskDependencies/cause``. Any other task
+  /// is removed if it ended before the date, or if it is not one of the latest `keepingLatest` of
+  /// those. A limit that is `nil` removes none.
   case prune(TaskState, endedBefore: Date?, keepingLatest: Int?, now: Date)
   /// The clock went back to this date; only for stores that one queue uses.
   ///
@@ -154,7 +154,7 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// to a removal, if another task in the store names the task, or the task has a
   /// ``TaskDependencies/follower``, even if nothing changes for others now.
   case doneWithConsequences(Consequences)
-  /// An insertion was skipped, because the new task would wait for this one in vain.
+  /// An insertion was skipped, because the new task would wait for this one without end.
   ///
   /// No task has the ID, or the task has ended without success, or is about to.
   case unmetDependency(TaskID)

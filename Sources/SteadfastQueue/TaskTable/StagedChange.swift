@@ -38,7 +38,7 @@ struct StagedChange: Sendable {
   /// An insertion whose ID another task has.
   static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
 
-  /// An insertion of a task that would wait for another one in vain.
+  /// An insertion of a task that would wait for another one without end.
   static func unmet(_ dependency: TaskID) -> StagedChange {
     StagedChange(withoutEffect: .unmetDependency(dependency), refusesBatch: true)
   }

@@ -31,16 +31,15 @@ extension TaskTable {
     var id: TaskID { record.id }
 
     private struct Flags: OptionSet, Sendable {
-      let rawValue: UInt16
+      let rawValue: UInt8
       static let isReserved = Flags(rawValue: 1)
       static let hasLostKey = Flags(rawValue: 2)
       static let isOrdered = Flags(rawValue: 4)
       static let isBehindHead = Flags(rawValue: 8)
       static let isAwaited = Flags(rawValue: 16)
-      static let isDependent = Flags(rawValue: 32)
-      static let waitsForOthers = Flags(rawValue: 64)
-      static let isBound = Flags(rawValue: 128)
-      static let isEndingBadly = Flags(rawValue: 256)
+      static let waitsForOthers = Flags(rawValue: 32)
+      static let isBound = Flags(rawValue: 64)
+      static let isEndingBadly = Flags(rawValue: 128)
 
       mutating func set(_ flag: Flags, _ isSet: Bool) {
         if isSet { insert(flag) } else { remove(flag) }
@@ -75,12 +74,6 @@ extension TaskTable {
     var isAwaited: Bool {
       get { flags.contains(.isAwaited) }
       set { flags.set(.isAwaited, newValue) }
-    }
-
-    /// Whether it names tasks that it waits for.
-    var isDependent: Bool {
-      get { flags.contains(.isDependent) }
-      set { flags.set(.isDependent, newValue) }
     }
 
     /// Whether a task that it waits for has not ended.

@@ -139,7 +139,8 @@ extension TaskTable {
     ids.remove(id)
     forgetKey(of: slot)
     if entries[slot].isOrdered { leaveOrder(slot) }
-    if entries[slot].isDependent || entries[slot].isAwaited { leaveGraph(slot) }
+    let hasDependencies = entries[slot].record.presentDependencies != nil
+    if hasDependencies || entries[slot].isAwaited { leaveGraph(slot) }
     entries.remove(slot)
     lanes.leave(lane)
   }

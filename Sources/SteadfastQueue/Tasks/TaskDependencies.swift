@@ -8,28 +8,28 @@
 /// ``ChangeOutcome/doneWithConsequences(_:)`` if a task in the store names the changed task, or the
 /// changed task has a ``follower``.
 ///
-/// - **An insertion.** If a task that it names is not in the store, or has ended without success and
-///   the rule is ``DependencyRule/allSucceeded``, the outcome is
+/// - **An insertion.** If a task that it names is not in the store, or has ended without success
+///   and the rule is ``DependencyRule/allSucceeded``, the outcome is
 ///   ``ChangeOutcome/unmetDependency(_:)`` with the least such ID, and no change of the batch is
 ///   stored. That does not concern a new task that has ended, or that is a duplicate. Named tasks
 ///   that have ended without success are noted in ``failed``. A task with a ``follower`` adds 1 to
 ///   the ``BatchProgress/total`` of its ``batch``, also if the follower comes later in the batch of
 ///   changes; a task that has ended counts as ended.
 /// - **An end.** The follower's ``batch`` counts it. If the task has not succeeded, those that name
-///   it, and the follower, note it in ``failed`` (``note(_:endedAs:)``). Those of them that have the
-///   rule ``DependencyRule/allSucceeded``, are not running and have not ended are cancelled, with the
-///   same date and the same `retains`, in the order of their IDs and before the task itself. The task
-///   is their ``cause``. Their ends mean the same for
-///   others, and so on.
-/// - **A restart of a task that has ended.** The follower's ``batch`` does not count it any more, and
-///   those that note it in ``failed`` don't. The cancelled tasks whose ``cause`` it is are restarted
-///   with the same date, in the order of their IDs, and so on. One stays cancelled if it has a task left in ``failed``: then the
-///   least of those that are in the store is its ``cause``, if one is. One also stays cancelled, without a
-///   cause, if another task has its unique key, or if its batch has more failures than it notes.
+///   it, and the follower, note it in ``failed`` (``note(_:endedAs:)``). Those of them that have
+///   the rule ``DependencyRule/allSucceeded``, are not running and have not ended are cancelled,
+///   with the same date and the same `retains`, in the order of their IDs and before the task
+///   itself. The task is their ``cause``. Their ends mean the same for others, and so on.
+/// - **A restart of a task that has ended.** The follower's ``batch`` does not count it any more,
+///   and those that note it in ``failed`` don't. The cancelled tasks whose ``cause`` it is are
+///   restarted with the same date, in the order of their IDs, and so on. One stays cancelled if it
+///   has a task left in ``failed``: then the least of those that are in the store is its ``cause``,
+///   if one is. One also stays cancelled, without a cause, if another task has its unique key, or
+///   if its batch has more failures than it notes.
 /// - **A removal.** The cancelled tasks whose ``cause`` the task is are removed with it, and so on;
 ///   also when it is pruned. No pruning removes a task that has a cause for a reason of its own.
-/// - **A supersession** is not possible for a task that others wait for: its retry is a plain retry,
-///   and its successor waits.
+/// - **A supersession** is not possible for a task that others wait for: its retry is a plain
+///   retry, and its successor waits.
 public struct TaskDependencies: Sendable, Hashable {
   /// The tasks that must have ended before this one may be performed.
   ///

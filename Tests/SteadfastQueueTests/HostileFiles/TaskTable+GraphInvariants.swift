@@ -1,7 +1,8 @@
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// The invariants of dependencies between changes that this table breaks; empty if there are none.
+  /// The invariants of dependencies that this table breaks between changes; empty if there are
+  /// none.
   func brokenGraph() -> [String] {
     var broken: [String] = []
     func check(_ isTrue: Bool, _ name: @autoclosure () -> String) {

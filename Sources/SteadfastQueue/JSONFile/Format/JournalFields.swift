@@ -121,7 +121,6 @@ struct JournalFields {
     throw .malformed("its field '\(field.text)' is not a list of strings")
   }
 
-  /// Reads a list of strings, as `texts(_:)` does, but the list may be empty.
   /// The IDs in a list; none if the field is missing.
   func idsIfAny(_ field: JournalField) throws(JournalDecodingError) -> [TaskID] {
     guard has(field) else { return [] }
@@ -135,6 +134,7 @@ struct JournalFields {
     return ids
   }
 
+  /// Reads a list of strings, as `texts(_:)` does, but the list may be empty.
   func textsIfAny(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
     var scanner = JSONScanner(bytes, try range(field))
     if scanner.skip("[]"), scanner.isAtEnd { return [] }

@@ -9,8 +9,8 @@ public struct EnqueuedBatch: Sendable {
   ///
   /// ``TaskEvent/batchProgressed(followedBy:_:)`` tells it at each end.
   ///
-  /// - Returns: the progress, with tasks that handlers have added; `nil` if the task that follows is
-  ///   not in the store any more.
+  /// - Returns: the progress, with tasks that handlers have added; `nil` if the task that follows
+  ///   is not in the store any more.
   /// - Throws: what the store throws.
   public func progress() async throws -> BatchProgress? {
     try await then.record().map { $0.dependencies.batch ?? BatchProgress() }

@@ -17,9 +17,9 @@ public struct TaskDrafts {
     self.now = now
   }
 
-  /// Adds a task, and returns the ID that it will have.
+  /// Adds a task.
   ///
-  /// A later task can name the ID in its ``TaskOptions/after``. Options that are left out are taken
+  /// A later task can name its ID in its ``TaskOptions/after``. Options that are left out are taken
   /// from the payload's type and from the queue, as for any new task.
   ///
   /// - Parameters:
@@ -27,7 +27,9 @@ public struct TaskDrafts {
   ///   - uniqueKey: a key of which one task at a time is performed; by default the payload's own.
   ///   - options: the options of the task. ``TaskOptions/onDuplicate`` must not be chosen, or be
   ///     ``UniquePolicy/reject``.
-  /// - Throws: a ``TaskQueueError`` if an option makes no sense; what the payload's encoding throws.
+  /// - Returns: the ID that the task will have.
+  /// - Throws: a ``TaskQueueError`` if an option makes no sense; what the payload's encoding
+  ///   throws.
   @discardableResult
   public mutating func add<Payload: TaskPayload>(
     _ payload: Payload,
@@ -44,13 +46,14 @@ public struct TaskDrafts {
     return try add(draft, chosen)
   }
 
-  /// Adds a task that has a name and any JSON, and returns the ID that it will have.
+  /// Adds a task that has a name and any JSON.
   ///
   /// - Parameters:
   ///   - name: the name under which its handler is found.
   ///   - payload: what the handler is given; by default `null`.
   ///   - uniqueKey: a key of which one task at a time is performed; by default none.
   ///   - options: the options of the task, as for a task with a payload type.
+  /// - Returns: the ID that the task will have.
   /// - Throws: a ``TaskQueueError`` if an option makes no sense.
   @discardableResult
   public mutating func add(

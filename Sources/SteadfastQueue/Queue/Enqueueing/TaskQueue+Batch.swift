@@ -20,10 +20,10 @@ extension TaskQueue {
   /// - Parameter body: a closure that adds the tasks. It may be called more than once.
   /// - Returns: the tasks, in the order in which they were added.
   /// - Throws: what `body` throws; a ``TaskQueueError`` with the code
-  ///   ``TaskQueueError/Code/unmetDependency`` if one of them would wait in vain for a task that is
-  ///   in the store no more, with ``TaskQueueError/Code/duplicate`` if another task has a unique key;
-  ///   what the store throws. After an error that says that the outcome is unknown, all of the tasks
-  ///   have been added, or none.
+  ///   ``TaskQueueError/Code/unmetDependency`` if one of them names a task that is not in the
+  ///   store, or has ended without success, with ``TaskQueueError/Code/duplicate`` if another task
+  ///   has a unique key; what the store throws. After an error that says that the outcome is
+  ///   unknown, all of the tasks have been added, or none.
   @discardableResult
   public nonisolated func enqueue(
     together body: (inout TaskDrafts) throws -> Void
@@ -47,8 +47,8 @@ extension TaskQueue {
   /// ends without success; the others go on. If there are no payloads, it is available at once.
   ///
   /// A handler of a task of the batch can add further ones
-  /// (``TaskContext/enqueueInBatch(_:options:)``). If another task has the unique key of one of them,
-  /// none is added.
+  /// (``TaskContext/enqueueInBatch(_:options:)``). If another task has the unique key of one of
+  /// them, none is added.
   ///
   /// - Parameters:
   ///   - payloads: what the handlers of the batch are given, one payload for each task.

@@ -159,7 +159,8 @@ extension TaskQueue {
     return nil
   }
 
-  /// Returns the error for the first task that would wait for another one in vain, if there is one.
+  /// Returns the error for the first task that would wait for another one without end, if there is
+  /// one.
   private nonisolated func unmetDependency(
     of records: [TaskRecord],
     _ results: [ChangeOutcome]
@@ -168,7 +169,7 @@ extension TaskQueue {
       guard case .unmetDependency(let id) = result else { continue }
       return TaskQueueError(
         .unmetDependency,
-        "the new task of the name '\(record.name)' would wait in vain for the task \(id), which is "
+        "the new task of the name '\(record.name)' would wait without end for the task \(id), which is "
           + "not in the store, or has ended without success; name tasks that have not ended, or "
           + "enqueue both in one call"
       )

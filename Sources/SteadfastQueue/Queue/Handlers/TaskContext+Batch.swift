@@ -10,8 +10,8 @@ extension TaskContext {
   ///   - options: the options of the task, without ``TaskOptions/after`` and
   ///     ``TaskOptions/inOrder``: the task could wait for the batch's follower, which waits for it.
   /// - Returns: the task.
-  /// - Throws: a ``TaskQueueError`` if this task is of no batch, or if an option makes no sense; what
-  ///   the store throws.
+  /// - Throws: a ``TaskQueueError`` if this task is of no batch, or if an option makes no sense;
+  ///   what the store throws.
   @discardableResult
   public func enqueueInBatch<Payload: TaskPayload>(
     _ payload: Payload,

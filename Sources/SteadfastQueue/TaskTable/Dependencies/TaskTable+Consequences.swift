@@ -24,8 +24,8 @@ extension TaskTable {
 
   /// Binds the tasks that a staged change to another one will change, or may.
   ///
-  /// - Parameter excluded: the tasks that a line of the file says were not restarted; `nil` if the
-  ///   table decides.
+  /// `excluded` are the tasks that a line of the file says were not restarted; it is `nil` if the
+  /// table decides.
   mutating func bindDependents(of slot: Int, _ change: TaskChange, excluding excluded: [TaskID]?) {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
@@ -215,8 +215,8 @@ extension TaskTable {
 
   // MARK: Restarts
 
-  /// Notes for the tasks that wait for a task that has ended that it waits again, and restarts those
-  /// that were cancelled along with it.
+  /// Notes for the tasks that wait for a task that has ended that it waits again, and restarts
+  /// those that were cancelled along with it.
   mutating func restartForOthers(
     _ slot: Int,
     availableDate: Date,

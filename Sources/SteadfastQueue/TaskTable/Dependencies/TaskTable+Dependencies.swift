@@ -48,7 +48,6 @@ extension TaskTable {
 
   private mutating func waitForNamed(_ slot: Int, notesFailures: Bool = true) {
     let (id, dependencies) = (entries[slot].record.id, entries[slot].record.dependencies)
-    entries[slot].isDependent = !dependencies.tasks.isEmpty
     var failed = dependencies.failed
     for name in dependencies.tasks {
       graph.add(id, waitingFor: name)
@@ -66,7 +65,7 @@ extension TaskTable {
     }
   }
 
-  /// Returns a task that a new one would wait for in vain; `nil` if there is none.
+  /// Returns a task that a new one would wait for without end; `nil` if there is none.
   ///
   /// Of several, it is the one with the least ID.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
@@ -159,13 +158,13 @@ extension TaskTable {
     return batch
   }
 
-  /// Decides anew whether a task waits for others, and moves it accordingly.
+  /// Decides again whether a task waits for others, and moves it accordingly.
   mutating func reviewWaiting(_ slot: Int) {
     guard settleWaiting(slot) else { return }
     moveIfAtRest(slot)
   }
 
-  /// Decides anew whether a task waits for others.
+  /// Decides again whether a task waits for others.
   ///
   /// - Returns: Whether that has changed.
   @discardableResult

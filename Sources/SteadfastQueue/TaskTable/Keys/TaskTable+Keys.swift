@@ -111,8 +111,8 @@ extension TaskTable {
 
   /// Stages the restart of a task.
   ///
-  /// - Parameter excluded: the tasks that a line of the file says were not restarted along with it;
-  ///   `nil` if the table decides.
+  /// `excluded` are the tasks that a line of the file says were not restarted along with it; it is
+  /// `nil` if the table decides.
   mutating func stageRestart(
     _ change: TaskChange,
     of slot: Int?,
@@ -127,7 +127,7 @@ extension TaskTable {
     return stageForOthers(change, of: slot, excluding: excluded)
   }
 
-  /// Takes the role of the holder for a task that has ended, if it has a key and no task has a role.
+  /// Takes the role of the holder for a task that has ended, if it has a key that is free.
   ///
   /// - Returns: `false` if another task has a role.
   mutating func takeKeyAgain(_ slot: Int) -> Bool {

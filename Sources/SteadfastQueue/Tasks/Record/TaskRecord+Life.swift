@@ -9,8 +9,9 @@ extension TaskRecord {
   ///
   /// Stores call this on ``TaskChange/restart(_:availableDate:)``. This clears the task's retries,
   /// interruptions, failures, end date and ``isPostponed``, and the task because of which it was
-  /// cancelled. It also drops an expiry date that has come by `availableDate`: otherwise the task would be abandoned again at once. The store itself
-  /// changes the task's lease, if it has one, and moves the task behind its equals in line.
+  /// cancelled. It also drops an expiry date that has come by `availableDate`: otherwise the task
+  /// would be abandoned again at once. The store itself changes the task's lease, if it has one,
+  /// and moves the task behind its equals in line.
   public mutating func restart(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate

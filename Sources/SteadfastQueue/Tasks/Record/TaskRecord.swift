@@ -293,7 +293,9 @@ public struct TaskRecord: Sendable, Identifiable {
   /// The place among the tasks with the order key, which the table gives.
   var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
 
-  /// The dependencies; `nil` if there are none. Reading them makes no empty value.
+  /// The dependencies; `nil` if there are none.
+  ///
+  /// Reading them makes no empty value.
   var presentDependencies: TaskDependencies? { prerequisites?.dependencies.present }
 
   private var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }

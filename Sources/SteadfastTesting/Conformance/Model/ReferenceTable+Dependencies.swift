@@ -23,12 +23,15 @@ extension ReferenceTable {
   /// Whether the end of a task is answered with its consequences.
   func concernsOthers(_ record: TaskRecord) -> Bool {
     record.dependencies.follower != nil
-      || records.contains { $0.dependencies.tasks.contains(record.id) }
+      || entries.contains { $0.record.dependencies.tasks.contains(record.id) }
   }
 
-  /// Whether a task that this one waits for has not ended.
-  func isWaitingForOthers(_ record: TaskRecord) -> Bool {
-    records.contains { waits(record, for: $0) && !$0.state.isFinished }
+  /// The tasks that wait for one that has not ended.
+  var waitingForOthers: Set<TaskID> {
+    let unfinished = entries.map(\.record).filter { !$0.state.isFinished }
+    let ids = Set(unfinished.map(\.id))
+    let naming = unfinished.filter { !$0.dependencies.tasks.isDisjoint(with: ids) }.map(\.id)
+    return Set(naming + unfinished.compactMap(\.dependencies.follower))
   }
 
   /// Whether a change to one of two tasks may change the other one, too.
@@ -103,9 +106,10 @@ extension ReferenceTable {
 
   // MARK: Changes
 
-  /// Applies a change to a task for which others wait, and tells what it has changed for them.
+  /// Changes what a change to a task means for others, which wait for it.
   ///
-  /// - Parameter before: the task before the change, which has been applied.
+  /// `before` is the task before the change, which has been applied to it.
+  /// - Returns: What has changed; `nil` if such a change never concerns others.
   mutating func consequences(of change: TaskChange, before: TaskRecord) -> Consequences? {
     switch change {
     case .succeed: end(before, .succeeded, at: .distantPast, retains: true)

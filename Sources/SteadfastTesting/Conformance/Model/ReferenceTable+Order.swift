@@ -4,9 +4,10 @@ import SteadfastQueue
 extension ReferenceTable {
   /// The tasks that wait for nothing but their dates, their conditions and a worker.
   package var waiting: [Entry] {
-    entries.filter { entry in
+    let waitingForOthers = waitingForOthers
+    return entries.filter { entry in
       entry.record.state == .waiting && entry.record.keyRole != .successor && isHead(entry)
-        && !isWaitingForOthers(entry.record)
+        && !waitingForOthers.contains(entry.record.id)
     }
   }
 

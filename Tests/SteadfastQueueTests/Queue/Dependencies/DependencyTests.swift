@@ -142,7 +142,7 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
-  func `a task that would wait in vain is refused, with all that is added with it`(
+  func `a task that would wait without end is refused, with all that is added with it`(
     kind: StoreKind
   ) async throws {
     try await kind.withStore { store in
@@ -152,7 +152,7 @@ import Testing
       let error = await queueError {
         try await queue.enqueue { tasks in
           try tasks.add(Note("with it"))
-          try tasks.add(Note("in vain"), options: TaskOptions(after: [bad.id]))
+          try tasks.add(Note("without end"), options: TaskOptions(after: [bad.id]))
         }
       }
       #expect(error?.code == .unmetDependency)
