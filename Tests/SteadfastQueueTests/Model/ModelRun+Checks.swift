@@ -216,7 +216,8 @@ extension ModelLedger {
     case .superseded(let record, _): (id, name) = (record.id, "superseded")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
-    case .progressed, .unhandled: return
+    // The model's tasks wait for no others.
+    case .progressed, .unhandled, .cancelledAlong, .batchProgressed: return
     @unknown default: return
     }
     require(entries[id] != nil, "\(name) is told of a task that was never stored")
