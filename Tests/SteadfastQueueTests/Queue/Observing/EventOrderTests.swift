@@ -197,7 +197,8 @@ extension TaskEvent {
       .unhandled(let record, _):
       record.id
     case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
-      .rescheduled(let id, _), .updated(let id):
+      .rescheduled(let id, _), .updated(let id), .cancelledAlong(let id, _),
+      .batchProgressed(let id, _):
       id
     case .missed: nil
     @unknown default: nil
