@@ -9,9 +9,10 @@
 /// 1. **A batch is atomic.** A call of ``apply(_:durability:)`` stores all changes of the batch
 ///    that have an effect or, if it throws, none. Changes apply in order. A batch holds at most one
 ///    change for each task, and no new task with the name and the unique key of a task that another
-///    of its changes concerns. Nor does it hold a new task that waits for a task that another of
-///    its changes concerns, unless that change has added it. A change to a task that another change
-///    of the batch cancels, restarts or removes along may be stale.
+///    of its changes concerns. Nor does it hold a new task that names a task, or has one as its
+///    follower, that another of its changes concerns, unless that change adds it. A change also
+///    concerns the tasks that wait for its task, those that wait for these, and so on; another
+///    change of the batch to one of those may be stale.
 /// 2. **An acknowledged change is stored.** With ``Durability/durable``, a call that has returned
 ///    survives a power cut; with ``Durability/relaxed``, the end of the process.
 /// 3. **A claim is exclusive.** A claimed task is leased. No other claim returns it until it is

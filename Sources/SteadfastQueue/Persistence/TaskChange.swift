@@ -154,7 +154,7 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// to a removal, if another task in the store names the task, or the task has a
   /// ``TaskDependencies/follower``, even if nothing changes for others now.
   case doneWithConsequences(Consequences)
-  /// An insertion was skipped, because the new task would wait for this one without end.
+  /// An insertion was skipped, because the new task would wait for this one in vain.
   ///
   /// No task has the ID, or the task has ended without success, or is about to.
   case unmetDependency(TaskID)
@@ -177,7 +177,10 @@ public enum ChangeOutcome: Sendable, Hashable {
 public struct Consequences: Sendable, Hashable {
   /// The tasks that were cancelled, restarted or removed along with it, in the order of their IDs.
   public var tasks: [TaskID]
-  /// The progress of the batch of which the task is; `nil` if its follower is not in the store.
+  /// The progress of the batch of which the task is, after all of this.
+  ///
+  /// It is `nil` if the follower is not in the store any more, and after a removal, which is no
+  /// progress.
   public var batch: BatchProgress?
 
   /// Makes consequences.

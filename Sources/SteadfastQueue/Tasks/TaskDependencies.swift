@@ -11,25 +11,33 @@
 /// - **An insertion.** If a task that it names is not in the store, or has ended without success
 ///   and the rule is ``DependencyRule/allSucceeded``, the outcome is
 ///   ``ChangeOutcome/unmetDependency(_:)`` with the least such ID, and no change of the batch is
-///   stored. That does not concern a new task that has ended, or that is a duplicate. Named tasks
-///   that have ended without success are noted in ``failed``. A task with a ``follower`` adds 1 to
-///   the ``BatchProgress/total`` of its ``batch``, also if the follower comes later in the batch of
-///   changes; a task that has ended counts as ended.
+///   stored. That does not concern a new task that has ended, or that is a duplicate. What the new
+///   task has in ``failed``, ``cause`` and ``batch`` does not count: named tasks that have ended
+///   without success are noted in ``failed``, in the order of their IDs. A task with a ``follower``
+///   adds 1 to the ``BatchProgress/total`` of that one's ``batch``, also if the follower comes
+///   later in the batch of changes; a task that has ended counts as ended.
 /// - **An end.** The follower's ``batch`` counts it. If the task has not succeeded, those that name
 ///   it, and the follower, note it in ``failed`` (``note(_:endedAs:)``). Those of them that have
 ///   the rule ``DependencyRule/allSucceeded``, are not running and have not ended are cancelled,
-///   with the same date and the same `retains`, in the order of their IDs and before the task
-///   itself. The task is their ``cause``. Their ends mean the same for others, and so on.
+///   with the same date and the same `retains`. Their ends mean the same for others, and so on. Of
+///   the tasks that have ended in this change, the least that one waits for is its ``cause``. They
+///   end in the order of their IDs.
 /// - **A restart of a task that has ended.** The follower's ``batch`` does not count it any more,
 ///   and those that note it in ``failed`` don't. The cancelled tasks whose ``cause`` it is are
-///   restarted with the same date, in the order of their IDs, and so on. One stays cancelled if it
-///   has a task left in ``failed``: then the least of those that are in the store is its ``cause``,
-///   if one is. One also stays cancelled, without a cause, if another task has its unique key, or
-///   if its batch has more failures than it notes.
+///   restarted with the same date, then those whose cause one of these is, and so on. They go
+///   behind their equals in the order of their IDs. One stays cancelled if it has a task left in
+///   ``failed``, if its batch has more failures than it notes, or if another task has its unique
+///   key. Then the least of those in ``failed`` that are in the store is its cause, and it has none
+///   if there is none. Of two with the same unique key, the one whose cause was restarted before is
+///   restarted, or else the one with the lesser ID.
 /// - **A removal.** The cancelled tasks whose ``cause`` the task is are removed with it, and so on;
 ///   also when it is pruned. No pruning removes a task that has a cause for a reason of its own.
-/// - **A supersession** is not possible for a task that others wait for: its retry is a plain
-///   retry, and its successor waits.
+/// - **A supersession** is not possible for a task that has a ``follower``, or that a task in the
+///   store names: its retry is a plain retry, and its successor waits.
+///
+/// A new task has an ID that no task in the store names, unless a task that comes before it in the
+/// batch of changes names it as its follower. Tasks do not wait for each other in a circle. The
+/// queue sees to both.
 public struct TaskDependencies: Sendable, Hashable {
   /// The tasks that must have ended before this one may be performed.
   ///
@@ -78,6 +86,14 @@ public struct TaskDependencies: Sendable, Hashable {
     guard failed[id] != nil || failed.count < Self.mostFailures else { return }
     failed[id] = state
   }
+
+  /// What was chosen, without what has happened to the tasks since.
+  package var asChosen: TaskDependencies {
+    TaskDependencies(on: tasks, rule: rule, follower: follower)
+  }
+
+  /// Whether it says what has happened to tasks.
+  var hasHistory: Bool { !failed.isEmpty || cause != nil || batch != nil }
 
   /// Whether more tasks of the batch have failed than are noted.
   var hasUnnotedFailures: Bool { batch.map { $0.failed > failed.count } ?? false }

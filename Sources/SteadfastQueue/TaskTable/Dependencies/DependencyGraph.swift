@@ -61,11 +61,12 @@ struct DependencyGraph: Sendable {
 
   /// Changes the progress of a batch whose follower is not in the table.
   ///
-  /// When all of its tasks have ended, nothing needs it any more.
+  /// When the last of its tasks ends, nothing needs it any more.
   mutating func changeProgress(ofBatch id: TaskID, _ change: (inout BatchProgress) -> Void) {
-    var batch = progress[id] ?? BatchProgress()
+    let before = progress[id] ?? BatchProgress()
+    var batch = before
     change(&batch)
-    progress[id] = batch.unfinished > 0 ? batch : nil
+    progress[id] = batch.unfinished > 0 || batch.total > before.total ? batch : nil
   }
 
   /// Takes the progress of a batch whose follower comes into the table.

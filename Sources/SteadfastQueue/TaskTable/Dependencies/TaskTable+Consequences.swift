@@ -4,7 +4,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What the end, the restart or the removal of a task changes for those that wait for it.
+/// What the end or the removal of a task changes for those that wait for it.
 ///
 /// What it changes is decided when the change is committed, in the order of the file, so that
 /// reading the file again comes to the same. Until then, the tasks are bound: no claim and no other
@@ -24,8 +24,8 @@ extension TaskTable {
 
   /// Binds the tasks that a staged change to another one will change, or may.
   ///
-  /// `excluded` are the tasks that a line of the file says were not restarted; it is `nil` if the
-  /// table decides.
+  /// - Parameter excluded: the tasks that a line of the file says were not restarted; `nil` if the
+  ///   table decides.
   mutating func bindDependents(of slot: Int, _ change: TaskChange, excluding excluded: [TaskID]?) {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
@@ -33,9 +33,7 @@ extension TaskTable {
     case .abandon, .cancel: binding.tasks = cancellable(from: slot)
     case .restart where entries[slot].record.state.isFinished:
       let others = restartable(from: slot)
-      if excluded == nil {
-        binding.excluded = others.filter { !takeKeyAgain($0) }.map { entries[$0].record.id }
-      }
+      if excluded == nil { binding.excluded = takeKeysAgain(others, restartedAlong: slot) }
       // Those that wait for one of them must not begin before it is known that they wait again.
       let waiting = ([slot] + others).flatMap(dependents).filter(canBeBound)
       binding.tasks = Set(others + waiting).map { entries[$0].id }
@@ -88,13 +86,6 @@ extension TaskTable {
     return !entries[slot].record.state.isFinished
   }
 
-  /// The tasks that may be restarted along with a task.
-  private func restartable(from slot: Int) -> [Int] {
-    reachable(from: slot) { other in
-      entries[other].record.state == .cancelled && entries[other].record.dependencies.cause != nil
-    }
-  }
-
   /// The tasks that are removed along with a task.
   private func removable(from slot: Int) -> [Int] {
     var removed: Set<TaskID> = [entries[slot].id]
@@ -108,7 +99,7 @@ extension TaskTable {
   }
 
   /// The tasks that wait for a task, for one of those, and so on, as far as `follows` lets through.
-  private func reachable(from slot: Int, where follows: (Int) -> Bool) -> [Int] {
+  func reachable(from slot: Int, where follows: (Int) -> Bool) -> [Int] {
     var found: [Int] = []
     var seen: Set<Int> = [slot]
     var next = [slot]
@@ -133,40 +124,49 @@ extension TaskTable {
     at date: Date,
     retains: Bool
   ) -> Consequences {
-    var consequences = Consequences()
-    consequences.batch = tellOthers(of: slot, state, retains)
+    tellOthers(of: slot, state)
     var next = [slot]
-    var ended: [Int] = []
+    var along: Set<Int> = []
     while state != .succeeded, let current = next.popLast() {
       // Only a file that another program wrote has tasks that wait for each other in a circle.
-      for other in dependents(of: current) where other != slot && isToBeCancelled(other) {
+      for other in dependents(of: current) where other != slot {
+        if along.contains(other) || isToBeCancelled(other) { noteCause(current, of: other) }
+        guard isToBeCancelled(other) else { continue }
         leaveLine(other)
-        entries[other].record.dependencies.cause = entries[current].id
-        addBytes(Self.causeByteCount, to: other)
         setState(.cancelled, of: other)
-        tellOthers(of: other, .cancelled, retains)
+        tellOthers(of: other, .cancelled)
+        along.insert(other)
         next.append(other)
-        ended.append(other)
       }
     }
-    ended.sort { entries[$0].id < entries[$1].id }
-    consequences.tasks = ended.map { entries[$0].id }
+    let ended = along.sorted { entries[$0].id < entries[$1].id }
+    var consequences = Consequences(tasks: ended.map { entries[$0].id })
     for other in ended { finishAlong(other, at: date, retains) }
+    consequences.batch = progressOfBatch(before: slot)
     if !retains { forgetDependents(of: slot) }
     return consequences
   }
 
-  /// Counts for the tasks that wait for a task that it has ended.
-  ///
-  /// - Returns: The progress of its batch.
-  @discardableResult
-  private mutating func tellOthers(
-    of slot: Int,
-    _ state: TaskState,
-    _ retains: Bool
-  ) -> BatchProgress? {
+  /// Makes a task the cause of another one's cancellation, unless one with a lesser ID is it.
+  private mutating func noteCause(_ slot: Int, of other: Int) {
     let id = entries[slot].id
-    var progress: BatchProgress?
+    if let cause = entries[other].record.dependencies.cause {
+      entries[other].record.dependencies.cause = min(cause, id)
+    } else {
+      entries[other].record.dependencies.cause = id
+      addBytes(Self.causeByteCount, to: other)
+    }
+  }
+
+  /// How far the batch is of which a task is; `nil` if its follower is not in the table.
+  func progressOfBatch(before slot: Int) -> BatchProgress? {
+    let follower = entries[slot].record.presentDependencies?.follower.flatMap(self.slot)
+    return follower.flatMap { entries[$0].record.dependencies.batch }
+  }
+
+  /// Counts for the tasks that wait for a task that it has ended.
+  private mutating func tellOthers(of slot: Int, _ state: TaskState) {
+    let id = entries[slot].id
     for other in dependents(of: slot) {
       if state != .succeeded { noteFailure(id, state, of: other) }
       guard names(other, id) else { continue }
@@ -174,9 +174,8 @@ extension TaskTable {
       reviewWaiting(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {
-      progress = changeProgress(ofBatch: follower) { $0.count(state, 1) }
+      changeProgress(ofBatch: follower) { $0.count(state, 1) }
     }
-    return progress
   }
 
   private mutating func noteFailure(_ id: TaskID, _ state: TaskState, of slot: Int) {
@@ -210,90 +209,8 @@ extension TaskTable {
   }
 
   // About how many bytes a file takes for a note that another task has failed, and for a cause.
-  private static var failureByteCount: Int { 53 }
-  private static var causeByteCount: Int { 47 }
-
-  // MARK: Restarts
-
-  /// Notes for the tasks that wait for a task that has ended that it waits again, and restarts
-  /// those that were cancelled along with it.
-  mutating func restartForOthers(
-    _ slot: Int,
-    availableDate: Date,
-    excluding excluded: [TaskID]
-  ) -> Consequences {
-    var consequences = Consequences()
-    consequences.batch = reopen(slot)
-    let excluded = Set(excluded)
-    var restarted: [Int] = []
-    var next = [slot]
-    while let current = next.popLast() {
-      for other in dependents(of: current)
-      where other != slot && wasCancelled(other, because: current) {
-        var dependencies = entries[other].record.dependencies
-        let stays = !dependencies.failed.isEmpty || dependencies.hasUnnotedFailures
-        if stays || excluded.contains(entries[other].id) || !takeKeyAgain(other) {
-          leaveLine(other)
-          dependencies.cause = dependencies.failed.keys.filter { self.slot(of: $0) != nil }.min()
-          entries[other].record.dependencies = dependencies
-          lineUp(other)
-        } else {
-          reopen(other)
-          restarted.append(other)
-          next.append(other)
-        }
-      }
-    }
-    restarted.sort { entries[$0].id < entries[$1].id }
-    consequences.tasks = restarted.map { entries[$0].id }
-    for other in restarted { restartAlong(other, availableDate: availableDate) }
-    return consequences
-  }
-
-  private func wasCancelled(_ slot: Int, because other: Int) -> Bool {
-    entries[slot].record.state == .cancelled
-      && entries[slot].record.dependencies.cause == entries[other].id
-  }
-
-  /// Counts for the tasks that wait for a task that it has not ended any more.
-  ///
-  /// - Returns: The progress of its batch.
-  @discardableResult
-  private mutating func reopen(_ slot: Int) -> BatchProgress? {
-    let (id, state) = (entries[slot].id, entries[slot].record.state)
-    var progress: BatchProgress?
-    for other in dependents(of: slot) {
-      if entries[other].record.dependencies.failed[id] != nil {
-        entries[other].record.dependencies.failed[id] = nil
-        addBytes(-Self.failureByteCount, to: other)
-      }
-      guard names(other, id) else { continue }
-      graph.addOpen(1, to: entries[other].id)
-      reviewWaiting(other)
-    }
-    if let follower = entries[slot].record.presentDependencies?.follower {
-      progress = changeProgress(ofBatch: follower) { $0.count(state, -1) }
-    }
-    return progress
-  }
-
-  private mutating func restartAlong(_ slot: Int, availableDate: Date) {
-    leaveLine(slot)
-    restart(slot, availableDate: availableDate)
-  }
-
-  /// Makes a task wait as if it were new.
-  mutating func restart(_ slot: Int, availableDate: Date) {
-    if entries[slot].record.state.isFinished { holdKeyAgain(slot) }
-    addBytes(-entries[slot].record.failureByteCount, to: slot)
-    if entries[slot].record.presentDependencies?.cause != nil {
-      addBytes(-Self.causeByteCount, to: slot)
-    }
-    setState(.waiting, of: slot)
-    entries[slot].record.restart(availableDate: availableDate)
-    joinOrder(slot)
-    lineUpAnew(slot)
-  }
+  static var failureByteCount: Int { 53 }
+  static var causeByteCount: Int { 47 }
 
   // MARK: Removals
 

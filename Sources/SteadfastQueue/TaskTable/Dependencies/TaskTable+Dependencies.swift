@@ -9,7 +9,10 @@ extension TaskTable {
   mutating func joinGraph(_ slot: Int) {
     let batch = graph.takeProgress(ofBatch: entries[slot].record.id)
     guard batch != nil || entries[slot].record.presentDependencies != nil else { return }
-    if let batch { entries[slot].record.dependencies.batch = batch }
+    if batch != nil || entries[slot].record.dependencies.hasHistory {
+      entries[slot].record.dependencies = entries[slot].record.dependencies.asChosen
+      entries[slot].record.dependencies.batch = batch
+    }
     waitForNamed(slot)
     entries[slot].isAwaited = entries[slot].record.dependencies.follower != nil
     settleWaiting(slot)
@@ -61,7 +64,9 @@ extension TaskTable {
       }
     }
     if notesFailures, failed != dependencies.failed {
-      for (name, state) in failed { entries[slot].record.dependencies.note(name, endedAs: state) }
+      for (name, state) in failed.sorted(by: { $0.key < $1.key }) {
+        entries[slot].record.dependencies.note(name, endedAs: state)
+      }
     }
   }
 

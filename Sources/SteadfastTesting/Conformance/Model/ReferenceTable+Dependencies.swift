@@ -34,19 +34,14 @@ extension ReferenceTable {
     return Set(naming + unfinished.compactMap(\.dependencies.follower))
   }
 
-  /// Whether a change to one of two tasks may change the other one, too.
-  func areRelated(_ id: TaskID, _ other: TaskID) -> Bool {
-    reaches(id, other) || reaches(other, id)
-  }
-
-  private func reaches(_ id: TaskID, _ other: TaskID) -> Bool {
-    var (seen, next): (Set<TaskID>, [TaskID]) = ([id], [id])
-    while let current = next.popLast() {
-      if current == other { return true }
-      guard let record = record(of: current) else { continue }
-      next += dependents(of: record).map(\.id).filter { seen.insert($0).inserted }
+  /// The tasks that a change to a task may change: it, those that wait for it, and so on.
+  func concerned(by id: TaskID) -> Set<TaskID> {
+    var (found, next): (Set<TaskID>, [TaskID]) = ([id], [id])
+    while let id = next.popLast() {
+      guard let record = record(of: id) else { continue }
+      next += dependents(of: record).map(\.id).filter { found.insert($0).inserted }
     }
-    return false
+    return found
   }
 
   // MARK: Insertions
@@ -63,11 +58,12 @@ extension ReferenceTable {
   /// Counts a new task for its batch, and returns it with what has happened to those it waits for.
   mutating func joined(_ record: TaskRecord) -> TaskRecord {
     var record = record
-    for id in record.dependencies.tasks {
+    record.dependencies = record.dependencies.asChosen
+    for id in record.dependencies.tasks.sorted() {
       guard let state = self.record(of: id)?.state, state.isFinished, state != .succeeded else {
         continue
       }
-      record.dependencies.failed[id] = state
+      record.dependencies.note(id, endedAs: state)
     }
     if let batch = earlyBatches.removeValue(forKey: record.id) { record.dependencies.batch = batch }
     if let follower = record.dependencies.follower {
@@ -84,19 +80,18 @@ extension ReferenceTable {
     return record
   }
 
-  @discardableResult
-  private mutating func count(
-    _ follower: TaskID,
-    _ change: (inout BatchProgress) -> Void
-  ) -> BatchProgress? {
+  private mutating func count(_ follower: TaskID?, _ change: (inout BatchProgress) -> Void) {
+    guard let follower else { return }
     guard let index = entries.firstIndex(where: { $0.record.id == follower }) else {
-      change(&earlyBatches[follower, default: BatchProgress()])
-      return nil
+      return change(&earlyBatches[follower, default: BatchProgress()])
     }
     var batch = entries[index].record.dependencies.batch ?? BatchProgress()
     change(&batch)
     entries[index].record.dependencies.batch = batch
-    return batch
+  }
+
+  private func batch(before record: TaskRecord) -> BatchProgress? {
+    record.dependencies.follower.flatMap(self.record)?.dependencies.batch
   }
 
   private mutating func edit(_ id: TaskID, _ change: (inout TaskDependencies) -> Void) {
@@ -130,27 +125,22 @@ extension ReferenceTable {
     at date: Date,
     retains: Bool
   ) -> Consequences {
-    var consequences = Consequences()
     var (next, cancelled) = ([(record, state)], Set<TaskID>())
     while let (current, state) = next.popLast() {
-      let progress = current.dependencies.follower.flatMap { follower in
-        count(follower) { batch in
-          if state == .succeeded { batch.succeeded += 1 } else { batch.failed += 1 }
-        }
+      count(current.dependencies.follower) { batch in
+        if state == .succeeded { batch.succeeded += 1 } else { batch.failed += 1 }
       }
-      if current.id == record.id { consequences.batch = progress }
       guard state != .succeeded else { continue }
       for other in dependents(of: current) {
         edit(other.id) { $0.note(current.id, endedAs: state) }
         guard other.dependencies.rule == .allSucceeded, other.state != .running,
-          !other.state.isFinished, cancelled.insert(other.id).inserted
+          !other.state.isFinished
         else { continue }
-        edit(other.id) { $0.cause = current.id }
-        next.append((other, .cancelled))
+        edit(other.id) { $0.cause = min($0.cause ?? current.id, current.id) }
+        if cancelled.insert(other.id).inserted { next.append((other, .cancelled)) }
       }
     }
-    consequences.tasks = cancelled.sorted()
-    for id in consequences.tasks {
+    for id in cancelled.sorted() {
       _ = change(
         id,
         in: [.waiting, .parked, .paused],
@@ -159,40 +149,42 @@ extension ReferenceTable {
         at: date
       )
     }
-    return consequences
+    return Consequences(tasks: cancelled.sorted(), batch: batch(before: record))
   }
 
   private mutating func restart(_ record: TaskRecord, at date: Date) -> Consequences {
-    var consequences = Consequences()
-    var next = [record]
-    while let current = next.popLast() {
-      let progress = current.dependencies.follower.flatMap { follower in
-        count(follower) { batch in
-          if current.state == .succeeded { batch.succeeded -= 1 } else { batch.failed -= 1 }
-        }
-      }
-      if current.id == record.id { consequences.batch = progress }
-      for other in dependents(of: current) { edit(other.id) { $0.failed[current.id] = nil } }
-      for other in dependents(of: current)
-      where other.state == .cancelled && other.dependencies.cause == current.id {
-        if goesOnWaiting(other) {
+    var (round, restarted) = ([record], Set<TaskID>())
+    while !round.isEmpty {
+      for task in round { reopen(task) }
+      let causes = Set(round.map(\.id))
+      round = []
+      for other in records where other.state == .cancelled {
+        guard let cause = other.dependencies.cause, causes.contains(cause) else { continue }
+        if staysCancelled(other) {
           let left = other.dependencies.failed.keys.filter { self.record(of: $0) != nil }
           edit(other.id) { $0.cause = left.min() }
         } else {
           if other.uniqueKey != nil { setHolder(other.id) }
-          consequences.tasks.append(other.id)
-          next.append(other)
+          restarted.insert(other.id)
+          round.append(other)
         }
       }
     }
-    consequences.tasks.sort()
-    for id in consequences.tasks {
+    for id in restarted.sorted() {
       _ = change(id, in: [.cancelled], to: .waiting) { $0.restart(availableDate: date) }
     }
-    return consequences
+    return Consequences(tasks: restarted.sorted(), batch: batch(before: record))
   }
 
-  private func goesOnWaiting(_ record: TaskRecord) -> Bool {
+  /// Takes back, for the tasks that wait for a task, that it has ended.
+  private mutating func reopen(_ record: TaskRecord) {
+    count(record.dependencies.follower) { batch in
+      if record.state == .succeeded { batch.succeeded -= 1 } else { batch.failed -= 1 }
+    }
+    for other in dependents(of: record) { edit(other.id) { $0.failed[record.id] = nil } }
+  }
+
+  private func staysCancelled(_ record: TaskRecord) -> Bool {
     let dependencies = record.dependencies
     return !dependencies.failed.isEmpty
       || (dependencies.batch?.failed ?? 0) > dependencies.failed.count
