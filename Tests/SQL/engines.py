@@ -1,0 +1,257 @@
+"""The statements of the articles about stores, and the engines that run them.
+
+Each statement is read from an article, so that what is run is what is printed.
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import sqlite3
+import subprocess
+import time
+
+STORES = pathlib.Path(__file__).resolve().parents[2] / (
+    "Sources/SteadfastQueue/SteadfastQueue.docc/Stores")
+ARTICLES = ["WritingAStore.md", "StoringDependencies.md"]
+BASE = "2026-01-01 00:00:"
+# A key that another session has just taken, a cause that it has just removed, and a deadlock.
+COLLISIONS = {"23505", "23503", "40P01"}
+
+
+def statements():
+    """The schema, and each statement by the comment that stands before it."""
+    schema, named, title = [], {}, None
+    text = "".join((STORES / name).read_text(encoding="utf-8") for name in ARTICLES)
+    for block in re.findall(r"```sql\n(.*?)```", text, re.DOTALL):
+        if "create table" in block:
+            schema.append(block)
+        for line in block.splitlines():
+            if line.startswith("-- "):
+                title = line[3:]
+                assert title not in named, f"two statements are called {title}"
+                named[title] = ""
+            elif title:
+                named[title] += line + "\n"
+        title = None
+    assert schema, "the articles have no table"
+    return schema[0], {name: text.strip().rstrip(";") for name, text in named.items()}
+
+
+SCHEMA, STATEMENTS = statements()
+
+
+def date(second):
+    if second is None:
+        return None
+    minute, second = divmod(second, 60)
+    return f"timestamptz '{BASE[:-3]}{minute:02}:{second:02}+00'"
+
+
+def literal(value):
+    if value is None:
+        return "null"
+    if isinstance(value, str) and not value.startswith("timestamptz"):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def filled(name, values):
+    """A statement with its parameters."""
+    return re.sub(r"\$(\d+)", lambda match: literal(values[int(match[1]) - 1]), STATEMENTS[name])
+
+
+def identity(number):
+    return f"00000000-0000-7000-8000-{number:012}"
+
+
+def number(text):
+    return int(text[-12:])
+
+
+# Engines
+
+
+class Collision(Exception):
+    """PostgreSQL has ended a transaction because of another one."""
+
+
+class PostgreSQL:
+    """A server in a temporary folder."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, folder):
+        self.folder = folder / "postgresql"
+        self.folder.mkdir()
+        # The server refuses to run as root.
+        self.user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        if self.user:
+            os.chmod(folder, 0o755)
+            shutil.chown(self.folder, "postgres")
+        found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+        self.bin = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
+        data = self.folder / "data"
+        self.call("initdb", "-D", data, "-U", "store", "--auth=trust", "--no-sync")
+        options = f"-c listen_addresses='' -c fsync=off -k {self.folder}"
+        self.call("pg_ctl", "-D", data, "-o", options, "-w", "-l", self.folder / "log", "start")
+        self.sessions = []
+
+    def call(self, program, *arguments):
+        command = [*self.user, str(self.bin / program), *map(str, arguments)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
+
+    def reset(self):
+        for session in self.sessions:
+            session.close()
+        self.sessions = []
+        session = self.session()
+        session.text("set client_min_messages = warning")
+        session.text("drop schema public cascade; create schema public;" + SCHEMA)
+        return session
+
+    def session(self, collides=False):
+        session = PostgreSQLSession(self, collides)
+        self.sessions.append(session)
+        return session
+
+    def stop(self):
+        self.call("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "stop")
+
+
+class PostgreSQLSession:
+    """A session; one that may collide with others goes on after an error."""
+
+    def __init__(self, server, collides=False):
+        self.server = server
+        psql = [str(server.bin / "psql"), "-XqAt", "-F", "|", "-h", server.folder, "-U", "store"]
+        command = [*server.user, *map(str, psql), "-v", f"ON_ERROR_STOP={int(not collides)}"]
+        self.process = subprocess.Popen(
+            [*command, "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL if collides else None, text=True, cwd="/")
+        self.pid = self.text("select pg_backend_pid()")[0][0]
+
+    def begin_text(self, sql):
+        self.process.stdin.write(f"{sql};\n\\echo END :SQLSTATE :LAST_ERROR_MESSAGE\n")
+        self.process.stdin.flush()
+
+    def rows(self):
+        rows = []
+        for line in self.process.stdout:
+            if line.startswith("END "):
+                _, code, *message = line.split(None, 2)
+                if code in COLLISIONS:
+                    raise Collision(code, *message)
+                assert code == "00000", f"{code}: {message}"
+                return rows
+            rows.append(tuple(value or None for value in line.rstrip("\n").split("|")))
+        raise AssertionError("the session has ended")
+
+    def text(self, sql):
+        self.begin_text(sql)
+        return self.rows()
+
+    def run(self, name, *values):
+        return self.text(filled(name, values))
+
+    def array(self, values):
+        return "{" + ",".join(json.dumps(value) for value in values) + "}"
+
+    def lock(self, keys=(), tasks=()):
+        """Locks the order keys of new tasks, and of tasks that are there."""
+        self.text(self.lock_text(keys, tasks))
+
+    def lock_text(self, keys=(), tasks=()):
+        tasks = [identity(task) for task in tasks]
+        return filled("lock the order", [self.array(keys), self.array(tasks)])
+
+    def claim(self, names, limit, second, conditions):
+        rooms = "{" + ",".join(["1000"] * len(names)) + "}"
+        rows = self.run(
+            "claim", self.array(names), rooms, 0, limit, date(second), date(second + 20),
+            self.array(conditions))
+        return sorted(number(row[0]) for row in rows)
+
+    def wait_until_blocked(self, other):
+        """Waits until this session waits for a lock."""
+        query = f"select wait_event_type from pg_stat_activity where pid = {self.pid}"
+        end = time.monotonic() + 30
+        while other.text(query) != [("Lock",)]:
+            assert time.monotonic() < end, "the session waits for no other one"
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class SQLite:
+    """A file; a session that writes keeps others from writing."""
+
+    name = "SQLite"
+
+    def __init__(self, folder):
+        self.path = folder / "tasks.sqlite"
+
+    def reset(self):
+        self.path.unlink(missing_ok=True)
+        session = self.session()
+        schema = re.sub(r"text\[\] not null default '\{\}'", "text not null default '[]'", SCHEMA)
+        schema = re.sub(r"create sequence .*?;|create index on task using .*?;", "", schema)
+        number = iter(range(100))
+        schema = re.sub(
+            r"create (unique )?index on",
+            lambda match: f"create {match[1] or ''}index index_{next(number)} on", schema)
+        session.connection.executescript(schema)
+        return session
+
+    def session(self):
+        return SQLiteSession(self.path)
+
+    def stop(self):
+        pass
+
+
+class SQLiteSession:
+    def __init__(self, path):
+        self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
+        self.connection.execute("pragma foreign_keys = on")
+
+    def text(self, sql):
+        sql = sql.replace("timestamptz ", "").replace("for update", "")
+        sql = sql.replace("greatest(", "max(").replace("least(", "min(")
+        sql = sql.replace("nextval('place')", "(select coalesce(max(position), 0) + 1 from task)")
+        sql = re.sub(r"^begin$", "begin immediate", sql)
+        sql = re.sub(r"= any \(('[^']*')\)", r"in (select value from json_each(\1))", sql)
+        sql = re.sub(
+            r"unnest\(('[^']*')::uuid\[\]\) as named \(id\)",
+            r"(select value as id from json_each(\1)) as named", sql)
+        rows = self.connection.execute(sql).fetchall()
+        return [tuple(None if value is None else str(value) for value in row) for row in rows]
+
+    def run(self, name, *values):
+        return self.text(filled(name, values))
+
+    def array(self, values):
+        return json.dumps(list(values))
+
+    def lock(self, keys=(), tasks=()):
+        """A session that writes keeps others from writing."""
+
+    def lock_text(self, keys=(), tasks=()):
+        return "select 1"
+
+    def claim(self, names, limit, second, conditions):
+        claimed = []
+        for name in names:
+            rows = self.run(
+                "first on SQLite", name, date(second), self.array(conditions),
+                limit - len(claimed))
+            for (task,) in rows:
+                self.text(
+                    f"update task set state = 'running', lease_end = {date(second + 20)}"
+                    f" where id = '{task}'")
+                claimed.append(number(task))
+        return sorted(claimed)
+
+

@@ -1,0 +1,199 @@
+"""What a store does with the statements about keys, order and conditions."""
+
+import sqlite3
+
+from engines import BASE, PostgreSQL, date, filled, identity, literal, number
+
+
+def add(session, task, policy="keep", name="A", key="k", created=0, at=None, until=None,
+        latest=None, priority=0):
+    """Does what the article says of an insertion; returns what became of it."""
+    at = created if at is None else at
+    while True:
+        twins = {row[1]: row for row in session.run("twins", name, key)}
+        holder, successor = twins.get("holder"), twins.get("successor")
+        if holder is None and policy != "replace":
+            if same := session.run("recent", name, key, date(created)):
+                return "duplicate", number(same[0][0])
+        role = "holder"
+        if holder:
+            if policy in ("reject", "join"):
+                return "duplicate", number(holder[0])
+            stands = holder[3] is not None and holder[3][:19] > f"{BASE}{created:02}"
+            if successor or holder[2] != "running" or (policy == "keep" and stands):
+                twin = successor or holder
+                if policy == "keep":
+                    return "duplicate", number(twin[0])
+                # The next place, which a sequence gives and a caller passes on.
+                place = session.text("select max(position) + 1 from task")[0][0]
+                rows = session.run(
+                    "take over", twin[0], f"payload {task}", "json", 1, priority, 10, True,
+                    session.array([]), None, None, date(until), date(latest), date(at),
+                    date(created), int(place), session.array([]))
+                assert len(rows) == 1
+                return "replaced", number(twin[0])
+            role = "successor"
+        rows = session.run(
+            "insert", *row(session, task, name, key, role, priority, created, at, until, latest))
+        if rows:
+            return "done", role
+        # Another session has taken the role.
+
+
+def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=None, until=None,
+        latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None):
+    """The parameters of an insertion."""
+    return [
+        identity(task), name, f"payload {task}", "json", 1, priority, date(created),
+        date(created if at is None else at), 10, True, key, role, date(until), date(latest),
+        session.array([]), None, None, order, holds, session.array(conditions), rule,
+        None if follower is None else identity(follower),
+    ]
+
+
+def begin(session, task):
+    session.text(f"update task set state = 'running' where id = '{identity(task)}'")
+
+
+def succeed(session, task, name="A", key="k", retains=False):
+    if retains:
+        session.text(
+            "update task set state = 'succeeded', finished_date = created_date, key_role = null"
+            f" where id = '{identity(task)}'")
+    else:
+        session.text(f"delete from task where id = '{identity(task)}'")
+    return [number(row[0]) for row in session.run("promote", name, key)]
+
+
+def retry(session, task, second, name="A", key="k"):
+    """Makes a task wait for a retry; returns the successor that takes its place."""
+    session.run("twins", name, key)
+    session.text(
+        f"update task set state = 'waiting', retry_count = 3, put_off = true, last_error = 'no',"
+        f" available_date = {literal(date(second))} where id = '{identity(task)}'")
+    twins = {row[1]: row for row in session.run("twins", name, key)}
+    if "successor" not in twins:
+        return None
+    successor = twins["successor"][0]
+    session.run("give up the role", identity(task))
+    session.run("take the place", identity(task), successor)
+    session.run("leave", identity(task))
+    return number(successor)
+
+
+def in_order(session, *changes, keys=(), tasks=()):
+    """Makes changes with the locks of their order keys; returns the tasks that get a turn."""
+    session.text("begin")
+    session.lock(keys, tasks)
+    given = with_turns(session, *changes, keys=keys, tasks=tasks)
+    session.text("commit")
+    return given
+
+
+def with_turns(session, *changes, keys=(), tasks=()):
+    """Makes changes, and gives the turns of their order keys."""
+    keys = set(keys) | orders_of(session, tasks)
+    for change in changes:
+        change(session)
+    return give_turns(session, keys)
+
+
+def orders_of(session, tasks):
+    listed = ", ".join(f"'{identity(task)}'" for task in tasks) or "null"
+    rows = session.text(
+        f"select distinct order_key from task where order_key is not null and id in ({listed})")
+    return {key for (key,) in rows}
+
+
+def give_turns(session, keys):
+    given = []
+    for key in sorted(keys):
+        session.run("take the turn", key)
+        given += [number(task) for (task,) in session.run("give the turn", key)]
+    return given
+
+
+def insertion(task, order, **values):
+    def change(session):
+        expect(len(session.run("insert", *row(session, task, order=order, **values))), 1)
+    return change
+
+
+def put(session, task, order, **values):
+    return in_order(session, insertion(task, order, **values), keys=[order])
+
+
+def end_of(task, state="succeeded", retains=False):
+    """The end of a task, as a claimed or an unclaimed one."""
+    def change(session):
+        if not retains:
+            session.text(f"delete from task where id = '{identity(task)}'")
+        session.text(
+            f"update task set state = '{state}', finished_date = {date(1)}, key_role = null,"
+            f" lease_end = null where id = '{identity(task)}'")
+    return change
+
+
+def end(session, task, state="succeeded", retains=False):
+    return in_order(session, end_of(task, state, retains), tasks=[task])
+
+
+def move_of(task, state, second=0):
+    """A task waits again, or is parked or paused."""
+    def change(session):
+        session.text(
+            f"update task set state = '{state}', available_date = {literal(date(second))},"
+            f" lease_end = null where id = '{identity(task)}'")
+    return change
+
+
+def move(session, task, state, second=0):
+    return in_order(session, move_of(task, state, second), tasks=[task])
+
+
+def restart_of(task, second=0):
+    return lambda session: session.run("restart", identity(task), date(second))
+
+
+def restart(session, task):
+    return in_order(session, restart_of(task), tasks=[task])
+
+
+def remove(session, task):
+    def change(session):
+        session.text(f"delete from task where id = '{identity(task)}'")
+    return in_order(session, change, tasks=[task])
+
+
+def prune(session, state, second, keeping):
+    rows = session.run("prunable", state, date(second), keeping, date(second))
+    session.run("prune", state, session.array(task for (task,) in rows))
+
+
+def claim(session, second=0, names=("A", "B"), limit=100, conditions=()):
+    """Ends the claims that have run out, and takes tasks."""
+    session.text("begin")
+    overdue = [(number(task), key) for task, key in session.run("overdue", date(second))]
+    session.lock(tasks=[task for task, _ in overdue])
+    for task, _ in overdue:
+        session.run("interrupt", date(second), identity(task))
+    give_turns(session, {key for _, key in overdue if key})
+    claimed = session.claim(names, limit, second, conditions)
+    session.text("commit")
+    return claimed
+
+
+def tasks(session, columns="key_role, state"):
+    rows = session.text(f"select id, {columns} from task order by id")
+    return [(number(row[0]), *row[1:]) for row in rows]
+
+
+def second_of(session, task):
+    text = session.text(f"select available_date from task where id = '{identity(task)}'")[0][0]
+    return int(text[17:19])
+
+
+def expect(found, expected):
+    assert found == expected, f"expected {expected}, but found {found}"
+
+
