@@ -21,6 +21,8 @@ struct Entry: Sendable {
 /// A change is made to a copy, and the copy is written.
 struct Document: Sendable {
   var entries: [TaskID: Entry] = [:]
+  /// The values, by the bytes of their names.
+  var values: [[UInt8]: [UInt8]] = [:]
   /// The last number that was used for a place or a token.
   ///
   /// No number is used twice.
@@ -81,7 +83,9 @@ actor DocumentStore: Persistence {
     for change in batch { try change.checkForm() }
     var next = try opened()
     let outcomes = try next.apply(batch)
-    if outcomes.contains(where: { $0 != .stale }) { try keep(next) }
+    if outcomes.contains(where: { $0 != .stale && $0 != .valueDiffers }) {
+      try keep(next)
+    }
     return outcomes
   }
 
@@ -104,6 +108,10 @@ actor DocumentStore: Persistence {
 
   func count(matching filter: TaskFilter) throws -> Int {
     try opened().entries.values.count { filter.matches($0.record) }
+  }
+
+  func value(named name: String) throws -> [UInt8]? {
+    try opened().values[Array(name.utf8)]
   }
 
   func close() { isClosed = true }
@@ -184,8 +192,13 @@ extension Document {
 
 // snippet.changes
 extension Document {
-  /// Makes all changes of a batch or, if an insertion refuses the batch, none.
+  /// Makes all changes of a batch or, if a value differs or an insertion refuses
+  /// the batch, none.
   mutating func apply(_ batch: [TaskChange]) throws -> [ChangeOutcome] {
+    for case .setValue(let name, let old, _) in batch
+    where values[Array(name.utf8)] != old {
+      return batch.map { _ in .valueDiffers }
+    }
     let before = self
     var outcomes: [ChangeOutcome] = []
     for change in batch {
@@ -287,6 +300,7 @@ extension Document {
     case .rebase(let date): rebase(to: date)
     // Only one queue uses this store, so its claims have no end.
     case .extend: break
+    case .setValue(let name, _, let new): values[Array(name.utf8)] = new
     @unknown default: throw DocumentError.unknownChange
     }
     return .done
@@ -468,7 +482,7 @@ extension Document {
 // MARK: - The document as JSON
 
 extension Document: Codable {
-  private enum Key: CodingKey { case lastNumber, entries }
+  private enum Key: CodingKey { case lastNumber, entries, values }
 
   init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: Key.self)
@@ -476,13 +490,24 @@ extension Document: Codable {
     for entry in try container.decode([Entry].self, forKey: .entries) {
       entries[entry.record.id] = entry
     }
+    for value in try container.decode([NamedValue].self, forKey: .values) {
+      values[Array(value.name)] = Array(value.bytes)
+    }
   }
 
   func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: Key.self)
     try container.encode(lastNumber, forKey: .lastNumber)
     try container.encode(Array(entries.values), forKey: .entries)
+    let named = values.map { NamedValue(name: Data($0), bytes: Data($1)) }
+    try container.encode(named, forKey: .values)
   }
+}
+
+/// A value in the form that it has in the document.
+private struct NamedValue: Codable {
+  var name: Data
+  var bytes: Data
 }
 
 /// A task in the form that it has in the document.

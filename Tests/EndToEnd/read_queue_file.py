@@ -1,7 +1,7 @@
-"""Reads a queue's file and prints its tasks: a second reader, written from the article "The file
+"""Reads a queue's file and prints its tasks and values: a second reader, written from the article "The file
 format" alone, so that the article can be trusted.
 
-    python3 Tests/EndToEnd/read_queue_file.py queue.jsonl   # prints the tasks as JSON
+    python3 Tests/EndToEnd/read_queue_file.py queue.jsonl   # prints the tasks and values as JSON
     python3 Tests/EndToEnd/read_queue_file.py --golden      # checks the golden files
 
 It is strict where the article says that a file is refused, and changes no file.
@@ -263,6 +263,7 @@ class Tasks:
         self.tasks = {}
         self.places = {}
         self.roles = {}  # the identity of the task, by name, key and role
+        self.values = {}  # the bytes, by name
         self.counter = 0
         self.generation = 0
         self.has_changed = False
@@ -488,10 +489,7 @@ class Tasks:
         if forms == ["payload"]:
             task["payload"] = plain(fields.value("payload"))
         else:
-            try:
-                base64.b64decode(fields.text(forms[0]), validate=True)
-            except ValueError as error:
-                fields.refuse(error)
+            self.base64(fields, forms[0])
             task[forms[0]] = fields.text(forms[0])
 
     # Changes
@@ -626,6 +624,29 @@ class Tasks:
     def do_remove(self, fields):
         self.drop(self.task(fields, *ENDED)["id"])
 
+    def do_value(self, fields):
+        name = fields.text("name")
+        if not 1 <= len(name.encode()) <= 1024:
+            fields.refuse("the name of its value is too short or too long")
+        if fields.has("value") and fields.has("data"):
+            fields.refuse("it has more than one value")
+        if fields.has("value"):
+            value = fields.text("value").encode()
+        elif fields.has("data"):
+            value = self.base64(fields, "data")
+        else:
+            self.values.pop(name, None)
+            return
+        if len(value) > 65536:
+            fields.refuse("its value is too long")
+        self.values[name] = value
+
+    def base64(self, fields, name):
+        try:
+            return base64.b64decode(fields.text(name), validate=True)
+        except ValueError as error:
+            fields.refuse(error)
+
     def do_extend(self, fields):
         fields.date("until")
         self.task(fields, "running")
@@ -677,7 +698,8 @@ class Tasks:
                 self.move(task["id"])
 
     def listing(self):
-        """The tasks in the order of their places, without what is as if it were not there."""
+        """The tasks in the order of their places, without what is as if it were not there, and
+        the values in the order of their names."""
         for name, key, role in list(self.roles):
             self.promote(name, key)
         self.interrupt()
@@ -690,6 +712,9 @@ class Tasks:
         return [
             {name: value for name, value in task.items() if defaults.get(name) != value}
             for task in self.in_order(lambda task: True)
+        ] + [
+            {"value": name, "data": base64.b64encode(value).decode()}
+            for name, value in sorted(self.values.items(), key=lambda pair: pair[0].encode())
         ]
 
 
@@ -724,7 +749,7 @@ def check_golden_files():
         expected = json.loads(name.with_suffix(".tasks.json").read_text(encoding="utf-8"))
         found = read(name.read_bytes())
         assert found == expected, f"{name}: expected\n{write(expected)}but found\n{write(found)}"
-        print(f"{name.name}: {len(found)} tasks")
+        print(f"{name.name}: {len(found)} tasks and values")
 
 
 if __name__ == "__main__":

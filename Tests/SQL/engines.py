@@ -52,6 +52,8 @@ def date(second):
 def literal(value):
     if value is None:
         return "null"
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'"
     if isinstance(value, str) and not value.startswith("timestamptz"):
         return "'" + value.replace("'", "''") + "'"
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -166,6 +168,12 @@ class PostgreSQLSession:
         tasks = [identity(task) for task in tasks]
         return filled("lock the order", [self.array(keys), self.array(tasks)])
 
+    def lock_values(self, names):
+        self.text(self.lock_values_text(names))
+
+    def lock_values_text(self, names):
+        return filled("lock the values", [self.array(names)])
+
     def claim(self, names, limit, second, conditions):
         rooms = "{" + ",".join(["1000"] * len(names)) + "}"
         rows = self.run(
@@ -226,8 +234,15 @@ class SQLiteSession:
         sql = re.sub(
             r"unnest\(('[^']*')::uuid\[\]\) as named \(id\)",
             r"(select value as id from json_each(\1)) as named", sql)
+        sql = re.sub(r"'\\x([0-9a-f]*)'", r"x'\1'", sql)
         rows = self.connection.execute(sql).fetchall()
-        return [tuple(None if value is None else str(value) for value in row) for row in rows]
+        return [tuple(map(self.shown, row)) for row in rows]
+
+    @staticmethod
+    def shown(value):
+        if isinstance(value, bytes):
+            return "\\x" + value.hex()
+        return None if value is None else str(value)
 
     def run(self, name, *values):
         return self.text(filled(name, values))
@@ -239,6 +254,12 @@ class SQLiteSession:
         """A session that writes keeps others from writing."""
 
     def lock_text(self, keys=(), tasks=()):
+        return "select 1"
+
+    def lock_values(self, names):
+        """A session that writes keeps others from writing."""
+
+    def lock_values_text(self, names):
         return "select 1"
 
     def claim(self, names, limit, second, conditions):

@@ -35,6 +35,11 @@
 ///    ended, or one whose follower it is (``TaskDependencies/follower``). What the end, the restart
 ///    or the removal of a task means for those that wait for it is stored in the same change
 ///    (``TaskDependencies``).
+/// 9. **A value is compared and set in one step.** A batch with a
+///    ``TaskChange/setValue(named:from:to:)`` is stored only if the value under that name is the
+///    one that the change names (``ChangeOutcome/valueDiffers``). Values stay until they are
+///    removed in this way, or the store is destroyed. They are no tasks: no claim, look-up, pruning
+///    or rebase concerns them.
 /// 9. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///    cancelled: attempts finish inside cancelled tasks.
 ///
@@ -45,9 +50,9 @@
 /// bytes, and may have any. Dates are from `Date.distantPast` to the last second of the year 9999,
 /// and time limits are at most 100,000,000,000 seconds.
 ///
-/// Two names, keys, tags or conditions are the same if their UTF-8 bytes are. So `"\u{e9}"` and
-/// `"e\u{301}"` are two, though both are an é and Swift's `==` takes them for one. Databases
-/// compare texts so, and ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and
+/// Two names, keys, tags, conditions or names of values are the same if their UTF-8 bytes are. So
+/// `"\u{e9}"` and `"e\u{301}"` are two, though both are an é and Swift's `==` takes them for one.
+/// Databases compare texts so, and ``TaskFilter/matches(_:)``, ``ClaimRequest/room(for:)`` and
 /// ``TaskRecord/isTwin(of:)`` do.
 ///
 /// ## Calls
@@ -129,12 +134,22 @@ public protocol Persistence: Sendable {
   /// task up.
   nonisolated(nonsending) func contains(_ filter: TaskFilter) async throws -> Bool
 
+  /// Returns the bytes that the store holds under a name.
+  ///
+  /// They are those of the last ``TaskChange/setValue(named:from:to:)`` of that name that was
+  /// stored. A change that is being stored may count or not. After a batch had the outcome
+  /// ``ChangeOutcome/valueDiffers``, the value that made it differ is found, or a later one.
+  /// - Returns: The bytes; `nil` if there is no value.
+  /// - Throws: The error that prevents the store from being read.
+  nonisolated(nonsending) func value(named name: String) async throws -> [UInt8]?
+
   /// Ends the use of the store in good order, and gives up the resources that it holds.
   ///
   /// Later calls throw. The default implementation does nothing.
   nonisolated(nonsending) func close() async throws
 
-  /// Removes all tasks for good, claimed ones too, and the place where the store holds them.
+  /// Removes all tasks for good, claimed ones too, all values, and the place where the store holds
+  /// them.
   ///
   /// It may be called in any state: before ``open()``, while the store is open, after ``close()``,
   /// and after a call that has failed. Afterwards, a second call does nothing, even if another

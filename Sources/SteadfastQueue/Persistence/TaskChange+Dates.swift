@@ -24,7 +24,7 @@ extension TaskChange {
       try TaskQueueError.check(storable: date, "endedBefore")
       try TaskQueueError.check(storable: now, "now")
     case .rebase(let date): try TaskQueueError.check(storable: date, "the date of a rebase")
-    case .release, .unpark, .pause, .resume, .remove: break
+    case .release, .unpark, .pause, .resume, .remove, .setValue: break
     }
   }
 }

@@ -15,6 +15,8 @@ extension TaskChange {
   /// year 9999. A time limit is at most 100,000,000,000 seconds, some 3,000 years. So text in ISO
   /// 8601, the types of databases, and 64 bits of microseconds can all hold them.
   ///
+  /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes.
+  ///
   /// What was stored before, by this version or an earlier one, is not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public func checkForm() throws(TaskQueueError) {
@@ -50,6 +52,7 @@ extension TaskChange {
       try TaskQueueError.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")
     case .update(_, let update): try update.checkReadable()
+    case .setValue(let name, let old, let new): try TaskQueueError.check(valueNamed: name, old, new)
     case .release, .unpark, .pause, .resume, .remove: break
     }
   }

@@ -9,6 +9,7 @@ extension TaskChange {
       try failure.checkText("the text of a failure")
     case .unpark(let name): try TaskQueueError.check(text: name, "name")
     case .update(_, let update): try update.checkTexts()
+    case .setValue(let name, _, _): try TaskQueueError.check(text: name, "the name of a value")
     case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
       .prune, .rebase:
       break

@@ -103,6 +103,18 @@ public enum TaskChange: Sendable {
   /// moved by it go behind their equals, in the same order. The request of the next claim decides
   /// what is available.
   case rebase(Date)
+  /// The bytes that the store holds under a name become others, if they are the ones that are
+  /// named.
+  ///
+  /// `nil` stands for none: from `nil` means that there is no value, and to `nil` removes it. No
+  /// bytes at all, `[]`, are a value. The name has 1 to 1,024 bytes of UTF-8, and a value at most
+  /// 65,536 bytes.
+  ///
+  /// A comparison comes before everything else in its batch. If the present bytes are not the ones
+  /// that are named, no change of the batch is stored, and the outcome of each of them is
+  /// ``ChangeOutcome/valueDiffers``. So a batch can depend on what its caller has read
+  /// (``Persistence/value(named:)``). A batch has at most one change for each name.
+  case setValue(named: String, from: [UInt8]?, to: [UInt8]?)
 }
 
 extension TaskChange {
@@ -115,7 +127,7 @@ extension TaskChange {
       .restart(.claimed(let lease), _), .reschedule(.claimed(let lease), _):
       lease
     case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .update, .remove,
-      .prune, .rebase:
+      .prune, .rebase, .setValue:
       nil
     }
   }
@@ -171,6 +183,10 @@ public enum ChangeOutcome: Sendable, Hashable {
   ///
   /// Another insertion of the batch could not be stored, and then no change of the batch is stored.
   case batchRefused
+  /// No change of the batch was stored: a value is not the one that the batch names.
+  ///
+  /// Every change of the batch has this outcome. Read the value and decide again.
+  case valueDiffers
 }
 
 /// What the end, the restart or the removal of a task has changed for others.

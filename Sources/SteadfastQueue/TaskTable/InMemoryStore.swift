@@ -68,7 +68,14 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
   }
 
-  /// Removes all tasks; later calls of other methods throw.
+  /// Returns the bytes that the store holds under a name; `nil` if there are none.
+  ///
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
+  public func value(named name: String) async throws -> [UInt8]? {
+    try withTable { $0.values[name] }
+  }
+
+  /// Removes all tasks and values; later calls of other methods throw.
   public func destroy() async throws {
     state.withLock { $0 = State(isDestroyed: true) }
   }

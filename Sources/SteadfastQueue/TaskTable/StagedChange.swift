@@ -20,6 +20,8 @@ struct StagedChange: Sendable {
     case change(TaskChange, slot: Int)
     /// Changes no task, or several.
     case broadChange(TaskChange)
+    /// Sets the value of this name, which may take more bytes than the one before.
+    case value(named: String, grows: Bool)
   }
 
   init(_ effect: Effect, outcome: ChangeOutcome = .done) {
@@ -34,6 +36,9 @@ struct StagedChange: Sendable {
 
   /// A change that comes too late.
   static let stale = StagedChange(withoutEffect: .stale, refusesBatch: false)
+
+  /// A change of a value that is not the one that the change names.
+  static let valueDiffers = StagedChange(withoutEffect: .valueDiffers, refusesBatch: true)
 
   /// An insertion whose ID another task has.
   static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)

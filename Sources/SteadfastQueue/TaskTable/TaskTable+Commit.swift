@@ -28,6 +28,7 @@ extension TaskTable {
       }
       return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
+    case .value(let name, _): values.commit(name)
     case nil: break
     }
     return staged.outcome
@@ -104,7 +105,7 @@ extension TaskTable {
     case .remove: remove(slot)
     // One queue uses this table, so its claims have no end.
     case .extend: break
-    case .insert, .unpark, .prune, .rebase:
+    case .insert, .unpark, .prune, .rebase, .setValue:
       preconditionFailure("a change was staged for a task that it does not concern")
     }
   }
@@ -117,7 +118,7 @@ extension TaskTable {
       prune(state, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
-      .reschedule, .update, .remove, .extend:
+      .reschedule, .update, .remove, .extend, .setValue:
       preconditionFailure("a change was staged without the task that it concerns")
     }
   }

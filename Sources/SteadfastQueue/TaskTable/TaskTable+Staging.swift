@@ -7,13 +7,16 @@ extension TaskTable {
   }
 
   /// Stages changes in order: all that have an effect or, if one of them refuses the batch, none.
+  ///
+  /// If a value differs, that alone is the outcome of all of them.
   mutating func stage(_ batch: [TaskChange]) -> [StagedChange] {
     var staged: [StagedChange] = []
     staged.reserveCapacity(batch.count)
     for change in batch { staged.append(stage(change)) }
     guard staged.contains(where: \.refusesBatch) else { return staged }
     for change in staged.reversed() { rollBack(change) }
-    return staged.map { $0.refused() }
+    let comesFirst = staged.contains { $0.outcome == .valueDiffers }
+    return staged.map { comesFirst ? .valueDiffers : $0.refused() }
   }
 
   mutating func stage(_ change: TaskChange) -> StagedChange {
@@ -45,6 +48,9 @@ extension TaskTable {
       return StagedChange(.broadChange(change))
     case .unpark, .rebase:
       return StagedChange(.broadChange(change))
+    case .setValue(let name, let old, let new):
+      guard values.stage(name, from: old, to: new) else { return .valueDiffers }
+      return StagedChange(.value(named: name, grows: new?.count ?? -1 > old?.count ?? -1))
     }
   }
 
@@ -107,10 +113,13 @@ extension TaskTable {
       || (place == .finished && ended.stagedPrunes > 0)
   }
 
-  /// Notes how many bytes a file takes for the task that an insertion adds.
+  /// Notes how many bytes a file takes for what a change adds, which was just staged.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
-    guard case .insertion(let slot, _) = staged.effect else { return }
-    addBytes(count, to: slot)
+    switch staged.effect {
+    case .insertion(let slot, _): addBytes(count, to: slot)
+    case .value(let name, _): values.setByteCount(count, ofLastStaged: name)
+    case .replacement, .supersession, .change, .broadChange, nil: break
+    }
   }
 
   /// Undoes what staging reserved.
@@ -130,6 +139,7 @@ extension TaskTable {
       setFree(slot)
     case .change(_, let slot): setFree(slot)
     case .broadChange(.prune): ended.stagedPrunes -= 1
+    case .value(let name, _): values.rollBack(name)
     case .broadChange, nil: break
     }
   }

@@ -24,6 +24,7 @@ struct TaskTable: Sendable {
   /// The tasks that wait for their dates.
   var waiting = OrderedLine<DateNode>()
   var ended = EndedTasks()
+  var values = StoredValues()
   private(set) var readyCount = 0
   /// The slots of the tasks that have begun; used while a file is read.
   ///

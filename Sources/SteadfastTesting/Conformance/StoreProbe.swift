@@ -179,6 +179,12 @@ extension StoreProbe {
     return try await step(call, { "\($0)" }) { try await store.contains(filter) }
   }
 
+  func value(_ name: String) async throws -> [UInt8]? {
+    try await step("read the value '\(name.prefix(80))'", \.step) {
+      try await store.value(named: name)
+    }
+  }
+
   /// Returns the task with this number, and expects that it is there.
   func task(_ number: Int) async throws -> TaskRecord {
     let found = try await tasks(TaskFilter(ids: [.numbered(number)]))
@@ -232,6 +238,16 @@ extension StoreProbe {
     throw ConformanceMismatch(
       expected: "\(difference.field) of task \(found.id.number) is \(difference.expected)",
       found: difference.found
+    )
+  }
+
+  /// Expects that the store holds these bytes under a name; `nil` for none.
+  func expectValue(_ name: String, _ expected: [UInt8]?) async throws {
+    let found = try await value(name)
+    guard found != expected else { return }
+    throw ConformanceMismatch(
+      expected: "the value '\(name.prefix(80))' is \(expected.step)",
+      found: found.step
     )
   }
 

@@ -41,6 +41,8 @@ extension FaultInjectingStore {
       case tasks
       /// `count(matching:)`.
       case count
+      /// `value(named:)`.
+      case value
       /// `close()`.
       case close
       /// `destroy()`.

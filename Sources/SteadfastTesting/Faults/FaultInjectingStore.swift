@@ -211,6 +211,13 @@ extension FaultInjectingStore {
     try await perform(.count) { try await base.contains(filter) }
   }
 
+  /// Returns the bytes that the underlying store holds under a name.
+  ///
+  /// - Throws: an injected error; what the underlying store throws.
+  public func value(named name: String) async throws -> [UInt8]? {
+    try await perform(.value) { try await base.value(named: name) }
+  }
+
   /// Closes the underlying store.
   ///
   /// - Throws: an injected error; what the underlying store throws.

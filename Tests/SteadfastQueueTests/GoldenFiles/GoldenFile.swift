@@ -2,7 +2,7 @@ import Foundation
 
 @testable import SteadfastQueue
 
-/// A file of which every byte is known, and the tasks in it.
+/// A file of which every byte is known, and the tasks and values in it.
 ///
 /// Both stay the same, whatever version of the library reads or writes the file.
 struct GoldenFile: Sendable, CustomStringConvertible {
@@ -22,7 +22,8 @@ struct GoldenFile: Sendable, CustomStringConvertible {
 
   /// The file itself.
   var url: URL { Self.folder.appending(path: "\(name).jsonl") }
-  /// The tasks in the file as JSON, in the order of their places, without fields of default values.
+  /// The tasks in the file as JSON, in the order of their places, without fields of default values,
+  /// and then the values, in the order of their names.
   var tasksURL: URL { Self.folder.appending(path: "\(name).tasks.json") }
 
   /// What the library writes now.
@@ -40,6 +41,8 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "roles") { try $0.writeRoles() },
     GoldenFile(name: "order-keys") { try $0.writeOrderKeys() },
     GoldenFile(name: "order-keys-compacted") { try $0.writeCompactedOrderKeys() },
+    GoldenFile(name: "values") { try $0.writeValues() },
+    GoldenFile(name: "values-compacted") { try $0.writeCompactedValues() },
     GoldenFile(name: "order") { try $0.writeOrder() },
     GoldenFile(name: "clock") { try $0.writeClock() },
     GoldenFile(name: "dates") { try $0.writeDates() },

@@ -14,7 +14,14 @@ import Testing
     #expect(contents.table.brokenInvariants() == [])
     let tasks = contents.table.entries.slots.map { contents.table.entries[$0] }
       .sorted { $0.position < $1.position }
-    let found = try tasks.map { try $0.fields() as NSDictionary }
+    let values = contents.table.values.committed.sorted { left, right in
+      left.key.text.utf8.lexicographicallyPrecedes(right.key.text.utf8)
+    }
+    let found =
+      try tasks.map { try $0.fields() as NSDictionary }
+      + values.map { name, value in
+        ["value": name.text, "data": Data(value.bytes).base64EncodedString()] as NSDictionary
+      }
     let json = try JSONSerialization.jsonObject(with: Data(contentsOf: file.tasksURL))
     let expected = try #require(json as? [NSDictionary])
     #expect(found == expected)
@@ -48,7 +55,7 @@ import Testing
       "header", "insert", "add", "task", "kept", "compacted", "begin", "succeed", "retry",
       "abandon", "release",
       "park", "cancel", "pause", "resume", "restart", "reschedule", "update", "remove", "extend",
-      "unpark", "prune", "rebase", "interruption", "seal",
+      "unpark", "prune", "rebase", "value", "interruption", "seal",
     ] {
       #expect(text.contains("\"k\":\"\(kind)\""), "\(kind)")
     }

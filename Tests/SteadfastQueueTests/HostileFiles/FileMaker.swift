@@ -11,6 +11,7 @@ struct FileMaker {
   private var random: SplitMix64
   private var taskCount = 0
   private var leases: [Lease] = []
+  private var values: [String: [UInt8]] = [:]
   private var now = 1_000_000.5
 
   private init(seed: UInt64) { random = SplitMix64(seed: seed) }
@@ -70,8 +71,12 @@ struct FileMaker {
       leases += try await core.claim(request).tasks.map(\.lease)
       return
     }
-    let changes = (0..<1 + pick(3)).map { _ in change() }
-    _ = try await core.apply(changes, pick(3) == 0 ? .relaxed : .durable)
+    var changes = (0..<1 + pick(3)).map { _ in change() }
+    if pick(4) == 0 { changes.append(value()) }
+    let outcomes = try await core.apply(changes, pick(3) == 0 ? .relaxed : .durable)
+    if case .setValue(let name, _, let new)? = changes.last, outcomes.last == .done {
+      values[name] = new
+    }
   }
 
   private mutating func change() -> TaskChange {
@@ -81,6 +86,12 @@ struct FileMaker {
     case 8: control(.numbered(1 + pick(max(1, taskCount))))
     default: care()
     }
+  }
+
+  private mutating func value() -> TaskChange {
+    let name = ["a", "é\"", "\u{1}"][pick(3)]
+    let new: [UInt8]? = [nil, [], Array("{\"a\":\(pick(99))}".utf8), [0, 10, 255]][pick(4)]
+    return .setValue(named: name, from: values[name], to: new)
   }
 
   private mutating func insertion() -> TaskChange {

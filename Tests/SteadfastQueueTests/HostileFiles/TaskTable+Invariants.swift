@@ -65,6 +65,9 @@ extension TaskTable {
     let expected = tasks.count { $0.record.uniqueKey != nil && $0.record.keyRole == nil }
     check(count == expected, "no other task is listed")
     check(ended.stagedPrunes == 0, "no pruning is staged")
+    check(values.staged.isEmpty, "no value is staged")
+    let valueSize = values.committed.values.reduce(0) { $0 + $1.byteCount }
+    check(values.byteCount == valueSize, "the bytes of values are counted")
     return broken + brokenLines() + brokenOrder() + brokenHeads() + brokenGraph()
   }
 
@@ -186,7 +189,7 @@ extension TaskTable {
         )
       )
       return String(decoding: line.bytes, as: UTF8.self)
-    }.sorted()
+    }.sorted() + values.listing()
   }
 
   /// As `everything()`, with the order of the tasks in place of the numbers that make it.
@@ -215,6 +218,16 @@ extension TaskTable {
       return entries[slot].position > .max >> 2
         || dates.contains { abs($0?.timeIntervalSince1970 ?? 0) >= 0x1p60 }
     }
+  }
+}
+
+extension StoredValues {
+  /// A line for each value, in order.
+  fileprivate func listing() throws -> [String] {
+    try committed.map { name, value in
+      let line = try JournalBody(.value(named: name.text, value.bytes))
+      return String(decoding: line.bytes, as: UTF8.self)
+    }.sorted()
   }
 }
 

@@ -49,7 +49,7 @@ extension ModelLedger {
     case .update(let id, _): controlled(.unclaimed(id), .update, "updated")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
-    case .unpark, .prune, .rebase: break
+    case .unpark, .prune, .rebase, .setValue: break
     }
   }
 

@@ -160,9 +160,15 @@ struct ModelLedger: Sendable {
       case .superseded(let successor):
         note(change)
         superseded(change, by: successor)
-      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused: break
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: break
       }
     }
+  }
+
+  /// The store has read a value.
+  mutating func read(_ value: [UInt8]?, named name: String) {
+    let expected = table.values[ExactText(name)]
+    require(value == expected, "the value '\(name)' is \(value ?? []), not \(expected ?? [])")
   }
 
   mutating func end(_ id: TaskID, _ outcome: TaskOutcome, event: String) {

@@ -80,6 +80,14 @@ final class ModelStore: Persistence {
     try await call { try await base.count(matching: filter) }
   }
 
+  func value(named name: String) async throws -> [UInt8]? {
+    try await call {
+      let value = try await base.value(named: name)
+      ledger.update { $0.read(value, named: name) }
+      return value
+    }
+  }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 }

@@ -26,5 +26,7 @@ extension ForwardingStore {
 
   func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
 
+  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+
   func destroy() async throws { try await base.destroy() }
 }

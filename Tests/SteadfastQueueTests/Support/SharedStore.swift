@@ -83,6 +83,11 @@ final class SharedStore: Sendable {
       return store.state.withLock { $0.table.count(matching: filter) }
     }
 
+    func value(named name: String) async throws -> [UInt8]? {
+      try await live()
+      return store.state.withLock { $0.table.values[name] }
+    }
+
     func close() async throws { isClosed.withLock { $0 = true } }
     func destroy() async throws { store.state.withLock { $0 = State(isDestroyed: true) } }
   }

@@ -32,6 +32,8 @@ private struct Comparison {
         let count = table.count(matching: TaskFilter(states: [state]))
         try #require(count == expected.count { $0.state == state }, "operation \(number)")
       }
+      let values = table.values.committed.mapValues(\.bytes)
+      try #require(values == reference.values, "operation \(number)")
     }
   }
 
@@ -52,6 +54,7 @@ private struct Comparison {
       conditions: ["a", "b"]
     )
     try Self.requireClaimed(found.claim(request), of: &expected, request)
+    try #require(found.values.committed.mapValues(\.bytes) == reference.values)
   }
 
   /// Tasks that were unparked together may be handed out in any order.
@@ -98,13 +101,21 @@ private struct Comparison {
 
   private mutating func step() throws {
     now += Double(random.next() % 8)
-    switch random.next() % 10 {
+    switch random.next() % 11 {
     case 0...3: try insert()
     case 4...5: try claim()
     case 6...7: try end()
     case 8: try control()
+    case 9: try setValue()
     default: try lookAfter()
     }
+  }
+
+  private mutating func setValue() throws {
+    let name = "value \(random.next() % 3)"
+    let present = reference.values[ExactText(name)]
+    let new: [UInt8]? = random.next() % 3 == 0 ? nil : [UInt8(random.next() % 4)]
+    try apply(.setValue(named: name, from: random.next() % 4 == 0 ? [1] : present, to: new))
   }
 
   private mutating func apply(_ change: TaskChange) throws {
@@ -116,7 +127,7 @@ private struct Comparison {
     try #require(outcome == expected, "\(change)")
     switch outcome {
     case .done, .doneWithConsequences, .replaced, .superseded: try journal.append([[line]])
-    case .duplicate, .unmetDependency, .stale, .identityTaken, .batchRefused: break
+    case .duplicate, .unmetDependency, .stale, .identityTaken, .batchRefused, .valueDiffers: break
     }
   }
 

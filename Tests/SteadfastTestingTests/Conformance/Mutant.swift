@@ -26,7 +26,7 @@ struct Mutant: Sendable, CustomTestStringConvertible {
 
   static let all =
     order + claims + ends + leases + control + ended + batches + uniqueKeys + orderKeys
-    + conditions + lookUps + records
+    + conditions + values + lookUps + records
     + life + reopening + sharing + concurrency + model
 }
 
@@ -89,7 +89,7 @@ extension TaskChange {
       .reschedule(let target, _):
       target.id
     case .resume(let id), .remove(let id), .update(let id, _): id
-    case .unpark, .prune, .rebase: nil
+    case .unpark, .prune, .rebase, .setValue: nil
     @unknown default: nil
     }
   }

@@ -25,6 +25,8 @@ final class PlainStore: Persistence {
     }
     var count: @Sendable (Int) -> Int = { $0 }
     var contains: @Sendable (Bool) -> Bool = { $0 }
+    /// Which value a store reads.
+    var value: @Sendable (String, ReferenceTable) -> [UInt8]? = { $1.values[ExactText($0)] }
     /// What the first store at a place begins with.
     var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
     /// What a store does to the tasks of an earlier one when it is opened.
@@ -37,6 +39,7 @@ final class PlainStore: Persistence {
     var closes = true
     var destroys = true
     var erases = true
+    var erasesValues = true
     /// Whether a store that was not opened, or was closed, can be destroyed.
     var destroysUnopened = true
     var destroysClosed = true
@@ -173,6 +176,10 @@ final class PlainStore: Persistence {
     behaviour.contains(try !found(filter).isEmpty)
   }
 
+  func value(named name: String) async throws -> [UInt8]? {
+    try update { behaviour.value(name, $0.table) }
+  }
+
   func close() async throws {
     if behaviour.closes { state.withLock { $0.isClosed = true } }
   }
@@ -193,7 +200,11 @@ final class PlainStore: Persistence {
     guard behaviour.destroysUnopened || before.isOpen,
       behaviour.destroysClosed || !before.isClosed
     else { return }
-    if behaviour.erases { shelf.places.withLock { $0[place] = nil } }
+    shelf.places.withLock { places in
+      let values = places[place]?.table.values ?? [:]
+      if behaviour.erases { places[place] = nil }
+      if !behaviour.erasesValues { places[place, default: Contents()].table.values = values }
+    }
   }
 }
 

@@ -8,7 +8,12 @@ extension JSONFileCore {
     ///
     /// Everything that is written by then is committed, too.
     case later
-    case now(tasks: Slab<TaskTable.Entry>, claimed: Set<TaskID>, any JobThread)
+    case now(
+      tasks: Slab<TaskTable.Entry>,
+      values: [ExactText: StoredValues.Value],
+      claimed: Set<TaskID>,
+      any JobThread
+    )
   }
 
   /// Begins a compaction if most of the file is no longer needed, or if a caller waits for one.
@@ -21,11 +26,12 @@ extension JSONFileCore {
       switch state.withLock({ start(of: open, &$0) }) {
       case .no: return (true, nil)
       case .later: return (false, nil)
-      case .now(let tasks, let claimed, let thread):
+      case .now(let tasks, let values, let claimed, let thread):
         do throws(Compaction.Failure) {
           file?.compaction = try Compaction(
             of: open.journal,
             tasks: tasks,
+            values: values,
             claimed: claimed,
             in: open.storage,
             compactionPolicy
@@ -70,7 +76,12 @@ extension JSONFileCore {
     if state.pipeline.postponeWhileFlushing(.write) { return .later }
     // Takes only the parts that are needed: a part of the table that has two owners is copied when
     // it changes.
-    return .now(tasks: state.table.entries.slab, claimed: state.claimedAndUnwritten, thread)
+    return .now(
+      tasks: state.table.entries.slab,
+      values: state.table.values.committed,
+      claimed: state.claimedAndUnwritten,
+      thread
+    )
   }
 
   var isCompactionDue: Bool {
@@ -160,15 +171,18 @@ extension TaskTable {
 
   /// The number of lines that a compacted file has.
   ///
-  /// These are the first and the last line, one for each task, and one more for each running task.
+  /// These are the first and the last line, one for each task, one more for each running task, and
+  /// one for each value.
   ///
   /// O(1).
-  var liveRecordCount: Int { 2 + taskCount + stateCounts[.running] }
+  var liveRecordCount: Int {
+    2 + taskCount + stateCounts[.running] + values.committed.count
+  }
 
   /// About how many bytes a compacted file has.
   ///
-  /// These are the lines of the tasks, and the first and last lines.
+  /// These are the lines of the tasks and of the values, and the first and last lines.
   ///
   /// O(1).
-  var compactSize: Int { byteCount + 512 }
+  var compactSize: Int { byteCount + values.byteCount + 512 }
 }

@@ -20,8 +20,9 @@ struct FileFull: Error {
   }
 }
 
-// The limit of the file's size applies only to changes that add tasks, or give them another payload
-// or other tags. A change that ends a task must be written, so that there is room again.
+// The limit of the file's size applies only to changes that add tasks, give them another payload or
+// other tags, or set a larger value. A change that ends a task must be written, so that there is
+// room again.
 extension JSONFileCore {
   /// Stores changes whose lines were made.
   ///
@@ -178,13 +179,14 @@ extension Submission {
   /// How many bytes the lines take, at most.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
-  /// Whether the changes add a task, or give one another payload or other tags.
+  /// Whether the changes add a task, give one another payload or other tags, or set a larger value.
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
       switch change.effect {
       case .insertion, .replacement: true
       case .change(.update(_, let update), _): update.addsBytes
+      case .value(_, let grows): grows
       case .change, .supersession, .broadChange, nil: false
       }
     }

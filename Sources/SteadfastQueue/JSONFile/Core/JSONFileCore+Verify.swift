@@ -17,14 +17,14 @@ extension JSONFileCore {
   }
 
   private func compareFile() throws -> JSONFileReport {
-    let (entries, claimed) = try state.withLock { state in
+    let (entries, values, claimed) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
-      return (state.table.entries.slab, state.claimedAndUnwritten)
+      return (state.table.entries.slab, state.table.values.committed, state.claimedAndUnwritten)
     }
     return try errors.translating {
       try file.withLock { file in
         guard let file else { throw errors.closed }
-        return try Verification(of: file, entries, claimed: claimed).report
+        return try Verification(of: file, entries, values, claimed: claimed).report
       }
     }
   }
@@ -35,14 +35,17 @@ private struct Verification {
   private(set) var report = JSONFileReport()
   private var problems = ProblemList()
   private let entries: Slab<TaskTable.Entry>
+  private let values: [ExactText: StoredValues.Value]
   private let claimed: Set<TaskID>
 
   init(
     of file: JSONFileCore.OpenFile,
     _ entries: Slab<TaskTable.Entry>,
+    _ values: [ExactText: StoredValues.Value],
     claimed: Set<TaskID>
   ) throws {
     self.entries = entries
+    self.values = values
     self.claimed = claimed
     report.generation = file.journal.generation
     if case .elsewhere = try file.storage.place(of: .journal) {
@@ -70,6 +73,7 @@ private struct Verification {
         problems.add("the last \(report.tornByteCount) bytes can't be read")
       }
       try compare(contents.table)
+      compare(contents.table.values)
     } catch {
       try describe(try source.read(0..<source.count), error)
     }
@@ -85,6 +89,18 @@ private struct Verification {
       for problem in found.problems { problems.add(problem) }
     } catch {
       problems.add("the file is not what was written: \(problem)")
+    }
+  }
+
+  // MARK: Values
+
+  private mutating func compare(_ file: StoredValues) {
+    let names = Set(values.keys).union(file.committed.keys)
+    for name in names.map(\.text).sorted() {
+      guard values[ExactText(name)]?.bytes != file[name] else { continue }
+      problems.add(
+        "the file says something else of the value '\(name.prefix(80))' than the store holds"
+      )
     }
   }
 

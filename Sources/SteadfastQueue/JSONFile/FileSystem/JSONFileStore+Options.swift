@@ -8,14 +8,14 @@ extension JSONFileStore {
     /// sealed, is nested more than 64 deep, or has tabs or line breaks between its values. A larger
     /// task is refused with ``JSONFileError/Code/taskTooLarge``.
     public var maxTaskSize: Int?
-    /// The size of the file, in bytes, up to which tasks may be added.
+    /// The size of the file, in bytes, up to which tasks and values may be added.
     ///
     /// `nil`, the default, sets no limit.
     ///
-    /// A call that would exceed the limit by adding tasks, or by giving a task another payload or
-    /// other tags, is refused with ``JSONFileError/Code/fileFull``, and stores nothing. Before
-    /// that, the file is compacted if this makes room and frees at least a quarter of the file. The
-    /// call waits for the compaction.
+    /// A call that would exceed the limit by adding tasks, by giving a task another payload or
+    /// other tags, or by setting a larger value, is refused with
+    /// ``JSONFileError/Code/fileFull``, and stores nothing. Before that, the file is compacted if
+    /// this makes room and frees at least a quarter of the file. The call waits for the compaction.
     ///
     /// What happens to tasks that are in the file is always written, so that a full queue can
     /// drain. This may let the file grow to about twice the limit, and further by the texts of

@@ -7,6 +7,7 @@ extension JournalBody {
   static func maxLength(of change: TaskChange) -> Int {
     switch change {
     case .insert, .update: maxInsertionLength
+    case .setValue: maxValueLength
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
       .reschedule, .remove, .extend, .prune, .rebase:
       maxOtherLength
@@ -21,6 +22,7 @@ extension JournalBody {
     case .insert, .update: maxInsertionLength
     case .add: maxInsertionLength + maxDecisionLength
     case .retry: maxOtherLength + maxDecisionLength
+    case .value: maxValueLength
     case .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .reschedule,
       .remove, .extend, .prune, .rebase:
       maxOtherLength
@@ -34,4 +36,8 @@ extension JournalBody {
   /// The greatest length of what the table adds to a line when it decides about the change.
   private static var maxDecisionLength: Int { 64 }
   private static var maxOtherLength: Int { 32 << 10 }
+  /// The greatest length of the line of a value.
+  ///
+  /// It is almost twice as much as the longest line has, in which each byte is escaped.
+  private static var maxValueLength: Int { 256 << 10 }
 }

@@ -64,6 +64,7 @@ struct JournalBody: Sendable {
     case .restart(let change, let excluded):
       try add(change)
       add(.restart(excluding: excluded))
+    case .value(let name, let value): add(value, named: name)
     case .begin(let id): fields.begin("begin", id)
     case .interruption: fields.begin("interruption")
     case .seal: fields.begin("seal")
@@ -124,6 +125,19 @@ struct JournalBody: Sendable {
     case .rebase(let date):
       fields.begin("rebase")
       fields.add("at", date)
+    case .setValue(let name, _, let value): add(value, named: name)
+    }
+  }
+
+  /// Adds a value, which a person can read if it is text.
+  private mutating func add(_ value: [UInt8]?, named name: String) {
+    fields.begin("value")
+    fields.add("name", name)
+    guard let value else { return }
+    if let text = String(validating: value, as: UTF8.self), !value.contains(where: { $0 < 0x20 }) {
+      fields.add("value", text)
+    } else {
+      fields.add("data", Data(value).base64EncodedString())
     }
   }
 

@@ -33,6 +33,7 @@ struct JournalDecoder {
       // A record is checked when it is made, as an entry that has one is large to look into.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
+      case .value(let name, let value): try TaskQueueError.check(valueNamed: name, value)
       case .change(let change), .supersession(let change), .restart(let change, _):
         try change.checkReadable()
       }
@@ -101,6 +102,7 @@ struct JournalDecoder {
     case .unpark: return .change(.unpark(name: try fields.text(.name)))
     case .prune: return .change(try prune())
     case .rebase: return .change(.rebase(try fields.date(.at)))
+    case .value: return .value(named: try fields.text(.name), try fields.storedValue())
     case .interruption: return .interruption
     case .seal: return .seal
     }
@@ -276,10 +278,7 @@ struct JournalDecoder {
         version: version
       )
     }
-    guard let data = Data(base64Encoded: try fields.text(field)) else {
-      throw .malformed("its field '\(field.text)' is not base64")
-    }
-    return StoredPayload(Array(data), format: format, version: version)
+    return StoredPayload(try fields.bytes(field), format: format, version: version)
   }
 
   private static let payloadFormats: [(field: JournalField, format: StoredPayload.Format)] = [

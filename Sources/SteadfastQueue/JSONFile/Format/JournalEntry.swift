@@ -24,6 +24,8 @@ enum JournalEntry: Sendable {
   ///
   /// They were cancelled because of it, and other tasks have their unique keys.
   case restart(TaskChange, excluding: [TaskID])
+  /// The value of this name, from now on; `nil` if there is none any more.
+  case value(named: String, [UInt8]?)
   /// An attempt has begun.
   case begin(TaskID)
   /// The file was opened, and the tasks that had begun were made available again.
@@ -47,7 +49,8 @@ extension JournalEntry {
   var isOfSnapshot: Bool {
     switch self {
     case .header, .task, .begin: true
-    case .compacted, .change, .addition, .supersession, .restart, .interruption, .seal: false
+    case .compacted, .change, .addition, .supersession, .restart, .value, .interruption, .seal:
+      false
     }
   }
 }

@@ -11,6 +11,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
+  case value
 
   /// The field's name in the file.
   var text: String {
@@ -69,6 +70,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .format: "format"
     case .version: "version"
     case .generation: "generation"
+    case .value: "value"
     }
   }
 
@@ -87,6 +89,7 @@ enum JournalKind: String, CaseIterable, Sendable {
   case header, task, kept, compacted, begin, interruption, seal
   case insert, add, succeed, retry, abandon, release, park, cancel, pause, resume, restart
   case reschedule, update, remove, extend, unpark, prune, rebase
+  case value
 
   static let table = WordTable(allCases.map { ($0.rawValue, $0) })
 }

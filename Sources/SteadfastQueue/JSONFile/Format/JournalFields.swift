@@ -104,6 +104,21 @@ struct JournalFields {
     return text
   }
 
+  /// Reads bytes that are written as a text in Base64.
+  func bytes(_ field: JournalField) throws(JournalDecodingError) -> [UInt8] {
+    guard let data = Data(base64Encoded: try text(field)) else {
+      throw .malformed("its field '\(field.text)' is not base64")
+    }
+    return Array(data)
+  }
+
+  /// Reads the bytes of a line that sets a value; `nil` if it removes the value.
+  func storedValue() throws(JournalDecodingError) -> [UInt8]? {
+    guard has(.value) else { return has(.data) ? try bytes(.data) : nil }
+    guard !has(.data) else { throw .malformed("it has more than one value") }
+    return Array(try text(.value).utf8)
+  }
+
   func texts(_ field: JournalField) throws(JournalDecodingError) -> Set<String> {
     Set(try list(field))
   }

@@ -6,12 +6,12 @@ import Foundation
 
 /// Writes a file again without its obsolete lines, in steps between which other work is done.
 ///
-/// A compaction has three phases. First, it writes the tasks as they were when it began, from a
-/// copy that shares memory with the table until one of the two changes. Then it copies the lines
-/// that were added to the journal since. When nothing is left to copy, the new file takes the
-/// journal's place. The journal is unchanged until that moment, so a failure costs nothing but the
-/// temporary file. As in any journal, each line says up to which line the file was flushed when the
-/// line was written.
+/// A compaction has three phases. First, it writes the tasks and the values as they were when it
+/// began, from a copy that shares memory with the table until one of the two changes. Then it
+/// copies the lines that were added to the journal since. When nothing is left to copy, the new
+/// file takes the journal's place. The journal is unchanged until that moment, so a failure costs
+/// nothing but the temporary file. As in any journal, each line says up to which line the file was
+/// flushed when the line was written.
 struct Compaction {
   /// How far a compaction is.
   enum Progress {
@@ -47,6 +47,8 @@ struct Compaction {
   ///
   /// The memory of copied pages is freed on the way: to free all of it at the end would take long.
   private var tasks: Slab<TaskTable.Entry>
+  /// The values to copy, the next one last.
+  private var values: [(name: String, bytes: [UInt8])]
   /// Tasks whose attempts are not in the journal yet.
   ///
   /// What the journal says of them later is copied later.
@@ -62,11 +64,12 @@ struct Compaction {
 
   /// Begins a compaction of a journal.
   ///
-  /// Of `tasks`, exactly those are committed that the journal has. The tasks in `claimed` are
-  /// leased, although the journal does not say so yet.
+  /// Of `tasks`, exactly those are committed that the journal has, and `values` are those that it
+  /// has. The tasks in `claimed` are leased, although the journal does not say so yet.
   init(
     of journal: Journal,
     tasks: Slab<TaskTable.Entry>,
+    values: [ExactText: StoredValues.Value] = [:],
     claimed: Set<TaskID> = [],
     in storage: any JournalStorage,
     _ policy: CompactionPolicy = CompactionPolicy()
@@ -74,6 +77,11 @@ struct Compaction {
     self.storage = storage
     self.policy = policy
     self.tasks = tasks
+    // In an order that is the same each time.
+    self.values =
+      values
+      .sorted { $1.key.text.utf8.lexicographicallyPrecedes($0.key.text.utf8) }
+      .map { ($0.key.text, $0.value.bytes) }
     unwritten = claimed
     copied = journal.size
     seenSize = journal.size
@@ -95,6 +103,11 @@ struct Compaction {
     do {
       if tasks.firstUsedSlot(from: slot) != nil {
         try copyTasks()
+        seenSize = journal.size
+        return .unfinished
+      }
+      if !values.isEmpty {
+        try copyValues()
         seenSize = journal.size
         return .unfinished
       }
@@ -159,6 +172,16 @@ struct Compaction {
       guard tasks[next].place != .staged else { continue }
       batches.append(try lines(of: tasks[next]))
       size += batches[batches.count - 1].reduce(0) { $0 + $1.bytes.count + 64 }
+    }
+    try append(batches)
+  }
+
+  private mutating func copyValues() throws {
+    var batches: [[JournalBody]] = []
+    var size = 0
+    while size < policy.stepSize, let (name, bytes) = values.popLast() {
+      batches.append([try JournalBody(.value(named: name, bytes))])
+      size += batches[batches.count - 1][0].byteCount
     }
     try append(batches)
   }

@@ -75,7 +75,12 @@ extension Journal {
     at date: Date
   ) throws -> Journal {
     do throws(Compaction.Failure) {
-      var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+      var compaction = try Compaction(
+        of: journal,
+        tasks: table.entries.slab,
+        values: table.values.committed,
+        in: storage
+      )
       let replacement = try compaction.finish(journal, at: date)
       journal.abandon()
       return replacement

@@ -1,7 +1,7 @@
 extension TaskTable {
   /// Applies an entry of the file to the table again.
   ///
-  /// The task that the entry adds counts `byteCount` bytes, the size of its line.
+  /// The task or the value that the entry adds counts `byteCount` bytes, the size of its line.
   ///
   /// - Returns: Whether the entry could be applied.
   mutating func replay(_ entry: JournalEntry, byteCount: Int = 0) -> Bool {
@@ -9,6 +9,9 @@ extension TaskTable {
     case .header, .compacted, .seal: return true
     case .task(let task): return restore(task, byteCount)
     case .begin(let id): return replayBeginning(of: id)
+    case .value(let name, let bytes), .change(.setValue(let name, _, let bytes)):
+      values.set(name, to: bytes.map { StoredValues.Value(bytes: $0, byteCount: byteCount) })
+      return true
     case .interruption:
       interruptBegun()
       return true
@@ -235,7 +238,7 @@ extension TaskTable {
       present(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
     }
     switch change {
-    case .insert, .unpark, .resume, .update, .remove, .prune, .rebase:
+    case .insert, .unpark, .resume, .update, .remove, .prune, .rebase, .setValue:
       return change
     case .cancel(let target, let date, let retains):
       return .cancel(present(target), at: date, retains: retains)

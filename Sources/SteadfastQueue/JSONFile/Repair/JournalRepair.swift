@@ -56,6 +56,7 @@ struct JournalRepair {
       var compaction = try Compaction(
         of: old,
         tasks: inspection.table.entries.slab,
+        values: inspection.table.values.committed,
         in: storage
       )
       var new = try compaction.finish(old, at: date)

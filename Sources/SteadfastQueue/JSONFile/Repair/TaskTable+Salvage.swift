@@ -15,7 +15,8 @@ extension TaskTable {
     case .supersession(let change):
       // The line of the successor is lost.
       return salvage(.change(change))
-    case .header, .task, .compacted, .change, .addition, .restart, .begin, .interruption, .seal:
+    case .header, .task, .compacted, .change, .addition, .restart, .value, .begin, .interruption,
+      .seal:
       return false
     }
   }
@@ -42,7 +43,7 @@ extension TaskTable {
       return makeAvailable(id)
     case .change(let change), .restart(let change, _):
       return presuppose(change)
-    case .header, .compacted, .interruption, .seal:
+    case .header, .compacted, .value, .interruption, .seal:
       return true
     }
   }
@@ -59,7 +60,7 @@ extension TaskTable {
     case .restart(let target, _):
       guard let slot = slot(of: target.id) else { return false }
       return freeRole(.holder, for: entries[slot].record)
-    case .cancel, .pause, .resume, .reschedule, .update, .unpark, .prune, .rebase:
+    case .cancel, .pause, .resume, .reschedule, .update, .unpark, .prune, .rebase, .setValue:
       return false
     }
   }

@@ -195,6 +195,14 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
   }
 
+  /// Returns the bytes that the file holds under a name; `nil` if there are none.
+  ///
+  /// - Throws: A ``JSONFileError``.
+  public func value(named name: String) async throws -> [UInt8]? {
+    try await core.open()
+    return core.read { $0.values[name] }
+  }
+
   /// Returns what the file holds now.
   ///
   /// O(1).
@@ -217,7 +225,7 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   ///   one that a crash has left, with all its tasks.
   public func close() async throws { try await core.close() }
 
-  /// Deletes the file with all its tasks, and gives up its lock.
+  /// Deletes the file with all its tasks and values, and gives up its lock.
   ///
   /// The file need not be open. It is deleted after ``close()`` too, and if it can't be opened,
   /// because it is damaged for instance. A file that is no queue's file is left alone, and so is

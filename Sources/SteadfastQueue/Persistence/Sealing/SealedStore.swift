@@ -8,10 +8,10 @@ extension Persistence {
   /// Returns this store with payloads that are sealed when stored, and opened when used.
   ///
   /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and the
-  /// texts of its errors. A task whose payload can't be opened is parked, with an error that says
-  /// so. It stops no other task but the successor of its unique key. It waits again when a handler
-  /// is registered for it again, or when the queue runs again. Look-ups show it too;
-  /// ``StoredPayload/bytes()`` throws.
+  /// texts of its errors. So are values (``TaskQueue/setValue(_:named:)``). A task whose payload
+  /// can't be opened is parked, with an error that says so. It stops no other task but the
+  /// successor of its unique key. It waits again when a handler is registered for it again, or when
+  /// the queue runs again. Look-ups show it too; ``StoredPayload/bytes()`` throws.
   ///
   /// Payloads are opened when they are used, and no plain copy is held between `enqueue` and the
   /// attempt.
@@ -74,6 +74,8 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
 
   func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
 
+  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 
@@ -96,7 +98,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
         update.replacing(payload: try sealed(record.replacing(payload: payload)).payload)
       )
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .reschedule, .remove, .extend, .prune, .rebase:
+      .reschedule, .remove, .extend, .prune, .rebase, .setValue:
       return change
     }
   }

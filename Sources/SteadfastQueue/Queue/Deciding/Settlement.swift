@@ -52,7 +52,7 @@ final class Settlement: Sendable {
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
     case .cancel: .cancelled
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
-      .unpark, .extend, .prune, .rebase:
+      .unpark, .extend, .prune, .rebase, .setValue:
       nil
     }
   }
@@ -62,7 +62,7 @@ final class Settlement: Sendable {
     switch change {
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update: true
     case .succeed, .abandon, .cancel: isKeptEnd
-    case .remove, .insert, .unpark, .extend, .prune, .rebase: false
+    case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: false
     }
   }
 
@@ -72,7 +72,7 @@ final class Settlement: Sendable {
     case .succeed(_, _, let retains), .abandon(_, _, let retains), .cancel(_, _, let retains):
       retains
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
-      .unpark, .extend, .prune, .rebase:
+      .unpark, .extend, .prune, .rebase, .setValue:
       false
     }
   }
@@ -94,7 +94,7 @@ final class Settlement: Sendable {
     case .restart: .restarted(record.id)
     case .reschedule(_, let date): .rescheduled(record.id, to: date)
     case .update(let id, _): .updated(id)
-    case .remove, .insert, .unpark, .extend, .prune, .rebase: nil
+    case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: nil
     }
   }
 }

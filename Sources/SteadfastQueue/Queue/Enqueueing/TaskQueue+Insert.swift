@@ -240,7 +240,7 @@ extension TaskQueue {
       // The store has chosen the date, which may be earlier than before. A claim returns it.
       if case .replaced = result { lookForWork() }
       return EnqueuedTask(handle: observers.outcomes.handle(of: twin), isNew: false, queue: self)
-    case .stale, .superseded, .doneWithConsequences, .unmetDependency:
+    case .stale, .superseded, .doneWithConsequences, .unmetDependency, .valueDiffers:
       preconditionFailure("an insertion has an outcome that is none")
     case .done, .identityTaken, .batchRefused:
       break
@@ -282,7 +282,7 @@ extension ChangeOutcome {
   /// Whether no insertion has this outcome.
   fileprivate var isNoneOfInsertion: Bool {
     switch self {
-    case .stale, .superseded, .doneWithConsequences: true
+    case .stale, .superseded, .doneWithConsequences, .valueDiffers: true
     case .done, .replaced, .duplicate, .unmetDependency, .identityTaken, .batchRefused: false
     }
   }

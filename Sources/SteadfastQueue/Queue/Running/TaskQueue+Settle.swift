@@ -161,7 +161,7 @@ extension TaskQueue {
     case .succeed, .abandon, .cancel, .remove:
       // The task may have had a successor, which may be available now.
       if settlement.record.uniqueKey != nil { lookForWork() }
-    case .pause, .insert, .unpark, .extend, .prune, .rebase: break
+    case .pause, .insert, .unpark, .extend, .prune, .rebase, .setValue: break
     }
   }
 

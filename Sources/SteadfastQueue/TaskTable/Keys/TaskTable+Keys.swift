@@ -156,7 +156,7 @@ extension TaskTable {
     case .supersession: .supersession
     case .change(.restart, let slot) where entries[slot].isAwaited:
       restartDecision(graph.excluded(byRestartOf: entries[slot].id))
-    case .change, .broadChange, nil: nil
+    case .change, .broadChange, .value, nil: nil
     }
   }
 

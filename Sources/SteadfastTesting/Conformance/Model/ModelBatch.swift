@@ -8,8 +8,8 @@ import Foundation
 
 /// Gathers changes into a batch, as a queue does.
 ///
-/// A batch has at most one change for each task, and no change that depends on the outcome of
-/// another one.
+/// A batch has at most one change for each task and each value, and no change that depends on the
+/// outcome of another one.
 struct ModelBatch {
   private(set) var changes: [TaskChange] = []
   /// The index of the first insertion that refuses the batch.
@@ -18,6 +18,8 @@ struct ModelBatch {
   private var touched: Set<TaskID> = []
   /// The unique keys of the batch's tasks, with their names.
   private var keys: Set<[String]> = []
+  /// The names of the batch's values.
+  private var names: Set<ExactText> = []
 
   init(_ reference: ReferenceTable) { self.reference = reference }
 
@@ -41,6 +43,12 @@ struct ModelBatch {
     if reference.record(of: id) != nil { noteRefusal() }
     touched.insert(id)
     changes.append(.insert(record, onDuplicate: task.policy))
+  }
+
+  mutating func set(_ name: String, isPresent: Bool, to bytes: [UInt8]?) {
+    guard names.insert(ExactText(name)).inserted else { return }
+    let present = reference.values[ExactText(name)]
+    changes.append(.setValue(named: name, from: isPresent ? present : [0], to: bytes))
   }
 
   private mutating func noteRefusal() { firstRefusal = firstRefusal ?? changes.count }

@@ -29,6 +29,7 @@ struct ModelRun {
       try await perform(step)
       try await compare()
     }
+    try await compareValues()
     for state in TaskState.allCases {
       let count = try await store.count(TaskFilter(states: [state]))
       let expected = reference.entries.count { $0.record.state == state }
@@ -38,7 +39,9 @@ struct ModelRun {
 
   private mutating func perform(_ step: ModelStep) async throws {
     switch step {
-    case .change(let change): try await apply([change])
+    case .change(let change):
+      try await apply([change])
+      if case .value = change { try await compareValues() }
     case .batch(let changes): try await apply(changes)
     case .claim(let limit, let names, let otherNames, let conditions):
       try await claim(limit, names, otherNames, conditions)
@@ -62,6 +65,7 @@ struct ModelRun {
     case .reopen:
       guard store.trial.reopens else { return }
       store = try await store.reopened()
+      try await compareValues()
       if !isShared { reference.interrupt() }
     }
   }
@@ -86,6 +90,8 @@ struct ModelRun {
       case .control(let task, let control, let retains):
         let id = TaskID.numbered(task)
         batch.add(.controlling(id, control, retains: retains, at: date), of: id)
+      case .value(let name, let isPresent, let bytes):
+        batch.set(name, isPresent: isPresent, to: bytes)
       }
     }
     guard !batch.changes.isEmpty else { return }
@@ -93,7 +99,8 @@ struct ModelRun {
     let found = try await store.apply(batch.changes, durability: .relaxed)
     for (index, (found, expected)) in zip(found, expected).enumerated() where found != expected {
       // Changes after the insertion that refuses the batch need no outcome of their own.
-      if let refusal = batch.firstRefusal, refusal < index, found == .batchRefused { continue }
+      let mayBeAny = expected != .valueDiffers && found == .batchRefused
+      if let refusal = batch.firstRefusal, refusal < index, mayBeAny { continue }
       try store.expect("outcome \(index + 1)", found.step, expected.step)
     }
   }
@@ -187,5 +194,11 @@ struct ModelRun {
     let expected = reference.records
     try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
     for (found, expected) in zip(found, expected) { try store.expect(found, is: expected) }
+  }
+
+  private func compareValues() async throws {
+    for name in ModelDrawing.valueNames {
+      try await store.expectValue(name, reference.values[ExactText(name)])
+    }
   }
 }

@@ -40,6 +40,8 @@ enum ModelStep: Sendable {
     case insert(NewTask)
     case end(claim: Int, End, retains: Bool, delay: Double)
     case control(task: Int, Control, retains: Bool)
+    /// A value is set if it is the present one, or one that it seldom is.
+    case value(String, isPresent: Bool, to: [UInt8]?)
   }
 
   case change(Change)
@@ -113,6 +115,12 @@ struct ModelDrawing {
         retains: draw([true, false]),
         delay: Double(below(20))
       )
+    case 8 where below(2) == 0:
+      return .value(
+        draw(Self.valueNames),
+        isPresent: below(4) > 0,
+        to: draw([nil, [], [0], [0, 1], [255]])
+      )
     default:
       return .control(
         task: below(lastNumber + 2),
@@ -121,6 +129,8 @@ struct ModelDrawing {
       )
     }
   }
+
+  static let valueNames = ["A", "value", "\u{e9}", "e\u{301}"]
 
   private mutating func newTask() -> ModelStep.NewTask {
     lastNumber += 1

@@ -8,8 +8,9 @@ import Foundation
 
 /// Applies changes to the reference, as to a store.
 extension ReferenceTable {
-  /// Applies all changes, or none if an insertion refuses the batch.
+  /// Applies all changes, or none if a value differs or an insertion refuses the batch.
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
+    guard batch.allSatisfy(isMet) else { return batch.map { _ in .valueDiffers } }
     let before = self
     let outcomes = batch.map { change in
       let outcome = applyWithConsequences(change)
@@ -27,7 +28,8 @@ extension ReferenceTable {
     return outcomes.map { outcome in
       switch outcome {
       case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
-      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused: outcome
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers:
+        outcome
       @unknown default: outcome
       }
     }
@@ -98,9 +100,16 @@ extension ReferenceTable {
       prune(state, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .extend(let lease, let date): return extend(lease, until: date)
+    case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
     @unknown default: break
     }
     return .done
+  }
+
+  /// Returns whether the value that a change names is the present one, if the change names any.
+  private func isMet(_ change: TaskChange) -> Bool {
+    guard case .setValue(let name, let bytes, _) = change else { return true }
+    return values[ExactText(name)] == bytes
   }
 
   private static let unclaimed: Set<TaskState> = [.waiting, .parked, .paused]

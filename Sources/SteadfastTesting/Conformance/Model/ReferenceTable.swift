@@ -26,6 +26,8 @@ package struct ReferenceTable: Sendable {
   package var entries: [Entry] = []
   /// The progress of batches whose followers are not there yet.
   var earlyBatches: [TaskID: BatchProgress] = [:]
+  /// The values, by the bytes of their names.
+  package var values: [ExactText: [UInt8]] = [:]
   private var lastPlace = 0
   private var cutoff = Date.distantPast
 

@@ -27,6 +27,8 @@ extension TaskChange {
       "prune \(state) at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
         + (count.map { ", keeping \($0)" } ?? "")
     case .rebase(let date): "rebase to \(date.step)"
+    case .setValue(let name, let old, let new):
+      "set the value '\(name.prefix(80))' from \(old.step) to \(new.step)"
     @unknown default: "\(self)"
     }
   }
@@ -51,6 +53,14 @@ extension TaskUpdate {
     if let expiryDate { parts.append("expiryDate \(expiryDate.step)") }
     if let tags { parts.append("tags \(tags.sorted())") }
     return parts.isEmpty ? "nothing" : parts.joined(separator: ", ")
+  }
+}
+
+extension [UInt8]? {
+  /// The bytes of a value, or their number if there are many.
+  var step: String {
+    guard let self else { return "none" }
+    return self.count > 20 ? "\(self.count) bytes" : "\(self)"
   }
 }
 
@@ -80,7 +90,7 @@ extension ChangeOutcome {
     case .unmetDependency(let id): "unmet dependency \(id.number)"
     case .doneWithConsequences(let consequences):
       "done, with \(consequences.tasks.map(\.number)) along\(consequences.batch.step)"
-    case .done, .identityTaken, .stale, .batchRefused: "\(self)"
+    case .done, .identityTaken, .stale, .batchRefused, .valueDiffers: "\(self)"
     @unknown default: "\(self)"
     }
   }

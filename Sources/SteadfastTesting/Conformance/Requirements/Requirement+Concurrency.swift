@@ -25,10 +25,10 @@ extension PersistenceConformance.Requirement {
     ),
   ]
 
-  private static let callers = 8
+  static let callers = 8
 
   /// Runs `body` in `callers` tasks at the same time, and returns the results.
-  private static func atOnce<Result: Sendable>(
+  static func atOnce<Result: Sendable>(
     _ body: @escaping @Sendable (Int) async throws -> Result
   ) async throws -> [Result] {
     try await withThrowingTaskGroup(of: Result.self) { group in

@@ -60,7 +60,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(1, is: .numbered(1).with { $0.state = .running })
   }
 
-  private static func isInvalidArgument(_ error: any Error) -> Bool {
+  static func isInvalidArgument(_ error: any Error) -> Bool {
     (error as? TaskQueueError)?.code == .invalidArgument
   }
 

@@ -82,6 +82,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectError("claim") { try await store.claim() }
     try await store.expectError("tasks") { _ = try await store.tasks() }
     try await store.expectError("count") { _ = try await store.count() }
+    try await store.expectError("value") { _ = try await store.value("a") }
   }
 
   private static func close(_ store: StoreProbe) async throws {

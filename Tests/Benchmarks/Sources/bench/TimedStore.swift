@@ -51,6 +51,8 @@ final class TimedStore: Persistence {
 
   func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
 
+  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,

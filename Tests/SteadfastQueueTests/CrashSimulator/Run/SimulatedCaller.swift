@@ -18,6 +18,8 @@ struct SimulatedCaller: Sendable {
   private let seed: UInt64
   private var random: SplitMix64
   private var taskCount = 0
+  /// What the values were set to last, whether that was stored or not.
+  private var values: [String: [UInt8]] = [:]
 
   init(_ workload: Workload, seed: UInt64) {
     self.workload = workload
@@ -71,7 +73,22 @@ struct SimulatedCaller: Sendable {
     let changes = (0..<1 + pick(workload.batchSize)).map { _ in
       pick(100) < workload.workShare ? makeEnd() : makeInsertion()
     }
-    return .apply(changes, durability)
+    guard pick(100) < workload.valueShare else { return .apply(changes, durability) }
+    return .apply((pick(2) == 0 ? changes : []) + [makeValue()], durability)
+  }
+
+  /// A change of a value that is most often the one that was set last.
+  private mutating func makeValue() -> TaskChange {
+    let name = ["a", "b\n", "é"][pick(3)]
+    let old = pick(6) == 0 ? nil : values[name]
+    let new: [UInt8]? =
+      switch pick(5) {
+      case 0: nil
+      case 1: [UInt8](repeating: UInt8(pick(256)), count: pick(60))
+      default: Array("\(seed) \(pick(100))".utf8)
+      }
+    values[name] = new
+    return .setValue(named: name, from: old, to: new)
   }
 
   /// New tasks, and one that follows when all of them have ended.

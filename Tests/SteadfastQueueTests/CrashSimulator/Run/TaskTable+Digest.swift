@@ -3,8 +3,8 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// A number for all that the next process could tell of this table: its tasks, and the order in
-  /// which they are handed out and leave.
+  /// A number for all that the next process could tell of this table: its values, its tasks, and
+  /// the order in which they are handed out and leave.
   func digest() -> UInt64 {
     var table = self
     return table.takeDigest()
@@ -14,6 +14,7 @@ extension TaskTable {
   mutating func takeDigest() -> UInt64 {
     interruptLeased()
     var hasher = Hasher()
+    hasher.combine(values.committed.mapValues(\.bytes))
     for record in tasks(matching: TaskFilter(), after: nil, limit: .max) {
       record.combine(into: &hasher)
       hasher.combine(slot(of: record.id).map { entries[$0].hasLostKey })

@@ -15,6 +15,8 @@ struct Workload: Sendable, CustomStringConvertible {
   var workShare = 0
   /// How many of a hundred insertions have a unique key, of a few.
   var keyedShare = 0
+  /// How many of a hundred calls that change something set a value.
+  var valueShare = 20
   /// After how many of a hundred rounds the store is closed, or its process ends, and another opens
   /// the file.
   var restartShare = 0
@@ -122,6 +124,29 @@ struct Workload: Sendable, CustomStringConvertible {
       restartShare: 5,
       faultShare: 25,
       compactionSize: 800
+    ),
+    Workload(
+      name: "values, compaction, restarts",
+      rounds: 30,
+      concurrentCalls: 4,
+      batchSize: 2,
+      relaxedShare: 40,
+      workShare: 30,
+      valueShare: 80,
+      restartShare: 10,
+      compactionSize: 700
+    ),
+    Workload(
+      name: "values on a failing disk",
+      rounds: 20,
+      concurrentCalls: 4,
+      batchSize: 2,
+      relaxedShare: 30,
+      workShare: 30,
+      valueShare: 80,
+      restartShare: 10,
+      faultShare: 50,
+      compactionSize: 900
     ),
     Workload(
       name: "flushed at intervals",

@@ -70,7 +70,7 @@ private struct Decided: RetryAwareError {
     case .restart(_, let date): "restarted at \(date.timeIntervalSince1970)"
     case .update: "updated"
     case .reschedule(_, let date): "rescheduled to \(date.timeIntervalSince1970)"
-    case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove: "nonsense"
+    case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove, .setValue: "nonsense"
     }
   }
 

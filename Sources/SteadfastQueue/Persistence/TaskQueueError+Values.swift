@@ -1,0 +1,26 @@
+extension TaskQueueError {
+  /// The greatest number of bytes of a value: 64 KiB.
+  static var maxValueSize: Int { 64 << 10 }
+  /// The greatest number of bytes of a value's name, in UTF-8.
+  ///
+  /// A database has it in an index, whose rows can't be much longer.
+  static var maxValueNameSize: Int { 1 << 10 }
+
+  /// Checks the name of a value, and values.
+  static func check(valueNamed name: String, _ values: [UInt8]?...) throws(TaskQueueError) {
+    let size = name.utf8.count
+    guard 1...maxValueNameSize ~= size else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name of a value has \(size) bytes of UTF-8; give it 1 to \(maxValueNameSize)"
+      )
+    }
+    for value in values {
+      guard let value, value.count > maxValueSize else { continue }
+      throw TaskQueueError(
+        .invalidArgument,
+        "a value has \(value.count) bytes; a store holds at most \(maxValueSize) under a name"
+      )
+    }
+  }
+}

@@ -1,0 +1,236 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Values in a file: their lines, and what a compaction, a check and a repair make of them.
+@Suite struct ValueFileTests {
+  private func set(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
+    .setValue(named: name, from: old, to: new)
+  }
+
+  private func values(_ bytes: [UInt8]) throws -> [String: [UInt8]] {
+    let committed = try JournalReader.read(bytes).table.values.committed
+    return Dictionary(uniqueKeysWithValues: committed.map { ($0.key.text, $0.value.bytes) })
+  }
+
+  // MARK: Lines
+
+  @Test(arguments: [
+    ("\"name\":\"a\",\"value\":\"b\"", [0x62] as [UInt8]?), ("\"name\":\"a\",\"value\":\"\"", []),
+    ("\"value\":\"\\u000a\\\"\",\"name\":\"a\"", [0x0A, 0x22]),
+    ("\"name\":\"a\",\"data\":\"AA==\"", [0]), ("\"name\":\"a\",\"data\":\"\"", []),
+    ("\"name\":\"a\"", nil), ("\"name\":\"a\",\"later\":1", nil),
+  ])
+  func `a line sets a value, or removes it`(fields: String, expected: [UInt8]?) throws {
+    let before = "\"k\":\"value\",\"name\":\"a\",\"value\":\"before\"}"
+    let bytes = ForgedFile.bytes([before, "\"k\":\"value\",\(fields)}"])
+    #expect(try values(bytes) == (expected.map { ["a": $0] } ?? [:]))
+  }
+
+  @Test(arguments: [
+    "\"name\":\"\"", "\"value\":\"a\"", "\"name\":1", "\"name\":\"a\",\"value\":1",
+    "\"name\":\"a\",\"value\":null", "\"name\":\"a\",\"data\":\"A\"",
+    "\"name\":\"a\",\"value\":\"a\",\"data\":\"AA==\"", "\"name\":\"a\",\"name\":\"a\"",
+    "\"name\":\"\(String(repeating: "n", count: 1_025))\"",
+    "\"name\":\"a\",\"value\":\"\(String(repeating: "v", count: 65_537))\"",
+    "\"name\":\"a\",\"value\":\"\(String(repeating: "v", count: 256 << 10))\"",
+  ])
+  func `a line of a value that can't be is damage`(fields: String) {
+    let bytes = ForgedFile.bytes(["\"k\":\"value\",\(fields)}"])
+    #expect {
+      try JournalReader.read(bytes)
+    } throws: { error in
+      guard case .damaged(2, _, let reason)? = error as? JournalProblem else { return false }
+      return reason.utf8.count < 200
+    }
+  }
+
+  @Test func `a kept task does not stand behind a value`() {
+    let value = "\"k\":\"value\",\"name\":\"a\",\"value\":\"b\"}"
+    let bytes = ForgedFile.bytes([value, ForgedFile.task(1, place: 1)])
+    #expect {
+      try JournalReader.read(bytes)
+    } throws: { error in
+      if case .damaged(3, _, _)? = error as? JournalProblem { true } else { false }
+    }
+  }
+
+  @Test func `the longest line that a value may have is written and read`() throws {
+    let name = String(repeating: "\u{1}", count: 1_024)
+    let quotes = [UInt8](repeating: 0x22, count: 65_536)
+    let change = set(name, nil, quotes)
+    try change.checkForm()
+    let line = try JournalBody(.change(change))
+    #expect(line.bytes.count <= JournalBody.maxLength(of: change))
+    var text = try JournalText()
+    try text.add(.change(change))
+    #expect(try values(text.bytes) == [name: quotes])
+  }
+
+  // MARK: Compaction
+
+  @Test func `a compaction leaves one line for each value, and counts as many bytes as it writes`()
+    async throws
+  {
+    let storage = MemoryStorage()
+    let executor = ManualExecutor { 0 }
+    let policy = CompactionPolicy(minimumSize: 3_000, spareSize: 0, stepSize: 60, flushSize: 1_000)
+    let core = JSONFileCore(storage, executor, compactionPolicy: policy)
+    let statistics = try await executor.run {
+      try await core.open()
+      _ = try await core.apply([set("kept", nil, [0]), set("gone", nil, [1])], .durable)
+      _ = try await core.apply([set("gone", [1], nil)], .durable)
+      for number in 0..<200 {
+        let old = number == 0 ? nil : Array("number \(number - 1)".utf8)
+        _ = try await core.apply([set("last", old, Array("number \(number)".utf8))], .durable)
+      }
+      return try await core.statistics()
+    }
+    #expect(statistics.lastCompaction != nil)
+    #expect(statistics.byteCount < 6_000)
+    #expect(statistics.liveRecordCount == 4)
+    #expect(try values(storage.bytes) == ["kept": [0], "last": Array("number 199".utf8)])
+    let file = try JournalReader.read(storage.bytes).table
+    let (inMemory, compactSize) = core.read { ($0.values.byteCount, $0.compactSize) }
+    #expect(file.values.byteCount == inMemory)
+    #expect(compactSize - 512 == inMemory)
+    // The largest size that two such lines may have.
+    #expect(200..<320 ~= inMemory)
+  }
+
+  @Test func `a value that is set during a compaction is the one that is found after it`() throws {
+    let storage = MemoryStorage()
+    var (journal, table) = try Journal.open(storage)
+    func add(_ change: TaskChange) throws {
+      try journal.append([[try JournalBody(.change(change))]])
+      #expect(table.apply([change]) == [.done])
+    }
+    for name in ["a", "b", "c"] { try add(set(name, nil, [1])) }
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage,
+      CompactionPolicy(stepSize: 1)
+    )
+    var steps = 0
+    let names = ["a", "b", "c", "d"]
+    loop: while true {
+      switch try compaction.advance(journal, at: .seconds(0)) {
+      case .unfinished:
+        guard steps < names.count else { break }
+        try add(set(names[steps], table.values[names[steps]], [2, UInt8(steps)]))
+        steps += 1
+      case .finished(let replacement):
+        journal = replacement
+        break loop
+      }
+    }
+    #expect(steps == 4)
+    #expect(try values(storage.bytes) == ["a": [2, 0], "b": [2, 1], "c": [2, 2], "d": [2, 3]])
+  }
+
+  // MARK: Other files
+
+  /// A file of a task and two values, which is closed.
+  private func makeFile(_ file: URL) async throws {
+    let store = JSONFileStore(at: file)
+    for change in [
+      set("a", nil, [1]), .insert(.make(1), onDuplicate: .keep), set("b", nil, Array("text".utf8)),
+      .insert(.make(2), onDuplicate: .keep), set("a", [1], [2]),
+    ] {
+      #expect(try await store.apply([change], durability: .durable) == [.done])
+    }
+    try await store.close()
+  }
+
+  private func found(_ file: URL) async throws -> [[UInt8]?] {
+    let store = JSONFileStore(at: file)
+    let found = try await [
+      store.value(named: "a"), store.value(named: "b"), store.value(named: "c"),
+    ]
+    try await store.close()
+    return found
+  }
+
+  @Test func `a file that was linked keeps its values`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try await makeFile(file)
+      let backup = folder.appending(path: "backup")
+      try FileManager.default.linkItem(at: file, to: backup)
+      for _ in 1...2 { #expect(try await found(file) == [[2], Array("text".utf8), nil]) }
+    }
+  }
+
+  @Test func `a repair saves the values that can be read`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try await makeFile(file)
+      let lines = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
+      // The line of the first task.
+      try Data(lines.flipping(2).flatMap { $0 }).write(to: file)
+      let repair = try await JSONFileStore.repair(at: file)
+      #expect(repair.skippedLineCount == 1)
+      #expect(try await found(file) == [[2], Array("text".utf8), nil])
+      // The last line of a value: the one before counts.
+      try await JSONFileStore(at: file).destroy()
+      try await makeFile(file)
+      let again = try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
+      try Data(again.flipping(5).flatMap { $0 }).write(to: file)
+      _ = try await JSONFileStore.repair(at: file)
+      #expect(try await found(file) == [[1], Array("text".utf8), nil])
+    }
+  }
+
+  @Test func `a store notices that its file has another value`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = JSONFileStore(at: file)
+      let changes = [set("a", nil, [0x31]), set("b", nil, [0x32])]
+      for change in changes { _ = try await store.apply([change], durability: .durable) }
+      #expect(try await store.verify().problems == [])
+      let handle = try FileHandle(forWritingTo: file)
+      var text = try JournalText()
+      try text.add(.change(set("a", nil, [0x31])), .change(set("b", nil, [0x33])))
+      try handle.write(contentsOf: Data(text.bytes))
+      try handle.close()
+      let problems = try await store.verify().problems.map(\.reason)
+      #expect(problems == ["the file says something else of the value 'b' than the store holds"])
+      try? await store.close()
+    }
+  }
+
+  // MARK: Room
+
+  @Test func `in a full file, a value may change and shrink, and may not grow`() async throws {
+    let storage = MemoryStorage()
+    let executor = ManualExecutor { 0 }
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      options: JSONFileStore.Options(maxFileSize: 4_000),
+      compactionPolicy: CompactionPolicy(minimumSize: .max, stepSize: 300, flushSize: 1_000),
+      thread: { executor }
+    ) { (nil, storage) }
+    try await executor.run {
+      try await core.open()
+      _ = try await core.apply([set("a", nil, [1, 2])], .durable)
+      _ = try await fill(core)
+      let large = [UInt8](repeating: 1, count: 400)
+      for change in [set("a", [1, 2], large), set("b", nil, large)] {
+        let error = await #expect(throws: JSONFileError.self) {
+          try await core.apply([change], .durable)
+        }
+        #expect(error?.code == .fileFull)
+      }
+      #expect(try await core.apply([set("a", [0], large)], .durable) == [.valueDiffers])
+      #expect(try await core.apply([set("a", [1, 2], [3, 4])], .durable) == [.done])
+      #expect(try await core.apply([set("a", [3, 4], [5])], .durable) == [.done])
+      #expect(try await core.apply([set("a", [5], nil)], .durable) == [.done])
+      #expect(core.read { $0.values.staged.isEmpty && $0.values.committed.isEmpty })
+    }
+    #expect(try values(storage.bytes) == [:])
+  }
+}

@@ -1,0 +1,68 @@
+import Testing
+
+@testable import SteadfastQueue
+
+/// Values in the table, while changes of them are on their way into a file.
+@Suite struct StoredValuesTests {
+  private func set(_ name: String, _ old: [UInt8]?, _ new: [UInt8]?) -> TaskChange {
+    .setValue(named: name, from: old, to: new)
+  }
+
+  @Test func `a change is compared with what the staged ones set, and a read finds the stored one`()
+  {
+    var table = TaskTable()
+    _ = table.apply([set("a", nil, [1])])
+    let first = table.stage(set("a", [1], [2]))
+    #expect(table.stage(set("a", [1], [3])).outcome == .valueDiffers)
+    let second = table.stage(set("a", [2], nil))
+    let third = table.stage(set("a", nil, [4]))
+    #expect([first, second, third].map(\.outcome) == [.done, .done, .done])
+    #expect(table.values["a"] == [1])
+    table.commit(first)
+    #expect(table.values["a"] == [2])
+    table.commit(second)
+    #expect(table.values["a"] == nil)
+    #expect(table.stage(set("a", nil, [5])).outcome == .valueDiffers)
+    table.commit(third)
+    #expect(table.values["a"] == [4])
+    #expect(table.values.staged.isEmpty)
+  }
+
+  @Test func `a change that is rolled back takes the later ones with it, and no other name`() {
+    var table = TaskTable()
+    _ = table.apply([set("a", nil, [1])])
+    let other = table.stage(set("b", nil, [9]))
+    let stored = table.stage(set("a", [1], [2]))
+    let failed = [table.stage(set("a", [2], [3])), table.stage(set("a", [3], nil))]
+    for change in failed.reversed() { table.rollBack(change) }
+    table.commit(other)
+    table.commit(stored)
+    #expect(table.values["a"] == [2])
+    #expect(table.values["b"] == [9])
+    #expect(table.values.staged.isEmpty)
+    #expect(table.apply([set("a", [2], [5])]) == [.done])
+  }
+
+  @Test func `a batch that is refused leaves no value staged`() {
+    var table = TaskTable()
+    _ = table.apply([.insert(.make(1), onDuplicate: .keep)])
+    let taken = TaskChange.insert(.make(1), onDuplicate: .keep)
+    let outcomes = table.apply([set("a", nil, [1]), taken, set("b", nil, [2])])
+    #expect(outcomes == [.batchRefused, .identityTaken, .batchRefused])
+    let differing = table.apply([set("a", nil, [1]), taken, set("b", [0], [2])])
+    #expect(differing == [.valueDiffers, .valueDiffers, .valueDiffers])
+    #expect(table.values.staged.isEmpty)
+    #expect(table.values.committed.isEmpty)
+  }
+
+  @Test func `the bytes that a file takes are counted, when a value is set and when it is removed`()
+  {
+    var table = TaskTable()
+    for (new, size) in [([1] as [UInt8]?, 40), ([1, 2], 60), ([3], 50), (nil, 30)] {
+      let staged = table.stage(set("a", table.values["a"], new))
+      table.setByteCount(size, of: staged)
+      table.commit(staged)
+      #expect(table.values.byteCount == (new == nil ? 0 : size))
+    }
+  }
+}

@@ -1,0 +1,177 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that lose values, or set them when they must not.
+extension Mutant {
+  static let values = [
+    Mutant("a value is cut at 1,000 bytes", breaks: "values.kept") {
+      $0.setting { $0.map { Array($0.prefix(1_000)) } }
+    },
+    Mutant("a value is text", breaks: "values.kept") {
+      $0.setting { $0.map { Array(String(decoding: $0, as: UTF8.self).utf8) } }
+    },
+    Mutant("no bytes are no value", breaks: "values.kept") {
+      $0.setting { $0.flatMap { $0.isEmpty ? nil : $0 } }
+    },
+    Mutant("a value is never removed", breaks: "values.kept") {
+      $0.rewrite = { change in
+        guard case .setValue(let name, let old, nil) = change else { return change }
+        return .setValue(named: name, from: old, to: old)
+      }
+    },
+    Mutant("names of values are cut", breaks: "values.kept") {
+      $0.naming { String($0.prefix(255)) }
+    },
+    Mutant("names of values are normalised", breaks: "values.names") {
+      $0.naming { $0.precomposedStringWithCanonicalMapping }
+    },
+    Mutant("names of values are the same in lower case", breaks: "values.names") {
+      $0.naming { $0.lowercased() }
+    },
+    Mutant("a value is set whatever it was", breaks: "values.compared") {
+      $0.comparing { _, present in present }
+    },
+    Mutant("a value that is not there is set", breaks: "values.compared") {
+      $0.comparing { old, present in present.flatMap { _ in old } }
+    },
+    Mutant("a value is new though there is one", breaks: "values.compared") {
+      $0.comparing { old, present in old ?? present }
+    },
+    Mutant("values are compared by their lengths", breaks: "values.compared") {
+      $0.comparing { old, present in old?.count == present?.count ? present : old }
+    },
+    Mutant("a value that differs guards itself alone", breaks: "values.guard") {
+      $0.apply = { batch, table in
+        let isMet = batch.map { table.isMet($0) }
+        let rest = zip(batch, isMet).filter(\.1).map(\.0)
+        var outcomes = table.apply(rest)[...]
+        return isMet.map { $0 ? outcomes.removeFirst() : .valueDiffers }
+      }
+    },
+    Mutant("what came before a value that differs is stored", breaks: "values.guard") {
+      $0.apply = { batch, table in
+        guard let first = batch.firstIndex(where: { !table.isMet($0) }) else {
+          return table.apply(batch)
+        }
+        _ = table.apply(Array(batch.prefix(first)))
+        return batch.map { _ in .valueDiffers }
+      }
+    },
+    Mutant("a value that differs makes its batch stale", breaks: "values.guard") {
+      $0.apply = { batch, table in
+        table.apply(batch).enumerated().map { place, outcome in
+          guard outcome == .valueDiffers, case .setValue = batch[place] else {
+            return outcome == .valueDiffers ? .stale : outcome
+          }
+          return outcome
+        }
+      }
+    },
+    Mutant("an insertion is refused before values are compared", breaks: "values.guard") {
+      $0.apply = { batch, table in
+        let others = batch.filter { if case .setValue = $0 { false } else { true } }
+        var trial = table
+        guard trial.apply(others).contains(.batchRefused) else { return table.apply(batch) }
+        return batch.map { _ in .batchRefused }
+      }
+    },
+    Mutant("a refused batch sets its values", breaks: "values.refused") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        guard outcomes.contains(.batchRefused) else { return outcomes }
+        for case .setValue(let name, _, let bytes) in batch {
+          table.values[ExactText(name)] = bytes
+        }
+        return outcomes
+      }
+    },
+    Mutant("a pruning removes values", breaks: "values.apart") {
+      $0.after { change, _, table in if case .prune = change { table.values = [:] } }
+    },
+    Mutant("a rebase removes values", breaks: "values.apart") {
+      $0.after { change, _, table in if case .rebase = change { table.values = [:] } }
+    },
+    Mutant("a value is a task", breaks: "values.apart") {
+      $0.after { change, _, table in
+        guard case .setValue(let name, _, let bytes?) = change else { return }
+        let record = TaskRecord(
+          id: TaskID(high: 1, low: UInt64(table.entries.count)),
+          name: name,
+          payload: StoredPayload(bytes, format: .binary),
+          createdDate: .distantPast,
+          availableDate: .distantFuture
+        )
+        _ = table.apply([.insert(record, onDuplicate: .keep)])
+      }
+    },
+    Mutant("a name of no bytes is taken", breaks: "form.values") {
+      $0.overlooks = { $0.message.contains("has 0 bytes of UTF-8") }
+    },
+    Mutant("a name is taken that is too long", breaks: "form.values") {
+      $0.overlooks = { $0.message.contains("bytes of UTF-8; give it 1 to") }
+    },
+    Mutant("a value is taken that is too long", breaks: "form.values") {
+      $0.overlooks = { $0.message.contains("a store holds at most") }
+    },
+    Mutant("a NUL is taken in the name of a value", breaks: "form.values") {
+      $0.overlooks = { $0.message.contains("the name of a value has a NUL") }
+    },
+    Mutant("a destroyed store leaves its values", breaks: "life.values") {
+      $0.erasesValues = false
+    },
+    Mutant("values are lost when opened again", breaks: "reopen.values") {
+      $0.reopen = { table in
+        table.interrupt()
+        table.values = [:]
+      }
+    },
+    Mutant("values are lost if another store opens", breaks: "sharing.values", isShared: true) {
+      $0.reopen = { $0.values = [:] }
+      $0.opensAnew = true
+    },
+    Mutant("values are compared before others set them", breaks: "concurrency.values") {
+      $0.racesInApply = true
+    },
+  ]
+}
+
+extension PlainStore.Behaviour {
+  /// Sets other values than those that it is given.
+  fileprivate mutating func setting(_ body: @escaping @Sendable ([UInt8]?) -> [UInt8]?) {
+    rewrite = { change in
+      guard case .setValue(let name, let old, let new) = change else { return change }
+      return .setValue(named: name, from: body(old), to: body(new))
+    }
+  }
+
+  /// Holds values under other names.
+  fileprivate mutating func naming(_ body: @escaping @Sendable (String) -> String) {
+    rewrite = { change in
+      guard case .setValue(let name, let old, let new) = change else { return change }
+      return .setValue(named: body(name), from: old, to: new)
+    }
+    value = { $1.values[ExactText(body($0))] }
+  }
+
+  /// Compares with another value than the change names.
+  fileprivate mutating func comparing(
+    _ body: @escaping @Sendable (_ named: [UInt8]?, _ present: [UInt8]?) -> [UInt8]?
+  ) {
+    apply = { batch, table in
+      let values = table.values
+      return table.apply(
+        batch.map { change in
+          guard case .setValue(let name, let old, let new) = change else { return change }
+          return .setValue(named: name, from: body(old, values[ExactText(name)]), to: new)
+        }
+      )
+    }
+  }
+}
+
+extension ReferenceTable {
+  fileprivate func isMet(_ change: TaskChange) -> Bool {
+    guard case .setValue(let name, let old, _) = change else { return true }
+    return values[ExactText(name)] == old
+  }
+}
