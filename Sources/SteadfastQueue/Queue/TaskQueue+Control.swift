@@ -4,6 +4,9 @@ import Synchronization
 extension TaskQueue {
   /// Pauses the queue: no further attempt begins, and those under way go on.
   ///
+  /// Only this queue is paused, in memory. To pause every queue on the store, beyond the end of the
+  /// process, call ``pause(durability:)``.
+  ///
   /// When the call returns, no attempt begins until ``resume()``. If the calling Swift task is
   /// cancelled, the queue is paused all the same, but the waiting ends at once. Tasks are still
   /// enqueued, and ``run()`` goes on without performing any.
@@ -12,12 +15,22 @@ extension TaskQueue {
   /// claimed tasks before they begin, the next pause lets the claimed tasks begin, and returns when
   /// they have.
   public func pause() async {
+    await holdBack { $0.setPaused(true) }
+    await waitForLastAttempts()
+  }
+
+  /// Puts back the claimed tasks that may not begin because of a pause.
+  nonisolated func holdBack(_ pause: (inout WorkMachine) -> Void = { _ in }) async {
     let unbegun = machine.withLock { machine in
-      machine.setPaused(true)
+      pause(&machine)
       return machine.takeHeldBack()
     }
     await putBack(unbegun)
     signals.idleWatch.step()
+  }
+
+  /// Waits for the attempts that begin although the queue is paused, or until cancelled.
+  nonisolated func waitForLastAttempts() async {
     while !Task.isCancelled, machine.withLock({ $0.letsThrough }) {
       // Cancelled: the loop ends.
       try? await signals.pauseProgress.wait {
@@ -27,13 +40,18 @@ extension TaskQueue {
   }
 
   /// Undoes ``pause()``.
+  ///
+  /// A pause that the store holds stays: ``resume(durability:)`` ends it.
   public func resume() async {
     machine.withLock { $0.setPaused(false) }
     signals.pauseProgress.resumeAll(with: .success(()))
     signals.workers.signalAll()
   }
 
-  /// Whether the queue was paused and not resumed.
+  /// Whether the queue was paused and not resumed, in memory or in its store.
+  ///
+  /// What the store says is known from the first call of the queue on, such as ``open()``. In a
+  /// shared store, another queue may have changed it since this queue has looked.
   public nonisolated var isPaused: Bool { machine.withLock { $0.isPaused } }
 
   /// Whether an attempt is under way.

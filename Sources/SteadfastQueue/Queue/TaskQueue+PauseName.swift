@@ -9,7 +9,8 @@ extension TaskQueue {
   /// taken may still begin. The name need not have a handler.
   ///
   /// Only this queue pauses the name, and it does so in memory. The pause does not outlast the
-  /// process, and other queues on the same store don't know of it.
+  /// process, and other queues on the same store don't know of it. ``pause(name:durability:)``
+  /// pauses the name for all of them.
   ///
   /// - Parameter name: the name that the tasks were enqueued under, for example a payload type's
   ///   ``TaskPayload/taskName``. A former name is paused separately.
@@ -39,12 +40,17 @@ extension TaskQueue {
   }
 
   /// Undoes ``pause(name:)``.
+  ///
+  /// A pause that the store holds stays: ``resume(name:durability:)`` ends it.
   public func resume(name: String) async {
     handlers.resume(name)
     machine.withLock { $0.workArrived() }
     signals.workers.signalAll()
   }
 
-  /// The names that were paused and not resumed.
+  /// The names that were paused and not resumed, in memory or in the store.
+  ///
+  /// What the store says is known from the first call of the queue on, such as ``open()``. In a
+  /// shared store, another queue may have changed it since this queue has looked.
   public nonisolated var pausedNames: Set<String> { handlers.pausedNames }
 }

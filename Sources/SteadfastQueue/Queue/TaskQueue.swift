@@ -68,6 +68,7 @@ public actor TaskQueue {
   nonisolated let observers: Observers
   /// Everybody who waits for a step of the queue.
   nonisolated let signals: Signals
+  nonisolated let pauseTurns = PauseTurns()
 
   /// Makes a queue.
   ///
@@ -117,6 +118,12 @@ public actor TaskQueue {
   /// - Throws: a ``TaskQueueError`` if the name or the configuration makes no sense, or a handler
   ///   could not be registered; what keeps the store from being opened.
   public nonisolated func open() async throws {
+    try await openStore()
+    if !pauseTurns.hasRead { try await readStoredPause(again: false) }
+  }
+
+  /// Opens the store, and does not look yet what it says is paused.
+  nonisolated func openStore() async throws {
     try validity.get()
     // Handlers that are under way go on, and so do the calls that they make.
     if handlers.hasRefusal, callingTask == nil, let refusal = handlers.refusal { throw refusal }

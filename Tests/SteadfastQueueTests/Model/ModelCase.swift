@@ -80,6 +80,9 @@ struct ModelRandom {
     case 68: .registerStray
     case 69..<82: .advance(seconds: draw([0, 1, 1, 2, 5, 30, 90]))
     case 82..<84: .step(seconds: draw([-3600, -30, -1, 1, 30, 3600]))
+    case 84: .pauseStore
+    case 85..<87: .resumeStore
+    case 87: .setValue(below(3))
     default: .settle
     }
   }

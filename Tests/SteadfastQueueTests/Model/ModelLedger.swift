@@ -72,6 +72,9 @@ struct ModelLedger: Sendable {
 
   var violations: [String] { log.entries }
 
+  /// Whether the store says that all queues on it are paused.
+  var isPausedInStore: Bool { table.values[ExactText(StoredPause.valueName)] != nil }
+
   func require(_ holds: Bool, _ text: @autoclosure () -> String) {
     if !holds, log.count < 10 { log.add(text()) }
   }

@@ -37,6 +37,9 @@ indirect enum ModelOperation: Sendable {
   case askTagged(Request, tag: String)
   case outcome(task: Int)
   case pauseQueue, resumeQueue
+  /// The pause is held by the store.
+  case pauseStore, resumeStore
+  case setValue(Int)
   case setCondition(Bool)
   case run, runAvailable, cancelRun
   case shutDown(within: Int)
@@ -58,6 +61,9 @@ extension ModelOperation: CustomStringConvertible {
     case .outcome(let task): "ask for the outcome of task \(task)"
     case .pauseQueue: "pause the queue"
     case .resumeQueue: "resume the queue"
+    case .pauseStore: "pause the queues on the store"
+    case .resumeStore: "resume the queues on the store"
+    case .setValue(let number): "set a value to \(number)"
     case .setCondition(let holds): "the condition \(holds ? "holds" : "does not hold")"
     case .run: "run"
     case .runAvailable: "run what is available"

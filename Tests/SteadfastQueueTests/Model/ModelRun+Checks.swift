@@ -18,6 +18,7 @@ extension ModelRun {
     let now = (instant: time.clock.now, date: time.clock.date)
     let isBroken = fault?.isActive ?? false
     let hasFailed = state.queue.machine.withLock { $0.failure != nil }
+    let isQueuePaused = state.queue.isPaused
     let violations = ledger.update { ledger -> [String] in
       ledger.compare(found)
       guard !isBroken else { return ledger.violations }
@@ -28,6 +29,10 @@ extension ModelRun {
         mayHaveFailed: fault != nil,
         hasFailed: hasFailed
       )
+      if state.callsInFlight == 0, !state.runs.isEmpty, !hasFailed {
+        let isPaused = state.isPaused || ledger.isPausedInStore
+        ledger.require(isQueuePaused == isPaused, "the queue is paused: \(isQueuePaused)")
+      }
       ledger.checkEvents()
       if state.callsInFlight == 0 { ledger.forgetRequests() }
       for (id, count) in state.pendingOutcomes where count > 0 {
@@ -54,6 +59,7 @@ extension ModelRun {
     if state.withLock(\.isShutDown) { try await restart() }
     try await perform(.registerStray)
     try await perform(.resumeQueue)
+    try await perform(.resumeStore)
     try await perform(.setCondition(true))
     run()
     for _ in 0..<300 {
@@ -150,11 +156,12 @@ extension ModelLedger {
     let isRunning =
       !state.isShutDown && !hasFailed
       && state.runs.keys.contains { !state.cancelledRuns.contains($0) }
+    let isPaused = state.isPaused || isPausedInStore
     for (id, entry) in entries where entry.lease != nil {
       let isLive = entry.attempt.map { $0.end == nil } ?? false
       // It has been claimed for a worker that then found the queue paused, or about to stop.
       let isHeldBack =
-        entry.attempt == nil && (state.isPaused || !isRunning)
+        entry.attempt == nil && (isPaused || !isRunning)
         && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
       // If the store has failed, the next run stores how the task ended.
       let isUnsettled = mayHaveFailed && !isRunning && entry.attempt?.end != nil
@@ -163,7 +170,7 @@ extension ModelLedger {
         "\(label(id)) is claimed, but not performed: \(entry)"
       )
     }
-    guard isRunning, !state.isPaused, liveCount < configuration.workers else { return }
+    guard isRunning, !isPaused, liveCount < configuration.workers else { return }
     var until = date
     if let (instant, earlier) = state.lastStep, instant.duration(to: now) <= .seconds(61) {
       until = min(until, earlier)

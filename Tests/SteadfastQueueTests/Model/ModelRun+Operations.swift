@@ -22,6 +22,9 @@ extension ModelRun {
       start { await queue.resume() }
       state.withLock { $0.isPaused = false }
       try await settle()
+    case .pauseStore: try await changeStoredPause { try await queue.pause(durability: .durable) }
+    case .resumeStore: try await changeStoredPause { try await queue.resume(durability: .relaxed) }
+    case .setValue(let number): start { await self.setValue(number) }
     case .setCondition(let holds):
       start { await queue.setCondition("a", holds: holds) }
       state.withLock { $0.conditions = holds ? ["a"] : [] }
@@ -41,6 +44,26 @@ extension ModelRun {
       try await settle()
     case .step(let seconds): step(seconds)
     case .settle: try await settle()
+    }
+  }
+
+  private func changeStoredPause(_ change: @escaping @Sendable () async throws -> Void) async throws
+  {
+    start {
+      do { try await change() } catch { self.failed("a change of the stored pause", error) }
+    }
+    try await settle()
+  }
+
+  private func setValue(_ number: Int) async {
+    do {
+      try await queue.setValue([UInt8(number)], named: "number")
+      let isNumber = try await queue.setValue(nil, named: "number", replacing: [UInt8(number)])
+      // Another call may have set another value.
+      let next = try await queue.value(named: "number")
+      if isNumber, next == [UInt8(number)] { violate("the value \(number) is there again") }
+    } catch {
+      failed("setValue", error)
     }
   }
 

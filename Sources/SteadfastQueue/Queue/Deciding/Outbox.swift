@@ -1,4 +1,7 @@
 /// The settlements that are not stored yet.
+///
+/// What gathers is stored as one batch. So no settlement sets a value: a value that differs would
+/// leave the settlements of other attempts unstored, too.
 struct Outbox: Sendable {
   private let capacity: Int
   /// The settlements that have gathered since the last ones were taken.

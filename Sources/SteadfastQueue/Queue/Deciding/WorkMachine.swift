@@ -27,7 +27,11 @@ struct WorkMachine: Sendable {
   }
 
   private(set) var mode: Mode?
+  /// Whether the queue is paused, by a caller or by its store.
   private(set) var isPaused = false
+  /// Whether the store says that every queue on it is paused.
+  private(set) var isPausedByStore = false
+  private var isPausedByCaller = false
   private(set) var isShutDown = false
   private(set) var attemptCount = 0
   private(set) var failure: TaskQueueError?
@@ -157,7 +161,19 @@ struct WorkMachine: Sendable {
     cutsShort = true
   }
 
-  mutating func setPaused(_ isPaused: Bool) { self.isPaused = isPaused }
+  mutating func setPaused(_ isPaused: Bool) {
+    isPausedByCaller = isPaused
+    self.isPaused = isPaused || isPausedByStore
+  }
+
+  /// Notes whether the store says that every queue on it is paused.
+  ///
+  /// - Returns: Whether that is new.
+  mutating func setPausedByStore(_ isPaused: Bool) -> Bool {
+    defer { isPausedByStore = isPaused }
+    self.isPaused = isPaused || isPausedByCaller
+    return isPaused != isPausedByStore
+  }
 
   /// Takes the claimed tasks that may not begin because of a pause.
   mutating func takeHeldBack() -> [ClaimedTask] {

@@ -16,6 +16,8 @@ final class HandlerTable: Sendable {
     var limits: [String: Int] = [:]
     /// The paused names, whether they have a handler or not.
     var pausedNames: Set<String> = []
+    /// The names that the store says are paused.
+    var storedPausedNames: Set<String> = []
     /// How many tasks of each name may be performed at a time; 0 for a paused name.
     var room: [String: Int] = [:]
     /// How often `room` has changed.
@@ -40,9 +42,13 @@ final class HandlerTable: Sendable {
       )
     }
 
+    func isPaused(_ name: String) -> Bool {
+      pausedNames.contains(name) || storedPausedNames.contains(name)
+    }
+
     mutating func updateRoom(of name: String) {
       version += 1
-      room[name] = pausedNames.contains(name) ? 0 : limits[name]
+      room[name] = isPaused(name) ? 0 : limits[name]
     }
   }
 
@@ -105,7 +111,9 @@ final class HandlerTable: Sendable {
       "\(reason); if it is a former name of \(type), give that type's formerTaskNames \"\(name)\""
   }
 
-  var pausedNames: Set<String> { state.withLock { $0.pausedNames } }
+  var pausedNames: Set<String> {
+    state.withLock { $0.pausedNames.union($0.storedPausedNames) }
+  }
 
   func pause(_ name: String) {
     state.withLock { state in
@@ -118,6 +126,21 @@ final class HandlerTable: Sendable {
     state.withLock { state in
       state.pausedNames.remove(name)
       state.updateRoom(of: name)
+    }
+  }
+
+  /// Notes which names the store says are paused.
+  ///
+  /// - Returns: The names that this pauses, and those that it resumes.
+  func setStoredPauses(_ names: Set<String>) -> (paused: Set<String>, resumed: Set<String>) {
+    state.withLock { state in
+      guard names != state.storedPausedNames else { return ([], []) }
+      let changed = names.symmetricDifference(state.storedPausedNames)
+      let before = changed.filter(state.isPaused)
+      state.storedPausedNames = names
+      for name in changed { state.updateRoom(of: name) }
+      let after = changed.filter(state.isPaused)
+      return (after.subtracting(before), before.subtracting(after))
     }
   }
 

@@ -41,7 +41,7 @@ extension TaskQueue {
   @discardableResult
   private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
     try RealWork.checkRun(of: name, on: time.clock)
-    try await open()
+    try await openStore()
     let use = store.useIfKnown
     let names = handlers.names
     try machine.withLock { machine in
@@ -69,6 +69,8 @@ extension TaskQueue {
   private nonisolated func beginRun() async {
     upkeep.withLock { $0.conditions.beginRun() }
     await settleAll()
+    // Another queue may have changed it since this one has last looked.
+    await followStoredPause()
     do {
       for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
         guard case .prune(let state, _, _, _) = change,

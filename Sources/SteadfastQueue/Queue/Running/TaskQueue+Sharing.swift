@@ -58,6 +58,7 @@ extension TaskQueue {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
+      await followStoredPause()
       lookForWork()
       await tellOfOthersTasks()
     }
@@ -67,6 +68,7 @@ extension TaskQueue {
   nonisolated func followHints() async {
     guard let hints = store.hints else { return }
     for await _ in hints {
+      await followStoredPause()
       lookForWork()
       await tellOfOthersTasks()
     }

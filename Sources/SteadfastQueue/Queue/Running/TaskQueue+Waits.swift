@@ -23,11 +23,11 @@ extension TaskQueue {
     _ record: TaskRecord?,
     _ clock: any WallClock
   ) -> String {
-    let (mode, isPaused, isPerformed, performing) = machine.withLock { machine in
-      (machine.mode, machine.isPaused, machine.isUnsettled(id), machine.performing)
+    let (mode, pause, isPerformed, performing) = machine.withLock { machine in
+      (machine.mode, machine.pause, machine.isUnsettled(id), machine.performing)
     }
     if mode == nil { return ", which does not run: call run(), runAvailable() or drain(_:)" }
-    if isPaused { return ", which is paused: call resume()" }
+    if let pause { return ", which is \(pause)" }
     if let record {
       if record.state == .parked { return ", which is parked: \(record.lastError ?? "")" }
       if record.state == .paused { return ", which is paused: call resume(_:) with its ID" }
@@ -53,8 +53,8 @@ extension TaskQueue {
 
   /// Describes what keeps a run from ending.
   nonisolated var whyRunGoesOn: String {
-    let (isPaused, hasEnded, performing) = machine.withLock { machine in
-      (machine.isPaused, machine.hasEnded, machine.performing)
+    let (pause, hasEnded, performing) = machine.withLock { machine in
+      (machine.pause, machine.hasEnded, machine.performing)
     }
     let tasks =
       performing == 1 ? "a task whose handler has" : "\(performing) tasks whose handlers have"
@@ -67,8 +67,17 @@ extension TaskQueue {
       return "the end of the run of the queue '\(name)', which performs \(tasks) not ended"
     }
     return """
-      the end of the run of the queue '\(name)', which is \(isPaused ? "paused" : "idle"): call \
+      the end of the run of the queue '\(name)', which is \(pause == nil ? "idle" : "paused"): call \
       shutDown(), or cancel the task that runs it
       """
+  }
+}
+
+extension WorkMachine {
+  /// How the queue is paused, and how that ends; `nil` if it is not paused.
+  fileprivate var pause: String? {
+    guard isPaused else { return nil }
+    return isPausedByStore
+      ? "paused in its store: call resume(durability:)" : "paused: call resume()"
   }
 }

@@ -1,0 +1,334 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+private struct Mail: TaskPayload { var text: String }
+
+/// Pauses that the store holds: they outlast the process.
+@Suite(.virtualTime) struct StoredPauseTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(workers: Int = 1, _ store: any Persistence) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
+      clock: clock
+    )
+    await queue.register(Note.self) { [log, clock] note, _ in
+      log.add("begins \(note.text)")
+      try await clock.sleep(for: .seconds(10))
+      log.add(note.text)
+    }
+    await queue.register(Mail.self) { [log] mail, _ in log.add(mail.text) }
+    return queue
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a stored pause holds in the next queue on the store, before its first claim`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let first = await queue(store)
+      try await first.pause(durability: .durable)
+      #expect(first.isPaused)
+      try await first.enqueue(Mail(text: "mail"))
+      #expect(try await first.runAvailable() == 0)
+      await first.shutDown()
+      let second = await queue(store)
+      #expect(try await second.runAvailable() == 0)
+      #expect(second.isPaused)
+      let task = try await second.enqueue(Mail(text: "more"))
+      try await withRunning(second) {
+        try await clock.sleep(for: .seconds(1_000))
+        #expect(log.entries == [])
+        try await second.resume(durability: .durable)
+        #expect(try await task.outcome() == .succeeded)
+      }
+      #expect(log.entries == ["mail", "more"])
+      let third = await queue(store)
+      try await third.open()
+      #expect(!third.isPaused)
+    }
+  }
+
+  @Test(arguments: [Durability.durable, .relaxed])
+  func `a stored pause of names outlasts a file's store`(durability: Durability) async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = JSONFileStore(at: file)
+      let first = await queue(store)
+      for name in ["Note", "Other \"é\" / \0"] {
+        try await first.pause(name: name, durability: durability)
+      }
+      try await first.pause(durability: durability)
+      try await first.resume(durability: durability)
+      try await store.close()
+      let next = JSONFileStore(at: file)
+      let second = await queue(next)
+      #expect(second.pausedNames == [])
+      try await second.open()
+      #expect(second.pausedNames == ["Note", "Other \"é\" / \0"])
+      #expect(!second.isPaused)
+      try await second.enqueue(Note("note"))
+      try await second.enqueue(Mail(text: "mail"))
+      #expect(try await second.runAvailable() == 1)
+      try await second.resume(name: "Note", durability: durability)
+      #expect(second.pausedNames == ["Other \"é\" / \0"])
+      #expect(try await second.runAvailable() == 1)
+      #expect(log.entries == ["mail", "begins note", "note"])
+      try await second.resume(name: "Other \"é\" / \0", durability: durability)
+      #expect(try await next.value(named: "steadfast.pause") == nil)
+      try await next.close()
+    }
+  }
+
+  @Test func `a pause in memory and a stored one are each ended by their own call`() async throws {
+    let queue = await queue(InMemoryStore())
+    try await queue.enqueue(Mail(text: "mail"))
+    await queue.pause()
+    try await queue.pause(durability: .durable)
+    await queue.resume()
+    #expect(queue.isPaused)
+    #expect(try await queue.runAvailable() == 0)
+    await queue.pause()
+    try await queue.resume(durability: .durable)
+    #expect(queue.isPaused)
+    #expect(try await queue.runAvailable() == 0)
+    await queue.resume()
+    #expect(!queue.isPaused)
+    #expect(try await queue.runAvailable() == 1)
+  }
+
+  @Test func `a name that is paused in memory and in the store waits for both`() async throws {
+    let queue = await queue(InMemoryStore())
+    try await queue.enqueue(Mail(text: "mail"))
+    await queue.pause(name: "Mail")
+    try await queue.pause(name: "Mail", durability: .durable)
+    await queue.resume(name: "Mail")
+    #expect(queue.pausedNames == ["Mail"])
+    #expect(try await queue.runAvailable() == 0)
+    await queue.pause(name: "Mail")
+    try await queue.resume(name: "Mail", durability: .durable)
+    #expect(queue.pausedNames == ["Mail"])
+    #expect(try await queue.runAvailable() == 0)
+    await queue.resume(name: "Mail")
+    #expect(queue.pausedNames == [])
+    #expect(try await queue.runAvailable() == 1)
+  }
+
+  @Test func `an attempt under way goes on, and no other begins once the call has returned`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    // A claim takes a second, and hands out more than begins at once.
+    store.inject(.delay(.seconds(1), on: clock), .afterEffect, times: nil) { $0.kind == .claim }
+    let queue = await queue(workers: 2, store)
+    try await queue.enqueue(contentsOf: (0..<9).map { Note("\($0)") })
+    try await withRunning(queue) {
+      for step in 0..<12 {
+        try await clock.sleep(for: .milliseconds(300 + 170 * step))
+        let isName = step.isMultiple(of: 2)
+        if isName {
+          try await queue.pause(name: "Note", durability: .relaxed)
+        } else {
+          try await queue.pause(durability: .relaxed)
+        }
+        let begun = log.entries.count { $0.hasPrefix("begins") }
+        try await clock.sleep(for: .seconds(30))
+        #expect(log.entries.count { $0.hasPrefix("begins") } == begun)
+        if isName {
+          try await queue.resume(name: "Note", durability: .relaxed)
+        } else {
+          try await queue.resume(durability: .relaxed)
+        }
+      }
+      try await clock.sleep(for: .seconds(200))
+    }
+    #expect(log.entries.count == 18)
+  }
+
+  // MARK: Several queues
+
+  @Test(arguments: [false, true])
+  func `a queue in another process follows at its next look`(givesHints: Bool) async throws {
+    let store = SharedStore(StoreSharing(pollInterval: .seconds(5)), givesHints: givesHints)
+    let (a, b) = (await queue(store.process()), await queue(workers: 2, store.process()))
+    let delay = Duration.seconds(givesHints ? 0.1 : 5)
+    try await withRunning(b) {
+      try await a.enqueue(Note("under way"))
+      try await clock.sleep(for: .seconds(6))
+      #expect(log.entries == ["begins under way"])
+      try await a.pause(durability: .durable)
+      try await a.pause(name: "Other", durability: .durable)
+      try await clock.sleep(for: delay)
+      #expect(b.isPaused && b.pausedNames == ["Other"])
+      try await a.enqueue(Mail(text: "mail"))
+      try await clock.sleep(for: .seconds(60))
+      #expect(log.entries == ["begins under way", "under way"])
+      try await a.resume(durability: .durable)
+      try await a.pause(name: "Mail", durability: .durable)
+      try await clock.sleep(for: .seconds(60))
+      #expect(!b.isPaused && b.pausedNames == ["Mail", "Other"])
+      #expect(log.entries.count == 2)
+      try await a.resume(name: "Mail", durability: .durable)
+      try await clock.sleep(for: delay)
+      #expect(log.entries.last == "mail")
+    }
+  }
+
+  @Test func `a queue that runs again follows what was changed in between`() async throws {
+    let store = SharedStore(StoreSharing())
+    let (a, b) = (await queue(store.process()), await queue(store.process()))
+    try await b.enqueue(Mail(text: "mail"))
+    try await a.pause(name: "Mail", durability: .durable)
+    #expect(b.pausedNames == [])
+    #expect(try await b.runAvailable() == 0)
+    #expect(b.pausedNames == ["Mail"])
+    try await a.resume(name: "Mail", durability: .durable)
+    #expect(try await b.runAvailable() == 1)
+  }
+
+  @Test func `of many changes at once, in several processes, none is lost`() async throws {
+    let store = SharedStore(StoreSharing())
+    let queues = (0..<4).map { _ in
+      TaskQueue(persistence: FaultInjectingStore(store.process()), clock: clock)
+    }
+    for queue in queues {
+      (queue.store as? FaultInjectingStore)?
+        .inject(.delay(.milliseconds(1), on: clock), .afterEffect, times: nil) { _ in true }
+    }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for (index, queue) in queues.enumerated() {
+        for number in 0..<8 {
+          group.addTask {
+            try await queue.pause(name: "\(index) \(number)", durability: .durable)
+            if number == 0 { try await queue.pause(durability: .durable) }
+            guard number < 4 else { return }
+            try await queue.resume(name: "\(index) \(number)", durability: .durable)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let last = TaskQueue(persistence: store.process(), clock: clock)
+    try await last.open()
+    #expect(last.pausedNames == Set((0..<4).flatMap { i in (4..<8).map { "\(i) \($0)" } }))
+    #expect(last.isPaused)
+  }
+
+  @Test func `of many first calls of a queue, one looks at what is paused`() async throws {
+    let store = FaultInjectingStore()
+    store.inject(.delay(.seconds(1), on: clock), times: nil) { $0.kind == .value }
+    let queue = await queue(store)
+    try await withThrowingTaskGroup { group in
+      for number in 0..<20 { group.addTask { _ = try await queue.enqueue(Note("\(number)")) } }
+      try await group.waitForAll()
+    }
+    #expect(store.calls.count { $0.kind == .value } == 1)
+    #expect(clock.now.offset == .seconds(1))
+  }
+
+  @Test func `what was read before a pause does not undo it`() async throws {
+    let store = FaultInjectingStore(SharedStore(StoreSharing()).process())
+    let queue = await queue(store)
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      // The next look reads the store now, and gets its answer after the pause was stored.
+      store.inject(.delay(.seconds(60), on: clock), .afterEffect) { $0.kind == .value }
+      try await clock.sleep(for: .seconds(5))
+      try await queue.pause(durability: .durable)
+      #expect(clock.now.offset > .seconds(60))
+      try await queue.enqueue(Mail(text: "mail"))
+      try await clock.sleep(for: .seconds(1))
+      #expect(queue.isPaused)
+      #expect(log.entries == [])
+    }
+  }
+
+  // MARK: Failures
+
+  @Test func `a pause that can't be stored is none`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.open()
+    store.inject(.error(Refusal("full"))) { $0.kind == .apply }
+    await #expect(throws: Refusal.self) { try await queue.pause(durability: .durable) }
+    #expect(!queue.isPaused)
+    store.inject(.error(Refusal("full"))) { $0.kind == .value }
+    await #expect(throws: Refusal.self) {
+      try await queue.pause(name: "Mail", durability: .durable)
+    }
+    #expect(queue.pausedNames == [])
+    try await queue.pause(durability: .durable)
+    #expect(queue.isPaused)
+  }
+
+  @Test func `a store that can't say what is paused stops the run`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Mail(text: "mail"))
+    store.inject(.error(Refusal("no route"))) { $0.kind == .value }
+    let error = await queueError { try await queue.run() }
+    #expect(error?.code == .storeFailed)
+    #expect(error?.message.contains("could not say what is paused: no route") == true)
+    #expect(!store.calls.contains { $0.kind == .claim })
+    #expect(try await queue.runAvailable() == 1)
+  }
+
+  @Test(arguments: ["", "[]", "{\"names\":1}", "paused"])
+  func `a pause that this version can't read keeps the queue from running`(text: String)
+    async throws
+  {
+    let store = InMemoryStore()
+    let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
+    _ = try await store.apply([value], durability: .durable)
+    let queue = await queue(store)
+    let calls: [@Sendable () async throws -> Void] = [
+      { try await queue.open() }, { try await queue.resume(durability: .durable) },
+    ]
+    for call in calls {
+      let error = await queueError(call)
+      #expect(error?.code == .storeFailed)
+      #expect(error?.message.contains("'steadfast.pause'") == true)
+    }
+    let error = await queueError { try await queue.run() }
+    #expect(error?.code == .storeFailed)
+    #expect(try await store.value(named: "steadfast.pause") == Array(text.utf8))
+  }
+
+  @Test func `what a later version adds to the value is no error`() async throws {
+    let store = InMemoryStore()
+    let text = #"{"later":[1],"names":["Mail"],"queue":false}"#
+    let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
+    _ = try await store.apply([value], durability: .durable)
+    let queue = await queue(store)
+    try await queue.open()
+    #expect(queue.pausedNames == ["Mail"] && !queue.isPaused)
+  }
+
+  @Test func `a pause is stored though its caller is cancelled, and waits for no claim`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    store.inject(.hang) { $0.kind == .claim }
+    try await withRunning(queue) {
+      try await store.waitForHeldCalls()
+      await withTaskGroup { group in
+        group.addTask { try? await queue.pause(name: "Note", durability: .durable) }
+        group.addTask { try? await queue.pause(durability: .durable) }
+        group.cancelAll()
+      }
+      #expect(queue.pausedNames == ["Note"])
+      #expect(queue.isPaused)
+      store.letGo()
+    }
+    #expect(try await store.value(named: "steadfast.pause") != nil)
+  }
+}

@@ -1,0 +1,133 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// The values that an application holds in a queue's store.
+@Suite(.virtualTime) struct ValueTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func queue(_ store: any Persistence) -> TaskQueue {
+    TaskQueue(persistence: store, clock: clock)
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a value is read as it was set, by the next queue too, and plainly`(kind: StoreKind)
+    async throws
+  {
+    try await kind.withStore { store in
+      let first = queue(store)
+      #expect(try await first.value(named: "cursor") == nil)
+      try await first.setValue([0, 1, 255], named: "cursor")
+      try await first.setValue([2], named: "relaxed", durability: .relaxed)
+      #expect(try await first.value(named: "cursor") == [0, 1, 255])
+      let second = queue(store)
+      #expect(try await second.value(named: "cursor") == [0, 1, 255])
+      #expect(try await second.value(named: "relaxed") == [2])
+      try await second.setValue([], named: "cursor")
+      #expect(try await first.value(named: "cursor") == [])
+      try await second.setValue(nil, named: "cursor")
+      #expect(try await first.value(named: "cursor") == nil)
+      #expect(try await first.count == 0)
+    }
+  }
+
+  @Test func `a value outlasts the store of its file, and goes when the queue is destroyed`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      let store = JSONFileStore(at: file)
+      try await queue(store).setValue(Array("page 7".utf8), named: "cursor")
+      try await store.close()
+      let next = JSONFileStore(at: file)
+      let again = queue(next)
+      #expect(try await again.value(named: "cursor") == Array("page 7".utf8))
+      try await again.destroy()
+      await #expect(throws: JSONFileError.self) { try await again.value(named: "cursor") }
+      let last = JSONFileStore(at: file)
+      #expect(try await queue(last).value(named: "cursor") == nil)
+      try await last.close()
+    }
+  }
+
+  @Test func `a value that another caller has set is not replaced`() async throws {
+    let store = SharedStore(StoreSharing())
+    let (a, b) = (queue(store.process()), queue(store.process()))
+    #expect(try await a.setValue([1], named: "leader", replacing: nil))
+    #expect(try await !b.setValue([2], named: "leader", replacing: nil))
+    #expect(try await !b.setValue([2], named: "leader", replacing: [0]))
+    #expect(try await b.value(named: "leader") == [1])
+    #expect(try await b.setValue([2], named: "leader", replacing: [1], durability: .relaxed))
+    #expect(try await b.setValue(nil, named: "leader", replacing: [2]))
+    #expect(try await a.setValue([3], named: "leader", replacing: nil))
+  }
+
+  @Test func `a value is set though others change it at the same time`() async throws {
+    let store = FaultInjectingStore()
+    store.inject(.delay(.milliseconds(1), on: clock), .afterEffect, times: nil) {
+      $0.kind == .value
+    }
+    let queue = queue(store)
+    try await queue.open()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<20 {
+        group.addTask { try await queue.setValue([UInt8(number)], named: "a") }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try await queue.value(named: "a") != nil)
+    let sets = store.calls.count { $0.changes.contains("setValue") }
+    #expect(sets > 20)
+  }
+
+  @Test func `a store that says each time that the value differs is an error, not a hang`()
+    async throws
+  {
+    struct Wrong: ForwardingStore {
+      let base: any Persistence = InMemoryStore()
+      let outcomes: [ChangeOutcome]
+      func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+        outcomes
+      }
+    }
+    let wrong = queue(Wrong(outcomes: [.valueDiffers]))
+    let error = await queueError { try await wrong.setValue([1], named: "a") }
+    #expect(error?.code == .storeFailed)
+    for outcomes: [ChangeOutcome] in [[], [.stale], [.batchRefused]] {
+      let wrong = queue(Wrong(outcomes: outcomes))
+      await #expect(throws: UnusableAnswer.self) { try await wrong.setValue([1], named: "a") }
+    }
+  }
+
+  @Test(arguments: ["steadfast.", "steadfast.pause", "steadfast.mine"])
+  func `the package's own names are refused`(name: String) async throws {
+    let queue = queue(InMemoryStore())
+    let calls: [@Sendable () async throws -> Void] = [
+      { _ = try await queue.value(named: name) }, { try await queue.setValue([1], named: name) },
+      { _ = try await queue.setValue([1], named: name, replacing: nil) },
+    ]
+    for call in calls {
+      let error = await queueError(call)
+      #expect(error?.code == .invalidArgument)
+      #expect(error?.message.contains("'\(name)'") == true)
+    }
+  }
+
+  @Test func `a name or a value that no store holds is refused`() async throws {
+    let queue = queue(InMemoryStore())
+    let long = [UInt8](repeating: 0, count: 65_537)
+    let names = ["", "a\0", String(repeating: "n", count: 1_025)]
+    for (name, value) in names.map({ ($0, [1]) }) + [("a", long)] {
+      let error = await queueError { try await queue.setValue(value, named: name) }
+      #expect(error?.code == .invalidArgument)
+    }
+    for name in ["steadfast", "Steadfast.a", String(repeating: "n", count: 1_024)] {
+      try await queue.setValue(Array(long.dropLast()), named: name)
+    }
+  }
+}
