@@ -141,7 +141,7 @@ extension TaskQueue {
     signals.idleWatch.step()
   }
 
-  /// Removes all tasks for good, and what the store keeps them in, a file for example.
+  /// Removes all tasks and values for good, and what the store keeps them in, a file for example.
   ///
   /// It cancels the attempts under way, waits for them, and shuts the queue down. Every later call
   /// throws, and callers that wait for a task's outcome get an error.

@@ -110,24 +110,25 @@ public actor TaskQueue {
     signals = Signals(workers: configuration.workerCount)
   }
 
-  /// Opens the store, if it is not open.
+  /// Opens the store, if it is not open, and reads what it says is paused.
   ///
-  /// Every other call opens the store itself. Use this one to get the errors at a time of your
-  /// choosing.
+  /// Every other call does so itself. Use this one to get the errors at a time of your choosing.
   ///
   /// - Throws: a ``TaskQueueError`` if the name or the configuration makes no sense, or a handler
   ///   could not be registered; what keeps the store from being opened.
   public nonisolated func open() async throws {
-    try await openStore()
+    try checkCanOpen()
+    try await store.open()
     if !pauseTurns.hasRead { try await readStoredPause(again: false) }
   }
 
-  /// Opens the store, and does not look yet what it says is paused.
-  nonisolated func openStore() async throws {
+  /// Checks that the store may be opened.
+  ///
+  /// - Throws: A ``TaskQueueError`` that says what is wrong with the queue.
+  nonisolated func checkCanOpen() throws {
     try validity.get()
     // Handlers that are under way go on, and so do the calls that they make.
     if handlers.hasRefusal, callingTask == nil, let refusal = handlers.refusal { throw refusal }
-    try await store.open()
   }
 
   /// The events from now on, until the queue has been shut down and its run has ended.

@@ -37,13 +37,13 @@ struct Forgery {
     "limit",
     "expires", "schema", "state", "retries", "interruptions", "error", "failed", "ended", "payload",
     "data", "place", "keyless", "replace", "keep", "at", "until", "before", "latest", "version",
-    "generation", "format", "more", "unheard",
+    "generation", "format", "more", "value", "unheard",
   ]
   private static let kinds = [
     "header", "insert", "task", "compacted", "begin", "succeed", "retry", "abandon", "release",
     "park",
     "cancel", "pause", "resume", "restart", "remove", "extend", "unpark", "prune", "rebase",
-    "interruption", "seal", "teleport", "",
+    "value", "interruption", "seal", "teleport", "",
   ]
 
   /// A file that was made of real ones.

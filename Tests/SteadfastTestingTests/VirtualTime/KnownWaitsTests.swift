@@ -76,6 +76,18 @@ import Testing
     #expect(text.contains("which is paused: call resume()"))
   }
 
+  @Test func `the queue is paused in its store`() async {
+    let text = await text { time in
+      let queue = TaskQueue(clock: time.clock)
+      await queue.register(Work.self) { _, _ in }
+      try await queue.pause(durability: .relaxed)
+      async let run: Void = queue.run()
+      _ = try await queue.enqueue(Work()).outcome()
+      try await run
+    }
+    #expect(text.contains("which is paused in its store: call resume(durability:)"))
+  }
+
   @Test func `the queue has another clock`() async {
     let text = await text { time in
       let queue = TaskQueue()

@@ -41,7 +41,8 @@ extension TaskQueue {
   @discardableResult
   private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
     try RealWork.checkRun(of: name, on: time.clock)
-    try await openStore()
+    try checkCanOpen()
+    try await store.open()
     let use = store.useIfKnown
     let names = handlers.names
     try machine.withLock { machine in

@@ -58,20 +58,22 @@ extension TaskQueue {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
-      await followStoredPause()
-      lookForWork()
-      await tellOfOthersTasks()
+      await lookAtStore()
     }
   }
 
   /// Looks for the tasks of other queues when the store hints at them, until cancelled.
   nonisolated func followHints() async {
     guard let hints = store.hints else { return }
-    for await _ in hints {
-      await followStoredPause()
-      lookForWork()
-      await tellOfOthersTasks()
-    }
+    for await _ in hints { await lookAtStore() }
+  }
+
+  /// Looks for what other queues on the store have changed.
+  private nonisolated func lookAtStore() async {
+    // First, so that nothing begins that another queue has paused.
+    await followStoredPause()
+    lookForWork()
+    await tellOfOthersTasks()
   }
 
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
