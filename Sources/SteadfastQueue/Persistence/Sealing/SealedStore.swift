@@ -8,10 +8,11 @@ extension Persistence {
   /// Returns this store with payloads that are sealed when stored, and opened when used.
   ///
   /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and the
-  /// texts of its errors. So are values (``TaskQueue/setValue(_:named:)``). A task whose payload
-  /// can't be opened is parked, with an error that says so. It stops no other task but the
-  /// successor of its unique key. It waits again when a handler is registered for it again, or when
-  /// the queue runs again. Look-ups show it too; ``StoredPayload/bytes()`` throws.
+  /// texts of its errors. So are values (``TaskQueue/setValue(_:named:durability:)``).
+  ///
+  /// A task whose payload can't be opened is parked, with an error that says so. It stops no other
+  /// task but the successor of its unique key. It waits again when a handler is registered for it
+  /// again, or when the queue runs again. Look-ups show it too; ``StoredPayload/bytes()`` throws.
   ///
   /// Payloads are opened when they are used, and no plain copy is held between `enqueue` and the
   /// attempt.
