@@ -212,7 +212,7 @@ extension ChangeOutcome {
     switch self {
     case .done, .doneWithConsequences: true
     case .replaced, .superseded, .unmetDependency, .duplicate, .identityTaken, .stale,
-      .batchRefused:
+      .valueDiffers, .batchRefused:
       false
     }
   }

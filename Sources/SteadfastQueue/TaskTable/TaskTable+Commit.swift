@@ -58,7 +58,7 @@ extension TaskTable {
       unbindDependents(of: slot)
       consequences = removeForOthers(slot)
     case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
-      .update, .extend, .prune, .rebase:
+      .update, .extend, .prune, .rebase, .setValue:
       return nil
     }
     commit(change, of: slot)

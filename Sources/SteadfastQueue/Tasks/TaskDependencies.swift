@@ -37,7 +37,7 @@
 ///
 /// A new task has an ID that no task in the store names, unless a task that comes before it in the
 /// batch of changes names it as its follower. Tasks do not wait for each other in a circle. The
-/// queue sees to both.
+/// queue makes sure of both.
 public struct TaskDependencies: Sendable, Hashable {
   /// The tasks that must have ended before this one may be performed.
   ///

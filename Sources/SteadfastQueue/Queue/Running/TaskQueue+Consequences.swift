@@ -30,7 +30,7 @@ extension TaskQueue {
         observers.restartedAlong(id)
         upkeep.withLock { $0.notice.lookIsDue() }
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
-        .insert, .unpark, .extend, .prune, .rebase:
+        .insert, .unpark, .extend, .prune, .rebase, .setValue:
         break
       }
     }

@@ -104,7 +104,8 @@ extension TaskQueue {
     switch results[0] {
     case .done: return true
     case .valueDiffers: return false
-    case .replaced, .superseded, .duplicate, .identityTaken, .stale, .batchRefused:
+    case .doneWithConsequences, .replaced, .superseded, .unmetDependency, .duplicate,
+      .identityTaken, .stale, .batchRefused:
       throw UnusableAnswer(results: results, to: 1)
     }
   }

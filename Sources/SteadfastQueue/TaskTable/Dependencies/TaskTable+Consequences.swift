@@ -24,8 +24,8 @@ extension TaskTable {
 
   /// Binds the tasks that a staged change to another one will change, or may.
   ///
-  /// - Parameter excluded: the tasks that a line of the file says were not restarted; `nil` if the
-  ///   table decides.
+  /// `excluded` are the tasks that a line of the file says were not restarted; it is `nil` if the
+  /// table decides.
   mutating func bindDependents(of slot: Int, _ change: TaskChange, excluding excluded: [TaskID]?) {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
@@ -39,7 +39,7 @@ extension TaskTable {
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove: binding.tasks = removable(from: slot).map { entries[$0].id }
     case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
-      .reschedule, .update, .extend, .prune, .rebase:
+      .reschedule, .update, .extend, .prune, .rebase, .setValue:
       return
     }
     graph.bind(binding, for: entries[slot].id)

@@ -56,8 +56,8 @@ extension TaskTable {
 
   // MARK: Committing
 
-  /// Notes for the tasks that wait for a task that has ended that it waits again, and restarts those
-  /// that were cancelled along with it.
+  /// Notes for the tasks that wait for a task that has ended that it waits again, and restarts
+  /// those that were cancelled along with it.
   mutating func restartForOthers(
     _ slot: Int,
     availableDate: Date,

@@ -218,7 +218,7 @@ extension TaskChange {
       .reschedule(let target, _):
       target.id
     case .resume(let id), .remove(let id), .update(let id, _): id
-    case .insert, .unpark, .prune, .rebase: nil
+    case .insert, .unpark, .prune, .rebase, .setValue: nil
     @unknown default: nil
     }
   }
