@@ -166,7 +166,7 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// to a removal, if another task in the store names the task, or the task has a
   /// ``TaskDependencies/follower``, even if nothing changes for others now.
   case doneWithConsequences(Consequences)
-  /// An insertion was skipped, because the new task would wait for this one in vain.
+  /// An insertion was skipped, because the new task would wait for this one without end.
   ///
   /// No task has the ID, or the task has ended without success, or is about to.
   case unmetDependency(TaskID)
