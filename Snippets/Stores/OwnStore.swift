@@ -133,6 +133,7 @@ extension Document {
   mutating func claim(_ request: ClaimRequest) -> Claim {
     let waiting = entries.values.filter { entry in
       entry.record.state == .waiting && entry.record.keyRole != .successor
+        && entry.record.queue.utf8.elementsEqual(request.queue.utf8)
         && hasTurn(entry)
     }
     let available =
@@ -180,7 +181,8 @@ extension Document {
   private func hasTurn(_ entry: Entry) -> Bool {
     guard let key = entry.record.orderKey else { return true }
     return !entries.values.contains { other in
-      guard other.record.orderKey == key, other.record.id != entry.record.id
+      guard other.record.orderKey == key, other.record.id != entry.record.id,
+        other.record.queue.utf8.elementsEqual(entry.record.queue.utf8)
       else { return false }
       let isInOrder = !other.record.state.isFinished || other.record.holdsUpOthers
       return other.record.state == .running
@@ -294,9 +296,9 @@ extension Document {
       }
       entries[id] = nil
       return .done
-    case .unpark(let name): unpark(name)
-    case .prune(let state, let date, let count, let now):
-      prune(state, endedBefore: date, keeping: count, now)
+    case .unpark(let name, let queue): unpark(name, in: queue)
+    case .prune(let state, let date, let count, let now, let queue):
+      prune(state, in: queue, endedBefore: date, keeping: count, now)
     case .rebase(let date): rebase(to: date)
     // Only one queue uses this store, so its claims have no end.
     case .extend: break
@@ -447,15 +449,18 @@ extension TaskRecord {
 // snippet.end
 
 extension Document {
-  private mutating func unpark(_ name: String) {
-    for entry in entries.values
-    where entry.record.state == .parked && entry.record.name.utf8.elementsEqual(name.utf8) {
+  private mutating func unpark(_ name: String, in queue: String) {
+    for entry in entries.values where entry.record.state == .parked {
+      guard entry.record.name.utf8.elementsEqual(name.utf8),
+        entry.record.queue.utf8.elementsEqual(queue.utf8)
+      else { continue }
       _ = move(.unclaimed(entry.record.id), from: [.parked], to: .waiting)
     }
   }
 
   private mutating func prune(
     _ state: TaskState,
+    in queue: String,
     endedBefore date: Date?,
     keeping count: Int?,
     _ now: Date
@@ -463,6 +468,7 @@ extension Document {
     let ended = entries.values.filter { entry in
       entry.record.state == state && !entry.record.standsForOthers(on: now)
         && !entry.record.holdsUpOthers
+        && entry.record.queue.utf8.elementsEqual(queue.utf8)
     }.sorted { $0.place > $1.place }
     for (index, entry) in ended.enumerated() {
       let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
@@ -520,7 +526,7 @@ extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, holdsOrder, conditions
-    case tags, timeLimit, expiryDate, state, availableDate, retryCount
+    case queue, tags, timeLimit, expiryDate, state, availableDate, retryCount
     case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
     case place, number, token
   }
@@ -555,6 +561,7 @@ extension Entry: Codable {
       orderKey: try valueIfAny(.orderKey),
       holdsOrder: try value(.holdsOrder),
       conditions: Set(conditions.map(TaskCondition.init(rawValue:))),
+      queue: try value(.queue),
       tags: try value(.tags),
       timeLimit: try valueIfAny(.timeLimit),
       expiryDate: try valueIfAny(.expiryDate),
@@ -594,6 +601,7 @@ extension Entry: Codable {
     try keep(record.orderKey, .orderKey)
     try keep(record.holdsOrder, .holdsOrder)
     try keep(record.conditions.map(\.rawValue), .conditions)
+    try keep(record.queue, .queue)
     try keep(record.tags, .tags)
     try keep(record.timeLimit, .timeLimit)
     try keep(record.expiryDate, .expiryDate)

@@ -8,6 +8,8 @@ public import Foundation
 public struct ClaimRequest: Sendable {
   /// The largest number of tasks to hand out.
   public var limit: Int
+  /// The queue whose tasks to hand out (``TaskRecord/queue``).
+  public var queue: String
   /// The names to hand out, each with the largest number of its tasks.
   public var names: [String: Int]
   /// The largest number of tasks for each name that is not among ``names``; 0 for none.
@@ -22,6 +24,7 @@ public struct ClaimRequest: Sendable {
   /// Makes a request.
   public init(
     limit: Int,
+    queue: String = "",
     names: [String: Int],
     otherNames: Int = 0,
     now: Date,
@@ -29,6 +32,7 @@ public struct ClaimRequest: Sendable {
     leaseEnd: Date? = nil
   ) {
     self.limit = limit
+    self.queue = queue
     self.names = names
     self.otherNames = otherNames
     self.now = now

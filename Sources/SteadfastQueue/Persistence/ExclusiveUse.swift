@@ -2,20 +2,31 @@ import Synchronization
 
 /// A store of this package on which one queue at a time may run.
 protocol UnsharedStore: Persistence {
-  /// The queue that runs on it; `nil` if the underlying store does not say.
-  var use: ExclusiveUse? { get }
+  /// Who runs on it; `nil` if the underlying store does not say.
+  var use: (any StoreUse)? { get }
+}
+
+/// Notes which queue runs on a store.
+protocol StoreUse: Sendable {
+  /// Notes that a queue of this name, which does not run yet, begins to run on the store.
+  ///
+  /// - Throws: A ``TaskQueueError`` if another queue runs.
+  func begin(_ name: String, on store: any Persistence) throws(TaskQueueError)
+
+  /// Notes that the queue that runs has ended its run.
+  func end()
 }
 
 extension Persistence {
-  /// The queue that runs on the store, if the store says so.
-  var useIfKnown: ExclusiveUse? { (self as? any UnsharedStore)?.use }
+  /// Who runs on the store, if the store says so.
+  var useIfKnown: (any StoreUse)? { (self as? any UnsharedStore)?.use }
 }
 
 /// Which queue runs on a store.
 ///
 /// Two queues that ran on one store would perform each other's tasks. A caller that waits for an
 /// outcome with one queue would never hear of what the other did.
-final class ExclusiveUse: Sendable {
+final class ExclusiveUse: StoreUse {
   /// The name of the queue that runs.
   private let user = Mutex<String?>(nil)
 

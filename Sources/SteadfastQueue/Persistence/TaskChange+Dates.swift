@@ -20,7 +20,7 @@ extension TaskChange {
       try TaskQueueError.check(storable: date, "availableDate")
     case .update(_, let update): try update.checkDates()
     case .extend(_, let date): try TaskQueueError.check(storable: date, "the end of a lease")
-    case .prune(_, let date, _, let now):
+    case .prune(_, let date, _, let now, _):
       try TaskQueueError.check(storable: date, "endedBefore")
       try TaskQueueError.check(storable: now, "now")
     case .rebase(let date): try TaskQueueError.check(storable: date, "the date of a rebase")

@@ -47,7 +47,7 @@ extension TaskChange {
       try TaskQueueError.check(failure?.date, "the date of a failure")
     case .abandon(_, let failure, _), .park(_, let failure):
       try TaskQueueError.check(failure.date, "the date of a failure")
-    case .prune(_, let date, let count, let now):
+    case .prune(_, let date, let count, let now, _):
       try TaskQueueError.check(date, "endedBefore")
       try TaskQueueError.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")

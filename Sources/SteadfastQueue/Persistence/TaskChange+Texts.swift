@@ -7,11 +7,14 @@ extension TaskChange {
       if let failure { try failure.checkText("the text of a failure") }
     case .abandon(_, let failure, _), .park(_, let failure):
       try failure.checkText("the text of a failure")
-    case .unpark(let name): try TaskQueueError.check(text: name, "name")
+    case .unpark(let name, let queue):
+      try TaskQueueError.check(text: name, "name")
+      try TaskQueueError.check(queue: queue)
+    case .prune(_, _, _, _, let queue): try TaskQueueError.check(queue: queue)
     case .update(_, let update): try update.checkTexts()
     case .setValue(let name, _, _): try TaskQueueError.check(text: name, "the name of a value")
     case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
-      .prune, .rebase:
+      .rebase:
       break
     }
   }

@@ -61,8 +61,8 @@ public enum TaskChange: Sendable {
   ///
   /// The failure is noted.
   case park(Lease, failure: TaskFailure)
-  /// All parked tasks of this name wait again.
-  case unpark(name: String)
+  /// All parked tasks of this name in this queue wait again.
+  case unpark(name: String, queue: String = "")
   /// A task that has not ended is cancelled.
   ///
   /// If `retains` is `true`, the task is retained, else it is removed.
@@ -90,13 +90,19 @@ public enum TaskChange: Sendable {
   case remove(TaskID)
   /// A claim lasts until this date; only for stores that several queues share.
   case extend(Lease, until: Date)
-  /// Retained tasks that ended in this state are removed.
+  /// Retained tasks of this queue that ended in this state are removed.
   ///
   /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds
   /// up others (``TaskRecord/holdsUpOthers``) or has a ``TaskDependencies/cause``. Any other task
   /// is removed if it ended before the date, or if it is not one of the latest `keepingLatest` of
   /// those. A limit that is `nil` removes none.
-  case prune(TaskState, endedBefore: Date?, keepingLatest: Int?, now: Date)
+  case prune(
+    TaskState,
+    endedBefore: Date?,
+    keepingLatest: Int?,
+    now: Date,
+    queue: String = ""
+  )
   /// The clock went back to this date; only for stores that one queue uses.
   ///
   /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``). Those that wait and were

@@ -6,11 +6,16 @@ public import Foundation
 
 /// The criteria for the tasks to look up.
 ///
-/// A task must meet every criterion that is given. Names, keys and tags are the same only if their
-/// UTF-8 bytes are. Of two that differ only in their bytes, a set of Swift holds one.
+/// A task must meet every criterion that is given. Unless a filter names a queue of a group, or all
+/// of them, it finds the tasks that are in none (``queue``).
+///
+/// Names, keys and tags are the same only if their UTF-8 bytes are. Of two that differ only in
+/// their bytes, a set of Swift holds one.
 public struct TaskFilter: Sendable, Hashable {
   /// Only tasks with these IDs.
   public var ids: Set<TaskID>?
+  /// Only tasks in this queue (``TaskRecord/queue``); `nil` for those of all queues.
+  public var queue: String?
   /// Only tasks with these names.
   public var names: Set<String>?
   /// Only tasks with other names than these.
@@ -34,6 +39,7 @@ public struct TaskFilter: Sendable, Hashable {
   /// Makes a filter; without criteria, every task matches.
   public init(
     ids: Set<TaskID>? = nil,
+    queue: String? = "",
     names: Set<String>? = nil,
     excludedNames: Set<String> = [],
     states: Set<TaskState>? = nil,
@@ -45,6 +51,7 @@ public struct TaskFilter: Sendable, Hashable {
     availableDates: Range<Date>? = nil
   ) {
     self.ids = ids
+    self.queue = queue
     self.names = names
     self.excludedNames = excludedNames
     self.states = states
@@ -75,6 +82,7 @@ public struct TaskFilter: Sendable, Hashable {
   /// Returns whether a task matches the filter.
   public func matches(_ task: TaskRecord) -> Bool {
     (ids?.contains(task.id) ?? true)
+      && (queue?.isExactly(task.queue) ?? true)
       && (names?.containsExactly(task.name) ?? true)
       && !excludedNames.containsExactly(task.name)
       && (states?.contains(task.state) ?? true)

@@ -15,7 +15,7 @@ extension TaskTable {
     promote(until: request.now)
     var tasks: [ClaimedTask] = []
     var leavesMore = false
-    var search = lanes.beginSearch(request)
+    guard var search = lanes.beginSearch(request) else { return Claim(tasks: [], nextDate: nil) }
     while !leavesMore, let lane = lanes.nextLane(in: &search) {
       if tasks.count < request.limit {
         let slot = lanes.takeFirst(of: lane, in: &search)

@@ -113,9 +113,11 @@ extension TaskTable {
   /// Commits a change that concerns several tasks.
   private mutating func commit(_ change: TaskChange) {
     switch change {
-    case .unpark(let name): unpark(name)
-    case .prune(let state, let date, let count, let now):
-      prune(state, endedBefore: date, keepingLatest: count, now: now)
+    case .unpark(let name, let queue): unpark(name, in: queue)
+    case .prune(let state, let date, let count, let now, let queue):
+      ended.stagedPrunes -= 1
+      guard let queue = lanes.number(ofQueue: queue) else { return }
+      prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
       .reschedule, .update, .remove, .extend, .setValue:
@@ -153,7 +155,7 @@ extension TaskTable {
     setState(changed.state, of: slot)
     if changed.conditions != entries[slot].record.conditions {
       let lane = entries[slot].lane
-      entries[slot].lane = lanes.enter(changed.name, changed.conditions)
+      entries[slot].lane = lanes.enter(changed.queue, changed.name, changed.conditions)
       lanes.leave(lane)
     }
     entries[slot].record = changed
@@ -176,8 +178,8 @@ extension TaskTable {
     remove(slot)
   }
 
-  private mutating func unpark(_ name: String) {
-    while let first = lanes.firstParked(of: name) {
+  private mutating func unpark(_ name: String, in queue: String) {
+    while let first = lanes.firstParked(of: name, in: queue) {
       leaveLine(first.slot)
       setState(.waiting, of: first.slot)
       if entries[first.slot].isReserved {
@@ -196,23 +198,23 @@ extension TaskTable {
   /// back since the last pruning, O(n).
   private mutating func prune(
     _ state: TaskState,
+    in queue: Int,
     endedBefore date: Date?,
     keepingLatest count: Int?,
     now: Date
   ) {
-    ended.stagedPrunes -= 1
-    if ended.hasReleased(state, after: now) {
-      for node in ended.prunable(state) where stays(node.slot, after: now) {
+    if ended.hasReleased(state, in: queue, after: now) {
+      for node in ended.prunable(state, in: queue) where stays(node.slot, after: now) {
         leaveLine(node.slot)
         lineUp(node.slot)
       }
     }
-    ended.release(state, until: now)
+    ended.release(state, in: queue, until: now)
     // No other change could hold an ended task while the pruning was staged, so all may be removed.
-    while let first = ended.first(state) {
+    while let first = ended.first(state, in: queue) {
       let record = entries[first.slot].record
       let isOld = date.map { record.finishedDate ?? .distantPast < $0 } ?? false
-      guard ended.prunableCount(state) > count ?? .max || isOld else { break }
+      guard ended.prunableCount(state, in: queue) > count ?? .max || isOld else { break }
       if entries[first.slot].isAwaited { _ = removeForOthers(first.slot) }
       remove(first.slot)
     }

@@ -26,16 +26,25 @@ extension TaskTable {
     return lookUp.count
   }
 
-  /// Returns the count for a filter that has states and no other criterion; else `nil`.
+  /// Returns the count for a filter that has a queue, states and no other criterion; else `nil`.
   ///
   /// O(1).
   func knownCount(matching filter: TaskFilter) -> Int? {
-    guard let states = filter.states, filter == TaskFilter(states: states) else { return nil }
-    return count(of: states)
+    guard let states = filter.states,
+      filter == TaskFilter(queue: filter.queue, states: states)
+    else { return nil }
+    return count(of: states, in: filter.queue)
   }
 
-  private func count(of states: Set<TaskState>) -> Int {
-    states.reduce(0) { $0 + stateCounts[$1] }
+  /// The number of tasks in some states, in a queue or, for `nil`, in all of them.
+  private func count(of states: Set<TaskState>, in queue: String?) -> Int {
+    guard let queue else { return stateCounts.total(of: states) }
+    guard let number = lanes.number(ofQueue: queue) else { return 0 }
+    if number > 0 { return lanes.queues[number].stateCounts.total(of: states) }
+    // The tasks of the queue without a name are not counted apart.
+    return lanes.queues.dropFirst().reduce(stateCounts.total(of: states)) {
+      $0 - $1.stateCounts.total(of: states)
+    }
   }
 
   /// Performs one slice of a look-up.
@@ -74,13 +83,16 @@ extension TaskTable {
 
   /// Returns whether no task is in the filter's states, or none has the names that it lets through.
   private func isInVain(_ filter: TaskFilter) -> Bool {
-    if let states = filter.states, count(of: states) == 0 { return true }
+    if let states = filter.states, count(of: states, in: filter.queue) == 0 { return true }
     if let conditions = filter.unmetBy, !lanes.require(beyond: conditions) { return true }
+    guard let queue = filter.queue else { return false }
+    guard let number = lanes.number(ofQueue: queue) else { return true }
+    let indices = lanes.queues[number].indices
     if let names = filter.names, names.count <= TaskLookUp.sliceSize {
-      return names.allSatisfy { lanes.lane(of: $0) == nil }
+      return names.allSatisfy { indices[ExactText($0)] == nil }
     }
-    guard lanes.indices.count <= TaskLookUp.sliceSize else { return false }
-    return lanes.indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
+    guard indices.count <= TaskLookUp.sliceSize else { return false }
+    return indices.keys.allSatisfy { filter.excludedNames.containsExactly($0.text) }
   }
 
   /// Returns all tasks in the filter's states, if they have all ended and are few.
@@ -88,7 +100,7 @@ extension TaskTable {
   /// So a handful of dead letters is found among a million tasks at once.
   private func fewEnded(in filter: TaskFilter) -> Set<TaskID>? {
     guard let states = filter.states, states.allSatisfy(\.isFinished),
-      count(of: states) <= TaskLookUp.sliceSize
+      count(of: states, in: nil) <= TaskLookUp.sliceSize
     else { return nil }
     return Set(states.flatMap(ended.nodes).map { entries[$0.slot].record.id })
   }

@@ -67,7 +67,7 @@ extension TaskTable {
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
-    let lane = lanes.enter(record.name, record.conditions)
+    let lane = lanes.enter(record.queue, record.name, record.conditions)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table gives the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
@@ -89,7 +89,7 @@ extension TaskTable {
   }
 
   private mutating func count(_ slot: Int) {
-    stateCounts[entries[slot].record.state] += 1
+    count(entries[slot].record.state, 1, of: slot)
     guard !entries[slot].record.state.isFinished || entries[slot].record.holdsUpOthers else {
       return
     }
@@ -105,10 +105,20 @@ extension TaskTable {
   }
 
   mutating func setState(_ state: TaskState, of slot: Int) {
-    stateCounts[entries[slot].record.state] -= 1
-    stateCounts[state] += 1
+    count(entries[slot].record.state, -1, of: slot)
+    count(state, 1, of: slot)
     entries[slot].record.state = state
   }
+
+  private mutating func count(_ state: TaskState, _ change: Int, of slot: Int) {
+    stateCounts[state] += change
+    guard lanes.haveNamedQueues else { return }
+    let queue = queueNumber(of: slot)
+    if queue > 0 { lanes.queues[queue].stateCounts[state] += change }
+  }
+
+  /// The number of the queue that a task is in.
+  func queueNumber(of slot: Int) -> Int { lanes[entries[slot].lane].queue }
 
   mutating func setPlace(_ place: Place, of slot: Int) {
     if entries[slot].place == .ready { readyCount -= 1 }
@@ -135,7 +145,7 @@ extension TaskTable {
     leaveLine(slot)
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
-    if entries[slot].place != .staged { stateCounts[entries[slot].record.state] -= 1 }
+    if entries[slot].place != .staged { count(entries[slot].record.state, -1, of: slot) }
     setPlace(.staged, of: slot)
     ids.remove(id)
     forgetKey(of: slot)

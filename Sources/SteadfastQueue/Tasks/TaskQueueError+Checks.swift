@@ -50,6 +50,20 @@ extension TaskQueueError {
     )
   }
 
+  /// The greatest length of a queue's name, in bytes of UTF-8.
+  private static var maxQueueNameLength: Int { 255 }
+
+  static func check(queue name: String) throws(TaskQueueError) {
+    guard name.utf8.count > maxQueueNameLength || name.utf8.contains(where: { $0 < 0x20 }) else {
+      return
+    }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the name of a queue has \(name.utf8.count) bytes, or a control character; give it at most "
+        + "\(maxQueueNameLength), and none of those"
+    )
+  }
+
   static func check(dependencies: Set<TaskID>, _ name: String) throws(TaskQueueError) {
     guard dependencies.count > TaskDependencies.mostTasks else { return }
     throw TaskQueueError(

@@ -19,8 +19,11 @@ public struct TaskQueueError: Error, CustomStringConvertible {
 
     /// An argument makes no sense, such as a negative number of retries.
     public static let invalidArgument = Code("invalidArgument")
-    /// The same name was registered for the payloads of two types.
+    /// The same name was registered for the payloads of two types, or is the name of another queue
+    /// of the group.
     public static let nameTaken = Code("nameTaken")
+    /// The group has no queue of this name.
+    public static let unknownQueue = Code("unknownQueue")
     /// Another task has the same unique key, and the policy is ``UniquePolicy/reject``, or a task
     /// was to be restarted.
     public static let duplicate = Code("duplicate")

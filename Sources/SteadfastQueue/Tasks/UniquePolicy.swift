@@ -43,12 +43,13 @@ public enum UniqueKeyRole: String, Sendable, Hashable, CaseIterable {
 }
 
 extension TaskRecord {
-  /// Returns whether another task has the same name and the same unique key.
+  /// Returns whether another task has the same queue, name and unique key.
   ///
   /// Texts are the same only if their UTF-8 bytes are; Swift's `==` takes others for the same. A
   /// task without a key is no twin of any.
   public func isTwin(of other: TaskRecord) -> Bool {
     guard let uniqueKey, let otherKey = other.uniqueKey else { return false }
     return uniqueKey.isExactly(otherKey) && name.isExactly(other.name)
+      && queue.isExactly(other.queue)
   }
 }

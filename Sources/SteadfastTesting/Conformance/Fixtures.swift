@@ -154,6 +154,7 @@ extension TaskRecord {
     func text(_ date: Date?) -> String { date?.step ?? "none" }
     compare("id", \.id, ==)
     compare("name", \.name, Self.isSame)
+    compare("queue", \.queue, Self.isSame)
     compare("payload", \.storedBytes, ==) { "\($0.count) bytes \($0.prefix(80))" }
     compare("payload.format", \.payload.format, ==)
     compare("payload.version", \.payload.version, ==)

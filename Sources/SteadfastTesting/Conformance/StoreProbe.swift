@@ -118,6 +118,7 @@ extension StoreProbe {
   @discardableResult
   func claim(
     _ limit: Int = 1000,
+    of queue: String = "",
     names: [String: Int] = ["A": 1000],
     otherNames: Int = 0,
     at seconds: Double = 0,
@@ -127,6 +128,7 @@ extension StoreProbe {
     try await claim(
       ClaimRequest(
         limit: limit,
+        queue: queue,
         names: names,
         otherNames: otherNames,
         now: .second(seconds),
@@ -143,8 +145,9 @@ extension StoreProbe {
     let held =
       request.conditions.isEmpty ? "" : ", holding \(request.conditions.sorted().map(\.rawValue))"
     let end = request.leaseEnd.map { ", until \($0.step)" } ?? ""
+    let queue = request.queue.isEmpty ? "" : " in the queue '\(request.queue)'"
     let call =
-      "claim \(request.limit) of [\(names.joined(separator: ", "))\(others)] "
+      "claim \(request.limit)\(queue) of [\(names.joined(separator: ", "))\(others)] "
       + "at \(request.now.step)\(held)\(end)"
     return try await step(call, \.step) { try await store.claim(request) }
   }
@@ -187,7 +190,7 @@ extension StoreProbe {
 
   /// Returns the task with this number, and expects that it is there.
   func task(_ number: Int) async throws -> TaskRecord {
-    let found = try await tasks(TaskFilter(ids: [.numbered(number)]))
+    let found = try await tasks(TaskFilter(ids: [.numbered(number)], queue: nil))
     try expect("the tasks", found.map(\.id.number), [number])
     return found[0]
   }

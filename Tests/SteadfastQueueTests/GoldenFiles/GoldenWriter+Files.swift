@@ -177,7 +177,12 @@ extension GoldenWriter {
     try change(.unpark(name: "Note"))
     try begin(4)
     try change(.abandon(lease(4), failure: failure(5), retains: true))
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     journal = try compaction.finish(journal, at: date(20))
     try fail(1, 8)
     try fail(3, 2)
@@ -247,7 +252,12 @@ extension GoldenWriter {
       .park(lease(3), failure: failure(3)),
       .succeed(lease(4), at: date(5), retains: true)
     )
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     try change(.pause(.unclaimed(.numbered(5))))
     journal = try compaction.finish(journal, at: date(6))
     try change(.retry(lease(1), availableDate: date(9), retryCount: 1, failure: failure(1)))

@@ -80,7 +80,12 @@ extension GoldenWriter {
   /// What a compaction makes of such tasks, and what came after it.
   mutating func writeCompactedOrderKeys() throws {
     try writeOrderKeys()
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     try insert(task(13, order: "d"))
     journal = try compaction.finish(journal, at: date(7))
     try change(

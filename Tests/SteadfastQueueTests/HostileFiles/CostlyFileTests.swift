@@ -94,7 +94,12 @@ import Testing
       MemoryStorage(ForgedFile.bytes([body, ForgedFile.insertion(2)]))
     )
     let storage = MemoryStorage()
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     try compaction.finish(journal, at: .seconds(0))
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 2)
     let beyond = ForgedFile.task(1, place: KeptTask.maxPosition + 1)

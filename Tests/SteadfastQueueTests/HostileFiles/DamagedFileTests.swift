@@ -59,7 +59,7 @@ import Testing
     async throws
   {
     var sealed = 0
-    for seed in 1...UInt64(max(2, Soak.runs(short: 0) / 400)) {
+    for seed in 1...UInt64(max(6, Soak.runs(short: 0) / 400)) {
       let file = try await FileMaker.file(seed: seed)
       guard let seal = file.seal else { continue }
       sealed += 1

@@ -65,6 +65,7 @@ struct FileMaker {
     if pick(4) == 0 {
       let request = ClaimRequest(
         limit: 1 + pick(3),
+        queue: queue(),
         names: ["A": .max, "B ": .max],
         now: .seconds(now)
       )
@@ -108,6 +109,7 @@ struct FileMaker {
       maxRetries: [.atMost(0), .atMost(10), .atMost(.max), .alwaysRetry][pick(4)],
       usesBackoff: pick(4) > 0,
       uniqueKey: pick(3) == 0 ? "key \(pick(4))\(text)" : nil,
+      queue: queue(),
       tags: pick(3) == 0 ? [text, "tag", "\(pick(9))"] : [],
       timeLimit: pick(3) == 0
         ? [.seconds(1), .nanoseconds(1), .seconds(100_000_000_000), Duration(attoseconds: 1)][
@@ -127,6 +129,8 @@ struct FileMaker {
     )
     return .insert(record, onDuplicate: [.keep, .replace, .reject][pick(3)])
   }
+
+  private mutating func queue() -> String { pick(6) == 0 ? "é\"" : "" }
 
   private mutating func payload(_ text: String) -> StoredPayload {
     let version = pick(4) == 0 ? pick(9) : 1
@@ -188,9 +192,16 @@ struct FileMaker {
 
   private mutating func care() -> TaskChange {
     switch pick(4) {
-    case 0: .unpark(name: "A")
+    case 0: .unpark(name: "A", queue: queue())
     case 1: .rebase(.seconds(now - 50))
-    case 2: .prune(.succeeded, endedBefore: nil, keepingLatest: pick(3), now: .distantPast)
+    case 2:
+      .prune(
+        .succeeded,
+        endedBefore: nil,
+        keepingLatest: pick(3),
+        now: .distantPast,
+        queue: queue()
+      )
     default:
       .prune(.abandoned, endedBefore: .seconds(now - 60), keepingLatest: nil, now: .distantPast)
     }

@@ -80,6 +80,7 @@ import Testing
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries.slab,
+      values: table.values.committed,
       in: storage,
       CompactionPolicy(minimumSize: 0, stepSize: 500, flushSize: 1000)
     )

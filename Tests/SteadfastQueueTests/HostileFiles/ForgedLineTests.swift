@@ -68,7 +68,12 @@ import Testing
       ForgedFile.line(#"","b":0,"s":0,\#(header),"generation":\#(Self.largest)}"#)
     )
     let (journal, table) = try Journal.open(storage)
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     guard case .finished = try compaction.advance(journal, at: .seconds(0)) else {
       Issue.record("a file without tasks takes one step")
       return

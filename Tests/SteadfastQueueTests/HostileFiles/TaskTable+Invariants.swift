@@ -26,7 +26,7 @@ extension TaskTable {
     for state in TaskState.allCases {
       let count = tasks.count { $0.record.state == state }
       check(
-        self.count(matching: TaskFilter(states: [state])) == count,
+        self.count(matching: TaskFilter(queue: nil, states: [state])) == count,
         "\(state) tasks are counted"
       )
     }
@@ -94,7 +94,7 @@ extension TaskTable {
         "ready in lane \(lane)"
       )
     }
-    for (name, lane) in lanes.indices {
+    for (name, lane) in lanes.queues.flatMap(\.indices) {
       let inLane = slotsByName[lane] ?? []
       if inLane.isEmpty || inLane.count != lanes[lane].taskCount {
         broken.append("lane \(name.text) is counted")
@@ -105,10 +105,22 @@ extension TaskTable {
         "parked '\(name.text)'"
       )
     }
-    let ranked = lanes.all.indices.compactMap { lane in
-      lanes[lane].ready.first.map { RankedLane(first: $0, lane: lane) }
+    for (number, queue) in lanes.queues.enumerated() {
+      let ranked = lanes.all.indices.filter { lanes[$0].queue == number }.compactMap { lane in
+        lanes[lane].ready.first.map { RankedLane(first: $0, lane: lane) }
+      }
+      if queue.ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
+      let records = entries.slots.map { entries[$0].record }.filter { $0.queue == queue.name }
+      for state in TaskState.allCases where number > 0 {
+        if queue.stateCounts[state] != records.count(where: { $0.state == state }) {
+          broken.append("the tasks of the queue '\(queue.name)' are counted")
+        }
+      }
     }
-    if lanes.ranking.elements() != ranked.sorted() { broken.append("lanes are ranked") }
+    for slot in entries.slots
+    where lanes.queues[queueNumber(of: slot)].name != entries[slot].record.queue {
+      broken.append("\(entries[slot].id) is in the lane of its queue")
+    }
     for slot in entries.slots {
       let place = entries[slot].place
       let hasLine = entries[slot].record.state != .running && place != .paused && place != .held
@@ -134,7 +146,12 @@ extension TaskTable {
     for slot in ordered where entries[slot].isOrdered != members.contains(slot) {
       broken.append("\(entries[slot].record.id) is in the order if it has not ended")
     }
-    let byKey = Dictionary(grouping: members) { ExactText(entries[$0].record.orderKey ?? "") }
+    let byKey = Dictionary(grouping: members) { slot in
+      OrderKeys.Key(
+        queue: queueNumber(of: slot),
+        text: ExactText(entries[slot].record.orderKey ?? "")
+      )
+    }
     if Set(order.keys) != Set(byKey.keys) { broken.append("each order key has a task") }
     for (key, slots) in byKey {
       let inOrder = slots.sorted {
@@ -145,16 +162,19 @@ extension TaskTable {
       let isRight =
         order.head(of: key)?.slot == expected && order.others(of: key).map(\.slot) == others
         && slots.allSatisfy { entries[$0].isBehindHead == ($0 != expected) }
-      if !isRight { broken.append("the head of '\(key.text)'") }
+      if !isRight { broken.append("the head of '\(key.text.text)'") }
     }
     return broken
   }
 
   /// Checks that all waiting tasks are handed out, each task once, in order.
-  private func brokenOrder() -> [String] {
+  private func brokenOrder() -> [String] { lanes.queues.flatMap(brokenOrder) }
+
+  private func brokenOrder(_ queue: Lanes.Queue) -> [String] {
     var table = self
     let expected = entries.slots.map { entries[$0] }.filter {
       $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.isHeld
+        && $0.record.queue == queue.name
     }
     .sorted {
       let (left, right) = ($0.record, $1.record)
@@ -166,7 +186,8 @@ extension TaskTable {
     }
     let request = ClaimRequest(
       limit: .max,
-      names: Dictionary(uniqueKeysWithValues: lanes.indices.keys.map { ($0.text, .max) }),
+      queue: queue.name,
+      names: Dictionary(uniqueKeysWithValues: queue.indices.keys.map { ($0.text, .max) }),
       now: Date(timeIntervalSince1970: .greatestFiniteMagnitude),
       conditions: Set(lanes.all.flatMap(\.conditions))
     )

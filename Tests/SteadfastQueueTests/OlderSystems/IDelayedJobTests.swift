@@ -5,88 +5,41 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What iDelayedJob's README and headers promise, as far as it is the queue's core.
-///
-/// Not here, but to come: a manager of several queues, which schedules, pauses, resumes and shuts
-/// down by name; the singletons.
+/// What iDelayedJob's README and headers promise.
 ///
 /// Kept otherwise, on purpose:
 /// - A job whose class can't be found is kept, not exhausted.
 /// - Nothing runs at an interval; a task is performed when it is due.
 /// - `max_attempts: n` is `maxRetries: n - 1`; its code allowed one attempt more than its README.
-/// - A queue's name is for people; what is unique is its file.
+/// - A queue alone has a file of its own; the queues of a manager share one, and have names.
+/// - A shared manager or a default queue is a static property of the program's.
 /// - That a named host can be reached, or that the app is active, is a condition of the program's.
 @Suite(.virtualTime, .timeLimit(.minutes(5))) struct IDelayedJobTests {
-  private let clock: VirtualClock
-  private let log = Log<String>()
+  let clock: VirtualClock
+  let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private var seconds: Int { Int(clock.now.offset / .seconds(1)) }
+  var seconds: Int { Int(clock.now.offset / .seconds(1)) }
 
   /// Its schedule: (attempts + 5) × 4 s after a failure.
-  private let configuration = TaskQueueConfiguration(
+  let configuration = TaskQueueConfiguration(
     backoff: .custom { attempt in .seconds(4) * (min(attempt.number, 1_000_000) + 5) },
     taskDefaults: TaskOptions(maxRetries: 9)
   )
 
-  private func queue(_ store: any Persistence = InMemoryStore()) -> TaskQueue {
+  func queue(_ store: any Persistence = InMemoryStore()) -> TaskQueue {
     TaskQueue(persistence: store, configuration: configuration, clock: clock)
   }
 
   /// A queue whose jobs note their attempts, and whose job `bad` fails.
-  private func workingQueue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
+  func workingQueue(_ store: any Persistence = InMemoryStore()) async -> TaskQueue {
     let queue = queue(store)
     await queue.register(Note.self) { [self] note, context in
       log.add("\(seconds) \(note.text)")
       if note.text == "bad" { throw Refusal("performed in vain") }
     }
     return queue
-  }
-
-  // MARK: The internet
-
-  @Test(arguments: StoreKind.allCases)
-  func `a job that needs the internet waits for it, and others do not`(
-    kind: StoreKind
-  ) async throws {
-    try await kind.withStore { store in
-      let queue = await workingQueue(store)
-      let needsInternet = TaskOptions(requires: [.network])
-      try await withRunning(queue) {
-        let job = try await queue.enqueue(Note("internet"), options: needsInternet)
-        try await queue.enqueue(Note("local"))
-        await queue.setCondition(.network, holds: false)
-        try await clock.sleep(for: .seconds(3600))
-        #expect(log.entries == ["0 local"])
-        await queue.setCondition(.network, holds: true)
-        #expect(try await job.outcome() == .succeeded)
-      }
-      #expect(log.entries == ["0 local", "3600 internet"])
-    }
-  }
-
-  @Test func `jobs wait while a named host can't be reached, or the app is not active`()
-    async throws
-  {
-    let queue = await workingQueue()
-    let options = TaskOptions(requires: ["api.example.com", "active"])
-    let (reachability, host) = AsyncStream<Bool>.makeStream()
-    await queue.register(Reachability(values: { reachability }), for: "api.example.com")
-    host.yield(false)
-    try await withRunning(queue) {
-      let job = try await queue.enqueue(Note("job"), options: options)
-      await queue.setCondition("active", holds: true)
-      try await clock.sleep(for: .seconds(1))
-      host.yield(true)
-      #expect(try await job.outcome() == .succeeded)
-      // The app resigns active.
-      await queue.setCondition("active", holds: false)
-      let second = try await queue.enqueue(Note("job 2"), options: options)
-      try await queue.waitUntilIdle()
-      #expect(try await second.record()?.state == .waiting)
-    }
-    #expect(log.entries == ["1 job"])
   }
 
   // MARK: Performing
@@ -340,13 +293,4 @@ import Testing
       }
     }
   }
-}
-
-/// Tells whether a host can be reached.
-private struct Reachability: ConditionMonitor {
-  let stream: @Sendable () -> AsyncStream<Bool>
-
-  init(values: @escaping @Sendable () -> AsyncStream<Bool>) { stream = values }
-
-  func values() -> AsyncStream<Bool> { stream() }
 }

@@ -5,23 +5,21 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// What YXQueue's README and headers promise, as far as it is the queue's core.
-///
-/// Not here, but to come: operations that depend on others, and finding them by resource.
+/// What YXQueue's README and headers promise.
 ///
 /// Kept otherwise, on purpose: adding a task to a queue that is paused does not resume it.
 @Suite(.timeLimit(.minutes(5))) struct YXQueueTests {
-  private struct Download: TaskPayload {
+  struct Download: TaskPayload {
     var url: String
     var target = "file"
   }
 
   private struct Upload: TaskPayload { var url: String }
 
-  private let log = Log<String>()
+  let log = Log<String>()
   private let gate = Waiters<Void>()
 
-  private func queue(concurrency: Int = 1) -> TaskQueue {
+  func queue(concurrency: Int = 1) -> TaskQueue {
     TaskQueue(
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: concurrency,

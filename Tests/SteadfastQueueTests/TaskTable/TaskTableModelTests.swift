@@ -26,11 +26,14 @@ private struct Comparison {
     for number in 0..<operations {
       try step()
       let expected = reference.records
-      let found = table.tasks(matching: TaskFilter(), after: nil, limit: .max)
+      let found = table.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max)
       try Self.requireSame(found, expected, "operation \(number)")
       for state in TaskState.allCases {
-        let count = table.count(matching: TaskFilter(states: [state]))
-        try #require(count == expected.count { $0.state == state }, "operation \(number)")
+        for queue in [nil, "", "q"] {
+          let filter = TaskFilter(queue: queue, states: [state])
+          let count = table.count(matching: filter)
+          try #require(count == expected.count(where: filter.matches), "operation \(number)")
+        }
       }
       let values = table.values.committed.mapValues(\.bytes)
       try #require(values == reference.values, "operation \(number)")
@@ -43,17 +46,20 @@ private struct Comparison {
     var expected = reference
     expected.interrupt()
     try Self.requireSame(
-      found.tasks(matching: TaskFilter(), after: nil, limit: .max),
+      found.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max),
       expected.records,
       "after a restart"
     )
-    let request = ClaimRequest(
-      limit: .max,
-      names: ["A": .max, "B": .max],
-      now: .seconds(1e9),
-      conditions: ["a", "b"]
-    )
-    try Self.requireClaimed(found.claim(request), of: &expected, request)
+    for queue in ["", "q"] {
+      let request = ClaimRequest(
+        limit: .max,
+        queue: queue,
+        names: ["A": .max, "B": .max],
+        now: .seconds(1e9),
+        conditions: ["a", "b"]
+      )
+      try Self.requireClaimed(found.claim(request), of: &expected, request)
+    }
     try #require(found.values.committed.mapValues(\.bytes) == reference.values)
   }
 
@@ -79,7 +85,7 @@ private struct Comparison {
 
   private static func summary(_ record: TaskRecord) -> String {
     """
-    \(record.id) \(record.name) \(record.priority.rawValue) \(record.state) \
+    \(record.id) \(record.queue) \(record.name) \(record.priority.rawValue) \(record.state) \
     \((try? record.payload.bytes()) ?? []) \(record.maxRetries) \(record.usesBackoff) \
     \(record.timeLimit, default: "-") \(record.expiryDate?.timeIntervalSince1970 ?? 0) \
     \(record.tags.sorted()) \
@@ -146,7 +152,7 @@ private struct Comparison {
       holds: random.next() % 3 == 0,
       requires: random.next() % 4 == 0 ? [random.next() % 2 == 0 ? "a" : "b"] : [],
       dependencies: drawDependencies()
-    )
+    ).replacing(queue: drawQueue())
     let policies = [UniquePolicy.replace, .keep, .keep, .join, .reject]
     let policy = policies[Int(random.next() % 5)]
     let isReplacement = policy == .replace && record.dependencies.isEmpty
@@ -154,6 +160,8 @@ private struct Comparison {
       .insert(record, onDuplicate: isReplacement ? .replace : policy == .replace ? .keep : policy)
     )
   }
+
+  private mutating func drawQueue() -> String { random.next() % 3 == 0 ? "q" : "" }
 
   /// Dependencies on tasks that came shortly before, or of a batch whose follower came before.
   private mutating func drawDependencies() -> TaskDependencies? {
@@ -171,6 +179,7 @@ private struct Comparison {
   private mutating func claim() throws {
     let request = ClaimRequest(
       limit: Int(random.next() % 4),
+      queue: drawQueue(),
       names: random.next() % 3 == 0 ? ["A": 1] : ["A": 2, "B": .max],
       now: now,
       conditions: random.next() % 2 == 0 ? ["a"] : ["a", "b"]
@@ -239,7 +248,7 @@ private struct Comparison {
 
   private mutating func lookAfter() throws {
     switch random.next() % 5 {
-    case 0, 1: try apply(.unpark(name: "A"))
+    case 0, 1: try apply(.unpark(name: "A", queue: drawQueue()))
     case 2:
       now -= Double(random.next() % 40)
       try apply(.rebase(now))
@@ -247,7 +256,9 @@ private struct Comparison {
       let state: TaskState = random.next() % 2 == 0 ? .succeeded : .abandoned
       let date = random.next() % 2 == 0 ? now - 50 : nil
       let count = random.next() % 2 == 0 ? Int(random.next() % 6) : nil
-      try apply(.prune(state, endedBefore: date, keepingLatest: count, now: now))
+      try apply(
+        .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: drawQueue())
+      )
     }
   }
 }

@@ -113,7 +113,12 @@ import Testing
     }
     let (journal, _) = try Journal.open(MemoryStorage())
     let storage = MemoryStorage()
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     try compaction.finish(journal, at: .seconds(2))
     for var table in [table, try JournalReader.read(storage.bytes).table] {
       _ = table.apply([.unpark(name: "Note")])

@@ -176,7 +176,7 @@ extension Mutant {
     Mutant("what is parked under a similar name is unparked", breaks: "record.texts") {
       $0.apply = { batch, table in
         let outcomes = table.apply(batch)
-        for case .unpark(let name) in batch {
+        for case .unpark(let name, _) in batch {
           let names = Set(table.records.map(\.name).filter { $0 == name }.map { Array($0.utf8) })
           for name in names { table.unpark(String(decoding: name, as: UTF8.self)) }
         }

@@ -177,13 +177,17 @@ extension Mutant {
   static let ended = [
     Mutant("one task more than allowed is kept", breaks: "prune.count") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count, let now) = change else { return change }
+        guard case .prune(let state, let date, let count, let now, _) = change else {
+          return change
+        }
         return .prune(state, endedBefore: date, keepingLatest: count.map { $0 + 1 }, now: now)
       }
     },
     Mutant("what ended at the date leaves too", breaks: "prune.date") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count, let now) = change else { return change }
+        guard case .prune(let state, let date, let count, let now, _) = change else {
+          return change
+        }
         return .prune(state, endedBefore: date.map { $0 + 0.125 }, keepingLatest: count, now: now)
       }
     },

@@ -87,7 +87,7 @@ extension Mutant {
     },
     Mutant("a task that stands for others is pruned", breaks: "unique.window") {
       $0.rewrite = { change in
-        guard case .prune(let state, let date, let count, _) = change else { return change }
+        guard case .prune(let state, let date, let count, _, _) = change else { return change }
         return .prune(state, endedBefore: date, keepingLatest: count, now: .distantFuture)
       }
     },

@@ -46,7 +46,7 @@ extension Mutant {
     },
     Mutant("a task that holds its order is pruned", breaks: "order-key.holds") {
       $0.after { change, _, table in
-        guard case .prune(let state, _, _, _) = change else { return }
+        guard case .prune(let state, _, _, _, _) = change else { return }
         table.entries.removeAll { $0.record.state == state && $0.record.holdsUpOthers }
       }
     },

@@ -26,7 +26,7 @@ struct Mutant: Sendable, CustomTestStringConvertible {
 
   static let all =
     order + claims + ends + leases + control + ended + batches + uniqueKeys + orderKeys
-    + conditions + values + lookUps + records
+    + conditions + queues + values + lookUps + records
     + life + reopening + sharing + concurrency + model
 }
 
@@ -121,6 +121,7 @@ extension TaskRecord {
     orderKey: String?? = nil,
     holdsOrder: Bool? = nil,
     conditions: Set<TaskCondition>? = nil,
+    queue: String? = nil,
     tags: Set<String>? = nil
   ) -> TaskRecord {
     TaskRecord(
@@ -137,6 +138,7 @@ extension TaskRecord {
       orderKey: orderKey ?? self.orderKey,
       holdsOrder: holdsOrder ?? self.holdsOrder,
       conditions: conditions ?? self.conditions,
+      queue: queue ?? self.queue,
       tags: tags ?? self.tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate,

@@ -113,11 +113,13 @@ struct JournalBody: Sendable {
     case .extend(let lease, let date):
       fields.begin("extend", lease.id)
       fields.add("until", date)
-    case .unpark(let name):
+    case .unpark(let name, let queue):
       fields.begin("unpark")
       fields.add("name", name)
-    case .prune(let state, let date, let count, let now):
+      if !queue.isEmpty { fields.add("queue", queue) }
+    case .prune(let state, let date, let count, let now, let queue):
       fields.begin("prune")
+      if !queue.isEmpty { fields.add("queue", queue) }
       fields.add("state", state.rawValue)
       if now != .distantPast { fields.add("at", now) }
       if let date { fields.add("before", date) }
@@ -157,6 +159,7 @@ struct JournalBody: Sendable {
     )
     fields.add("maxRetries", record.maxRetries)
     if !record.usesBackoff { fields.add("backoff", raw: "false".utf8) }
+    if !record.queue.isEmpty { fields.add("queue", record.queue) }
     if let key = record.uniqueKey { fields.add("key", key) }
     if let date = record.uniqueUntil { fields.add("uniqueUntil", date) }
     if let date = record.latestDate { fields.add("latestDate", date) }
@@ -257,8 +260,9 @@ struct JournalBody: Sendable {
 
 extension TaskRecord {
   /// Whether programs treat the task as it must be treated that know no roles, no order, no
-  /// conditions and no dependencies.
+  /// conditions, no dependencies and no queues of a group.
   var isPlain: Bool {
     uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
+      && queue.isEmpty
   }
 }

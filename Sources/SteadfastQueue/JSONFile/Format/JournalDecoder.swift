@@ -99,7 +99,7 @@ struct JournalDecoder {
     case .update: return .change(.update(try fields.id(), try update()))
     case .remove: return .change(.remove(try fields.id()))
     case .extend: return .change(.extend(try lease(), until: try fields.date(.until)))
-    case .unpark: return .change(.unpark(name: try fields.text(.name)))
+    case .unpark: return .change(.unpark(name: try fields.text(.name), queue: try queue()))
     case .prune: return .change(try prune())
     case .rebase: return .change(.rebase(try fields.date(.at)))
     case .value: return .value(named: try fields.text(.name), try fields.storedValue())
@@ -113,7 +113,7 @@ struct JournalDecoder {
   private mutating func addition() throws(JournalDecodingError) -> JournalEntry {
     let (record, role) = (try record(), try role())
     guard !record.isPlain else {
-      throw .malformed("it adds a task without a key, a condition or a dependency")
+      throw .malformed("it adds a task without a key, a condition, a dependency or a queue")
     }
     guard role == nil || record.uniqueKey != nil else {
       throw .malformed("it has a role, and no unique key")
@@ -152,8 +152,13 @@ struct JournalDecoder {
       try state(),
       endedBefore: fields.has(.before) ? try fields.date(.before) : nil,
       keepingLatest: count,
-      now: fields.has(.at) ? try fields.date(.at) : .distantPast
+      now: fields.has(.at) ? try fields.date(.at) : .distantPast,
+      queue: try queue()
     )
+  }
+
+  private func queue() throws(JournalDecodingError) -> String {
+    fields.has(.queue) ? try fields.text(.queue) : ""
   }
 
   private mutating func update() throws(JournalDecodingError) -> TaskUpdate {
@@ -221,6 +226,7 @@ struct JournalDecoder {
       conditions: fields.has(.requires)
         ? Set(try fields.list(.requires).map(TaskCondition.init(rawValue:))) : [],
       dependencies: try fields.dependencies(),
+      queue: try queue(),
       tags: fields.has(.tags) ? try fields.texts(.tags) : [],
       timeLimit: fields.has(.limit) ? try fields.duration(.limit) : nil,
       expiryDate: fields.has(.expires) ? try fields.date(.expires) : nil,

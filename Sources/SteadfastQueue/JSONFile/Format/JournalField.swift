@@ -11,7 +11,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
-  case value
+  case value, queue
 
   /// The field's name in the file.
   var text: String {
@@ -71,6 +71,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .version: "version"
     case .generation: "generation"
     case .value: "value"
+    case .queue: "queue"
     }
   }
 

@@ -69,7 +69,7 @@ struct Compaction {
   init(
     of journal: Journal,
     tasks: Slab<TaskTable.Entry>,
-    values: [ExactText: StoredValues.Value] = [:],
+    values: [ExactText: StoredValues.Value],
     claimed: Set<TaskID> = [],
     in storage: any JournalStorage,
     _ policy: CompactionPolicy = CompactionPolicy()

@@ -78,7 +78,8 @@ extension TaskTable {
 
   /// Takes a role for a key from the task that has it.
   private mutating func freeRole(_ role: UniqueKeyRole, for record: TaskRecord) -> Bool {
-    guard let key = record.uniqueKey, let lane = lanes.lane(of: record.name) else { return false }
+    guard let key = record.uniqueKey, let lane = lanes.lane(of: record.name, in: record.queue)
+    else { return false }
     let roles = keys[key, lane]
     guard let slot = role == .holder ? roles.holder : roles.successor else { return false }
     loseKey(slot)
@@ -102,7 +103,7 @@ extension TaskTable {
     guard let slot = slot(of: id) else { return false }
     let record = entries[slot].record
     switch entries[slot].place {
-    case .parked: return replay(.change(.unpark(name: record.name)))
+    case .parked: return replay(.change(.unpark(name: record.name, queue: record.queue)))
     case .paused: return replay(.change(.resume(id)))
     case .finished:
       let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
@@ -110,7 +111,7 @@ extension TaskTable {
     case .held:
       // The end of the holder is lost, or everything about it.
       if record.keyRole == .successor, !freeRole(.holder, for: record) { takeFreeRole(slot) }
-      if entries[slot].isBehindHead { releaseHead(of: record) }
+      if entries[slot].isBehindHead, let key = orderKey(of: slot) { releaseHead(of: key) }
       if entries[slot].waitsForOthers { stopWaiting(slot) }
       return true
     case .staged, .waiting, .ready, .leased: return false
@@ -118,8 +119,8 @@ extension TaskTable {
   }
 
   /// Releases the head of an order key, because another task with the key was performed.
-  private mutating func releaseHead(of record: TaskRecord) {
-    guard let head = record.orderKey.map(ExactText.init).flatMap(order.head),
+  private mutating func releaseHead(of key: OrderKeys.Key) {
+    guard let head = order.head(of: key),
       case .leased(let token) = entries[head.slot].place
     else { return }
     _ = replay(.change(.release(Lease(id: entries[head.slot].record.id, token: token))))

@@ -42,7 +42,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var sharing: StoreSharing? { base.sharing }
   var hints: AsyncStream<Void>? { base.hints }
-  var use: ExclusiveUse? { base.useIfKnown }
+  var use: (any StoreUse)? { base.useIfKnown }
 
   func open() async throws { try await base.open() }
 
@@ -89,7 +89,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     case .update(let id, let update):
       guard let payload = update.payload else { return change }
       // A payload is sealed for a task and its name. The change does not have the name.
-      let filter = TaskFilter(ids: [id])
+      let filter = TaskFilter(ids: [id], queue: nil)
       guard let record = try await base.tasks(matching: filter, after: nil, limit: 1).first else {
         // The task is gone, so the store stores none of this.
         return .update(id, update.replacing(payload: StoredPayload([], format: .sealedBinary)))

@@ -84,7 +84,9 @@ extension TaskQueue {
     if parked.others, handlers.room.others > 0 { names.formUnion(try await parkedNamesOfOthers()) }
     // Only in an old file have names a NUL. Stores refuse to unpark such a name, and a queue must
     // not stop for it.
-    let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map(TaskChange.unpark)
+    let changes = names.map(\.text).filter { !$0.hasNUL }.sorted().map {
+      TaskChange.unpark(name: $0)
+    }
     guard !changes.isEmpty else { return }
     _ = try await store.apply(changes, durability: .relaxed)
   }

@@ -18,6 +18,23 @@ extension TaskQueue {
     if !ids.isEmpty { try? await correctOutcomes(of: ids) }
   }
 
+  /// Learns what a change of another queue on the store has meant for tasks.
+  ///
+  /// They may be tasks of this queue, or of others. The other queue posts the events.
+  nonisolated func hear(_ meaning: Consequences, of change: TaskChange) async {
+    for id in meaning.tasks {
+      switch change {
+      case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
+      case .restart: observers.outcomes.reopen(id)
+      case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
+        .insert, .unpark, .extend, .prune, .rebase, .setValue:
+        break
+      }
+    }
+    lookForWork()
+    if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
+  }
+
   private nonisolated func tell(_ meaning: Consequences, of settlement: Settlement) {
     let cause = settlement.record.id
     if let batch = meaning.batch, let follower = settlement.record.dependencies.follower {

@@ -74,7 +74,7 @@ extension TaskQueue {
     await followStoredPause()
     do {
       for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
-        guard case .prune(let state, _, _, _) = change,
+        guard case .prune(let state, _, _, _, _) = change,
           try await store.contains(TaskFilter(states: [state]))
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)

@@ -60,7 +60,7 @@ extension TaskTable {
     _ key: String,
     _ policy: UniquePolicy
   ) -> KeyDecision {
-    guard let lane = lanes.lane(of: record.name) else { return .add(.holder) }
+    guard let lane = lanes.lane(of: record.name, in: record.queue) else { return .add(.holder) }
     let roles = keys[key, lane]
     guard let last = roles.last else {
       if policy != .replace, let recent = roles.recent, isSame(recent, record) {

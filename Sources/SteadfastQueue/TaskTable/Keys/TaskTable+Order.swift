@@ -30,7 +30,7 @@ extension TaskTable {
   /// Makes the first task with a key the head, unless another one is running.
   ///
   /// The first one may have come back: a task that is restarted has the place that it had.
-  mutating func settleHead(of key: ExactText) {
+  mutating func settleHead(of key: OrderKeys.Key) {
     guard let head = order.head(of: key), entries[head.slot].record.state != .running,
       let first = order.makeFirstHead(of: key)
     else { return }
@@ -70,7 +70,10 @@ extension TaskTable {
     if entries[slot].place == .held, !entries[slot].isReserved { lineUp(slot) }
   }
 
-  func orderKey(of slot: Int) -> ExactText? { entries[slot].record.orderKey.map(ExactText.init) }
+  func orderKey(of slot: Int) -> OrderKeys.Key? {
+    guard let key = entries[slot].record.orderKey else { return nil }
+    return OrderKeys.Key(queue: queueNumber(of: slot), text: ExactText(key))
+  }
 
   private func orderNode(of slot: Int) -> Node {
     Node(slot: slot, position: entries[slot].record.orderNumber)

@@ -14,6 +14,8 @@ struct Lanes: Sendable {
     fileprivate(set) var main: Int
     /// In a main lane, the other lanes of the name.
     fileprivate var variants: [Int] = []
+    /// The number of the queue that the tasks are in.
+    fileprivate(set) var queue = 0
     fileprivate(set) var ready = OrderedLine<TaskTable.ReadyNode>()
     /// In a main lane, all parked tasks of the name.
     fileprivate(set) var parked = OrderedLine<TaskTable.Node>()
@@ -40,26 +42,55 @@ struct Lanes: Sendable {
     }
   }
 
+  /// The lanes of one queue of the store.
+  struct Queue: Sendable {
+    fileprivate(set) var name = ""
+    /// The main lane of each name that has tasks.
+    fileprivate(set) var indices: [ExactText: Int] = [:]
+    /// The lanes with ready tasks, ordered by their first ready tasks.
+    fileprivate(set) var ranking = OrderedLine<TaskTable.RankedLane>()
+    /// How many tasks are in the queue, by state; not counted for the queue without a name.
+    var stateCounts = StateCounts()
+  }
+
   private(set) var all: [Lane] = []
-  /// The main lane of each name that has tasks.
-  private(set) var indices: [ExactText: Int] = [:]
+  /// The queues by number: the one without a name, and each other one that has ever had a task.
+  var queues = [Queue()]
+  private var queueNumbers: [ExactText: Int] = [:]
   private var free: [Int] = []
   /// The main lane of the task that was inserted last.
   private var last = 0
-  /// The lanes with ready tasks, ordered by their first ready tasks.
-  private(set) var ranking = OrderedLine<TaskTable.RankedLane>()
   private var searchCount: UInt64 = 0
 
   subscript(lane: Int) -> Lane { _read { yield all[lane] } }
 
   // MARK: Names
 
-  /// Returns the lane of a name and conditions, and counts one more task in it.
-  mutating func enter(_ name: String, _ conditions: Set<TaskCondition> = []) -> Int {
+  /// Whether any task is in a queue that has a name, or was.
+  var haveNamedQueues: Bool { queues.count > 1 }
+
+  /// The number of a queue; `nil` if it has never had a task.
+  func number(ofQueue name: String) -> Int? { name.isEmpty ? 0 : queueNumbers[ExactText(name)] }
+
+  private mutating func enterQueue(_ name: String) -> Int {
+    if let number = number(ofQueue: name) { return number }
+    queueNumbers[ExactText(name)] = queues.count
+    queues.append(Queue(name: name))
+    return queues.count - 1
+  }
+
+  /// Returns the lane of a queue, a name and conditions, and counts one more task in it.
+  mutating func enter(
+    _ queueName: String,
+    _ name: String,
+    _ conditions: Set<TaskCondition> = []
+  ) -> Int {
+    let queue = enterQueue(queueName)
     // Most tasks have the same name as the one before.
-    let isLast = last < all.count && all[last].taskCount > 0
+    let isLast = last < all.count && all[last].taskCount > 0 && all[last].queue == queue
     let isAgain = isLast && all[last].hasName(name)
-    let lane = isAgain ? last : lane(of: name) ?? newLane(of: name)
+    let lane =
+      isAgain ? last : queues[queue].indices[ExactText(name)] ?? newLane(of: name, in: queue)
     last = lane
     all[lane].taskCount += 1
     return conditions.isEmpty ? lane : enterVariant(of: lane, conditions)
@@ -67,7 +98,7 @@ struct Lanes: Sendable {
 
   private mutating func enterVariant(of main: Int, _ conditions: Set<TaskCondition>) -> Int {
     let known = all[main].variants.first { all[$0].conditions == conditions }
-    let lane = known ?? freeLane(named: all[main].name)
+    let lane = known ?? freeLane(named: all[main].name, in: all[main].queue)
     if known == nil {
       all[lane].conditions = conditions
       all[lane].main = main
@@ -77,21 +108,24 @@ struct Lanes: Sendable {
     return lane
   }
 
-  private mutating func newLane(of name: String) -> Int {
-    let lane = freeLane(named: name)
-    indices[ExactText(name)] = lane
+  private mutating func newLane(of name: String, in queue: Int) -> Int {
+    let lane = freeLane(named: name, in: queue)
+    queues[queue].indices[ExactText(name)] = lane
     return lane
   }
 
-  private mutating func freeLane(named name: String) -> Int {
+  private mutating func freeLane(named name: String, in queue: Int) -> Int {
     let lane = free.popLast() ?? all.count
-    let empty = Lane(name: name, main: lane)
+    var empty = Lane(name: name, main: lane)
+    empty.queue = queue
     if lane == all.count { all.append(empty) } else { all[lane] = empty }
     return lane
   }
 
-  /// The main lane of a name; `nil` if no task has the name.
-  func lane(of name: String) -> Int? { indices[ExactText(name)] }
+  /// The main lane of a name in a queue; `nil` if no task there has the name.
+  func lane(of name: String, in queue: String) -> Int? {
+    number(ofQueue: queue).flatMap { queues[$0].indices[ExactText(name)] }
+  }
 
   /// Counts one task less in a lane.
   mutating func leave(_ lane: Int) {
@@ -99,7 +133,7 @@ struct Lanes: Sendable {
     if main != lane { leaveVariant(lane, of: main) }
     all[main].taskCount -= 1
     guard all[main].taskCount == 0 else { return }
-    indices[ExactText(all[main].name)] = nil
+    queues[all[main].queue].indices[ExactText(all[main].name)] = nil
     setFree(main)
   }
 
@@ -143,17 +177,20 @@ struct Lanes: Sendable {
     all[all[lane].main].parked.remove(node)
   }
 
-  /// The parked task of a name that comes first.
-  func firstParked(of name: String) -> TaskTable.Node? {
-    lane(of: name).flatMap { all[$0].parked.first }
+  /// The parked task of a name in a queue that comes first.
+  func firstParked(of name: String, in queue: String) -> TaskTable.Node? {
+    lane(of: name, in: queue).flatMap { all[$0].parked.first }
   }
 
   /// Moves a lane in the ranking to where its first ready task belongs.
   private mutating func rank(_ lane: Int) {
     let first = all[lane].ready.first
     guard all[lane].rank != first else { return }
-    if let rank = all[lane].rank { ranking.remove(TaskTable.RankedLane(first: rank, lane: lane)) }
-    if let first { ranking.insert(TaskTable.RankedLane(first: first, lane: lane)) }
+    let queue = all[lane].queue
+    if let rank = all[lane].rank {
+      queues[queue].ranking.remove(TaskTable.RankedLane(first: rank, lane: lane))
+    }
+    if let first { queues[queue].ranking.insert(TaskTable.RankedLane(first: first, lane: lane)) }
     all[lane].rank = first
   }
 }
@@ -168,19 +205,24 @@ extension Lanes {
   struct Search: Sendable {
     fileprivate let request: ClaimRequest
     fileprivate let number: UInt64
+    fileprivate let queue: Int
     /// The lanes of the request's names, if the search looks its names up.
     fileprivate var listed: OrderedLine<TaskTable.RankedLane>?
     /// The lanes without room, which are out of the ranking until the search ends.
     fileprivate var withoutRoom: [TaskTable.RankedLane] = []
   }
 
-  mutating func beginSearch(_ request: ClaimRequest) -> Search {
+  /// - Returns: The search; `nil` if the request's queue has never had a task.
+  mutating func beginSearch(_ request: ClaimRequest) -> Search? {
+    guard let queue = number(ofQueue: request.queue) else { return nil }
     searchCount += 1
-    var search = Search(request: request, number: searchCount)
-    guard request.otherNames <= 0, request.names.count < ranking.count / 2 else { return search }
+    var search = Search(request: request, number: searchCount, queue: queue)
+    guard request.otherNames <= 0, request.names.count < queues[queue].ranking.count / 2 else {
+      return search
+    }
     var listed = OrderedLine<TaskTable.RankedLane>()
     for name in request.names.keys {
-      guard let main = lane(of: name) else { continue }
+      guard let main = queues[queue].indices[ExactText(name)] else { continue }
       for lane in CollectionOfOne(main) + all[main].variants {
         guard let first = all[lane].ready.first else { continue }
         listed.insert(TaskTable.RankedLane(first: first, lane: lane))
@@ -199,9 +241,9 @@ extension Lanes {
       }
       return nil
     }
-    while let top = ranking.first {
+    while let top = queues[search.queue].ranking.first {
       if hasRoom(top.lane, in: search) { return top.lane }
-      ranking.popFirst()
+      queues[search.queue].ranking.popFirst()
       search.withoutRoom.append(top)
     }
     return nil
@@ -226,7 +268,7 @@ extension Lanes {
   }
 
   mutating func end(_ search: Search) {
-    for lane in search.withoutRoom { ranking.insert(lane) }
+    for lane in search.withoutRoom { queues[search.queue].ranking.insert(lane) }
   }
 
   /// Returns whether this search may take a task of the lane; looks its name up once.

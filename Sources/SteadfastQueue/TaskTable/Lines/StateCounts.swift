@@ -12,6 +12,8 @@ struct StateCounts: Sendable {
 
   var total: Int { counts.reduce(0, +) }
 
+  func total(of states: Set<TaskState>) -> Int { states.reduce(0) { $0 + self[$1] } }
+
   private static func index(of state: TaskState) -> Int {
     switch state {
     case .waiting: 0

@@ -36,7 +36,12 @@ extension TaskTable {
       return
     case .succeeded, .abandoned, .cancelled:
       setPlace(.finished, of: slot)
-      ended.insert(node(of: slot), state, until: entries[slot].record.prunableDate)
+      ended.insert(
+        node(of: slot),
+        state,
+        in: queueNumber(of: slot),
+        until: entries[slot].record.prunableDate
+      )
     case .running:
       preconditionFailure("a running task stands in no line")
     }
@@ -65,7 +70,7 @@ extension TaskTable {
       wasThere = lanes.removeParked(node, from: lane)
     case .finished:
       let record = entries[slot].record
-      wasThere = ended.remove(node, record.state, until: record.prunableDate)
+      wasThere = ended.remove(node, record.state, in: lanes[lane].queue, until: record.prunableDate)
     case .staged, .held, .leased, .paused:
       wasThere = false
     }

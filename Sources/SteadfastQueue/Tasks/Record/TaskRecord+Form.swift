@@ -28,6 +28,7 @@ extension TaskRecord {
       try TaskQueueError.check(uniqueUntil, "uniqueUntil")
       try TaskQueueError.check(latestDate, "latestDate")
       try TaskQueueError.check(key: orderKey, "orderKey")
+      try TaskQueueError.check(queue: queue)
       try TaskQueueError.check(conditions, "conditions")
       if let dependencies = presentDependencies { try check(dependencies) }
     }

@@ -80,11 +80,12 @@ extension TaskRecord {
     var expiryDate: Date?
     var uniqueUntil: Date?
     var latestDate: Date?
+    var queue = ""
     var prerequisites = Rare<Prerequisites>()
 
     var isEmpty: Bool {
       tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
-        && latestDate == nil && prerequisites.isEmpty
+        && latestDate == nil && queue.isEmpty && prerequisites.isEmpty
     }
   }
 

@@ -43,6 +43,7 @@ public struct TaskRecord: Sendable, Identifiable {
     holdsOrder: Bool = false,
     conditions: Set<TaskCondition> = [],
     dependencies: TaskDependencies? = nil,
+    queue: String = "",
     tags: Set<String> = [],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
@@ -72,6 +73,7 @@ public struct TaskRecord: Sendable, Identifiable {
           expiryDate: expiryDate,
           uniqueUntil: uniqueUntil,
           latestDate: latestDate,
+          queue: queue,
           prerequisites: orderKey == nil && !holdsOrder && conditions.isEmpty
             && dependencies == nil
             ? Rare()
@@ -148,6 +150,11 @@ public struct TaskRecord: Sendable, Identifiable {
       shared = SharedDefinition(definition)
     }
   }
+  /// The queue of a ``TaskQueueGroup`` in which the task is; empty if it is in none.
+  ///
+  /// To a claim, a look-up, its unique key and its order key, the tasks of other queues are not
+  /// there.
+  public var queue: String { shared.value.extras.present?.queue ?? "" }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
@@ -318,6 +325,15 @@ extension TaskRecord {
   func replacing(payload: StoredPayload) -> TaskRecord {
     var definition = shared.value
     definition.payload = payload
+    var record = self
+    record.shared = SharedDefinition(definition)
+    return record
+  }
+
+  /// Returns the same task in another queue.
+  package func replacing(queue: String) -> TaskRecord {
+    var definition = shared.value
+    definition.extras.value.queue = queue
     var record = self
     record.shared = SharedDefinition(definition)
     return record

@@ -95,9 +95,9 @@ extension ReferenceTable {
     case .update(let id, let update): return self.update(id, update)
     case .remove(let id):
       return control(.unclaimed(id), Self.ended, to: .waiting, retains: false)
-    case .unpark(let name): unpark(name)
-    case .prune(let state, let date, let count, let now):
-      prune(state, endedBefore: date, keepingLatest: count, now: now)
+    case .unpark(let name, let queue): unpark(name, in: queue)
+    case .prune(let state, let date, let count, let now, let queue):
+      prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .extend(let lease, let date): return extend(lease, until: date)
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
@@ -163,6 +163,7 @@ extension TaskRecord {
       holdsOrder: holdsOrder,
       conditions: conditions,
       dependencies: dependencies,
+      queue: queue,
       tags: update.tags ?? tags,
       timeLimit: update.timeLimit ?? timeLimit,
       expiryDate: update.expiryDate ?? expiryDate,

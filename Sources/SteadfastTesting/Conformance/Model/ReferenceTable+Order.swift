@@ -15,9 +15,9 @@ extension ReferenceTable {
   private func isHead(_ entry: Entry) -> Bool {
     guard let key = entry.record.orderKey else { return true }
     return !entries.contains { other in
-      guard other.record.orderKey?.isExactly(key) == true, other.record.id != entry.record.id else {
-        return false
-      }
+      guard other.record.orderKey?.isExactly(key) == true, other.record.id != entry.record.id,
+        other.record.queue.isExactly(entry.record.queue)
+      else { return false }
       let counts = !other.record.state.isFinished || other.record.holdsUpOthers
       return other.record.state == .running || counts && other.number < entry.number
     }

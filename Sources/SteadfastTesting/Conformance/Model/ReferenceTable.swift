@@ -121,10 +121,12 @@ package struct ReferenceTable: Sendable {
 
   mutating func remove(at index: Int) { entries.remove(at: index) }
 
-  package mutating func unpark(_ name: String) {
+  package mutating func unpark(_ name: String, in queue: String = "") {
     let place = nextPlace()
-    for index in entries.indices
-    where entries[index].record.state == .parked && entries[index].record.name.isExactly(name) {
+    for index in entries.indices {
+      let record = entries[index].record
+      guard record.state == .parked, record.name.isExactly(name), record.queue.isExactly(queue)
+      else { continue }
       entries[index].record.state = .waiting
       entries[index].place = place
     }
@@ -161,12 +163,14 @@ package struct ReferenceTable: Sendable {
 
   package mutating func prune(
     _ state: TaskState,
+    in queue: String = "",
     endedBefore date: Date?,
     keepingLatest count: Int?,
     now: Date
   ) {
     let ended = entries.filter { entry in
-      entry.record.state == state && !entry.record.holdsUpOthers
+      entry.record.state == state && entry.record.queue.isExactly(queue)
+        && !entry.record.holdsUpOthers
         && entry.record.dependencies.cause == nil
         && !(entry.record.uniqueUntil.map { $0 > now } ?? false)
     }.sorted { $0.end < $1.end }
@@ -192,7 +196,7 @@ extension ReferenceTable {
     var taken: [ExactText: Int] = [:]
     return Array(
       waiting
-        .filter { $0.record.availableDate <= cutoff }
+        .filter { $0.record.availableDate <= cutoff && $0.record.queue.isExactly(request.queue) }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
           guard entry.record.conditions.isSubset(of: request.conditions) else { return false }

@@ -13,7 +13,7 @@ extension TaskChange {
       "abandon \(lease.step), \(failure.step)\(retains.step)"
     case .release(let lease): "release \(lease.step)"
     case .park(let lease, let failure): "park \(lease.step), \(failure.step)"
-    case .unpark(let name): "unpark \(name)"
+    case .unpark(let name, let queue): "unpark \(name)\(queue.isEmpty ? "" : " in \(queue)")"
     case .cancel(let target, let date, let retains):
       "cancel \(target.step) at \(date.step)\(retains.step)"
     case .pause(let target): "pause \(target.step)"
@@ -23,7 +23,7 @@ extension TaskChange {
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
-    case .prune(let state, let date, let count, let now):
+    case .prune(let state, let date, let count, let now, _):
       "prune \(state) at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
         + (count.map { ", keeping \($0)" } ?? "")
     case .rebase(let date): "rebase to \(date.step)"

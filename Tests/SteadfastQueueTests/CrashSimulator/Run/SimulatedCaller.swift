@@ -62,6 +62,7 @@ struct SimulatedCaller: Sendable {
       return .claim(
         ClaimRequest(
           limit: 1 + pick(4),
+          queue: makeQueue(),
           names: ["A": .max, "B": 2],
           now: .seconds(500),
           conditions: pick(2) == 0 ? ["a"] : []
@@ -116,6 +117,10 @@ struct SimulatedCaller: Sendable {
 
   private mutating func makeInsertion() -> TaskChange { makeInsertion(makeDependencies()) }
 
+  private mutating func makeQueue() -> String {
+    pick(100) < workload.keyedShare && pick(4) == 0 ? "q" : ""
+  }
+
   private mutating func makeInsertion(_ dependencies: TaskDependencies?) -> TaskChange {
     taskCount += 1
     let text = String(repeating: "x", count: pick(48))
@@ -141,6 +146,7 @@ struct SimulatedCaller: Sendable {
       holdsOrder: pick(3) == 0,
       conditions: !isPlain && pick(3) == 0 ? ["a"] : [],
       dependencies: dependencies,
+      queue: makeQueue(),
       tags: isPlain ? [] : ["tag \(pick(3))", "tag"],
       timeLimit: isPlain ? nil : .milliseconds(1 + pick(3)),
       expiryDate: isPlain ? nil : .seconds(Double(10_000 + pick(3))),
@@ -155,8 +161,15 @@ struct SimulatedCaller: Sendable {
   private mutating func makeManagement(_ date: Date) -> TaskChange {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
     switch pick(10) {
-    case 0: return .unpark(name: "A")
-    case 1: return .prune(.succeeded, endedBefore: nil, keepingLatest: 2, now: date)
+    case 0: return .unpark(name: "A", queue: makeQueue())
+    case 1:
+      return .prune(
+        .succeeded,
+        endedBefore: nil,
+        keepingLatest: 2,
+        now: date,
+        queue: makeQueue()
+      )
     case 2: return .prune(.cancelled, endedBefore: date, keepingLatest: nil, now: .distantPast)
     case 3: return .rebase(date)
     case 4: return .cancel(.unclaimed(id), at: date, retains: pick(2) == 0)

@@ -15,34 +15,53 @@ extension TaskTable {
     interruptLeased()
     var hasher = Hasher()
     hasher.combine(values.committed.mapValues(\.bytes))
-    for record in tasks(matching: TaskFilter(), after: nil, limit: .max) {
+    for record in tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max) {
       record.combine(into: &hasher)
       hasher.combine(slot(of: record.id).map { entries[$0].hasLostKey })
     }
-    // Of those that ended, the earlier half leaves.
+    let queues = lanes.queues.map(\.name).sorted()
+    for queue in queues { leaveInPart(queue, &hasher) }
+    for queue in queues { waitAgain(queue) }
+    // When a task ends, others with its keys are handed out, and those that wait for it.
+    while case let count = queues.map({ perform($0, &hasher) }).reduce(0, +), count > 0 {}
+    return UInt64(bitPattern: Int64(hasher.finalize()))
+  }
+
+  /// Of the tasks of a queue that ended, the earlier half leaves.
+  private mutating func leaveInPart(_ queue: String, _ hasher: inout Hasher) {
     for state in TaskState.allCases where state.isFinished {
-      let ended = count(matching: TaskFilter(states: [state]))
-      _ = apply([.prune(state, endedBefore: nil, keepingLatest: ended / 2, now: .distantPast)])
-      for record in tasks(matching: TaskFilter(states: [state]), after: nil, limit: .max) {
-        hasher.combine(record.id)
-      }
+      let filter = TaskFilter(queue: queue, states: [state])
+      let ended = count(matching: filter)
+      _ = apply([
+        .prune(state, endedBefore: nil, keepingLatest: ended / 2, now: .distantPast, queue: queue)
+      ])
+      for record in tasks(matching: filter, after: nil, limit: .max) { hasher.combine(record.id) }
     }
-    let names = lanes.indices.keys.map(\.text).sorted()
-    for name in names { _ = apply([.unpark(name: name)]) }
+  }
+
+  private mutating func waitAgain(_ queue: String) {
+    for name in names(in: queue) { _ = apply([.unpark(name: name, queue: queue)]) }
+  }
+
+  private func names(in queue: String) -> [String] {
+    lanes.number(ofQueue: queue).map { lanes.queues[$0].indices.keys.map(\.text).sorted() } ?? []
+  }
+
+  /// Performs the available tasks of a queue, and returns how many those were.
+  private mutating func perform(_ queue: String, _ hasher: inout Hasher) -> Int {
     let request = ClaimRequest(
       limit: .max,
-      names: Dictionary(uniqueKeysWithValues: names.map { ($0, .max) }),
+      queue: queue,
+      names: Dictionary(uniqueKeysWithValues: names(in: queue).map { ($0, .max) }),
       now: .distantFuture,
       conditions: Set(lanes.all.flatMap(\.conditions))
     )
-    // When a task ends, others with its keys are handed out.
-    while case let claimed = claim(request).tasks, !claimed.isEmpty {
-      for task in claimed {
-        hasher.combine(task.record.id)
-        _ = apply([.succeed(task.lease, at: .distantFuture, retains: false)])
-      }
+    let claimed = claim(request).tasks
+    for task in claimed {
+      hasher.combine(task.record.id)
+      _ = apply([.succeed(task.lease, at: .distantFuture, retains: false)])
     }
-    return UInt64(bitPattern: Int64(hasher.finalize()))
+    return claimed.count
   }
 }
 
@@ -50,6 +69,7 @@ extension TaskRecord {
   fileprivate func combine(into hasher: inout Hasher) {
     hasher.combine(id)
     hasher.combine(name)
+    hasher.combine(queue)
     hasher.combine((try? payload.bytes()) ?? [])
     hasher.combine(payload.format)
     hasher.combine(payload.version)

@@ -87,7 +87,12 @@ import Testing
       var (journal, table) = try Journal.open(storage)
       try journal.append([[JournalBody(.change(.insert(.make(1), onDuplicate: .keep)))]])
       table.insert(.make(1))
-      var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+      var compaction = try Compaction(
+        of: journal,
+        tasks: table.entries.slab,
+        values: table.values.committed,
+        in: storage
+      )
       try self.change(file, change.make)
       let changed = try Data(contentsOf: file)
       let error = #expect(throws: Compaction.Failure.self) {

@@ -16,7 +16,12 @@ import Testing
     try journal.append([[JournalBody(.change(.insert(.make(1), onDuplicate: .keep)))]])
     table.insert(.make(1))
     let flush = journal.beginFlush()
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     try compaction.finish(journal, at: .seconds(0))
     journal.abandon()
     try flush.perform()

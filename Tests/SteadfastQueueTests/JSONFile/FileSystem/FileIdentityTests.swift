@@ -127,7 +127,12 @@ import Testing
       let file = folder.appending(path: "queue.jsonl")
       let storage = FileStorage(path: file.path)
       let (journal, table) = try Journal.open(storage)
-      var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+      var compaction = try Compaction(
+        of: journal,
+        tasks: table.entries.slab,
+        values: table.values.committed,
+        in: storage
+      )
       let diary = Data("my diary\n".utf8)
       try diary.write(to: file, options: .atomic)
       #expect(throws: Compaction.Failure.self) {

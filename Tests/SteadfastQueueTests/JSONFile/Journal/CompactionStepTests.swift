@@ -21,6 +21,7 @@ import Testing
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries.slab,
+      values: table.values.committed,
       in: storage,
       CompactionPolicy(stepTasks: 100)
     )
@@ -39,6 +40,7 @@ import Testing
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries.slab,
+      values: table.values.committed,
       in: storage,
       CompactionPolicy(stepSize: 500, stepTasks: 1)
     )
@@ -71,7 +73,12 @@ import Testing
         lastError: String(repeating: "x", count: JournalLine.maxLength)
       )
     )
-    var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: storage)
+    var compaction = try Compaction(
+      of: journal,
+      tasks: table.entries.slab,
+      values: table.values.committed,
+      in: storage
+    )
     #expect(throws: Compaction.Failure.self) {
       try compaction.finish(journal, at: .seconds(0))
     }
@@ -98,6 +105,7 @@ import Testing
     var compaction = try Compaction(
       of: journal,
       tasks: table.entries.slab,
+      values: table.values.committed,
       in: storage,
       CompactionPolicy(stepTasks: Slab<TaskTable.Entry>.pageSize + 1)
     )

@@ -162,6 +162,7 @@ import Testing
       var compaction = try Compaction(
         of: journal,
         tasks: tasks,
+        values: [:],
         in: storage,
         CompactionPolicy(minimumSize: 0, stepSize: 300)
       )
@@ -170,7 +171,7 @@ import Testing
     }
     if case .read = call {
       // Lines that are appended during the compaction are read from the journal.
-      let begun = try Compaction(of: journal, tasks: tasks, in: storage)
+      let begun = try Compaction(of: journal, tasks: tasks, values: [:], in: storage)
       try journal.append([[JournalBody(.seal)]])
       var compaction = begun
       storage.fail(.read, EIO)

@@ -125,7 +125,12 @@ import Foundation
       try await store.close()
       let (journal, table) = try Journal.open(MemoryStorage(Array(Data(contentsOf: url))))
       let compacted = MemoryStorage()
-      var compaction = try Compaction(of: journal, tasks: table.entries.slab, in: compacted)
+      var compaction = try Compaction(
+        of: journal,
+        tasks: table.entries.slab,
+        values: table.values.committed,
+        in: compacted
+      )
       try compaction.finish(journal, at: clock.date)
       for table in [table, try JournalReader.read(compacted.bytes).table] {
         let found = table.tasks(matching: .retrying, after: nil, limit: 9).map(\.id)

@@ -1,0 +1,152 @@
+import Synchronization
+
+/// What one queue of a group sees of the group's store: its own tasks.
+///
+/// It adds the queue's name to what goes into the store. What a change means for tasks of other
+/// queues, which wait for the changed task, it reports to them.
+struct GroupStore: UnsharedStore, CustomStringConvertible {
+  let base: any Persistence
+  /// The name of the queue, as the store has it (``TaskRecord/queue``).
+  let queue: String
+  let members: GroupMembers
+
+  var description: String { "\(base)" }
+  var appliesAtOnce: Bool { base.appliesAtOnce }
+  var sharing: StoreSharing? { base.sharing }
+  var hints: AsyncStream<Void>? { base.hints }
+  var use: (any StoreUse)? { members.use }
+
+  func open() async throws { try await base.open() }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    let outcomes = try await base.apply(batch.map(inQueue), durability: durability)
+    for (change, outcome) in zip(batch, outcomes) {
+      guard let consequences = outcome.consequences else { continue }
+      await members.tell(consequences, of: change, from: queue)
+    }
+    return outcomes
+  }
+
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    var request = request
+    request.queue = queue
+    return try await base.claim(request)
+  }
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await base.tasks(matching: inQueue(filter), after: id, limit: limit)
+  }
+
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: inQueue(filter))
+  }
+
+  func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await base.contains(inQueue(filter))
+  }
+
+  func value(named name: String) async throws -> [UInt8]? {
+    try await base.value(named: valueName(name))
+  }
+
+  /// Refuses: the store belongs to the group.
+  func destroy() async throws {
+    throw TaskQueueError(
+      .invalidArgument,
+      "the queue '\(members.name(ofQueue: queue))' shares its store with the other queues of its "
+        + "group, and can't be destroyed alone: destroy the group, or cancel and remove its tasks"
+    )
+  }
+
+  // MARK: The queue's part of the store
+
+  private func inQueue(_ change: TaskChange) -> TaskChange {
+    switch change {
+    case .insert(let record, let policy):
+      .insert(queue.isEmpty ? record : record.replacing(queue: queue), onDuplicate: policy)
+    case .unpark(let name, _): .unpark(name: name, queue: queue)
+    case .prune(let state, let date, let count, let now, _):
+      .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue)
+    case .setValue(let name, let old, let new):
+      .setValue(named: valueName(name), from: old, to: new)
+    case .succeed, .retry, .abandon, .release, .park, .cancel, .pause, .resume, .restart,
+      .reschedule, .update, .remove, .extend, .rebase:
+      change
+    }
+  }
+
+  /// A filter that names another queue, or all of them, stays as it is.
+  private func inQueue(_ filter: TaskFilter) -> TaskFilter {
+    guard filter.queue == "" else { return filter }
+    var filter = filter
+    filter.queue = queue
+    return filter
+  }
+
+  /// The name of a value in the store: each queue has its own of those that the package uses.
+  private func valueName(_ name: String) -> String {
+    guard !queue.isEmpty, name.utf8.starts(with: StoredPause.valueName.utf8) else { return name }
+    return "\(name) \(queue)"
+  }
+}
+
+/// The queues of a group, which learn what the changes of the others mean for their tasks.
+final class GroupMembers: Sendable {
+  private struct Member: Sendable {
+    weak var queue: TaskQueue?
+  }
+
+  /// Which group runs on the store.
+  let use: GroupUse
+  private let members = Mutex<[String: Member]>([:])
+
+  init(group name: String, on store: any Persistence) {
+    use = GroupUse(group: name, of: store.useIfKnown)
+  }
+
+  func add(_ queue: TaskQueue, storedAs name: String) {
+    members.withLock { $0[name] = Member(queue: queue) }
+  }
+
+  func name(ofQueue name: String) -> String {
+    members.withLock { $0[name]?.queue?.name } ?? name
+  }
+
+  /// Reports to the other queues what a change of one of them has meant for tasks that wait.
+  func tell(_ consequences: Consequences, of change: TaskChange, from name: String) async {
+    let others = members.withLock { members in
+      members.filter { $0.key != name }.sorted { $0.key < $1.key }.compactMap(\.value.queue)
+    }
+    for other in others { await other.hear(consequences, of: change) }
+  }
+}
+
+/// The use of a store by a group: it begins with the first queue that runs, and ends with the last.
+final class GroupUse: StoreUse {
+  private let name: String
+  private let use: (any StoreUse)?
+  private let runningCount = Mutex(0)
+
+  init(group name: String, of use: (any StoreUse)?) {
+    self.name = name
+    self.use = use
+  }
+
+  func begin(_: String, on store: any Persistence) throws(TaskQueueError) {
+    try runningCount.withLock { count throws(TaskQueueError) in
+      if count == 0 { try use?.begin(name, on: store) }
+      count += 1
+    }
+  }
+
+  func end() {
+    runningCount.withLock { count in
+      count -= 1
+      if count == 0 { use?.end() }
+    }
+  }
+}

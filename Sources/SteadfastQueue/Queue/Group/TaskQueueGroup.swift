@@ -1,0 +1,219 @@
+import SteadfastRetry
+import Synchronization
+
+/// Several queues on one store, each with its own name, workers and configuration.
+///
+/// ```swift
+/// let group = TaskQueueGroup(persistence: .jsonFile(at: url))
+/// let uploads = try await group.addQueue("uploads", configuration: fewWorkers)
+/// await uploads.register(Upload.self) { upload, context in … }
+/// try await group.enqueue(Upload(url), on: "uploads")
+/// try await group.run()
+/// ```
+///
+/// To each queue, the store looks as if it had no other: only its own tasks are performed, looked
+/// up, paused and pruned, and a unique key or an order key is one of the queue. Two things reach
+/// across. A task may wait for tasks of other queues (``TaskOptions/after``), and a task's ID names
+/// it in every queue. The values of an application
+/// (``TaskQueue/setValue(_:named:durability:)``) are those of the store.
+///
+/// The tasks of a queue stay in the store when the group is made without it, and are performed when
+/// it is added again. The queue with the name `"default"` has the tasks of a ``TaskQueue`` that was
+/// alone on the store.
+public final class TaskQueueGroup: Sendable {
+  /// The name of the queue whose tasks are in the store as if there were no group.
+  private static let plainName = "default"
+
+  /// The group's name, shown in error messages.
+  public let name: String
+  private let store: any Persistence
+  private let configuration: TaskQueueConfiguration
+  private let clock: any WallClock
+  private let prepare: @Sendable (TaskQueue) async -> Void
+  private let members: GroupMembers
+  let state = Mutex(State())
+
+  struct State: Sendable {
+    var queues: [String: TaskQueue] = [:]
+    /// The names of queues that are being added.
+    var coming: Set<String> = []
+    var run: AsyncStream<TaskQueue>.Continuation?
+    var isShutDown = false
+  }
+
+  /// Makes a group without queues.
+  ///
+  /// Nothing is opened or performed yet.
+  ///
+  /// - Parameters:
+  ///   - name: the group's name.
+  ///   - persistence: the store of all queues; by default in memory.
+  ///   - configuration: how a queue performs its tasks for which ``addQueue(_:configuration:)``
+  ///     gives no other.
+  ///   - clock: the clock of all queues.
+  ///   - prepare: what to do with each queue that is added: register the handlers that all queues
+  ///     have, for example.
+  public init(
+    name: String = "group",
+    persistence: some Persistence = InMemoryStore(),
+    configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
+    clock: some WallClock = ContinuousClock(),
+    preparing prepare: @escaping @Sendable (TaskQueue) async -> Void = { _ in }
+  ) {
+    self.name = name
+    store = persistence
+    self.configuration = configuration
+    self.clock = clock
+    self.prepare = prepare
+    members = GroupMembers(group: name, on: persistence)
+  }
+
+  // MARK: Queues
+
+  /// Adds a queue.
+  ///
+  /// While the group runs, the queue runs at once.
+  ///
+  /// - Parameters:
+  ///   - name: the queue's name, under which the store has its tasks: 1 to 255 bytes of UTF-8
+  ///     without control characters.
+  ///   - configuration: how the queue performs its tasks; by default as the group says.
+  /// - Returns: The queue. The group keeps it.
+  /// - Throws: A ``TaskQueueError`` if the group has a queue of this name
+  ///   (``TaskQueueError/Code/nameTaken``), the name makes no sense, or the group was shut down.
+  @discardableResult
+  public func addQueue(
+    _ name: String,
+    configuration: TaskQueueConfiguration? = nil
+  ) async throws -> TaskQueue {
+    try reserve(name)
+    let storedName = Self.storedName(ofQueue: name)
+    let queue = TaskQueue(
+      name: name,
+      persistence: GroupStore(base: store, queue: storedName, members: members),
+      configuration: configuration ?? self.configuration,
+      clock: clock
+    )
+    await prepare(queue)
+    members.add(queue, storedAs: storedName)
+    let isShutDown = state.withLock { state in
+      state.coming.remove(name)
+      state.queues[name] = queue
+      state.run?.yield(queue)
+      return state.isShutDown
+    }
+    if isShutDown { queue.beginShutDown() }
+    return queue
+  }
+
+  private func reserve(_ name: String) throws(TaskQueueError) {
+    guard !name.isEmpty else {
+      throw TaskQueueError(.invalidArgument, "the queue's name is empty; give it a name")
+    }
+    try TaskQueueError.check(queue: name)
+    let (isTaken, isShutDown) = state.withLock { state in
+      let isTaken = state.queues[name] != nil || !state.coming.insert(name).inserted
+      return (isTaken, state.isShutDown)
+    }
+    if isTaken {
+      throw TaskQueueError(
+        .nameTaken,
+        "the group '\(self.name)' has a queue with the name '\(name)'; get it with queue(named:)"
+      )
+    }
+    guard isShutDown else { return }
+    state.withLock { _ = $0.coming.remove(name) }
+    throw TaskQueueError(.shutDown, "the group '\(self.name)' was shut down; make a new one")
+  }
+
+  static func storedName(ofQueue name: String) -> String { name == plainName ? "" : name }
+
+  /// Returns the queue with a name.
+  ///
+  /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownQueue`` if the group
+  ///   has no queue of this name.
+  public func queue(named name: String) throws(TaskQueueError) -> TaskQueue {
+    if let queue = state.withLock({ $0.queues[name] }) { return queue }
+    let names = queues.map { "'\($0.name)'" }.joined(separator: ", ")
+    throw TaskQueueError(
+      .unknownQueue,
+      "the group '\(self.name)' has no queue with the name '\(name)', only "
+        + (names.isEmpty ? "none at all" : names) + "; add it with addQueue(_:configuration:)"
+    )
+  }
+
+  /// The queues of the group, in the order of their names.
+  public var queues: [TaskQueue] {
+    state.withLock { $0.queues.values.sorted { $0.name < $1.name } }
+  }
+
+  // MARK: Tasks
+
+  /// Adds a task to a queue, as ``TaskQueue/enqueue(_:delay:options:)`` does.
+  ///
+  /// - Parameters:
+  ///   - payload: what the task carries.
+  ///   - name: the name of the queue.
+  ///   - delay: how long the task waits before it is available.
+  ///   - options: how the task is performed; by default as its type says.
+  /// - Returns: The task.
+  /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownQueue`` if the group
+  ///   has no queue of this name; the same errors as the queue's `enqueue`.
+  @discardableResult
+  public func enqueue<Payload: TaskPayload>(
+    _ payload: Payload,
+    on name: String,
+    delay: Duration? = nil,
+    options: TaskOptions = TaskOptions()
+  ) async throws -> EnqueuedTask {
+    try await queue(named: name).enqueue(payload, delay: delay, options: options)
+  }
+
+  /// Returns the number of tasks of all queues that match a filter, by default those not ended.
+  ///
+  /// Queues count whose tasks are in the store, also if the group does not have them. Give the
+  /// filter a ``TaskFilter/queue`` to count those of one queue; the empty name stands for all.
+  ///
+  /// - Throws: What keeps the store from being opened or read.
+  public func count(matching filter: TaskFilter = .unfinished) async throws -> Int {
+    try await store.open()
+    return try await store.count(matching: inStore(filter))
+  }
+
+  /// Returns tasks of all queues that match a filter, in the order of their IDs.
+  ///
+  /// Queues count whose tasks are in the store, also if the group does not have them.
+  /// ``TaskRecord/queue`` says which one a task is in; for the queue `"default"` it is empty.
+  ///
+  /// - Parameters:
+  ///   - filter: which tasks to return; by default those that have not ended.
+  ///   - id: only tasks with greater IDs are returned.
+  ///   - limit: the largest number of tasks to return.
+  /// - Returns: The tasks.
+  /// - Throws: What keeps the store from being opened or read.
+  public func tasks(
+    matching filter: TaskFilter = .unfinished,
+    after id: TaskID? = nil,
+    limit: Int = 100
+  ) async throws -> [TaskRecord] {
+    try await store.open()
+    return try await store.tasks(matching: inStore(filter), after: id, limit: limit)
+  }
+
+  private func inStore(_ filter: TaskFilter) -> TaskFilter {
+    var filter = filter
+    filter.queue = filter.queue.flatMap { $0.isEmpty ? nil : Self.storedName(ofQueue: $0) }
+    return filter
+  }
+
+  /// Removes the tasks of all queues for good, and what the store keeps them in.
+  ///
+  /// It cancels the attempts under way, waits for them, and shuts the group down. Every later call
+  /// throws.
+  ///
+  /// - Throws: What the store throws.
+  public func destroy() async throws {
+    await shutDown(within: .zero)
+    try await store.destroy()
+  }
+}

@@ -1,0 +1,363 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Several queues on one store.
+@Suite(.virtualTime) struct TaskQueueGroupTests {
+  private let time: VirtualTime
+  private let log = Log<String>()
+
+  init() throws { time = try #require(VirtualTime.current) }
+
+  private var clock: VirtualClock { time.clock }
+
+  private func group(
+    _ store: some Persistence = InMemoryStore(),
+    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(maxConcurrentTasks: 1)
+  ) -> TaskQueueGroup {
+    TaskQueueGroup(persistence: store, configuration: configuration, clock: clock) {
+      [log, clock] queue in
+      await queue.register(Note.self) { [name = queue.name] note, _ in
+        log.add("\(name) begins \(note.text)")
+        try await clock.sleep(for: .seconds(10))
+        if note.text == "fails" { throw TaskAbandoned("refused") }
+        log.add("\(name) \(note.text)")
+      }
+    }
+  }
+
+  private func withRunning(_ group: TaskQueueGroup, _ body: () async throws -> Void) async throws {
+    try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await group.run() }
+      try await body()
+      await group.shutDown()
+      try await tasks.waitForAll()
+    }
+  }
+
+  private func start(_ group: TaskQueueGroup) -> Task<Void, any Error> {
+    Task(executorPreference: time.executor) { try await group.run() }
+  }
+
+  private func code(
+    _ body: @Sendable () async throws -> some Sendable
+  ) async -> TaskQueueError.Code? {
+    await queueError(body)?.code
+  }
+
+  // MARK: Queues
+
+  @Test(arguments: StoreKind.allCases)
+  func `each queue performs its own tasks, with its own workers`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let many = TaskQueueConfiguration(maxConcurrentTasks: 3)
+      try await group.addQueue("a", configuration: many)
+      try await group.addQueue("b")
+      for number in 1...3 {
+        try await group.enqueue(Note("a\(number)"), on: "a")
+        try await group.enqueue(Note("b\(number)"), on: "b")
+      }
+      let begin = clock.now
+      try await withRunning(group) {
+        try await group.queue(named: "a").waitUntilIdle()
+        #expect(begin.duration(to: clock.now) == .seconds(10))
+        try await group.waitUntilIdle()
+        #expect(begin.duration(to: clock.now) == .seconds(30))
+      }
+      let done = log.entries.filter { !$0.contains("begins") }
+      #expect(done.filter { $0.hasPrefix("a") }.sorted() == ["a a1", "a a2", "a a3"])
+      #expect(done.filter { $0.hasPrefix("b") } == ["b b1", "b b2", "b b3"])
+    }
+  }
+
+  @Test func `an unknown queue is refused, with the names of those that are there`() async throws {
+    let group = group()
+    try await group.addQueue("mail")
+    let error = await queueError { try await group.enqueue(Note(""), on: "mial") }
+    #expect(error?.code == .unknownQueue)
+    #expect(error?.message.contains("'mial'") == true && error?.message.contains("'mail'") == true)
+  }
+
+  @Test func `a second queue with a name is refused, and so is a name that no store can keep`()
+    async throws
+  {
+    let group = group()
+    let first = try await group.addQueue("mail")
+    #expect(await code({ try await group.addQueue("mail") }) == .nameTaken)
+    for name in ["", "\0", "a\n", String(repeating: "x", count: 256)] {
+      let error = await queueError { try await group.addQueue(name) }
+      #expect(error?.code == .invalidArgument, "\(name)")
+    }
+    #expect(group.queues.map(\.name) == ["mail"])
+    let found = try group.queue(named: "mail")
+    #expect(found === first)
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `the tasks of a queue that is not there are kept until it is added again`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let first = group(store)
+      try await first.addQueue("mail")
+      try await first.enqueue(Note("1"), on: "mail")
+      await first.shutDown()
+      let second = group(store)
+      try await second.addQueue("other")
+      #expect(try await second.runAvailable() == 0)
+      #expect(try await second.count() == 1)
+      #expect(try await second.tasks().map(\.queue) == ["mail"])
+      try await second.addQueue("mail")
+      #expect(try await second.runAvailable() == 1)
+      #expect(log.entries == ["mail begins 1", "mail 1"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `the default queue has the tasks of a queue that was alone on the store`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let alone = TaskQueue(persistence: store, clock: clock)
+      try await alone.enqueue(Note("1"))
+      await alone.shutDown()
+      let group = group(store)
+      try await group.addQueue("default")
+      try await group.addQueue("mail")
+      try await group.enqueue(Note("2"), on: "mail")
+      #expect(try await group.count(matching: TaskFilter(queue: "default")) == 1)
+      #expect(try await group.runAvailable() == 2)
+      #expect(log.entries.sorted().prefix(2) == ["default 1", "default begins 1"])
+    }
+  }
+
+  @Test func `a group takes the store that its queues share for itself`() async throws {
+    let store = InMemoryStore()
+    let group = group(store)
+    try await group.addQueue("a")
+    try await group.addQueue("b")
+    let other = TaskQueue(name: "other", persistence: store, clock: clock)
+    try await withRunning(group) {
+      _ = try await group.enqueue(Note("1"), on: "a").outcome()
+      let error = await queueError { try await other.run() }
+      #expect(error?.code == .alreadyRunning)
+      #expect(error?.message.contains("'group'") == true)
+      // One queue that ends leaves the store to the others.
+      try await group.queue(named: "a").shutDown()
+      #expect(await code({ try await other.run() }) == .alreadyRunning)
+    }
+    #expect(try await other.runAvailable() == 0)
+  }
+
+  // MARK: Running
+
+  @Test func `a queue that is added to a running group runs at once`() async throws {
+    let group = group()
+    try await withRunning(group) {
+      try await group.addQueue("late")
+      let outcome = try await group.enqueue(Note("1"), on: "late").outcome()
+      #expect(outcome == .succeeded)
+    }
+  }
+
+  @Test func `a group runs once at a time, and not after its shutdown`() async throws {
+    let group = group()
+    try await group.addQueue("a")
+    try await withRunning(group) {
+      _ = try await group.enqueue(Note("1"), on: "a").outcome()
+      #expect(await code({ try await group.run() }) == .alreadyRunning)
+    }
+    #expect(await code({ try await group.run() }) == .shutDown)
+    #expect(await code({ try await group.addQueue("b") }) == .shutDown)
+  }
+
+  @Test func `a cancelled run ends, and its tasks are kept`() async throws {
+    let group = group()
+    try await group.addQueue("a")
+    try await group.addQueue("b")
+    try await group.enqueue(Note("1"), on: "a")
+    let run = start(group)
+    try await clock.sleep(for: .seconds(5))
+    run.cancel()
+    await #expect(throws: CancellationError.self) { try await run.value }
+    #expect(try await group.count() == 1)
+    #expect(try await group.runAvailable() == 1)
+  }
+
+  @Test func `a run of a group without queues waits for one, and ends when cancelled`()
+    async throws
+  {
+    let group = group()
+    let run = start(group)
+    try await clock.sleep(for: .seconds(5))
+    run.cancel()
+    await #expect(throws: CancellationError.self) { try await run.value }
+  }
+
+  @Test func `a queue whose store fails ends the run of all`() async throws {
+    let store = FaultInjectingStore(InMemoryStore())
+    let group = group(store)
+    try await group.addQueue("a")
+    try await group.addQueue("b")
+    try await group.enqueue(Note("1"), on: "a")
+    store.inject(.error(Refusal("the disk is full"))) { $0.kind == .claim }
+    let error = await queueError { try await group.run() }
+    #expect(error?.code == .storeFailed)
+  }
+
+  @Test func `all queues are paused and resumed, or one alone`() async throws {
+    let group = group()
+    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+    try await withRunning(group) {
+      await group.pause()
+      #expect(a.isPaused && b.isPaused)
+      try await group.enqueue(Note("1"), on: "a")
+      try await group.enqueue(Note("1"), on: "b")
+      try await clock.sleep(for: .seconds(100))
+      #expect(log.entries == [])
+      await b.resume()
+      try await b.waitUntilIdle()
+      #expect(log.entries == ["b begins 1", "b 1"])
+      await group.resume()
+      try await a.waitUntilIdle()
+      #expect(log.entries.count == 4)
+    }
+  }
+
+  @Test func `a stored pause is one of its queue, and outlasts the process`() async throws {
+    let store = InMemoryStore()
+    let first = group(store)
+    try await first.addQueue("a").pause(durability: .durable)
+    try await first.addQueue("b")
+    await first.shutDown()
+    let second = group(store)
+    try await second.addQueue("a")
+    try await second.addQueue("b")
+    for name in ["a", "b"] { try await second.enqueue(Note("1"), on: name) }
+    #expect(try await second.runAvailable() == 1)
+    #expect(log.entries == ["b begins 1", "b 1"])
+  }
+
+  @Test func `a shutdown within a limit cuts the attempts of all queues short`() async throws {
+    let group = group()
+    for name in ["a", "b"] {
+      try await group.addQueue(name)
+      try await group.enqueue(Note("1"), on: name)
+    }
+    let run = start(group)
+    try await clock.sleep(for: .seconds(5))
+    let begin = clock.now
+    await group.shutDown(within: .seconds(2))
+    try await run.value
+    #expect(begin.duration(to: clock.now) == .seconds(2))
+    #expect(try await group.count() == 2)
+  }
+
+  @Test func `a group is destroyed as a whole, and no queue alone`() async throws {
+    let group = group()
+    let queue = try await group.addQueue("a")
+    try await group.enqueue(Note("1"), on: "a")
+    let error = await queueError { try await queue.destroy() }
+    #expect(error?.message.contains("'a'") == true)
+    try await group.destroy()
+    await #expect(throws: TaskQueueError.self) { try await group.count() }
+  }
+
+  // MARK: As if it had a store of its own
+
+  @Test(arguments: StoreKind.allCases)
+  func `a queue finds, cancels and counts only its own tasks`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      for number in 1...3 {
+        try await a.enqueue(Note("\(number)"))
+        try await b.enqueue(Note("\(number)"))
+      }
+      #expect(try await a.cancelAll() == 3)
+      #expect(try await a.count(matching: .unfinished) == 0)
+      #expect(try await b.count(matching: .unfinished) == 3)
+      #expect(try await a.tasks(matching: TaskFilter(queue: nil)).count == 3)
+      #expect(try await group.runAvailable() == 3)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a unique key and an order key are those of one queue`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let first = try await a.enqueue(Note("1"), uniqueKey: "k")
+      let second = try await b.enqueue(Note("1"), uniqueKey: "k")
+      #expect(first.isNew && second.isNew)
+      #expect(try await !a.enqueue(Note("2"), uniqueKey: "k").isNew)
+      for queue in [a, b] {
+        try await queue.enqueue(Note("o"), options: TaskOptions(inOrder: "o"))
+      }
+      let begin = clock.now
+      try await withRunning(group) { try await group.waitUntilIdle() }
+      #expect(begin.duration(to: clock.now) == .seconds(20))
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `what a queue retains is pruned alone`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let few = TaskQueueConfiguration(succeededRetention: Retention(maxCount: 1))
+      let all = TaskQueueConfiguration(succeededRetention: .forever)
+      let a = try await group.addQueue("a", configuration: few)
+      let b = try await group.addQueue("b", configuration: all)
+      for queue in [a, b] {
+        for number in 1...3 { try await queue.enqueue(Note("\(number)")) }
+      }
+      try await group.runAvailable()
+      // Pruning takes place when a run begins.
+      try await group.runAvailable()
+      #expect(try await a.count(matching: TaskFilter(states: [.succeeded])) == 1)
+      #expect(try await b.count(matching: TaskFilter(states: [.succeeded])) == 3)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task waits for one of another queue, and is performed at once when that has succeeded`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let first = try await a.enqueue(Note("1"))
+      let second = try await b.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+      let begin = clock.now
+      try await withRunning(group) {
+        let outcome = try await second.outcome()
+        #expect(outcome == .succeeded)
+      }
+      #expect(begin.duration(to: clock.now) == .seconds(20))
+      #expect(log.entries == ["a begins 1", "a 1", "b begins 2", "b 2"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task is cancelled along with one of another queue, and its caller learns it`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let first = try await a.enqueue(Note("fails"))
+      let second = try await b.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+      try await withRunning(group) {
+        let outcome = try await second.outcome()
+        #expect(outcome == .cancelled)
+        let cause = try await first.outcome()
+        #expect(cause == .abandoned(reason: "refused"))
+      }
+      #expect(log.entries == ["a begins fails"])
+    }
+  }
+}

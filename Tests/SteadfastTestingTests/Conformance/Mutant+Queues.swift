@@ -1,0 +1,89 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that break a rule of several queues in one store.
+extension Mutant {
+  static let queues = [
+    Mutant("a claim of one task takes one of any queue", breaks: "queue.claim") {
+      $0.request = { request in
+        var request = request
+        if request.limit == 1 { request.queue = "" }
+        return request
+      }
+    },
+    Mutant("what waits for its date is in every queue", breaks: "queue.claim") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        for index in table.entries.indices {
+          let record = table.entries[index].record
+          guard record.availableDate > record.createdDate, !record.queue.isEmpty else { continue }
+          table.entries[index].record = record.copy(queue: "")
+        }
+        return outcomes
+      }
+    },
+    Mutant("a look-up without a queue finds all tasks", breaks: "queue.look-up") {
+      $0.matches = { record, filter in
+        var filter = filter
+        if filter.queue == "" { filter.queue = nil }
+        return filter.matches(record)
+      }
+    },
+    Mutant("a unique key is one of all queues", breaks: "queue.keys") {
+      $0.apply = { batch, table in
+        for case .insert(let record, let policy) in batch.dropFirst() {
+          let first = batch.firstInsertion
+          guard policy == .reject, let first, record.uniqueKey != nil,
+            record.uniqueKey == first.uniqueKey, record.queue != first.queue
+          else { continue }
+          return batch.map { _ in .duplicate(of: first.id) }
+        }
+        return table.apply(batch)
+      }
+    },
+    Mutant("a task of a queue has no order", breaks: "queue.keys") {
+      $0.insertions { $0.queue.isEmpty ? $0 : $0.copy(orderKey: .some(nil)) }
+    },
+    Mutant("tasks of all queues are unparked", breaks: "queue.changes") {
+      $0.after { change, _, table in
+        guard case .unpark(let name, let queue) = change, !queue.isEmpty else { return }
+        table.unpark(name)
+      }
+    },
+    Mutant("tasks of all queues are pruned", breaks: "queue.changes") {
+      $0.after { change, _, table in
+        guard case .prune(let state, let date, let count, let now, let queue) = change,
+          !queue.isEmpty
+        else { return }
+        for other in Set(table.entries.map(\.record.queue)) {
+          table.prune(state, in: other, endedBefore: date, keepingLatest: count, now: now)
+        }
+      }
+    },
+    Mutant("queues are the same if Swift says so", breaks: "queue.names") {
+      $0.matches = { record, filter in
+        guard let queue = filter.queue, queue == record.queue else {
+          return filter.matches(record)
+        }
+        var filter = filter
+        filter.queue = nil
+        return filter.matches(record)
+      }
+    },
+    Mutant("the queue is forgotten when opened again", breaks: "reopen.queues") {
+      $0.reopen = { table in
+        table.interrupt()
+        for index in table.entries.indices {
+          table.entries[index].record = table.entries[index].record.replacing(queue: "")
+        }
+      }
+    },
+  ]
+}
+
+extension [TaskChange] {
+  fileprivate var firstInsertion: TaskRecord? {
+    for case .insert(let record, _) in self { return record }
+    return nil
+  }
+}
