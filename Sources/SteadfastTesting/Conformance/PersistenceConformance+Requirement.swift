@@ -31,7 +31,8 @@ extension PersistenceConformance {
     /// All requirements, in the order in which they are checked.
     public static let all: [Requirement] =
       order + claims + ends + leases + control + ended + batches + form + uniqueKeys + successors
-      + orderKeys + conditions + queues + values + lookUps + records + life + reopening + sharing
+      + orderKeys + conditions + waiting + endsAlong + restartsAlong + removalsAlong
+      + waitingInStores + queues + values + lookUps + records + life + reopening + sharing
       + concurrency
       + model
   }

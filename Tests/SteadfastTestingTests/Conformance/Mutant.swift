@@ -26,7 +26,8 @@ struct Mutant: Sendable, CustomTestStringConvertible {
 
   static let all =
     order + claims + ends + leases + control + ended + batches + uniqueKeys + orderKeys
-    + conditions + queues + values + lookUps + records
+    + conditions + waiting + endsAlong + restartsAlong + removalsAlong + waitingInStores
+    + queues + values + lookUps + records
     + life + reopening + sharing + concurrency + model
 }
 
@@ -40,7 +41,7 @@ extension PlainStore.Behaviour {
     apply = { batch, table in
       let before = table
       let outcomes = table.apply(batch)
-      for (change, outcome) in zip(batch, outcomes) where outcome == .done {
+      for (change, outcome) in zip(batch, outcomes) where outcome.isDone {
         body(change, before, &table)
       }
       return outcomes
@@ -138,6 +139,7 @@ extension TaskRecord {
       orderKey: orderKey ?? self.orderKey,
       holdsOrder: holdsOrder ?? self.holdsOrder,
       conditions: conditions ?? self.conditions,
+      dependencies: dependencies,
       queue: queue ?? self.queue,
       tags: tags ?? self.tags,
       timeLimit: timeLimit,

@@ -35,7 +35,10 @@ extension TaskChange {
 }
 
 extension BatchProgress? {
-  fileprivate var step: String { map { ", of its batch \($0)" } ?? "" }
+  fileprivate var step: String {
+    guard let self else { return "" }
+    return ", of its batch \(self.succeeded) of \(self.total) succeeded, \(self.failed) failed"
+  }
 }
 
 extension Bool {
@@ -112,11 +115,19 @@ extension TaskRecord {
 }
 
 extension TaskDependencies {
-  fileprivate var step: String {
+  /// What was chosen, and what has happened since, each with a space before it.
+  var step: String {
     var text = ""
-    if !tasks.isEmpty { text += " after \(tasks.map(\.number).sorted()), \(rule)" }
+    if !tasks.isEmpty || rule != .allSucceeded {
+      text += " after \(tasks.map(\.number).sorted()), \(rule)"
+    }
     if let follower { text += " before \(follower.number)" }
-    return text
+    if !failed.isEmpty {
+      let failed = failed.sorted { $0.key < $1.key }.map { "\($0.key.number) \($0.value)" }
+      text += failed.count > 20 ? " noting \(failed.count) tasks" : " noting \(failed)"
+    }
+    if let cause { text += " because of \(cause.number)" }
+    return text + batch.step
   }
 }
 

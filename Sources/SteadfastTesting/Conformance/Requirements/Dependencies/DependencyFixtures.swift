@@ -1,0 +1,73 @@
+import SteadfastQueue
+
+extension TaskRecord {
+  /// The same task, which waits for those with these numbers.
+  func after(_ numbers: Int..., rule: DependencyRule = .allSucceeded) -> TaskRecord {
+    with { record in
+      record.dependencies.tasks = Set(numbers.map(TaskID.numbered))
+      record.dependencies.rule = rule
+    }
+  }
+
+  /// The same task, in the batch that the task with this number follows.
+  func before(_ follower: Int) -> TaskRecord {
+    with { $0.dependencies.follower = .numbered(follower) }
+  }
+
+  /// The same task, which notes how those with these numbers have ended.
+  func noting(_ failed: [Int: TaskState], batch: BatchProgress? = nil) -> TaskRecord {
+    with { record in
+      record.dependencies.failed = Dictionary(
+        uniqueKeysWithValues: failed.map { (TaskID.numbered($0.key), $0.value) }
+      )
+      record.dependencies.batch = batch
+    }
+  }
+
+  /// The same task, cancelled along with the one with this number.
+  func cancelled(at seconds: Double, because cause: Int?) -> TaskRecord {
+    with { record in
+      record.state = .cancelled
+      record.finishedDate = .second(seconds)
+      record.dependencies.cause = cause.map(TaskID.numbered)
+    }
+  }
+}
+
+extension ChangeOutcome {
+  /// The outcome of a change to a task for which others wait, and which has changed these.
+  static func along(_ numbers: Int..., batch: BatchProgress? = nil) -> ChangeOutcome {
+    .doneWithConsequences(Consequences(tasks: numbers.map(TaskID.numbered), batch: batch))
+  }
+}
+
+extension TaskChange {
+  /// Cancels the task with this number.
+  static func cancel(_ number: Int, at seconds: Double = 1, retains: Bool = true) -> TaskChange {
+    .cancel(.unclaimed(.numbered(number)), at: .second(seconds), retains: retains)
+  }
+
+  /// Restarts the task with this number.
+  static func restart(_ number: Int, at seconds: Double = 0) -> TaskChange {
+    .restart(.unclaimed(.numbered(number)), availableDate: .second(seconds))
+  }
+}
+
+extension StoreProbe {
+  /// Claims the tasks with these numbers, in order, and returns their leases.
+  func claimed(_ numbers: Int..., at seconds: Double = 0) async throws -> [Lease] {
+    let claim = try await claim(at: seconds)
+    try expect(claim, numbers)
+    return claim.tasks.map(\.lease)
+  }
+
+  /// Claims the tasks with these numbers, and lets each of them succeed.
+  func perform(_ numbers: Int..., at seconds: Double = 0) async throws {
+    let claim = try await claim(at: seconds)
+    try expect(claim, numbers)
+    for task in claim.tasks {
+      let outcomes = try await apply([.succeed(task.lease, at: .second(seconds), retains: true)])
+      try expect("whether the success is stored", outcomes.allSatisfy(\.isDone), true)
+    }
+  }
+}

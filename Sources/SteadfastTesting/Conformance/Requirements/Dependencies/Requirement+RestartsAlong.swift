@@ -1,0 +1,123 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requirements about restarts of tasks for which others wait.
+extension PersistenceConformance.Requirement {
+  static let restartsAlong: [Self] = [
+    Self(
+      "dependencies.restarted",
+      "When a task is restarted, those that were cancelled along with it are, with the same date, in "
+        + "the order of their IDs. All of them wait again, and count as before.",
+      check: restartedAlong
+    ),
+    Self(
+      "dependencies.left",
+      "A task stays cancelled if another one that it waits for has ended without success, which is its "
+        + "cause then, if it is there.",
+      check: left
+    ),
+    Self(
+      "dependencies.unnoted",
+      "A follower stays cancelled if its batch has more failures than it notes.",
+      check: unnotedFailure
+    ),
+    Self(
+      "dependencies.key-taken",
+      "A task stays cancelled if another one has its unique key. Of two that would have it, the one "
+        + "with the lesser ID is restarted.",
+      check: keyTaken
+    ),
+  ]
+
+  private static func restartedAlong(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(4).after(1), .numbered(3).after(1))
+    let last = TaskRecord.numbered(5, key: "k").after(3, 4)
+    try await store.insert(last, .numbered(9), .numbered(2, at: 8))
+    try await store.insert(.numbered(6).after(5).before(9), .numbered(7).before(9))
+    let ended = BatchProgress(total: 2, failed: 1)
+    try await store.apply(.cancel(1), .along(3, 4, 5, 6, 9))
+    var follower = TaskRecord.numbered(9).noting([6: .cancelled], batch: ended)
+    try await store.expect(9, is: follower.cancelled(at: 1, because: 6))
+    try await store.apply(.restart(1, at: 8), .along(3, 4, 5, 6, 9))
+    try await store.expect(3, is: .numbered(3, at: 8).after(1))
+    try await store.expect(5, is: last.with { $0.availableDate = .second(8) })
+    follower = .numbered(9, at: 8).noting([:], batch: BatchProgress(total: 2))
+    try await store.expect(9, is: follower)
+    try await store.perform(7)
+    try await store.perform(2, 1, at: 8)
+    try await store.perform(3, 4, at: 8)
+    try await store.perform(5, at: 8)
+    // The restart of one that has succeeded is taken back too.
+    let lease = try await store.claimed(6, at: 8)[0]
+    let batch = BatchProgress(total: 2, succeeded: 1)
+    try await store.apply(.restart(7, at: 9), .along(batch: BatchProgress(total: 2)))
+    let success = TaskChange.succeed(lease, at: .second(9), retains: true)
+    try await store.apply(success, .along(batch: batch))
+    try await store.perform(7, at: 9)
+    try await store.perform(9, at: 9)
+  }
+
+  private static func left(_ store: StoreProbe) async throws {
+    let third = TaskRecord.numbered(3).after(1, 2)
+    try await store.insert(.numbered(1), .numbered(2), third, .numbered(4).after(3))
+    try await store.apply(.cancel(2, at: 1), .along(3, 4))
+    try await store.apply(.cancel(1, at: 2), .along())
+    try await store.apply(.restart(2), .along())
+    try await store.expect(3, is: third.noting([1: .cancelled]).cancelled(at: 1, because: 1))
+    let fourth = TaskRecord.numbered(4).after(3).noting([3: .cancelled])
+    try await store.expect(4, is: fourth.cancelled(at: 1, because: 3))
+    try await store.apply(.restart(1), .along(3, 4))
+    try await store.expect(3, is: third)
+    // One that has left is no cause.
+    let seventh = TaskRecord.numbered(7).after(5, 6)
+    try await store.insert(.numbered(5), .numbered(6), seventh)
+    try await store.apply(.cancel(5, at: 3), .along(7))
+    try await store.apply(.cancel(6, at: 4, retains: false), .along())
+    try await store.apply(.restart(5), .along())
+    try await store.expect(7, is: seventh.noting([6: .cancelled]).cancelled(at: 3, because: nil))
+  }
+
+  private static func unnotedFailure(_ store: StoreProbe) async throws {
+    let follower = TaskRecord.numbered(9)
+    let ended = TaskRecord.numbered(1).before(9).cancelled(at: 1, because: nil)
+    try await store.insert(follower, ended, .numbered(2).before(9))
+    try await store.apply(.cancel(2), .along(9, batch: BatchProgress(total: 2, failed: 2)))
+    try await store.apply(.restart(2), .along(batch: BatchProgress(total: 2, failed: 1)))
+    try await store.expect(
+      9,
+      is: follower.noting([:], batch: BatchProgress(total: 2, failed: 1))
+        .cancelled(at: 1, because: nil)
+    )
+    try await store.apply(.restart(9))
+    try await store.perform(2)
+    try await store.perform(9)
+  }
+
+  private static func keyTaken(_ store: StoreProbe) async throws {
+    let second = TaskRecord.numbered(2, key: "k").after(1)
+    try await store.insert(.numbered(1), second)
+    try await store.apply(.cancel(1), .along(2))
+    try await store.insert(.numbered(3, key: "k"))
+    try await store.apply(.restart(1), .along())
+    try await store.expect(2, is: second.cancelled(at: 1, because: nil))
+    try await store.apply(.cancel(3, retains: false))
+    try await store.apply(.restart(2))
+    // The first of these is cancelled before the second one comes.
+    let sixth = TaskRecord.numbered(6, key: "other").after(4)
+    let seventh = TaskRecord.numbered(7, key: "other").after(4, 5)
+    try await store.insert(.numbered(4), .numbered(5), seventh)
+    try await store.apply(.cancel(5, at: 2), .along(7))
+    try await store.insert(sixth)
+    try await store.apply(.cancel(4, at: 3), .along(6))
+    try await store.apply(.restart(5), .along())
+    try await store.expect(7, is: seventh.noting([4: .cancelled]).cancelled(at: 2, because: 4))
+    try await store.apply(.restart(4), .along(6))
+    try await store.expect(6, is: sixth)
+    try await store.expect(7, is: seventh.cancelled(at: 2, because: nil))
+  }
+}

@@ -1,0 +1,156 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requirements about new tasks that wait for others.
+extension PersistenceConformance.Requirement {
+  static let waiting: [Self] = [
+    Self(
+      "dependencies.waits",
+      "A task is not handed out before the tasks that it names, and those whose follower it is, have "
+        + "ended or left.",
+      check: waits
+    ),
+    Self(
+      "dependencies.unmet",
+      "A task that would wait without end refuses its batch, and the outcome names the least of those "
+        + "for which it would.",
+      check: unmet
+    ),
+    Self(
+      "dependencies.ended-before",
+      "A new task notes those that have ended without success, if its rule is allEnded. What it says "
+        + "itself of others does not count.",
+      check: endedBefore
+    ),
+    Self(
+      "dependencies.total",
+      "The batch of a follower counts each task that is added to it, even if the follower comes later "
+        + "in the batch of changes.",
+      check: total
+    ),
+  ]
+
+  private static func waits(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2, at: 50), .numbered(3))
+    try await store.insert(
+      .numbered(4, priority: 9, at: 20).after(1, 2),
+      .numbered(5).after(3, rule: .allEnded)
+    )
+    let first = try await store.claim()
+    try store.expect(first, [1, 3])
+    try store.expectNextDate(first, 50)
+    try await store.apply(
+      .retry(first.tasks[0].lease, availableDate: .second(60), retryCount: 1, failure: nil)
+    )
+    // One that has left counts as ended.
+    let gone = TaskChange.abandon(first.tasks[1].lease, failure: .at(1), retains: false)
+    try await store.apply(gone, .along())
+    try await store.perform(5, at: 10)
+    try await store.perform(2, at: 59)
+    var lease = try await store.claimed(1, at: 60)[0]
+    try await store.apply(.park(lease, failure: .at(2)))
+    try store.expect(try await store.claim(at: 60), [])
+    try await store.apply(.unpark(name: "A"))
+    try await store.apply(.pause(.unclaimed(.numbered(1))))
+    try store.expect(try await store.claim(at: 60), [])
+    try await store.apply(.resume(.numbered(1)))
+    lease = try await store.claimed(1, at: 60)[0]
+    try store.expect(try await store.claim(at: 60), [])
+    try await store.apply(.succeed(lease, at: .second(61), retains: true), .along())
+    try await store.perform(4, at: 61)
+    try await store.insert(.numbered(6, priority: 9), .numbered(7).before(6))
+    try await store.insert(.numbered(8).before(6).after(2))
+    try await store.perform(7, 8)
+    try await store.perform(6)
+  }
+
+  private static func unmet(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3, key: "k"))
+    try await store.apply(.cancel(2))
+    let new = TaskRecord.numbered(6)
+    for (record, unmet) in [
+      (new.after(9), 9), (new.after(1, 2), 2), (new.after(9, 2, 8), 2), (new.after(8, 9, 1), 8),
+      (new.after(9, 2, rule: .allEnded), 9),
+    ] {
+      let outcomes = try await store.apply([
+        .insert(.numbered(5), onDuplicate: .keep), .insert(record, onDuplicate: .keep),
+        .cancel(3),
+      ])
+      let refused = ChangeOutcome.batchRefused
+      let expected = [refused, .unmetDependency(.numbered(unmet)), refused]
+      try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
+      try await store.expectTasks([1, 2, 3])
+    }
+    try await store.expect(3, is: .numbered(3, key: "k"))
+    // It does not concern a task that is not added, or that has ended.
+    let duplicate = TaskRecord.numbered(6, key: "k").after(9)
+    try await store.apply(.insert(duplicate, onDuplicate: .keep), .duplicate(of: .numbered(3)))
+    try await store.insert(ended(new).after(9, 2))
+    // What comes earlier in the batch is there.
+    try await store.insert(.numbered(7), .numbered(8).after(7))
+    try await store.expectTasks([1, 2, 3, 6, 7, 8])
+  }
+
+  /// The same task, which has succeeded.
+  private static func ended(_ record: TaskRecord) -> TaskRecord {
+    record.with { record in
+      record.state = .succeeded
+      record.finishedDate = .second(1)
+    }
+  }
+
+  private static func endedBefore(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2), .numbered(3), .numbered(4))
+    let leases = try await store.claimed(1, 2, 3, 4)
+    try await store.apply(.succeed(leases[0], at: .second(1), retains: true))
+    try await store.apply(.abandon(leases[1], failure: .at(2), retains: true))
+    try await store.apply(.cancel(.claimed(leases[2]), at: .second(3), retains: true))
+    let record = TaskRecord.numbered(5).after(1, 2, 3, rule: .allEnded)
+    let progress = BatchProgress(total: 2, succeeded: 1)
+    try await store.insert(
+      record.noting([1: .abandoned, 4: .cancelled], batch: progress).with {
+        $0.dependencies.cause = .numbered(4)
+      }
+    )
+    let expected = record.noting([2: .abandoned, 3: .cancelled])
+    try await store.expect(5, is: expected)
+    let claim = try await store.claim()
+    try store.expect(claim, [5])
+    try store.expect(claim.tasks[0].record, is: expected.with { $0.state = .running })
+    // It need not wait for one that has succeeded.
+    try await store.insert(.numbered(6).after(1))
+    try await store.perform(6)
+  }
+
+  private static func total(_ store: StoreProbe) async throws {
+    let follower = TaskRecord.numbered(9)
+    try await store.insert(.numbered(1).before(9), follower, .numbered(2, key: "k").before(9))
+    try await store.expect(9, is: follower.noting([:], batch: BatchProgress(total: 2)))
+    let leases = try await store.claimed(1, 2)
+    // Neither a refused insertion nor one that is skipped is of the batch.
+    let outcomes = try await store.apply([
+      .insert(.numbered(3).before(9), onDuplicate: .keep),
+      .insert(.numbered(1), onDuplicate: .keep),
+    ])
+    let expected: [ChangeOutcome] = [.batchRefused, .identityTaken]
+    try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
+    try await store.apply(
+      .insert(.numbered(3, key: "k").before(9), onDuplicate: .join),
+      .duplicate(of: .numbered(2))
+    )
+    try await store.expect(9, is: follower.noting([:], batch: BatchProgress(total: 2)))
+    try await store.insert(.numbered(3).before(9), ended(.numbered(4)).before(9))
+    let progress = BatchProgress(total: 4, succeeded: 1)
+    try await store.expect(9, is: follower.noting([:], batch: progress))
+    // A follower that is not there waits for nothing.
+    try await store.insert(.numbered(5).before(99))
+    try await store.perform(3, 5)
+    let end = TaskChange.succeed(leases[0], at: .second(1), retains: false)
+    try await store.apply(end, .along(batch: BatchProgress(total: 4, succeeded: 3)))
+  }
+}

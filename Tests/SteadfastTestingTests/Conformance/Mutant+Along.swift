@@ -1,0 +1,257 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that break a rule of what an end, a restart or a removal means for others.
+extension Mutant {
+  static let endsAlong = [
+    Mutant("a success is noted", breaks: "dependencies.noted") {
+      $0.after { change, _, table in
+        guard case .succeed(let lease, _, _) = change else { return }
+        table.editDependencies { id, dependencies in
+          guard dependencies.rule == .allEnded, dependencies.tasks.contains(lease.id) else {
+            return
+          }
+          dependencies.note(lease.id, endedAs: .succeeded)
+        }
+      }
+    },
+    Mutant("who was abandoned counts as cancelled", breaks: "dependencies.noted") {
+      $0.after { change, _, table in
+        guard case .abandon(let lease, _, _) = change else { return }
+        table.editDependencies { id, dependencies in
+          guard dependencies.rule == .allEnded, dependencies.tasks.contains(lease.id) else {
+            return
+          }
+          dependencies.note(lease.id, endedAs: .cancelled)
+        }
+      }
+    },
+    Mutant("a follower that has left has progress", breaks: "dependencies.progress") {
+      $0.answersAlong { change, consequences, before in
+        guard case .succeed(let lease, _, _) = change, consequences.batch == nil,
+          before.record(of: lease.id)?.dependencies.follower != nil
+        else { return consequences }
+        return Consequences(tasks: consequences.tasks, batch: BatchProgress())
+      }
+    },
+    Mutant("what is cancelled along has a date of its own", breaks: "dependencies.cancelled") {
+      $0.afterAlong { change, _, entry, _ in
+        guard case .abandon = change, entry.record.state == .cancelled else { return }
+        entry.record.finishedDate = .distantPast
+      }
+    },
+    Mutant("the cause is the greatest of those that end", breaks: "dependencies.cancelled") {
+      $0.afterAlong { _, before, entry, _ in
+        guard entry.record.state == .cancelled, before.record.state != .cancelled else { return }
+        entry.record.dependencies.cause = entry.record.dependencies.failed.keys.max()
+      }
+    },
+    Mutant("a paused task is not cancelled along", breaks: "dependencies.cancelled") {
+      $0.afterAlong { _, before, entry, _ in
+        guard before.record.state == .paused else { return }
+        entry.record.state = .paused
+      }
+    },
+    Mutant("what is cancelled along is retained", breaks: "dependencies.not-retained") {
+      $0.after { change, before, table in
+        guard case .cancel(let target, _, false) = change else { return }
+        table.bringBack(from: before, but: target.id)
+      }
+    },
+    Mutant("a running task is cancelled along", breaks: "dependencies.running") {
+      $0.afterAlong { change, before, entry, id in
+        guard case .cancel = change, before.record.state == .running,
+          entry.record.dependencies.failed[id] != nil
+        else { return }
+        entry.record.state = .cancelled
+        entry.lease = nil
+      }
+    },
+    Mutant("a task that has ended notes nothing", breaks: "dependencies.running") {
+      $0.afterAlong { change, before, entry, id in
+        guard case .cancel = change, before.record.state == .succeeded else { return }
+        entry.record.dependencies.failed[id] = nil
+      }
+    },
+  ]
+
+  static let restartsAlong = [
+    Mutant("the last one goes first", breaks: "dependencies.restarted") {
+      $0.after { change, before, table in
+        guard case .restart(let target, _) = change else { return }
+        let along = table.entries.indices.filter { index in
+          let record = table.entries[index].record
+          return record.id != target.id && record.state == .waiting
+            && before.record(of: record.id)?.state == .cancelled
+        }
+        let places = along.map { table.entries[$0].place }.sorted()
+        let order = along.sorted { table.entries[$0].place > table.entries[$1].place }
+        for (place, index) in zip(places, order) { table.entries[index].place = place }
+      }
+    },
+    Mutant("what is restarted along keeps its date", breaks: "dependencies.restarted") {
+      $0.afterAlong { change, before, entry, _ in
+        guard case .restart = change else { return }
+        entry.record.availableDate = before.record.availableDate
+      }
+    },
+    Mutant("who was restarted still counts as failed", breaks: "dependencies.restarted") {
+      $0.afterAlong { change, before, entry, _ in
+        guard case .restart = change, entry.record.state == .waiting,
+          let failed = before.record.dependencies.batch?.failed
+        else { return }
+        entry.record.dependencies.batch?.failed = failed
+      }
+    },
+    Mutant("one restart is enough for a task without a key", breaks: "dependencies.left") {
+      $0.afterStaying { before, entry, id in
+        guard entry.record.uniqueKey == nil, before.record.dependencies.cause == id,
+          !entry.record.dependencies.failed.isEmpty
+        else { return }
+        entry.record.state = .waiting
+      }
+    },
+    Mutant("one that has left is a cause", breaks: "dependencies.left") {
+      $0.afterStaying { before, entry, _ in
+        guard entry.record.dependencies.cause == nil else { return }
+        entry.record.dependencies.cause = entry.record.dependencies.failed.keys.min()
+      }
+    },
+    Mutant("what is not noted does not count", breaks: "dependencies.unnoted") {
+      $0.afterStaying { before, entry, _ in
+        guard entry.record.dependencies.failed.isEmpty, entry.record.uniqueKey == nil else {
+          return
+        }
+        entry.record.state = .waiting
+      }
+    },
+    Mutant("a key that is taken holds up no restart", breaks: "dependencies.key-taken") {
+      $0.afterStaying { before, entry, _ in
+        guard entry.record.dependencies.failed.isEmpty, entry.record.uniqueKey != nil else {
+          return
+        }
+        entry.record.state = .waiting
+      }
+    },
+    Mutant("of two with a key, the greater is restarted", breaks: "dependencies.key-taken") {
+      $0.after { change, before, table in
+        guard case .restart(let target, _) = change else { return }
+        let along = table.entries.indices.filter { index in
+          let record = table.entries[index].record
+          let old = before.record(of: record.id)
+          return record.uniqueKey != nil && old?.dependencies.cause == target.id
+            && record.dependencies.failed.isEmpty && old?.state == .cancelled
+        }
+        guard along.count == 2 else { return }
+        let (first, second) = (table.entries[along[0]], table.entries[along[1]])
+        table.entries[along[0]].record.state = second.record.state
+        table.entries[along[1]].record.state = first.record.state
+      }
+    },
+  ]
+
+  static let removalsAlong = [
+    Mutant("what was cancelled along is not removed", breaks: "dependencies.removed") {
+      $0.after { change, before, table in
+        if case .remove(let id) = change { table.bringBack(from: before, but: id) }
+      }
+    },
+    Mutant("a removal tells the progress", breaks: "dependencies.removed") {
+      $0.answersAlong { change, consequences, before in
+        guard case .remove(let id) = change,
+          let follower = before.record(of: id)?.dependencies.follower
+        else { return consequences }
+        let batch = before.record(of: follower)?.dependencies.batch
+        return Consequences(tasks: consequences.tasks, batch: batch)
+      }
+    },
+    Mutant("what was cancelled along is pruned alone", breaks: "dependencies.pruned") {
+      $0.after { change, _, table in
+        guard case .prune(let state, let date?, _, _) = change else { return }
+        table.entries.removeAll { entry in
+          entry.record.state == state && entry.record.dependencies.cause != nil
+            && entry.record.finishedDate.map { $0 < date } ?? false
+        }
+      }
+    },
+    Mutant("what was cancelled along outlives a pruning", breaks: "dependencies.pruned") {
+      $0.after { change, before, table in
+        guard case .prune = change else { return }
+        let along = before.entries.filter { $0.record.dependencies.cause != nil }
+        table.entries += along.filter { table.record(of: $0.record.id) == nil }
+      }
+    },
+    Mutant("a task for which others wait is superseded", breaks: "dependencies.superseded") {
+      $0.apply = { batch, table in
+        guard case .retry(let lease, _, _, _) = batch.first,
+          let record = table.record(of: lease.id),
+          record.keyRole == .holder
+        else { return table.apply(batch) }
+        table.editDependencies { id, dependencies in
+          dependencies.tasks.remove(lease.id)
+          if id == lease.id { dependencies.follower = nil }
+        }
+        return table.apply(batch)
+      }
+    },
+  ]
+}
+
+extension PlainStore.Behaviour {
+  /// Has other consequences.
+  fileprivate mutating func answersAlong(
+    _ body: @escaping @Sendable (TaskChange, Consequences, ReferenceTable) -> Consequences
+  ) {
+    apply = { batch, table in
+      let before = table
+      return zip(batch, table.apply(batch)).map { change, outcome in
+        guard case .doneWithConsequences(let consequences) = outcome else { return outcome }
+        return .doneWithConsequences(body(change, consequences, before))
+      }
+    }
+  }
+
+  /// Does something to the entries of other tasks than the changed one, whose ID it gets.
+  fileprivate mutating func afterAlong(
+    _ body:
+      @escaping @Sendable (
+        TaskChange, _ before: ReferenceTable.Entry, inout ReferenceTable.Entry, TaskID
+      ) -> Void
+  ) {
+    after { change, before, table in
+      guard let id = change.taskID else { return }
+      let old = Dictionary(uniqueKeysWithValues: before.entries.map { ($0.record.id, $0) })
+      for index in table.entries.indices where table.entries[index].record.id != id {
+        guard let before = old[table.entries[index].record.id] else { continue }
+        body(change, before, &table.entries[index], id)
+      }
+    }
+  }
+
+  /// Does something to the tasks that stay cancelled though their cause is restarted.
+  fileprivate mutating func afterStaying(
+    _ body:
+      @escaping @Sendable (
+        _ before: ReferenceTable.Entry, inout ReferenceTable.Entry, TaskID
+      ) -> Void
+  ) {
+    afterAlong { change, before, entry, id in
+      guard case .restart = change, before.record.dependencies.cause != nil,
+        entry.record.state == .cancelled,
+        entry.record.dependencies.cause != before.record.dependencies.cause
+      else { return }
+      body(before, &entry, id)
+    }
+  }
+}
+
+extension ReferenceTable {
+  /// Brings back, as cancelled, the tasks that were removed along with another one.
+  fileprivate mutating func bringBack(from before: ReferenceTable, but id: TaskID) {
+    for var entry in before.entries
+    where entry.record.id != id && record(of: entry.record.id) == nil {
+      entry.record.state = .cancelled
+      entries.append(entry)
+    }
+  }
+}

@@ -1,0 +1,144 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that break a rule of tasks that wait for others, before any of them has ended.
+extension Mutant {
+  static let waiting = [
+    Mutant("a parked task holds up nobody", breaks: "dependencies.waits") {
+      $0.after { change, _, table in
+        guard case .park(let lease, _) = change else { return }
+        table.editDependencies { $1.tasks.remove(lease.id) }
+      }
+    },
+    Mutant("a task that waits for others has a next date", breaks: "dependencies.waits") {
+      $0.nextDate = { date, request, table in
+        let waiting = table.records.filter { $0.state == .waiting && !$0.dependencies.isEmpty }
+        return
+          (waiting.map(\.availableDate).filter { $0 > request.now } + [date].compactMap(\.self))
+          .min()
+      }
+    },
+    Mutant("a task waits without end", breaks: "dependencies.unmet") {
+      $0.apply = { batch, table in
+        var known = Set(table.entries.map(\.record.id))
+        return table.apply(
+          batch.map { change in
+            guard case .insert(var record, let policy) = change else { return change }
+            record.dependencies.tasks.formIntersection(known)
+            known.insert(record.id)
+            return .insert(record, onDuplicate: policy)
+          }
+        )
+      }
+    },
+    Mutant("what comes with an unmet dependency is stored", breaks: "dependencies.unmet") {
+      $0.apply = { batch, table in
+        var trial = table
+        let outcomes = trial.apply(batch)
+        let unmet = outcomes.firstIndex { if case .unmetDependency = $0 { true } else { false } }
+        guard let unmet else { return table.apply(batch) }
+        var rest = batch
+        rest.remove(at: unmet)
+        var stored = table.apply(rest)
+        stored.insert(outcomes[unmet], at: unmet)
+        return stored
+      }
+    },
+    Mutant("any unmet dependency is told", breaks: "dependencies.unmet") {
+      $0.answers { change, outcome in
+        guard case .unmetDependency = outcome, case .insert(let record, _) = change else {
+          return outcome
+        }
+        return record.dependencies.tasks.max().map { .unmetDependency($0) } ?? outcome
+      }
+    },
+    Mutant("what has ended before is not noted", breaks: "dependencies.ended-before") {
+      $0.afterwards { change, entry, _ in
+        if case .insert = change { entry.record.dependencies.failed = [:] }
+      }
+    },
+    Mutant("a new task knows better", breaks: "dependencies.ended-before") {
+      $0.afterwards { change, entry, _ in
+        guard case .insert(let record, _) = change else { return }
+        entry.record.dependencies.cause = record.dependencies.cause
+      }
+    },
+    Mutant("what comes before its follower is not counted", breaks: "dependencies.total") {
+      $0.apply = { batch, table in
+        let before = table
+        let outcomes = table.apply(batch)
+        for case (.insert(let record, _), .done) in zip(batch, outcomes) {
+          guard let follower = record.dependencies.follower, before.record(of: follower) == nil,
+            let first = batch.firstIndex(where: { $0.taskID == record.id }),
+            batch.dropFirst(first).contains(where: { $0.taskID == follower })
+          else { continue }
+          table.editDependencies { if $0 == follower { $1.batch?.total -= 1 } }
+        }
+        return outcomes
+      }
+    },
+    Mutant("a task that is skipped is counted", breaks: "dependencies.total") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        for case (.insert(let record, _), .duplicate) in zip(batch, outcomes) {
+          let follower = record.dependencies.follower
+          table.editDependencies { if $0 == follower { $1.batch?.total += 1 } }
+        }
+        return outcomes
+      }
+    },
+  ]
+
+  static let waitingInStores = [
+    Mutant("a task waits for itself", breaks: "form.dependencies") {
+      $0.overlooks = { $0.message.contains("waits for itself") }
+    },
+    Mutant("a task waits for any number of others", breaks: "form.dependencies") {
+      $0.overlooks = { $0.message.contains("or enqueue a batch") }
+    },
+    Mutant("a task that waits replaces another one", breaks: "form.dependencies") {
+      $0.overlooks = { $0.message.contains("can't replace") }
+    },
+    Mutant("notes are lost when opened again", breaks: "reopen.dependencies") {
+      $0.reopen = { table in
+        table.interrupt()
+        table.editDependencies { $1.failed = [:] }
+      }
+    },
+    Mutant("progress is lost when opened again", breaks: "reopen.dependencies") {
+      $0.reopen = { table in
+        table.interrupt()
+        table.editDependencies { $1.batch = nil }
+      }
+    },
+    Mutant("nothing waits when opened again", breaks: "reopen.dependencies") {
+      $0.reopen = { table in
+        table.interrupt()
+        table.editDependencies { $1.tasks = [] }
+      }
+    },
+    Mutant("nothing waits if another store opens", breaks: "sharing.dependencies", isShared: true) {
+      $0.reopen = { table in table.editDependencies { $1.tasks = [] } }
+      $0.opensAnew = true
+    },
+    Mutant("two ends count as one", breaks: "concurrency.dependencies") {
+      $0.racesInApply = true
+    },
+  ]
+}
+
+extension ReferenceTable {
+  /// Does something to the dependencies of each task.
+  mutating func editDependencies(_ body: (TaskID, inout TaskDependencies) -> Void) {
+    for index in entries.indices {
+      let record = entries[index].record
+      guard !record.dependencies.isEmpty || record.dependencies.batch != nil else { continue }
+      body(record.id, &entries[index].record.dependencies)
+    }
+  }
+}
+
+extension TaskDependencies {
+  /// Whether the task waits for none that it names, and is of no batch.
+  var isEmpty: Bool { tasks.isEmpty && follower == nil }
+}
