@@ -9,40 +9,84 @@ import Foundation
 /// Gathers changes into a batch, as a queue does.
 ///
 /// A batch has at most one change for each task and each value, and no change that depends on the
-/// outcome of another one.
+/// outcome of another one. What would break this, or what no queue would do, is left out.
 struct ModelBatch {
   private(set) var changes: [TaskChange] = []
-  /// The index of the first insertion that refuses the batch.
-  private(set) var firstRefusal: Int?
   private let reference: ReferenceTable
+  /// The tasks that changes name, new ones too.
   private var touched: Set<TaskID> = []
-  /// The unique keys of the batch's tasks, with their names.
+  /// The tasks that changes concern: those that wait for the changed ones, and so on.
+  private var concerned: Set<TaskID> = []
+  private var added: Set<TaskID> = []
+  /// The tasks that new tasks name.
+  private var named: Set<TaskID> = []
+  /// The followers of new tasks, each with these.
+  private var members: [TaskID: Set<TaskID>] = [:]
+  /// The unique keys of the changed tasks, with their names.
   private var keys: Set<[String]> = []
+  /// The unique keys of all tasks that changes concern.
+  private var concernedKeys: Set<[String]> = []
   /// The names of the batch's values.
   private var names: Set<ExactText> = []
 
   init(_ reference: ReferenceTable) { self.reference = reference }
 
+  /// The tasks for which new tasks wait, or that wait for them.
+  private var awaited: Set<TaskID> { named.union(members.keys) }
+
   mutating func add(_ change: TaskChange, of id: TaskID) {
-    guard !touched.contains(id) else { return }
-    if let record = reference.record(of: id), let key = record.uniqueKey {
-      guard keys.insert([record.name, key]).inserted else { return }
+    let along = reference.concerned(by: id)
+    guard !concerned.contains(id), along.isDisjoint(with: touched),
+      along.isDisjoint(with: awaited)
+    else { return }
+    let keysAlong = keys(of: along)
+    guard keys.isDisjoint(with: keysAlong), concernedKeys.isDisjoint(with: keys(of: [id])) else {
+      return
     }
     touched.insert(id)
+    concerned.formUnion(along)
+    keys.formUnion(keys(of: [id]))
+    concernedKeys.formUnion(keysAlong)
     changes.append(change)
   }
 
+  private func keys(of ids: Set<TaskID>) -> Set<[String]> {
+    Set(ids.compactMap(reference.record).compactMap { $0.nameAndKey })
+  }
+
   mutating func insert(_ task: ModelStep.NewTask, at seconds: Double) {
-    let id = TaskID.numbered(task.number)
-    guard !touched.contains(id) else { return }
     let record = TaskRecord.drawn(task, at: seconds)
-    if let key = task.key {
-      guard keys.insert([task.name, key]).inserted else { return }
-      if task.policy == .reject, reference.refuses(record) { noteRefusal() }
+    let id = record.id
+    guard !touched.contains(id), !named.contains(id), !reference.isAwaited(id),
+      mayWait(record)
+    else { return }
+    if let key = record.nameAndKey {
+      guard !keys.contains(key), !concernedKeys.contains(key) else { return }
+      let twins = reference.records.filter { $0.isTwin(of: record) }.map(\.id)
+      guard awaited.isDisjoint(with: twins) else { return }
+      keys.insert(key)
+      concerned.formUnion(twins.flatMap(reference.concerned))
     }
-    if reference.record(of: id) != nil { noteRefusal() }
     touched.insert(id)
+    added.insert(id)
+    named.formUnion(record.dependencies.tasks)
+    if let follower = record.dependencies.follower {
+      members[follower, default: []].insert(id)
+    }
     changes.append(.insert(record, onDuplicate: task.policy))
+  }
+
+  /// Returns whether nothing else changes the tasks for which a new one waits, nor its follower, and
+  /// none waits for itself.
+  private func mayWait(_ record: TaskRecord) -> Bool {
+    let (tasks, follower) = (record.dependencies.tasks, record.dependencies.follower)
+    let others = tasks.union(follower.map { [$0] } ?? [])
+    guard others.subtracting(added).isDisjoint(with: concerned) else { return false }
+    guard let follower else { return true }
+    var table = reference
+    _ = table.apply(changes)
+    return table.concerned(by: follower)
+      .isDisjoint(with: tasks.union(members[record.id] ?? []))
   }
 
   mutating func set(_ name: String, isPresent: Bool, to bytes: [UInt8]?) {
@@ -50,8 +94,10 @@ struct ModelBatch {
     let present = reference.values[ExactText(name)]
     changes.append(.setValue(named: name, from: isPresent ? present : [0], to: bytes))
   }
+}
 
-  private mutating func noteRefusal() { firstRefusal = firstRefusal ?? changes.count }
+extension TaskRecord {
+  fileprivate var nameAndKey: [String]? { uniqueKey.map { [name, $0] } }
 }
 
 extension Date {
@@ -75,6 +121,11 @@ extension TaskRecord {
       orderKey: task.order,
       holdsOrder: task.holds,
       conditions: task.conditions,
+      dependencies: TaskDependencies(
+        on: Set(task.dependencies.map(TaskID.numbered)),
+        rule: task.rule,
+        follower: task.follower.map(TaskID.numbered)
+      ),
       availableDate: .coarse(seconds + task.delay)
     )
   }

@@ -23,6 +23,9 @@ enum ModelStep: Sendable {
     var order: String?
     var holds: Bool
     var conditions: Set<TaskCondition>
+    var dependencies: Set<Int>
+    var rule: DependencyRule
+    var follower: Int?
     var policy: UniquePolicy
   }
 
@@ -136,6 +139,10 @@ struct ModelDrawing {
     lastNumber += 1
     // Sometimes an ID that is taken.
     let number = below(20) == 0 ? below(lastNumber) + 1 : lastNumber
+    let dependencies = drawDependencies(of: number)
+    let follower = drawFollower(of: number)
+    let policy = draw([UniquePolicy.keep, .replace, .reject, .join])
+    let isPlain = dependencies.isEmpty && follower == nil
     return ModelStep.NewTask(
       number: number,
       name: draw(names),
@@ -147,7 +154,25 @@ struct ModelDrawing {
       order: below(3) == 0 ? "order \(below(2))" : nil,
       holds: below(3) == 0,
       conditions: draw([[], [], [], ["a"], ["a", "b"], ["c"]]),
-      policy: draw([.keep, .replace, .reject, .join])
+      dependencies: dependencies,
+      rule: below(3) == 0 ? .allEnded : .allSucceeded,
+      follower: follower,
+      // A task that waits replaces none.
+      policy: policy == .replace && !isPlain ? .keep : policy
     )
+  }
+
+  /// Some of the latest tasks, which may have left.
+  private mutating func drawDependencies(of number: Int) -> Set<Int> {
+    guard below(2) == 0 else { return [] }
+    let numbers = Set((0...below(2)).map { _ in lastNumber - 1 - below(6) })
+    return numbers.filter { $0 > 0 && $0 != number }
+  }
+
+  /// One of the latest tasks, or the next one.
+  private mutating func drawFollower(of number: Int) -> Int? {
+    guard below(4) == 0 else { return nil }
+    let follower = below(3) == 0 ? lastNumber + 1 : lastNumber - 1 - below(5)
+    return follower > 0 && follower != number ? follower : nil
   }
 }

@@ -17,13 +17,7 @@ extension ReferenceTable {
       promoteSuccessors()
       return outcome
     }
-    let refuses = zip(batch, outcomes).contains { change, outcome in
-      switch (change, outcome) {
-      case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
-      default: false
-      }
-    }
-    guard refuses else { return outcomes }
+    guard Self.firstRefusal(of: batch, outcomes) != nil else { return outcomes }
     self = before
     return outcomes.map { outcome in
       switch outcome {
@@ -33,6 +27,16 @@ extension ReferenceTable {
       @unknown default: outcome
       }
     }
+  }
+
+  /// The index of the first insertion that refuses its batch.
+  static func firstRefusal(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> Int? {
+    zip(batch, outcomes).enumerated().first { _, pair in
+      switch pair {
+      case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
+      default: false
+      }
+    }?.offset
   }
 
   private mutating func applyWithConsequences(_ change: TaskChange) -> ChangeOutcome {

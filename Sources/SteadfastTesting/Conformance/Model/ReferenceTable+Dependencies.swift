@@ -10,20 +10,29 @@ import Foundation
 extension ReferenceTable {
   // MARK: Who waits for whom
 
-  /// Whether a task names another one, or follows its batch.
-  private func waits(_ record: TaskRecord, for other: TaskRecord) -> Bool {
-    record.dependencies.tasks.contains(other.id) || record.id == other.dependencies.follower
-  }
-
   /// The tasks that name a task, or follow its batch, in the order of their IDs.
   private func dependents(of record: TaskRecord) -> [TaskRecord] {
-    records.filter { waits($0, for: record) }
+    let (id, follower) = (record.id, record.dependencies.follower)
+    return sorted { $0.id == follower || $0.dependencies.tasks.contains(id) }
+  }
+
+  /// Some of the tasks, in the order of their IDs.
+  private func sorted(_ isWanted: (TaskRecord) -> Bool) -> [TaskRecord] {
+    entries.map(\.record).filter(isWanted).sorted { $0.id < $1.id }
   }
 
   /// Whether the end of a task is answered with its consequences.
   func concernsOthers(_ record: TaskRecord) -> Bool {
     record.dependencies.follower != nil
       || entries.contains { $0.record.dependencies.tasks.contains(record.id) }
+  }
+
+  /// Whether a task in the store names this one, or has it as its follower.
+  func isAwaited(_ id: TaskID) -> Bool {
+    entries.contains { entry in
+      let dependencies = entry.record.dependencies
+      return dependencies.follower == id || dependencies.tasks.contains(id)
+    }
   }
 
   /// The tasks that wait for one that has not ended.
@@ -158,8 +167,10 @@ extension ReferenceTable {
       for task in round { reopen(task) }
       let causes = Set(round.map(\.id))
       round = []
-      for other in records where other.state == .cancelled {
-        guard let cause = other.dependencies.cause, causes.contains(cause) else { continue }
+      let others = sorted { other in
+        other.state == .cancelled && other.dependencies.cause.map(causes.contains) ?? false
+      }
+      for other in others {
         if staysCancelled(other) {
           let left = other.dependencies.failed.keys.filter { self.record(of: $0) != nil }
           edit(other.id) { $0.cause = left.min() }
@@ -198,7 +209,7 @@ extension ReferenceTable {
   mutating func removeAlong(with id: TaskID) -> [TaskID] {
     var (next, removed) = ([id], [TaskID]())
     while let current = next.popLast() {
-      let others = records.filter { $0.state == .cancelled && $0.dependencies.cause == current }
+      let others = sorted { $0.state == .cancelled && $0.dependencies.cause == current }
       removed += others.map(\.id)
       next += others.map(\.id)
       entries.removeAll { entry in others.contains { $0.id == entry.record.id } }

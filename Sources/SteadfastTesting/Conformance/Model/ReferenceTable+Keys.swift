@@ -152,15 +152,6 @@ extension ReferenceTable {
     }
   }
 
-  /// Returns whether a new task is refused if the policy is ``UniquePolicy/reject``.
-  func refuses(_ record: TaskRecord) -> Bool {
-    var table = self
-    guard let key = record.uniqueKey,
-      case .outcome = table.place(for: record, key, .reject)
-    else { return false }
-    return true
-  }
-
   mutating func setHolder(_ id: TaskID) {
     guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return }
     entries[index].record.keyRole = .holder
