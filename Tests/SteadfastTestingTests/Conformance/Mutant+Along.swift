@@ -167,7 +167,7 @@ extension Mutant {
     },
     Mutant("what was cancelled along is pruned alone", breaks: "dependencies.pruned") {
       $0.after { change, _, table in
-        guard case .prune(let state, let date?, _, _) = change else { return }
+        guard case .prune(let state, let date?, _, _, _) = change else { return }
         table.entries.removeAll { entry in
           entry.record.state == state && entry.record.dependencies.cause != nil
             && entry.record.finishedDate.map { $0 < date } ?? false
