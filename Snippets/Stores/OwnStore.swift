@@ -131,10 +131,11 @@ enum DocumentError: Error { case closed, unknownChange, unknownWord }
 // snippet.claim
 extension Document {
   mutating func claim(_ request: ClaimRequest) -> Claim {
+    let heldUp = heldUp
     let waiting = entries.values.filter { entry in
       entry.record.state == .waiting && entry.record.keyRole != .successor
         && entry.record.queue.utf8.elementsEqual(request.queue.utf8)
-        && hasTurn(entry)
+        && hasTurn(entry) && !heldUp.contains(entry.record.id)
     }
     let available =
       waiting.filter { entry in
@@ -208,12 +209,14 @@ extension Document {
       promoteSuccessors()
       outcomes.append(outcome)
       switch (change, outcome) {
-      case (_, .identityTaken), (.insert(_, onDuplicate: .reject), .duplicate):
+      case (_, .identityTaken), (_, .unmetDependency),
+        (.insert(_, onDuplicate: .reject), .duplicate):
         self = before
         // A change that had no effect anyway keeps its outcome.
         let answers = outcomes.map { outcome in
           switch outcome {
-          case .done, .replaced, .superseded: ChangeOutcome.batchRefused
+          case .done, .doneWithConsequences, .replaced, .superseded:
+            ChangeOutcome.batchRefused
           default: outcome
           }
         }
@@ -253,19 +256,7 @@ extension Document {
       return move(target, from: [.waiting, .parked], to: .paused)
     case .resume(let id):
       return move(.unclaimed(id), from: [.paused], to: .waiting)
-    case .restart(let target, let date):
-      if let record = entries[target.id]?.record, record.state.isFinished {
-        if let holder = task(like: record, .holder) {
-          return .duplicate(of: holder)
-        }
-        if record.uniqueKey != nil {
-          entries[target.id]?.record.keyRole = .holder
-        }
-      }
-      let states = Set(TaskState.allCases).subtracting([.running])
-      return move(target, from: states, to: .waiting) {
-        $0.restart(availableDate: date)
-      }
+    case .restart(let target, let date): return restart(target, date)
     case .reschedule(let target, let date):
       let state = entries[target.id]?.record.state ?? .waiting
       let states: Set<TaskState> = [.waiting, .parked, .paused]
@@ -291,11 +282,13 @@ extension Document {
         $0.apply(update)
       }
     case .remove(let id):
-      guard let entry = entries[id], entry.record.state.isFinished else {
+      guard let record = entries[id]?.record, record.state.isFinished else {
         return .stale
       }
-      entries[id] = nil
-      return .done
+      let others = isAwaited(record)
+      let along = remove(id)
+      guard others else { return .done }
+      return .doneWithConsequences(Consequences(tasks: along))
     case .unpark(let name, let queue): unpark(name, in: queue)
     case .prune(let state, let date, let count, let now, let queue):
       prune(state, in: queue, endedBefore: date, keeping: count, now)
@@ -315,14 +308,40 @@ extension Document {
     _ retains: Bool,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
+    guard let record = entries[target.id]?.record else { return .stale }
+    let others = isAwaited(record)
     let outcome = move(target, from: [.waiting, .parked, .paused], to: state) {
       record in
       note(&record)
       record.finishedDate = date
       record.keyRole = nil
     }
-    if outcome == .done, !retains { entries[target.id] = nil }
-    return outcome
+    guard outcome == .done else { return outcome }
+    if !retains { entries[target.id] = nil }
+    guard others else { return .done }
+    let along = endAlong(record, as: state, date, retains)
+    return done(record, with: along)
+  }
+
+  private mutating func restart(_ target: TaskTarget, _ date: Date)
+    -> ChangeOutcome
+  {
+    guard let record = entries[target.id]?.record else { return .stale }
+    if record.state.isFinished, let holder = task(like: record, .holder) {
+      return .duplicate(of: holder)
+    }
+    if record.state.isFinished, record.uniqueKey != nil {
+      entries[target.id]?.record.keyRole = .holder
+    }
+    let states = Set(TaskState.allCases).subtracting([.running])
+    let outcome = move(target, from: states, to: .waiting) {
+      $0.restart(availableDate: date)
+    }
+    guard outcome == .done, record.state.isFinished, isAwaited(record) else {
+      return outcome
+    }
+    let along = restartAlong(record, date)
+    return done(record, with: along)
   }
 
   /// Moves a task: a claimed one by its lease, another from one of `states`.
@@ -377,6 +396,10 @@ extension Document {
         record.keyRole = .successor
       }
     }
+    if let unmet = unmetDependency(of: record) {
+      return .unmetDependency(unmet)
+    }
+    join(&record)
     let place = nextNumber()
     entries[record.id] = Entry(record: record, place: place, number: place)
     return .done
@@ -424,7 +447,7 @@ extension Document {
   /// Puts the successor of a task that has failed in its place, if there is one.
   private mutating func supersede(_ id: TaskID) -> ChangeOutcome? {
     guard let holder = entries[id]?.record, holder.keyRole == .holder,
-      let successor = task(like: holder, .successor)
+      !isAwaited(holder), let successor = task(like: holder, .successor)
     else { return nil }
     entries[successor]?.record.takePlace(of: holder)
     entries[id] = nil
@@ -444,6 +467,200 @@ extension TaskRecord {
   /// Whether new tasks count as this one on a date, even if it runs or has succeeded.
   fileprivate func standsForOthers(on date: Date) -> Bool {
     uniqueUntil.map { $0 > date } ?? false
+  }
+}
+// snippet.end
+
+// snippet.dependencies
+extension Document {
+  /// The tasks that wait for another one that has not ended.
+  private var heldUp: Set<TaskID> {
+    let open = entries.values.map(\.record).filter { !$0.state.isFinished }
+    let ids = Set(open.map(\.id))
+    let waiting = open.filter { record in
+      !record.dependencies.tasks.isDisjoint(with: ids)
+    }
+    return Set(waiting.map(\.id) + open.compactMap(\.dependencies.follower))
+  }
+
+  /// Whether a task names this one, or it has a follower.
+  private func isAwaited(_ record: TaskRecord) -> Bool {
+    record.dependencies.follower != nil
+      || entries.values.contains { other in
+        other.record.dependencies.tasks.contains(record.id)
+      }
+  }
+
+  /// The tasks that name this one, and its follower, in the order of their IDs.
+  private func tasks(thatWaitFor record: TaskRecord) -> [TaskRecord] {
+    entries.values.map(\.record).filter { other in
+      other.dependencies.tasks.contains(record.id)
+        || other.id == record.dependencies.follower
+    }.sorted { $0.id < $1.id }
+  }
+
+  /// The least task for which a new one would wait without end.
+  private func unmetDependency(of record: TaskRecord) -> TaskID? {
+    if record.state.isFinished { return nil }
+    return record.dependencies.tasks.filter { id in
+      guard let state = entries[id]?.record.state else { return true }
+      return record.dependencies.rule == .allSucceeded && state.hasFailed
+    }.min()
+  }
+
+  /// Gives a new task what has happened to those for which it waits, and counts
+  /// it for its batch.
+  private mutating func join(_ record: inout TaskRecord) {
+    var dependencies = record.dependencies
+    dependencies.failed = [:]
+    dependencies.cause = nil
+    dependencies.batch = nil
+    for id in dependencies.tasks.sorted() {
+      guard let state = entries[id]?.record.state, state.hasFailed else {
+        continue
+      }
+      dependencies.note(id, endedAs: state)
+    }
+    // Tasks that come before their follower are of the same batch of changes.
+    for member in entries.values.map(\.record)
+    where member.dependencies.follower == record.id {
+      dependencies.batch = dependencies.batch.adding(member.state)
+    }
+    record.dependencies = dependencies
+    if let follower = dependencies.follower, let other = entries[follower] {
+      let batch = other.record.dependencies.batch
+      entries[follower]?.record.dependencies.batch = batch.adding(record.state)
+    }
+  }
+
+  /// Counts the end of a task for its batch, or takes it back.
+  private mutating func count(
+    _ record: TaskRecord,
+    as state: TaskState,
+    _ by: Int
+  ) {
+    guard let follower = record.dependencies.follower else { return }
+    if state == .succeeded {
+      entries[follower]?.record.dependencies.batch?.succeeded += by
+    } else {
+      entries[follower]?.record.dependencies.batch?.failed += by
+    }
+  }
+
+  private func done(_ record: TaskRecord, with tasks: [TaskID])
+    -> ChangeOutcome
+  {
+    let follower = record.dependencies.follower.flatMap { entries[$0]?.record }
+    let batch = follower?.dependencies.batch
+    return .doneWithConsequences(Consequences(tasks: tasks, batch: batch))
+  }
+
+  /// Counts and notes an end, and cancels the tasks that waited for a success.
+  private mutating func endAlong(
+    _ record: TaskRecord,
+    as state: TaskState,
+    _ date: Date,
+    _ retains: Bool
+  ) -> [TaskID] {
+    let atRest: Set<TaskState> = [.waiting, .parked, .paused]
+    var (next, along) = ([(record, state)], Set<TaskID>())
+    while let (task, state) = next.popLast() {
+      count(task, as: state, 1)
+      guard state.hasFailed else { continue }
+      for other in tasks(thatWaitFor: task) {
+        var dependencies = other.dependencies
+        dependencies.note(task.id, endedAs: state)
+        if dependencies.rule == .allSucceeded, atRest.contains(other.state) {
+          dependencies.cause = min(dependencies.cause ?? task.id, task.id)
+          if along.insert(other.id).inserted {
+            next.append((other, .cancelled))
+          }
+        }
+        entries[other.id]?.record.dependencies = dependencies
+      }
+    }
+    for id in along.sorted() {
+      _ = move(.unclaimed(id), from: atRest, to: .cancelled) { record in
+        record.finishedDate = date
+        record.keyRole = nil
+      }
+      if !retains { entries[id] = nil }
+    }
+    return along.sorted()
+  }
+
+  /// Takes an end back, and restarts those that were cancelled because of it.
+  private mutating func restartAlong(_ record: TaskRecord, _ date: Date)
+    -> [TaskID]
+  {
+    var (round, along) = ([record], Set<TaskID>())
+    while !round.isEmpty {
+      for task in round {
+        count(task, as: task.state, -1)
+        for other in tasks(thatWaitFor: task) {
+          entries[other.id]?.record.dependencies.failed[task.id] = nil
+        }
+      }
+      let causes = Set(round.map(\.id))
+      round = []
+      for other in cancelled(becauseOf: causes) {
+        if staysCancelled(other) {
+          let failed = other.dependencies.failed.keys.filter { id in
+            entries[id] != nil
+          }
+          entries[other.id]?.record.dependencies.cause = failed.min()
+        } else {
+          if other.uniqueKey != nil {
+            entries[other.id]?.record.keyRole = .holder
+          }
+          round.append(other)
+        }
+      }
+      along.formUnion(round.map(\.id))
+    }
+    for id in along.sorted() {
+      _ = move(.unclaimed(id), from: [.cancelled], to: .waiting) {
+        $0.restart(availableDate: date)
+      }
+    }
+    return along.sorted()
+  }
+
+  private func cancelled(becauseOf causes: Set<TaskID>) -> [TaskRecord] {
+    entries.values.map(\.record).filter { record in
+      record.state == .cancelled
+        && record.dependencies.cause.map(causes.contains) ?? false
+    }.sorted { $0.id < $1.id }
+  }
+
+  private func staysCancelled(_ record: TaskRecord) -> Bool {
+    let dependencies = record.dependencies
+    return !dependencies.failed.isEmpty
+      || dependencies.batch.map { $0.failed > 0 } ?? false
+      || record.uniqueKey != nil && task(like: record, .holder) != nil
+  }
+
+  /// Removes a task, and those that were cancelled because of it.
+  @discardableResult
+  private mutating func remove(_ id: TaskID) -> [TaskID] {
+    entries[id] = nil
+    let others = cancelled(becauseOf: [id]).map(\.id)
+    return (others + others.flatMap { remove($0) }).sorted()
+  }
+}
+
+extension TaskState {
+  fileprivate var hasFailed: Bool { self == .abandoned || self == .cancelled }
+}
+
+extension BatchProgress? {
+  /// The progress with one more task.
+  fileprivate func adding(_ state: TaskState) -> BatchProgress {
+    var batch = self ?? BatchProgress()
+    batch.total += 1
+    if state == .succeeded { batch.succeeded += 1 }
+    if state.hasFailed { batch.failed += 1 }
+    return batch
   }
 }
 // snippet.end
@@ -468,11 +685,12 @@ extension Document {
     let ended = entries.values.filter { entry in
       entry.record.state == state && !entry.record.standsForOthers(on: now)
         && !entry.record.holdsUpOthers
+        && entry.record.dependencies.cause == nil
         && entry.record.queue.utf8.elementsEqual(queue.utf8)
     }.sorted { $0.place > $1.place }
     for (index, entry) in ended.enumerated() {
       let isOld = date.map { (entry.record.finishedDate ?? $0) < $0 } ?? false
-      if isOld || index >= count ?? .max { entries[entry.record.id] = nil }
+      if isOld || index >= count ?? .max { remove(entry.record.id) }
     }
   }
 
@@ -522,11 +740,46 @@ private struct EarlierFailure: Codable {
   var date: Date
 }
 
+/// The dependencies of a task in the form that they have in the document.
+private struct StoredDependencies: Codable {
+  struct Failed: Codable {
+    var id: TaskID
+    var state: String
+  }
+
+  var tasks: [TaskID]
+  var rule: String
+  var follower: TaskID?
+  var failed: [Failed]
+  var cause: TaskID?
+  /// The total of the batch, and how many have succeeded and failed.
+  var batch: [Int]?
+
+  init(_ dependencies: TaskDependencies) {
+    tasks = Array(dependencies.tasks)
+    rule = dependencies.rule.rawValue
+    follower = dependencies.follower
+    failed = dependencies.failed.map { Failed(id: $0.key, state: $0.value.rawValue) }
+    cause = dependencies.cause
+    batch = dependencies.batch.map { [$0.total, $0.succeeded, $0.failed] }
+  }
+
+  func value() throws -> TaskDependencies {
+    guard let rule = DependencyRule(rawValue: rule), batch.map({ $0.count == 3 }) ?? true else {
+      throw DocumentError.unknownWord
+    }
+    var value = TaskDependencies(on: Set(tasks), rule: rule, follower: follower, cause: cause)
+    value.batch = batch.map { BatchProgress(total: $0[0], succeeded: $0[1], failed: $0[2]) }
+    for task in failed { value.failed[task.id] = TaskState(rawValue: task.state) }
+    return value
+  }
+}
+
 extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, holdsOrder, conditions
-    case queue, tags, timeLimit, expiryDate, state, availableDate, retryCount
+    case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, retryCount
     case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
     case place, number, token
   }
@@ -546,6 +799,7 @@ extension Entry: Codable {
     let maxRetries: Int? = try valueIfAny(.maxRetries)
     let conditions: [String] = try value(.conditions)
     let earlier: [EarlierFailure] = try valueIfAny(.earlierFailures) ?? []
+    let dependencies: StoredDependencies? = try valueIfAny(.dependencies)
     record = TaskRecord(
       id: try value(.id),
       name: try value(.name),
@@ -561,6 +815,7 @@ extension Entry: Codable {
       orderKey: try valueIfAny(.orderKey),
       holdsOrder: try value(.holdsOrder),
       conditions: Set(conditions.map(TaskCondition.init(rawValue:))),
+      dependencies: try dependencies?.value() ?? TaskDependencies(),
       queue: try value(.queue),
       tags: try value(.tags),
       timeLimit: try valueIfAny(.timeLimit),
@@ -601,6 +856,9 @@ extension Entry: Codable {
     try keep(record.orderKey, .orderKey)
     try keep(record.holdsOrder, .holdsOrder)
     try keep(record.conditions.map(\.rawValue), .conditions)
+    if record.dependencies != TaskDependencies() {
+      try keep(StoredDependencies(record.dependencies), .dependencies)
+    }
     try keep(record.queue, .queue)
     try keep(record.tags, .tags)
     try keep(record.timeLimit, .timeLimit)

@@ -169,7 +169,7 @@ extension TaskRecord {
     compare("orderKey", \.orderKey, Self.isSame) { $0 ?? "none" }
     compare("holdsOrder", \.holdsOrder, ==)
     compare("conditions", \.conditions, ==) { "\($0.sorted())" }
-    compare("dependencies", \.dependencies, ==, \.step)
+    compare("dependencies", \.dependencies, ==, \.summary)
     compare("tags", \.tags, Self.isSame) { "\($0.sorted())" }
     compare("timeLimit", \.timeLimit, Self.isSame) { $0.map { "\($0)" } ?? "none" }
     compare("expiryDate", \.expiryDate, Self.isSame, text)

@@ -115,6 +115,27 @@ import Testing
     #expect(table.count(matching: TaskFilter()) == 0)
   }
 
+  @Test mutating func `a task may wait for a follower to whose batch a task is just added`() {
+    insert(9)
+    let member = TaskRecord.make(1, dependencies: TaskDependencies(follower: .numbered(9)))
+    let waiting = TaskRecord.make(2, dependencies: TaskDependencies(on: [.numbered(9)]))
+    let insertions = [member, waiting].map { TaskChange.insert($0, onDuplicate: .keep) }
+    #expect(table.apply(insertions) == [.done, .done])
+    #expect(table.brokenInvariants() == [])
+  }
+
+  @Test mutating func `a task may wait for one that waits for a task that is just restarted`() {
+    insert(1)
+    insert(2, after: [1])
+    let lease = table.claim(1)[0].lease
+    _ = table.apply([.succeed(lease, at: .seconds(1), retains: true)])
+    let third = TaskRecord.make(3, dependencies: TaskDependencies(on: [.numbered(2)]))
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .seconds(0))
+    let insertion = TaskChange.insert(third, onDuplicate: .keep)
+    #expect(table.apply([restart, insertion]) == [done(), .done])
+    #expect(table.brokenInvariants() == [])
+  }
+
   @Test mutating func `of many tasks that have failed before, the first are noted`() throws {
     let numbers = 1...(TaskDependencies.mostFailures + 100)
     for number in numbers {

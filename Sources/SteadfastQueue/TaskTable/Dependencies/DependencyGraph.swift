@@ -12,6 +12,8 @@ struct DependencyGraph: Sendable {
   private var progress: [TaskID: BatchProgress] = [:]
   /// How many staged changes to other tasks change each task.
   private var bindings: [TaskID: Int] = [:]
+  /// How many of these changes cancel the task, or may.
+  private var cancellations: [TaskID: Int] = [:]
   /// What the staged change to each task holds.
   private var staged: [TaskID: Binding] = [:]
 
@@ -19,6 +21,8 @@ struct DependencyGraph: Sendable {
   struct Binding: Sendable {
     /// The tasks that no claim and no other change takes.
     var tasks: [TaskID] = []
+    /// Whether these tasks are cancelled along, unless it turns out otherwise.
+    var cancels = false
     /// The tasks that are not restarted with it, because another task has their unique key.
     var excluded: [TaskID] = []
   }
@@ -79,9 +83,15 @@ struct DependencyGraph: Sendable {
   /// Whether a staged change to another task will change this one.
   func isBound(_ id: TaskID) -> Bool { bindings[id] != nil }
 
+  /// Whether a staged change to another task will cancel this one, or may.
+  func isBeingCancelled(_ id: TaskID) -> Bool { cancellations[id] != nil }
+
   /// Notes what the staged change to a task holds.
   mutating func bind(_ binding: Binding, for id: TaskID) {
-    for other in binding.tasks { bindings[other, default: 0] += 1 }
+    for other in binding.tasks {
+      bindings[other, default: 0] += 1
+      if binding.cancels { cancellations[other, default: 0] += 1 }
+    }
     staged[id] = binding
   }
 
@@ -89,10 +99,15 @@ struct DependencyGraph: Sendable {
   mutating func unbind(for id: TaskID) -> Binding {
     guard let binding = staged.removeValue(forKey: id) else { return Binding() }
     for other in binding.tasks {
-      let count = (bindings[other] ?? 1) - 1
-      bindings[other] = count == 0 ? nil : count
+      Self.subtractOne(from: &bindings, for: other)
+      if binding.cancels { Self.subtractOne(from: &cancellations, for: other) }
     }
     return binding
+  }
+
+  private static func subtractOne(from counts: inout [TaskID: Int], for id: TaskID) {
+    let count = (counts[id] ?? 1) - 1
+    counts[id] = count == 0 ? nil : count
   }
 
   /// The tasks that a staged restart leaves as they are, because their keys are held.

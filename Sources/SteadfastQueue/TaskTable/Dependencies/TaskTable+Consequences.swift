@@ -30,7 +30,9 @@ extension TaskTable {
     guard entries[slot].isAwaited else { return }
     var binding = DependencyGraph.Binding(excluded: excluded ?? [])
     switch change {
-    case .abandon, .cancel: binding.tasks = cancellable(from: slot)
+    case .abandon, .cancel:
+      binding.tasks = cancellable(from: slot)
+      binding.cancels = true
     case .restart where entries[slot].record.state.isFinished:
       let others = restartable(from: slot)
       if excluded == nil { binding.excluded = takeKeysAgain(others, restartedAlong: slot) }

@@ -92,7 +92,7 @@ extension TaskTable {
   }
 
   private func willBeCancelledAlong(_ slot: Int) -> Bool {
-    entries[slot].isBound && entries[slot].record.dependencies.rule == .allSucceeded
+    entries[slot].isBound && graph.isBeingCancelled(entries[slot].id)
   }
 
   // MARK: Leaving

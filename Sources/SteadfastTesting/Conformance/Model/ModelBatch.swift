@@ -76,8 +76,9 @@ struct ModelBatch {
     changes.append(.insert(record, onDuplicate: task.policy))
   }
 
-  /// Returns whether nothing else changes the tasks for which a new one waits, nor its follower, and
-  /// none waits for itself.
+  /// Returns whether nothing else changes the tasks for which a new one waits, nor its follower.
+  ///
+  /// Nor may tasks wait for each other in a circle.
   private func mayWait(_ record: TaskRecord) -> Bool {
     let (tasks, follower) = (record.dependencies.tasks, record.dependencies.follower)
     let others = tasks.union(follower.map { [$0] } ?? [])

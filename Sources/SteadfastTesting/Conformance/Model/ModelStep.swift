@@ -109,8 +109,8 @@ struct ModelDrawing {
 
   private mutating func change() -> ModelStep.Change {
     switch below(10) {
-    case 0..<5: return .insert(newTask())
-    case 5..<8:
+    case 0..<4: return .insert(newTask())
+    case 4..<7:
       // One of the latest claims, because earlier ones are mostly stale.
       return .end(
         claim: -1 - below(6),
@@ -118,7 +118,7 @@ struct ModelDrawing {
         retains: draw([true, false]),
         delay: Double(below(20))
       )
-    case 8 where below(2) == 0:
+    case 7 where below(2) == 0:
       return .value(
         draw(Self.valueNames),
         isPresent: below(4) > 0,
@@ -126,8 +126,9 @@ struct ModelDrawing {
       )
     default:
       return .control(
-        task: below(lastNumber + 2),
-        draw(ModelStep.Control.allCases),
+        // Mostly one of the latest tasks, which others wait for or that wait for others.
+        task: below(3) > 0 ? max(1, lastNumber - below(8)) : below(lastNumber + 2),
+        draw(ModelStep.Control.allCases + [.cancel, .restart, .restart, .remove]),
         retains: draw([true, false])
       )
     }

@@ -12,6 +12,7 @@ extension ReferenceTable {
   package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
     guard batch.allSatisfy(isMet) else { return batch.map { _ in .valueDiffers } }
     let before = self
+    defer { earlyBatches = [:] }
     let outcomes = batch.map { change in
       let outcome = applyWithConsequences(change)
       promoteSuccessors()

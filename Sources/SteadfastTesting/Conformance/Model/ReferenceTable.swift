@@ -24,7 +24,7 @@ package struct ReferenceTable: Sendable {
   }
 
   package var entries: [Entry] = []
-  /// The progress of batches whose followers are not there yet.
+  /// The progress of batches whose followers may come later in the same batch of changes.
   var earlyBatches: [TaskID: BatchProgress] = [:]
   /// The values, by the bytes of their names.
   package var values: [ExactText: [UInt8]] = [:]

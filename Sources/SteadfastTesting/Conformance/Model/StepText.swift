@@ -37,7 +37,7 @@ extension TaskChange {
 extension BatchProgress? {
   fileprivate var step: String {
     guard let self else { return "" }
-    return ", of its batch \(self.succeeded) of \(self.total) succeeded, \(self.failed) failed"
+    return ", batch: \(self.succeeded) of \(self.total) succeeded, \(self.failed) failed"
   }
 }
 
@@ -115,6 +115,12 @@ extension TaskRecord {
 }
 
 extension TaskDependencies {
+  /// The parts of the text, or that there is none.
+  var summary: String {
+    let step = step
+    return step.isEmpty ? "none" : String(step.drop { $0 == "," || $0 == " " })
+  }
+
   /// What was chosen, and what has happened since, each with a space before it.
   var step: String {
     var text = ""

@@ -76,13 +76,13 @@ extension PersistenceConformance.Requirement {
     let abandon = TaskChange.abandon(leases[2], failure: .at(2), retains: true)
     try await store.apply(abandon, .along(batch: batch))
     let found = try await store.task(9).dependencies
-    try store.expect("the dependencies of task 9", found.step, following([3: .abandoned], batch))
+    try store.expect("the dependencies of task 9", found.summary, following([3: .abandoned], batch))
     batch.succeeded += 1
     try await store.apply(succeed(3, retains: true), .along(batch: batch))
     let next = try await store.claim()
     try store.expect(next, [9])
     let shown = next.tasks[0].record.dependencies
-    try store.expect("the dependencies of task 9", shown.step, following([3: .abandoned], batch))
+    try store.expect("the dependencies of task 9", shown.summary, following([3: .abandoned], batch))
     // The follower of this one leaves, and the other one never came.
     try await store.apply(.cancel(8, retains: false))
     try await store.apply(succeed(4), .along())
@@ -91,7 +91,7 @@ extension PersistenceConformance.Requirement {
 
   /// The text of a follower's dependencies.
   private static func following(_ failed: [Int: TaskState], _ batch: BatchProgress) -> String {
-    TaskRecord.numbered(9).after(rule: .allEnded).noting(failed, batch: batch).dependencies.step
+    TaskRecord.numbered(9).after(rule: .allEnded).noting(failed, batch: batch).dependencies.summary
   }
 
   private static func cancelledAlong(_ store: StoreProbe) async throws {
@@ -144,8 +144,8 @@ extension PersistenceConformance.Requirement {
     try store.expect("the state of task 3", third.state, .succeeded)
     try store.expect(
       "the dependencies of task 3",
-      third.dependencies.step,
-      second.dependencies.step
+      third.dependencies.summary,
+      second.dependencies.summary
     )
     try await store.apply(.release(leases[0]))
     try await store.perform(2)
