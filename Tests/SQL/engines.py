@@ -174,11 +174,11 @@ class PostgreSQLSession:
     def lock_values_text(self, names):
         return filled("lock the values", [self.array(names)])
 
-    def claim(self, names, limit, second, conditions):
+    def claim(self, names, limit, second, conditions, queue="", others=0):
         rooms = "{" + ",".join(["1000"] * len(names)) + "}"
         rows = self.run(
-            "claim", self.array(names), rooms, 0, limit, date(second), date(second + 20),
-            self.array(conditions))
+            "claim", self.array(names), rooms, others, limit, date(second), date(second + 20),
+            self.array(conditions), queue)
         return sorted(number(row[0]) for row in rows)
 
     def wait_until_blocked(self, other):
@@ -262,12 +262,12 @@ class SQLiteSession:
     def lock_values_text(self, names):
         return "select 1"
 
-    def claim(self, names, limit, second, conditions):
+    def claim(self, names, limit, second, conditions, queue="", others=0):
         claimed = []
         for name in names:
             rows = self.run(
                 "first on SQLite", name, date(second), self.array(conditions),
-                limit - len(claimed))
+                limit - len(claimed), queue)
             for (task,) in rows:
                 self.text(
                     f"update task set state = 'running', lease_end = {date(second + 20)}"

@@ -453,7 +453,7 @@ def costs(engine):
     session = engine.reset()
     if isinstance(engine, SQLite):
         for name, values in [
-            ("first on SQLite", ["A", date(1), "[]", 10]),
+            ("first on SQLite", ["A", date(1), "[]", 10, ""]),
             ("take the turn", ["k"]), ("give the turn", ["k"]),
         ]:
             plan = session.text(f"explain query plan {filled(name, values)}")
@@ -476,7 +476,7 @@ def costs(engine):
         "update task set has_turn = true where order_key <> 'one' or order_number = ("
         " select min(order_number) from task where order_key = 'one')")
     session.text("vacuum analyze task")
-    claim = ["{A}", "{10}", 0, 10, date(30), date(40), "{}"]
+    claim = ["{A}", "{10}", 0, 10, date(30), date(40), "{}", ""]
     for name, values in [
         ("claim", claim), ("next date", [date(1)]),
         ("take the turn", ["one"]), ("give the turn", ["one"]),

@@ -41,14 +41,21 @@ def add(session, task, policy="keep", name="A", key="k", created=0, at=None, unt
 
 
 def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=None, until=None,
-        latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None):
+        latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None,
+        queue=""):
     """The parameters of an insertion."""
+    key, order = key_in(queue, key), key_in(queue, order)
     return [
         identity(task), name, f"payload {task}", "json", 1, priority, date(created),
         date(created if at is None else at), 10, True, key, role, date(until), date(latest),
         session.array([]), None, None, order, holds, session.array(conditions), rule,
-        None if follower is None else identity(follower),
+        None if follower is None else identity(follower), queue,
     ]
+
+
+def key_in(queue, key):
+    """A key as a store binds it: with its queue in front."""
+    return f"{queue}\x01{key}" if queue and key is not None else key
 
 
 def begin(session, task):
@@ -165,12 +172,12 @@ def remove(session, task):
     return in_order(session, change, tasks=[task])
 
 
-def prune(session, state, second, keeping):
-    rows = session.run("prunable", state, date(second), keeping, date(second))
+def prune(session, state, second, keeping, queue=""):
+    rows = session.run("prunable", state, date(second), keeping, date(second), queue)
     session.run("prune", state, session.array(task for (task,) in rows))
 
 
-def claim(session, second=0, names=("A", "B"), limit=100, conditions=()):
+def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="", others=0):
     """Ends the claims that have run out, and takes tasks."""
     session.text("begin")
     overdue = [(number(task), key) for task, key in session.run("overdue", date(second))]
@@ -178,7 +185,7 @@ def claim(session, second=0, names=("A", "B"), limit=100, conditions=()):
     for task, _ in overdue:
         session.run("interrupt", date(second), identity(task))
     give_turns(session, {key for _, key in overdue if key})
-    claimed = session.claim(names, limit, second, conditions)
+    claimed = session.claim(names, limit, second, conditions, queue, others)
     session.text("commit")
     return claimed
 

@@ -207,7 +207,7 @@ def leave(session, change):
 
 def prune(session, state, second, keeping):
     """Removes the tasks that are too old or too many, as removals."""
-    values = [state, date(second), keeping, date(99)]
+    values = [state, date(second), keeping, date(99), ""]
     tasks = numbers(session.run("prunable", *values))
     known = set(numbers(session.run("leaving", ids(session, tasks))))
     changes = [remove(task) for task in tasks]

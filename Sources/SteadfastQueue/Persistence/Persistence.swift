@@ -40,7 +40,10 @@
 ///    one that the change names (``ChangeOutcome/valueDiffers``). Values stay until they are
 ///    removed in this way, or the store is destroyed. They are no tasks: no claim, look-up, pruning
 ///    or rebase concerns them.
-/// 10. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+/// 10. **A queue's tasks are apart.** A claim, a ``TaskChange/unpark(name:queue:)`` and a pruning
+///     concern the tasks of one queue (``TaskRecord/queue``), and so do unique keys and order keys.
+///     A look-up finds those of one queue or of all. Dependencies and IDs are those of the store.
+/// 11. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///     cancelled: attempts finish inside cancelled tasks.
 ///
 /// ## What a store is given
