@@ -149,7 +149,7 @@ public final class TaskQueueGroup: Sendable {
 
   // MARK: Tasks
 
-  /// Adds a task to a queue, as ``TaskQueue/enqueue(_:delay:options:)`` does.
+  /// Adds a task to a queue, as `enqueue` of the queue does.
   ///
   /// - Parameters:
   ///   - payload: what the task carries.
