@@ -31,6 +31,8 @@ struct TaskTable: Sendable {
   /// They are those of all leased tasks, and of some that were leased before. A slot may occur more
   /// than once.
   var begun: [Int] = []
+  /// The task that the last line has restored; used while a file is read.
+  var lastRestored: TaskID?
   /// About how many bytes a file takes for all tasks.
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()

@@ -148,13 +148,21 @@ public struct BatchProgress: Sendable, Hashable {
       && failed <= total - succeeded
   }
 
-  /// Counts `difference` more tasks that have ended in a state.
+  /// Counts one task more, or one less, that has ended in a state, as far as that is possible.
   mutating func count(_ state: TaskState, _ difference: Int) {
+    var counted = self
     switch state {
-    case .succeeded: succeeded += difference
-    case .abandoned, .cancelled: failed += difference
+    case .succeeded: counted.succeeded += difference
+    case .abandoned, .cancelled: counted.failed += difference
     case .waiting, .running, .parked, .paused: break
     }
+    // The counts of a file that another program wrote may be wrong.
+    if counted.isPossible { self = counted }
+  }
+
+  /// Counts a task no more that leaves before it has ended.
+  mutating func removeUnfinished() {
+    if unfinished > 0 { total -= 1 }
   }
 }
 

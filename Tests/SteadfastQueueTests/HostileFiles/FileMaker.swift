@@ -67,7 +67,8 @@ struct FileMaker {
         limit: 1 + pick(3),
         queue: queue(),
         names: ["A": .max, "B ": .max],
-        now: .seconds(now)
+        now: .seconds(now),
+        conditions: ["a\"", "b"]
       )
       leases += try await core.claim(request).tasks.map(\.lease)
       return
@@ -84,7 +85,7 @@ struct FileMaker {
     switch pick(10) {
     case 0..<5: insertion()
     case 5..<8: leases.isEmpty ? insertion() : end(leases.remove(at: pick(leases.count)))
-    case 8: control(.numbered(1 + pick(max(1, taskCount))))
+    case 8: control(.numbered(1 + max(0, taskCount - 1 - pick(pick(2) == 0 ? 6 : taskCount + 1))))
     default: care()
     }
   }
@@ -109,6 +110,10 @@ struct FileMaker {
       maxRetries: [.atMost(0), .atMost(10), .atMost(.max), .alwaysRetry][pick(4)],
       usesBackoff: pick(4) > 0,
       uniqueKey: pick(3) == 0 ? "key \(pick(4))\(text)" : nil,
+      orderKey: pick(5) == 0 ? "order \(pick(2))" : nil,
+      holdsOrder: pick(3) == 0,
+      conditions: pick(5) == 0 ? ["a\"", "b"] : [],
+      dependencies: pick(3) == 0 ? dependencies() : nil,
       queue: queue(),
       tags: pick(3) == 0 ? [text, "tag", "\(pick(9))"] : [],
       timeLimit: pick(3) == 0
@@ -127,7 +132,20 @@ struct FileMaker {
       isPostponed: [nil, true, false][pick(3)],
       finishedDate: pick(9) == 0 ? date : nil
     )
-    return .insert(record, onDuplicate: [.keep, .replace, .reject][pick(3)])
+    // A task that waits replaces none.
+    let policies: [UniquePolicy] = [.keep, record.dependencies.isEmpty ? .replace : .join, .reject]
+    return .insert(record, onDuplicate: policies[pick(3)])
+  }
+
+  /// Some of the latest tasks, and a follower that came before or may come next.
+  private mutating func dependencies() -> TaskDependencies {
+    let numbers = (0..<pick(4)).map { _ in taskCount - 1 - pick(6) }.filter { $0 > 0 }
+    let follower = [taskCount + 1, taskCount - 1 - pick(5)][pick(2)]
+    return TaskDependencies(
+      on: Set(numbers.map(TaskID.numbered)),
+      rule: pick(3) == 0 ? .allEnded : .allSucceeded,
+      follower: pick(3) == 0 && follower > 0 ? .numbered(follower) : nil
+    )
   }
 
   private mutating func queue() -> String { pick(6) == 0 ? "é\"" : "" }

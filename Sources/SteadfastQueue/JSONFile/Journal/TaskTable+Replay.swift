@@ -5,10 +5,11 @@ extension TaskTable {
   ///
   /// - Returns: Whether the entry could be applied.
   mutating func replay(_ entry: JournalEntry, byteCount: Int = 0) -> Bool {
+    let restored = lastRestored.take()
     switch entry {
     case .header, .compacted, .seal: return true
     case .task(let task): return restore(task, byteCount)
-    case .begin(let id): return replayBeginning(of: id)
+    case .begin(let id): return replayBeginning(of: id, isRestored: id == restored)
     case .value(let name, let bytes), .change(.setValue(let name, _, let bytes)):
       values.set(name, to: bytes.map { StoredValues.Value(bytes: $0, byteCount: byteCount) })
       return true
@@ -117,6 +118,7 @@ extension TaskTable {
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
     readmit(slot)
+    lastRestored = task.record.id
     return true
   }
 
@@ -206,7 +208,10 @@ extension TaskTable {
     presumesCutoff = true
   }
 
-  private mutating func replayBeginning(of id: TaskID) -> Bool {
+  /// Lets a task begin.
+  ///
+  /// `isRestored` says that the line before has restored it, because a compaction found it running.
+  private mutating func replayBeginning(of id: TaskID, isRestored: Bool) -> Bool {
     guard let slot = slot(of: id) else { return false }
     switch entries[slot].place {
     case .leased:
@@ -214,7 +219,7 @@ extension TaskTable {
       entries[slot].record.countInterruption()
       _ = lease(slot)
       return true
-    case .held where !mayHaveBegun(slot):
+    case .held where !mayHaveBegun(slot, isRestored: isRestored):
       return false
     case .waiting, .ready, .held:
       _ = lease(slot)

@@ -47,9 +47,6 @@ struct DependencyGraph: Sendable {
   /// Whether any task names a task.
   func hasDependents(_ id: TaskID) -> Bool { dependents[id] != nil }
 
-  /// Forgets who names a task, because it leaves the table.
-  mutating func removeDependents(of id: TaskID) { dependents[id] = nil }
-
   // MARK: How many have not ended
 
   func openCount(of id: TaskID) -> Int { openCounts[id] ?? 0 }

@@ -145,7 +145,8 @@ extension TaskTable {
     var consequences = Consequences(tasks: ended.map { entries[$0].id })
     for other in ended { finishAlong(other, at: date, retains) }
     consequences.batch = progressOfBatch(before: slot)
-    if !retains { forgetDependents(of: slot) }
+    // They know of its end already.
+    if !retains { entries[slot].isAwaited = false }
     return consequences
   }
 
@@ -198,16 +199,10 @@ extension TaskTable {
   /// Ends a task that was cancelled along with another one.
   private mutating func finishAlong(_ slot: Int, at date: Date, _ retains: Bool) {
     guard retains else {
-      forgetDependents(of: slot)
+      entries[slot].isAwaited = false
       return remove(slot)
     }
     end(slot, as: .cancelled, at: date)
-  }
-
-  /// Forgets who waits for a task that is about to leave the table.
-  private mutating func forgetDependents(of slot: Int) {
-    graph.removeDependents(of: entries[slot].id)
-    entries[slot].isAwaited = false
   }
 
   // About how many bytes a file takes for a note that another task has failed, and for a cause.

@@ -8,6 +8,7 @@ extension TaskTable {
   /// bound until then.
   mutating func joinGraph(_ slot: Int) {
     let batch = graph.takeProgress(ofBatch: entries[slot].record.id)
+    defer { holdUpThoseThatName(slot) }
     guard batch != nil || entries[slot].record.presentDependencies != nil else { return }
     if batch != nil || entries[slot].record.dependencies.hasHistory {
       entries[slot].record.dependencies = entries[slot].record.dependencies.asChosen
@@ -32,12 +33,22 @@ extension TaskTable {
 
   /// Does what `joinGraph(_:)` does for a task whose record says what has happened so far.
   mutating func rejoinGraph(_ slot: Int) {
-    if entries[slot].record.presentDependencies != nil {
+    if let dependencies = entries[slot].record.presentDependencies {
+      if dependencies.cause != nil, entries[slot].record.state != .cancelled {
+        entries[slot].record.dependencies.cause = nil
+      }
       waitForNamed(slot, notesFailures: false)
       entries[slot].isAwaited = entries[slot].record.dependencies.follower != nil
       settleWaiting(slot)
     }
-    // Tasks that came before may name this one.
+    holdUpThoseThatName(slot)
+  }
+
+  /// Makes those that name a new task wait for it.
+  ///
+  /// In a compacted file they may come before it. Otherwise only a program that makes its own IDs
+  /// adds a task that others name.
+  private mutating func holdUpThoseThatName(_ slot: Int) {
     guard !graph.isEmpty else { return }
     let id = entries[slot].record.id
     let isOpen = !entries[slot].record.state.isFinished
@@ -102,7 +113,6 @@ extension TaskTable {
     let record = entries[slot].record
     if entries[slot].isAwaited {
       if !record.state.isFinished { letGo(slot) }
-      graph.removeDependents(of: record.id)
     }
     for name in record.dependencies.tasks { graph.remove(record.id, waitingFor: name) }
     graph.removeOpenCount(of: record.id)
@@ -112,7 +122,7 @@ extension TaskTable {
   private mutating func letGo(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
-      changeProgress(ofBatch: follower) { $0.total -= 1 }
+      changeProgress(ofBatch: follower) { $0.removeUnfinished() }
     }
     for dependent in graph.dependents(of: record.id).compactMap(self.slot) {
       graph.addOpen(-1, to: entries[dependent].record.id)
@@ -156,8 +166,10 @@ extension TaskTable {
       graph.changeProgress(ofBatch: id, change)
       return nil
     }
-    var batch = entries[slot].record.dependencies.batch ?? BatchProgress()
+    let before = entries[slot].record.dependencies.batch ?? BatchProgress()
+    var batch = before
     change(&batch)
+    guard batch != before else { return entries[slot].record.dependencies.batch }
     entries[slot].record.dependencies.batch = batch
     reviewWaiting(slot)
     return batch

@@ -38,14 +38,16 @@ extension TaskTable {
     becomeHead(first.slot)
   }
 
-  /// Returns whether a task that is held up by another one with its order key may have been begun.
+  /// Returns whether a task that is held up by another one may have been begun.
   ///
-  /// It may if no other one runs: the one that comes first may have been restarted since.
-  func mayHaveBegun(_ slot: Int) -> Bool {
-    guard entries[slot].isBehindHead, !entries[slot].waitsForOthers,
-      entries[slot].record.keyRole != .successor,
-      let head = orderKey(of: slot).flatMap(order.head)
-    else { return false }
+  /// It may if no other one with its order key runs: the one that comes first may have been
+  /// restarted since. So may those that it waits for, but only if it has begun before: `isRestored`
+  /// says so.
+  func mayHaveBegun(_ slot: Int, isRestored: Bool) -> Bool {
+    let waits = entries[slot].waitsForOthers
+    guard entries[slot].record.keyRole != .successor, isRestored || !waits else { return false }
+    guard entries[slot].isBehindHead else { return waits }
+    guard let head = orderKey(of: slot).flatMap(order.head) else { return false }
     return entries[head.slot].record.state != .running
   }
 

@@ -1,0 +1,78 @@
+import Testing
+
+@testable import SteadfastQueue
+
+/// Lines about tasks that wait for others, as no queue would write them.
+@Suite struct ForgedDependencyTests {
+  private func table(_ bodies: String...) throws -> TaskTable {
+    let table = try JournalReader.read(ForgedFile.bytes(bodies)).table
+    #expect(table.brokenInvariants() == [])
+    return table
+  }
+
+  private func field(_ name: String, _ number: Int) -> String {
+    #","\#(name)":"\#(TaskID.numbered(number))""#
+  }
+
+  private func after(_ number: Int) -> String { #","after":["\#(TaskID.numbered(number))"]"# }
+
+  private func change(_ kind: String, _ number: Int, _ fields: String = "") -> String {
+    #""k":"\#(kind)","id":"\#(TaskID.numbered(number))"\#(fields)}"#
+  }
+
+  @Test func `a task waits for one that comes after it`() throws {
+    let table = try table(ForgedFile.insertion(2, after(1)), ForgedFile.insertion(1))
+    #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
+  }
+
+  @Test func `a task waits for one that comes back with the ID of one that has left`() throws {
+    let table = try table(
+      ForgedFile.insertion(1),
+      ForgedFile.insertion(2, after(1)),
+      ForgedFile.begin(1),
+      change("succeed", 1, #","at":1.0"#),
+      ForgedFile.insertion(1)
+    )
+    #expect(table.slot(of: .numbered(2)).map { table.entries[$0].waitsForOthers } == true)
+  }
+
+  @Test func `a kept follower without a batch counts no end`() throws {
+    let table = try table(
+      ForgedFile.task(1, place: 1, field("follower", 2)),
+      ForgedFile.task(2, place: 2),
+      change("cancel", 1, #","at":1.0,"keep":true"#)
+    )
+    #expect(table.record(of: .numbered(2))?.dependencies.batch == nil)
+  }
+
+  @Test func `a follower that comes after a restart counts what is left`() throws {
+    let table = try table(
+      ForgedFile.insertion(1, field("follower", 2)),
+      change("cancel", 1, #","at":1.0,"keep":true"#),
+      change("restart", 1, #","available":1.0"#),
+      ForgedFile.insertion(2)
+    )
+    #expect(table.record(of: .numbered(2))?.dependencies.batch?.isPossible != false)
+  }
+
+  @Test func `a task that was not cancelled has no cause`() throws {
+    let table = try table(ForgedFile.task(2, place: 1, field("cause", 1)))
+    #expect(table.record(of: .numbered(2))?.dependencies.cause == nil)
+  }
+
+  @Test func `a new task begins only when it waits for no other`() {
+    let bodies = [
+      ForgedFile.insertion(1), ForgedFile.insertion(2, after(1)), ForgedFile.begin(2),
+    ]
+    #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(bodies)) }
+  }
+
+  @Test func `a kept task that waits has begun only if the next line says so`() throws {
+    let tasks = [ForgedFile.task(1, place: 1), ForgedFile.task(2, place: 2, after(1))]
+    let running = try table(tasks[0], tasks[1], ForgedFile.begin(2))
+    // The end of the file interrupts it.
+    #expect(running.record(of: .numbered(2))?.interruptionCount == 1)
+    let later = [tasks[1], tasks[0], ForgedFile.begin(2)]
+    #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(later)) }
+  }
+}
