@@ -3,6 +3,10 @@ format" alone, so that the article can be trusted.
 
     python3 Tests/EndToEnd/read_queue_file.py queue.jsonl   # prints the tasks and values as JSON
     python3 Tests/EndToEnd/read_queue_file.py --golden      # checks the golden files
+    python3 Tests/EndToEnd/read_queue_file.py --files DIR   # checks the files that tests have made
+
+Each file `NAME.jsonl` is checked against `NAME.tasks.json`. Tests put their files into the folder
+that STEADFAST_FILES names.
 
 It is strict where the article says that a file is refused, and changes no file.
 """
@@ -19,11 +23,16 @@ MAX_RESERVATION = 64 << 20
 MAX_DEPTH = 64
 MAX_FIELDS = 64
 MAX_TOKEN = 64
+MAX_QUEUE = 255
+MAX_NOTED = 1000
 REFERENCE = 978307200.0  # seconds from 1970 to 2001
 DISTANT_PAST = -62135769600.0
 ENDED = {"succeeded", "abandoned", "cancelled"}
 FORMS = ("payload", "data", "sealed", "sealedData")
 STATES = ENDED | {"waiting", "parked", "paused"}
+NOTES = {"abandoned": "afterAbandoned", "cancelled": "afterCancelled"}
+COUNTS = ("members", "membersSucceeded", "membersFailed")
+DEPENDENCIES = ("after", "when", "follower", *NOTES.values(), "cause", *COUNTS)
 
 ENVELOPE = re.compile(
     rb'{"c":"([0-9a-f]{8})","b":(0|[1-9][0-9]*),"s":(0|[1-9][0-9]*),(?:("more":true),)?("k":.*)}',
@@ -228,11 +237,27 @@ class Fields:
             self.refuse(f"'{name}' is neither true nor false")
         return value
 
-    def id(self, name="id"):
-        text = self.text(name)
-        if not UUID.fullmatch(text):
+    def identity(self, text):
+        if type(text) is not str or not UUID.fullmatch(text):
             self.refuse("its identity is none")
         return text.lower()
+
+    def id(self, name="id"):
+        return self.identity(self.text(name))
+
+    def ids(self, name):
+        """The identities in a field, in their order; none if it is not there."""
+        values = self.value(name) if self.has(name) else []
+        if not isinstance(values, list) or self.has(name) and not values:
+            self.refuse(f"'{name}' is not a list of identities")
+        return sorted(set(map(self.identity, values)))
+
+    def queue(self):
+        """The name of a queue; empty if it is not there."""
+        name = self.text("queue") if self.has("queue") else ""
+        if len(name.encode()) > MAX_QUEUE or min(name.encode(), default=0x20) < 0x20:
+            self.refuse("the name of its queue is none")
+        return name
 
     def duration(self, name):
         value = self.value(name)
@@ -262,11 +287,14 @@ class Tasks:
     def __init__(self):
         self.tasks = {}
         self.places = {}
-        self.roles = {}  # the identity of the task, by name, key and role
+        self.roles = {}  # the identity of the task, by queue, name, key and role
+        self.naming = {}  # the identities of the tasks, by field and the identity that it names
+        self.early_members = {}  # what counts for a follower that is not there yet
         self.values = {}  # the bytes, by name
         self.counter = 0
         self.generation = 0
         self.has_changed = False
+        self.last_kept = None  # the identity of the task that the last line has kept
 
     def follow(self, line):
         fields = Fields(line)
@@ -278,7 +306,7 @@ class Tasks:
         if fields.kind in ("task", "kept") and self.has_changed:
             fields.refuse("a kept task stands behind changes")
         self.has_changed |= fields.kind not in ("header", "task", "kept", "begin")
-        step(fields)
+        self.last_kept = step(fields)
 
     def do_header(self, fields):
         if fields.text("format") != "steadfast-queue":
@@ -319,15 +347,17 @@ class Tasks:
                 self.tasks[holder]["keyless"] = True
                 self.leave_role(self.tasks[holder])
             else:
-                self.drop(holder)
+                self.drop(holder, self.tasks[holder]["state"] in ENDED)
         self.add(fields, task, "holder")
+        self.join(task)
         self.move(task["id"])
 
     def do_add(self, fields):
         task = self.record(fields)
         role = self.role(fields)
-        if not any(name in task for name in ("key", "order", "requires")):
-            fields.refuse("it adds a task without a key or a condition")
+        reasons = ("key", "order", "requires", *DEPENDENCIES)
+        if "queue" not in task and not any(map(fields.has, reasons)):
+            fields.refuse("it adds a task that an insert would add")
         if role and "key" not in task:
             fields.refuse("it has a role, and no unique key")
         if fields.has("into"):
@@ -335,17 +365,18 @@ class Tasks:
                 fields.refuse("it has a role, and is taken over")
             return self.take_over(fields, fields.id("into"), task)
         self.add(fields, task, role or "holder")
-        self.promote(task["name"], task.get("key"))
+        self.join(task)
+        self.promote(self.key(task))
         if "order" in task:
             self.counter += 1
             task["orderNumber"] = self.counter
         self.move(task["id"])
 
     def do_task(self, fields):
-        self.keep(fields, is_old=True)
+        return self.keep(fields, is_old=True)
 
     def do_kept(self, fields):
-        self.keep(fields, is_old=False)
+        return self.keep(fields, is_old=False)
 
     def keep(self, fields, is_old):
         task = self.record(fields)
@@ -360,18 +391,25 @@ class Tasks:
         if "order" in task:
             task["orderNumber"] = fields.integer("orderNumber", 0, (1 << 63) - 2)
         self.counter = max(self.counter, place, task.get("orderNumber", 0))
+        return task["id"]
 
     def add(self, fields, task, role):
         self.tasks[task["id"]] = task
+        for name, id in self.named(task):
+            self.naming.setdefault((name, id), set()).add(task["id"])
         if "key" not in task or "keyless" in task or task["state"] in ENDED:
             return
-        if (task["name"], task["key"], role) in self.roles:
+        if (*self.key(task), role) in self.roles:
             fields.refuse(f"its key has a {role}")
         self.take_role(task, role)
 
-    def drop(self, id):
+    def drop(self, id, has_ended=True):
         task = self.tasks.pop(id)
+        if not has_ended and "follower" in task:
+            self.count(task["follower"], ["members"], -1)
         del self.places[id]
+        for name, other in self.named(task):
+            self.naming[name, other].remove(id)
         self.leave_role(task)
 
     # Unique keys
@@ -383,6 +421,9 @@ class Tasks:
             fields.refuse("its role is none")
         return fields.text("role")
 
+    def key(self, task):
+        return task.get("queue", ""), task["name"], task.get("key")
+
     def old_holder(self, task):
         """The task that held the key by the old rules: of any name, and even if it has ended."""
         for other in self.tasks.values():
@@ -393,25 +434,25 @@ class Tasks:
 
     def take_role(self, task, role):
         task["role"] = role
-        self.roles[task["name"], task["key"], role] = task["id"]
+        self.roles[*self.key(task), role] = task["id"]
 
     def leave_role(self, task):
         role = task.pop("role", None)
         if role:
-            del self.roles[task["name"], task["key"], role]
-            self.promote(task["name"], task["key"])
+            del self.roles[*self.key(task), role]
+            self.promote(self.key(task))
 
-    def promote(self, name, key):
-        successor = self.roles.get((name, key, "successor"))
-        if successor and (name, key, "holder") not in self.roles:
-            del self.roles[name, key, "successor"]
+    def promote(self, key):
+        successor = self.roles.get((*key, "successor"))
+        if successor and (*key, "holder") not in self.roles:
+            del self.roles[*key, "successor"]
             self.take_role(self.tasks[successor], "holder")
 
     def take_over(self, fields, id, new):
         task = self.tasks.get(id)
         if task is None or "role" not in task or task["state"] == "running":
             fields.refuse("no such task can take it over")
-        if (task["name"], task["key"]) != (new["name"], new["key"]):
+        if self.key(task) != self.key(new):
             fields.refuse("the task that takes it over has another key")
         old = dict(task)
         options = ("maxRetries", "priority", "backoff", "tags", "limit", "expires", "schema", "requires")
@@ -433,14 +474,13 @@ class Tasks:
             self.move(id)
 
     def supersede(self, task):
-        successor = self.roles.get((task["name"], task["key"], "successor"))
-        other = self.tasks[successor]
+        other = self.tasks[self.roles[*self.key(task), "successor"]]
         other["available"] = max(other["available"], task["available"])
         for name in ("retries", "interruptions", "error", "failed", "earlier", "putOff"):
             other.pop(name, None)
             if name in task:
                 other[name] = task[name]
-        self.drop(task["id"])
+        self.drop(task["id"], has_ended=False)
 
     def move(self, id):
         self.counter += 1
@@ -473,10 +513,36 @@ class Tasks:
         for name, read in readers.items():
             if fields.has(name):
                 task[name] = read(name)
+        if fields.queue():
+            task["queue"] = fields.queue()
+        self.read_dependencies(fields, task)
         has_retries = task.get("retries", 0) > 0
         task["putOff"] = fields.truth("putOff") if fields.has("putOff") else has_retries
         self.read_payload(fields, task)
         return task
+
+    def read_dependencies(self, fields, task):
+        if ids := fields.ids("after"):
+            task["after"] = ids
+        if fields.has("when"):
+            if fields.text("when") not in ("allSucceeded", "allEnded"):
+                fields.refuse("it waits for something unknown")
+            if fields.text("when") == "allEnded":
+                task["when"] = "allEnded"
+        if fields.has("follower"):
+            task["follower"] = fields.id("follower")
+        if task["id"] in (*task.get("after", []), task.get("follower")):
+            fields.refuse("it waits for itself")
+        found = {name: fields.ids(name) for name in NOTES.values() if fields.has(name)}
+        if fields.has("cause") and (cause := fields.id("cause")) and task["state"] == "cancelled":
+            found["cause"] = cause
+        if fields.has("members"):
+            found |= {name: fields.count(name) for name in COUNTS}
+            if found["membersSucceeded"] + found["membersFailed"] > found["members"]:
+                fields.refuse("more tasks of its batch have ended than it has")
+        # Of a new task, the file says what it finds of others.
+        if fields.kind in ("task", "kept"):
+            task |= found
 
     def max_retries(self, fields):
         is_text = fields.value("maxRetries") == "always"
@@ -511,11 +577,153 @@ class Tasks:
         self.move(task["id"])
 
     def end(self, fields, task, state, date):
+        for other in self.ending_along(task, state):
+            self.end_alone(fields, other, "cancelled", date)
+        self.end_alone(fields, task, state, date)
+
+    def end_alone(self, fields, task, state, date):
         if not fields.flag("keep"):
             return self.drop(task["id"])
         task["state"], task["ended"] = state, date
         self.leave_role(task)
         self.move(task["id"])
+
+    # Dependencies
+
+    def named(self, task):
+        """The identities that a task names, each with the field that does."""
+        yield from (("after", id) for id in task.get("after", []))
+        if "cause" in task:
+            yield "cause", task["cause"]
+
+    def naming_tasks(self, name, id):
+        """The tasks that name an identity in a field, in the order of their own."""
+        return [self.tasks[other] for other in sorted(self.naming.get((name, id), ()))]
+
+    def dependents(self, task):
+        follower = self.tasks.get(task.get("follower"))
+        others = self.naming_tasks("after", task["id"]) + ([follower] if follower else [])
+        return sorted({other["id"]: other for other in others}.values(), key=lambda t: t["id"])
+
+    def waits_for_others(self, task):
+        others = [self.tasks[id] for id in task.get("after", []) if id in self.tasks]
+        is_open = any(other["state"] not in ENDED for other in others)
+        return is_open or self.unfinished(task) > 0
+
+    def join(self, task):
+        """What a new task finds of those that it waits for, and means for its follower."""
+        for id in task.get("after", []):
+            if id in self.tasks and self.tasks[id]["state"] in NOTES:
+                self.note_end(task, id, self.tasks[id]["state"])
+        task |= self.early_members.pop(task["id"], {})
+        if "follower" in task:
+            counted = ["members"]
+            if task["state"] in ENDED:
+                counted.append(self.counter_of(task["state"]))
+            self.count(task["follower"], counted, 1)
+
+    def counter_of(self, state):
+        return "membersSucceeded" if state == "succeeded" else "membersFailed"
+
+    def count(self, follower, names, difference):
+        """Changes the counts of a follower, as far as that is possible, even if it is not there."""
+        is_there = follower in self.tasks
+        old = self.tasks[follower] if is_there else self.early_members.get(follower, {})
+        new = {name: old.get(name, 0) + (difference if name in names else 0) for name in COUNTS}
+        is_possible = min(new.values()) >= 0 and self.unfinished(new) >= 0
+        new = new if is_possible else old
+        if is_there:
+            old |= new
+        elif self.unfinished(new) > 0 or new.get("members", 0) > old.get("members", 0):
+            self.early_members[follower] = new
+        else:
+            self.early_members.pop(follower, None)
+
+    def unfinished(self, task):
+        return (
+            task.get("members", 0) - task.get("membersSucceeded", 0) - task.get("membersFailed", 0)
+        )
+
+    def count_end(self, task, state, difference):
+        if "follower" in task:
+            self.count(task["follower"], [self.counter_of(state)], difference)
+
+    def noted(self, task):
+        return sorted(id for name in NOTES.values() for id in task.get(name, []))
+
+    def note_end(self, task, id, state):
+        if id not in self.noted(task) and len(self.noted(task)) < MAX_NOTED:
+            task[NOTES[state]] = sorted([*task.get(NOTES[state], []), id])
+
+    def forget_end(self, task, id):
+        for name in NOTES.values():
+            if id in task.get(name, []):
+                task[name].remove(id)
+                if not task[name]:
+                    del task[name]
+
+    def set_cause(self, task, cause):
+        if "cause" in task:
+            self.naming["cause", task.pop("cause")].remove(task["id"])
+        if cause is not None:
+            task["cause"] = cause
+            self.naming.setdefault(("cause", cause), set()).add(task["id"])
+
+    def ending_along(self, first, state):
+        """Tells the tasks around one that it ends; those that are cancelled along with it, in the
+        order of their identities."""
+        ends = {first["id"]: (first, state)}
+        following = [first["id"]]
+        for id in following:
+            task, state = ends[id]
+            self.count_end(task, state, 1)
+            if state == "succeeded":
+                continue
+            for other in self.dependents(task):
+                self.note_end(other, id, state)
+                if "when" in other or other["state"] in ENDED | {"running"} or other is first:
+                    continue
+                if other["id"] not in ends:
+                    ends[other["id"]] = (other, "cancelled")
+                    following.append(other["id"])
+                    self.set_cause(other, id)
+                self.set_cause(other, min(other["cause"], id))
+        return [ends[id][0] for id in sorted(ends) if id != first["id"]]
+
+    def restarting_along(self, first, excluded):
+        """Tells the tasks around one that has ended that it waits again; those that are restarted
+        along with it, in the order of their identities."""
+        restarts = {first["id"]: first}
+        keys = {self.key(first)}
+        following = [first["id"]]
+        for id in following:
+            task = restarts[id]
+            self.count_end(task, task["state"], -1)
+            for other in self.dependents(task):
+                self.forget_end(other, id)
+            for other in self.naming_tasks("cause", id):
+                if other["state"] != "cancelled" or other["id"] in restarts:
+                    continue
+                noted = self.noted(other)
+                self.set_cause(other, next(filter(self.tasks.get, noted), None))
+                key = self.key(other)
+                is_taken = "key" in other and (key in keys or self.has_role(key))
+                stays = noted or other.get("membersFailed", 0) > len(noted)
+                if not stays and not is_taken and other["id"] not in excluded:
+                    restarts[other["id"]] = other
+                    keys.add(key)
+                    following.append(other["id"])
+        return [restarts[id] for id in sorted(restarts) if id != first["id"]]
+
+    def has_role(self, key):
+        return any((*key, role) in self.roles for role in ("holder", "successor"))
+
+    def take_away(self, id):
+        """Drops a task, and those that were cancelled because of its end."""
+        self.drop(id)
+        for other in self.naming_tasks("cause", id):
+            if other["state"] == "cancelled" and other["id"] in self.tasks:
+                self.take_away(other["id"])
 
     def do_begin(self, fields):
         task = self.task(fields, "waiting", "running")
@@ -524,8 +732,11 @@ class Tasks:
         if "order" in task and any(
             other is not task and other.get("order") == task["order"] and other["state"] == "running"
             for other in self.tasks.values()
+            if other.get("queue") == task.get("queue")
         ):
             fields.refuse("another task with its order key is running")
+        if task["state"] == "waiting" and self.last_kept != task["id"] and self.waits_for_others(task):
+            fields.refuse("it waits for another task")
         if task["state"] == "running":
             self.add_interruption(task)
         task["state"] = "running"
@@ -551,7 +762,7 @@ class Tasks:
         if fields.has("error"):
             self.note(fields, task)
         if fields.flag("superseded"):
-            if (task.get("name"), task.get("key"), "successor") not in self.roles:
+            if task.get("role") != "holder" or (*self.key(task), "successor") not in self.roles:
                 fields.refuse("it has no successor")
             return self.supersede(task)
         self.wait(task)
@@ -575,11 +786,19 @@ class Tasks:
 
     def do_restart(self, fields):
         task = self.task(fields, "running", *STATES)
-        if "key" in task and "keyless" not in task and task["state"] in ENDED:
-            if (task["name"], task["key"], "holder") in self.roles:
+        available, excluded = fields.date("available"), fields.ids("except")
+        if task["state"] in ENDED:
+            if "key" in task and "keyless" not in task and (*self.key(task), "holder") in self.roles:
                 fields.refuse("another task holds its key")
+            for other in self.restarting_along(task, excluded):
+                self.restart(other, available)
+        self.restart(task, available)
+
+    def restart(self, task, available):
+        if "key" in task and "keyless" not in task and task["state"] in ENDED:
             self.take_role(task, "holder")
-        task["available"] = fields.date("available")
+        self.set_cause(task, None)
+        task["available"] = available
         for name in ("retries", "interruptions", "error", "failed", "earlier", "ended"):
             task.pop(name, None)
         task["putOff"] = False
@@ -622,7 +841,7 @@ class Tasks:
             self.read_payload(fields, task)
 
     def do_remove(self, fields):
-        self.drop(self.task(fields, *ENDED)["id"])
+        self.take_away(self.task(fields, *ENDED)["id"])
 
     def do_value(self, fields):
         name = fields.text("name")
@@ -655,28 +874,33 @@ class Tasks:
         return sorted(filter(is_meant, self.tasks.values()), key=lambda t: self.places[t["id"]])
 
     def do_unpark(self, fields):
-        name = fields.text("name")
+        name, queue = fields.text("name"), fields.queue()
         for task in self.in_order(lambda t: t["state"] == "parked" and t["name"] == name):
-            self.wait(task)
+            if task.get("queue", "") == queue:
+                self.wait(task)
 
     def do_prune(self, fields):
-        state = fields.text("state")
+        state, queue = fields.text("state"), fields.queue()
         if state not in STATES | {"running"}:
             fields.refuse("its state is none")
         before = fields.date("before") if fields.has("before") else -math.inf
         now = fields.date("at") if fields.has("at") else DISTANT_PAST
         if state not in ENDED:
             return
-        tasks = self.in_order(lambda task: task["state"] == state and not self.stays(task, now))
+        tasks = self.in_order(
+            lambda task: task["state"] == state
+            and task.get("queue", "") == queue
+            and not self.stays(task, now)
+        )
         surplus = len(tasks) - fields.count("latest") if fields.has("latest") else 0
         for number, task in enumerate(tasks):
             if number >= surplus and not task.get("ended", DISTANT_PAST) < before:
                 return
-            self.drop(task["id"])
+            self.take_away(task["id"])
 
     def stays(self, task, now):
         holds = task["state"] != "succeeded" and "order" in task and "holds" in task
-        return holds or task.get("uniqueUntil", DISTANT_PAST) > now
+        return holds or "cause" in task or task.get("uniqueUntil", DISTANT_PAST) > now
 
     def do_rebase(self, fields):
         at = fields.date("at") - REFERENCE
@@ -700,8 +924,8 @@ class Tasks:
     def listing(self):
         """The tasks in the order of their places, without what is as if it were not there, and
         the values in the order of their names."""
-        for name, key, role in list(self.roles):
-            self.promote(name, key)
+        for *key, _ in list(self.roles):
+            self.promote(key)
         self.interrupt()
         for task in self.tasks.values():
             if task.get("role") == "holder":
@@ -740,21 +964,39 @@ def write(tasks):
     return "[" + ",".join("\n  " + line for line in lines) + "\n]\n"
 
 
+def check(name):
+    """Whether a file holds what is said beside it; the number of its tasks and values."""
+    expected = json.loads(name.with_suffix(".tasks.json").read_text(encoding="utf-8"))
+    try:
+        found = read(name.read_bytes())
+    except Refused as refused:
+        sys.exit(f"{name}: {refused}")
+    if found != expected:
+        sys.exit(f"{name}: expected\n{write(expected)}but found\n{write(found)}")
+    return len(found)
+
+
 def check_golden_files():
     folder = Path(__file__).parent.parent / "SteadfastQueueTests/GoldenFiles"
     assert crc32c(b"123456789") == 0xE3069283
     names = sorted(folder.glob("version-*/*.jsonl"))
     assert len(names) >= 5, f"golden files are missing in {folder}"
     for name in names:
-        expected = json.loads(name.with_suffix(".tasks.json").read_text(encoding="utf-8"))
-        found = read(name.read_bytes())
-        assert found == expected, f"{name}: expected\n{write(expected)}but found\n{write(found)}"
-        print(f"{name.name}: {len(found)} tasks and values")
+        print(f"{name.name}: {check(name)} tasks and values")
+
+
+def check_files(folder):
+    names = sorted(Path(folder).glob("*.jsonl"))
+    assert names, f"there are no files in {folder}"
+    count = sum(map(check, names))
+    print(f"{len(names)} files with {count} tasks and values")
 
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--golden"]:
         check_golden_files()
+    elif sys.argv[1:2] == ["--files"] and len(sys.argv) == 3:
+        check_files(sys.argv[2])
     elif len(sys.argv) == 2:
         try:
             sys.stdout.write(write(read(Path(sys.argv[1]).read_bytes())))

@@ -58,7 +58,9 @@ struct GoldenWriter {
     latest: Double? = nil,
     order: String? = nil,
     holds: Bool = false,
-    requires conditions: Set<TaskCondition> = []
+    requires conditions: Set<TaskCondition> = [],
+    dependencies: TaskDependencies? = nil,
+    queue: String = ""
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -72,6 +74,8 @@ struct GoldenWriter {
       orderKey: order,
       holdsOrder: holds,
       conditions: conditions,
+      dependencies: dependencies,
+      queue: queue,
       expiryDate: expires.map(date),
       availableDate: date(available)
     )

@@ -52,6 +52,7 @@ import Testing
       let table = try Journal.open(storage).table
       #expect(try table.everything() == file.tasks(after: file.lines.count))
       #expect(table.brokenInvariants() == [])
+      try ToldFile.write(file.bytes, named: "file-\(seed)")
     }
   }
 

@@ -1,0 +1,18 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+/// Puts files that tests have made at random, and what they hold, where a second reader finds them.
+///
+/// `STEADFAST_FILES` names the folder; without it, nothing is written. Then
+/// `Tests/EndToEnd/read_queue_file.py --files FOLDER` reads the same files.
+enum ToldFile {
+  static func write(_ bytes: [UInt8], named name: String) throws {
+    guard let path = ProcessInfo.processInfo.environment["STEADFAST_FILES"] else { return }
+    let url = URL(filePath: path).appending(path: name)
+    let tasks = try JournalReader.read(bytes).table.told()
+    try Data(bytes).write(to: url.appendingPathExtension("jsonl"))
+    try JSONSerialization.data(withJSONObject: tasks)
+      .write(to: url.appendingPathExtension("tasks.json"))
+  }
+}
