@@ -75,4 +75,18 @@ import Testing
     let later = [tasks[1], tasks[0], ForgedFile.begin(2)]
     #expect(throws: JournalProblem.self) { try JournalReader.read(ForgedFile.bytes(later)) }
   }
+
+  @Test func `a batch that ends a task and adds its follower adds the follower`() {
+    var table = TaskTable()
+    table.insert(.make(1, dependencies: TaskDependencies(follower: .numbered(2))))
+    let cancellation = TaskChange.cancel(
+      .unclaimed(.numbered(1)),
+      at: .seconds(1),
+      retains: false
+    )
+    let outcomes = table.apply([cancellation, .insert(.make(2), onDuplicate: .keep)])
+    #expect(outcomes.last == .done)
+    #expect(table.record(of: .numbered(2))?.state == .waiting)
+    #expect(table.brokenInvariants() == [])
+  }
 }

@@ -192,8 +192,13 @@ extension TaskTable {
     guard entries[slot].record.dependencies.rule == .allSucceeded,
       !entries[slot].record.state.isFinished
     else { return false }
-    if case .leased = entries[slot].place { return false }
-    return true
+    switch entries[slot].place {
+    case .leased: return false
+    // Its insertion comes later in this batch. No queue adds the follower of a task that the same
+    // batch ends.
+    case .staged: return false
+    default: return true
+    }
   }
 
   /// Ends a task that was cancelled along with another one.
