@@ -14,6 +14,8 @@ struct Entry: Sendable {
   var number: Int
   /// The token of its lease, while it is claimed.
   var token: UInt64?
+  /// What it remembers.
+  var memory = TaskMemory()
 }
 
 /// Everything in the store, as a value.
@@ -112,6 +114,10 @@ actor DocumentStore: Persistence {
 
   func value(named name: String) throws -> [UInt8]? {
     try opened().values[Array(name.utf8)]
+  }
+
+  func memory(of id: TaskID) throws -> TaskMemory {
+    try opened().entries[id]?.memory ?? TaskMemory()
   }
 
   func close() { isClosed = true }
@@ -256,7 +262,7 @@ extension Document {
       return move(target, from: [.waiting, .parked], to: .paused)
     case .resume(let id):
       return move(.unclaimed(id), from: [.paused], to: .waiting)
-    case .restart(let target, let date): return restart(target, date)
+    case .restart(let target, let date, _): return restart(target, date)
     case .reschedule(let target, let date):
       let state = entries[target.id]?.record.state ?? .waiting
       let states: Set<TaskState> = [.waiting, .parked, .paused]

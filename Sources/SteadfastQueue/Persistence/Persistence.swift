@@ -8,7 +8,8 @@
 ///
 /// 1. **A batch is atomic.** A call of ``apply(_:durability:)`` stores all changes of the batch
 ///    that have an effect or, if it throws, none. Changes apply in order. A batch holds at most one
-///    change for each task and each value, and no new task with the name and the unique key of a
+///    change for each task (but see ``TaskChange/remember(_:named:value:)``) and each value, and no
+///    new task with the name and the unique key of a
 ///    task that another of its changes concerns. Nor does it hold a new task that names a task, or
 ///    has one as its follower, that another of its changes concerns, unless that change adds it. A
 ///    change also concerns the tasks that wait for its task, those that wait for these, and so on;
@@ -43,7 +44,13 @@
 /// 10. **A queue's tasks are apart.** A claim, a ``TaskChange/unpark(name:queue:)`` and a pruning
 ///     concern the tasks of one queue (``TaskRecord/queue``), and so do unique keys and order keys.
 ///     A look-up finds those of one queue or of all. Dependencies and IDs are those of the store.
-/// 11. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+/// 11. **A task remembers until it succeeds or leaves.** What a
+///     ``TaskChange/remember(_:named:value:)`` has stored is found by ``memory(of:)``, by every
+///     later attempt, until the task succeeds, is removed, or is restarted with `forgets`. Only the
+///     holder of the lease adds to it, and a ``TaskChange/complete(_:named:value:)`` fills what is
+///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever comes
+///     first.
+/// 12. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///     cancelled: attempts finish inside cancelled tasks.
 ///
 /// ## What a store is given
@@ -145,6 +152,15 @@ public protocol Persistence: Sendable {
   /// - Returns: The bytes; `nil` if there is no value.
   /// - Throws: The error that prevents the store from being read.
   nonisolated(nonsending) func value(named name: String) async throws -> [UInt8]?
+
+  /// Returns what a task remembers.
+  ///
+  /// It is what changes that were stored have set. One that is being stored may count or not. After
+  /// a ``TaskChange/complete(_:named:value:)`` was stale because another one came first, that one's
+  /// value is found.
+  /// - Returns: The memory; an empty one if the task remembers nothing, or is not in the store.
+  /// - Throws: The error that prevents the store from being read.
+  nonisolated(nonsending) func memory(of id: TaskID) async throws -> TaskMemory
 
   /// Ends the use of the store in good order, and gives up the resources that it holds.
   ///

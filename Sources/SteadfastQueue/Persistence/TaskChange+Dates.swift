@@ -16,15 +16,17 @@ extension TaskChange {
       try TaskQueueError.check(storable: failure?.date, "the date of a failure")
     case .abandon(_, let failure, _), .park(_, let failure):
       try TaskQueueError.check(storable: failure.date, "the date of a failure")
-    case .restart(_, let date), .reschedule(_, let date):
+    case .restart(_, let date, _), .reschedule(_, let date):
       try TaskQueueError.check(storable: date, "availableDate")
     case .update(_, let update): try update.checkDates()
+    case .suspend(_, let date, _):
+      try TaskQueueError.check(storable: date, "the date of a suspension")
     case .extend(_, let date): try TaskQueueError.check(storable: date, "the end of a lease")
     case .prune(_, let date, _, let now, _):
       try TaskQueueError.check(storable: date, "endedBefore")
       try TaskQueueError.check(storable: now, "now")
     case .rebase(let date): try TaskQueueError.check(storable: date, "the date of a rebase")
-    case .release, .unpark, .pause, .resume, .remove, .setValue: break
+    case .release, .unpark, .pause, .resume, .remove, .remember, .complete, .setValue: break
     }
   }
 }

@@ -15,7 +15,8 @@ extension TaskChange {
   /// year 9999. A time limit is at most 100,000,000,000 seconds, some 3,000 years. So text in ISO
   /// 8601, the types of databases, and 64 bits of microseconds can all hold them.
   ///
-  /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes.
+  /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes; one that
+  /// a task remembers has at most 131,072.
   ///
   /// What was stored before, by this version or an earlier one, is not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
@@ -38,8 +39,8 @@ extension TaskChange {
         "the new task \(record.id) waits for others, or is of a batch, so it can't replace another "
           + "one"
       )
-    case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date),
-      .reschedule(_, let date), .extend(_, let date), .rebase(let date):
+    case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date, _),
+      .reschedule(_, let date), .extend(_, let date), .rebase(let date), .suspend(_, let date, _):
       try TaskQueueError.check(date, "a date")
     case .retry(_, let date, let retryCount, let failure):
       try TaskQueueError.check(date, "availableDate")
@@ -53,6 +54,15 @@ extension TaskChange {
       try TaskQueueError.check(count, "keepingLatest")
     case .update(_, let update): try update.checkReadable()
     case .setValue(let name, let old, let new): try TaskQueueError.check(valueNamed: name, old, new)
+    case .remember(_, let name, let value):
+      try TaskQueueError.check(rememberedUnder: name, value)
+    case .complete(_, let name, let value):
+      try TaskQueueError.check(rememberedUnder: name, value)
+      guard value.isEmpty else { break }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the completion '\(name)' has no bytes, so the value would stay open; give at least one"
+      )
     case .release, .unpark, .pause, .resume, .remove: break
     }
   }

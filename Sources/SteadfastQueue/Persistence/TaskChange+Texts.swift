@@ -13,6 +13,10 @@ extension TaskChange {
     case .prune(_, _, _, _, let queue): try TaskQueueError.check(queue: queue)
     case .update(_, let update): try update.checkTexts()
     case .setValue(let name, _, _): try TaskQueueError.check(text: name, "the name of a value")
+    case .remember(_, let name, _), .complete(_, let name, _):
+      try TaskQueueError.check(text: name, "the name of a remembered value")
+    case .suspend(_, _, let names):
+      for name in names { try TaskQueueError.check(text: name, "the name of an awaited value") }
     case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
       .rebase:
       break

@@ -22,6 +22,9 @@ public enum TaskChange: Sendable {
   ///   ``UniquePolicy/keep`` and ``UniquePolicy/replace``. With ``UniquePolicy/keep``, this is only
   ///   so if the twin's ``TaskRecord/uniqueUntil`` is not later than the new task's
   ///   ``TaskRecord/createdDate``.
+  /// - If the twin is a holder that remembers something, and does not run, the new task is added as
+  ///   its successor with ``UniquePolicy/replace``: what it has begun must not go on with another
+  ///   payload.
   /// - Else, with ``UniquePolicy/keep``, the outcome is ``ChangeOutcome/duplicate(of:)``, and
   ///   nothing changes. With ``UniquePolicy/replace``, the twin takes the new task over
   ///   (``TaskRecord/takeOver(_:)``), and the outcome is ``ChangeOutcome/replaced(_:)``. If another
@@ -39,7 +42,8 @@ public enum TaskChange: Sendable {
   case insert(TaskRecord, onDuplicate: UniquePolicy)
   /// A claimed task has succeeded.
   ///
-  /// If `retains` is `true`, the task is retained, else it is removed.
+  /// If `retains` is `true`, the task is retained, else it is removed. It forgets what it
+  /// remembers.
   case succeed(Lease, at: Date, retains: Bool)
   /// A claimed task waits again, behind its equals, for a later attempt.
   ///
@@ -47,8 +51,9 @@ public enum TaskChange: Sendable {
   /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
   /// were.
   ///
-  /// If the task is the holder of its unique key and has a successor, and no other task waits for
-  /// it (``TaskDependencies``), it is removed, and the successor takes its place
+  /// If the task is the holder of its unique key and has a successor, no other task waits for it
+  /// (``TaskDependencies``), and it remembers nothing, it is removed, and the successor takes its
+  /// place
   /// (``TaskRecord/takePlace(of:)``). The outcome is ``ChangeOutcome/superseded(by:)``.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
@@ -68,6 +73,9 @@ public enum TaskChange: Sendable {
   /// If `retains` is `true`, the task is retained, else it is removed.
   case cancel(TaskTarget, at: Date, retains: Bool)
   /// A task that has not ended is paused until it is resumed or restarted.
+  ///
+  /// A suspended task wakes first (``TaskRecord/wake()``), so that it looks again what it waits for
+  /// when it is resumed.
   case pause(TaskTarget)
   /// A paused task waits again, behind its equals, with the date and the retries that it had.
   case resume(TaskID)
@@ -76,13 +84,17 @@ public enum TaskChange: Sendable {
   /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). One
   /// that has ended becomes the holder of its unique key. If another task holds it, the outcome is
   /// ``ChangeOutcome/duplicate(of:)``, and nothing changes.
-  case restart(TaskTarget, availableDate: Date)
+  ///
+  /// If `forgets` is `true`, the task forgets all that it remembers; tasks that are restarted along
+  /// with it don't.
+  case restart(TaskTarget, availableDate: Date, forgets: Bool = false)
   /// A task that has not ended gets another available date, which was chosen.
   ///
   /// The task goes behind its equals, and its retries stay. A task that waits, is parked or is
-  /// paused stays so. A claimed task waits again.
+  /// paused stays so. A claimed or suspended task waits again.
   case reschedule(TaskTarget, availableDate: Date)
-  /// The choices for a task that waits, is parked or is paused change (``TaskRecord/apply(_:)``).
+  /// The choices for a task that waits, is suspended, parked or paused change
+  /// (``TaskRecord/apply(_:)``).
   ///
   /// If its priority changes, the task goes behind its equals; else it keeps its place in line.
   indirect case update(TaskID, TaskUpdate)
@@ -109,6 +121,32 @@ public enum TaskChange: Sendable {
   /// moved by it go behind their equals, in the same order. The request of the next claim decides
   /// what is available.
   case rebase(Date)
+  /// A claimed task remembers these bytes under a name, in place of others if there are some.
+  ///
+  /// Its ``TaskRecord/interruptionCount`` becomes 0. The name has 1 to 1,024 bytes of UTF-8, and the
+  /// value at most 131,072 bytes. A value without bytes is *open*: it waits for a
+  /// ``complete(_:named:value:)``.
+  ///
+  /// A batch may have several of these changes for one task, with different names, if it has no
+  /// other change for it.
+  case remember(Lease, named: String, value: [UInt8])
+  /// A claimed task is suspended until a date (``TaskRecord/suspend(until:)``).
+  ///
+  /// It goes behind its equals. A claim hands it out from that date on, like a task that waits. With
+  /// `Date.distantFuture` or a later date, no claim does.
+  ///
+  /// If the task remembers at least one byte under any of the names that it awaits, it wakes at once
+  /// (``TaskRecord/wake()``): the completion came before the suspension.
+  case suspend(Lease, until: Date, awaiting: [String])
+  /// A value becomes what a task remembers, if it is open; the task need not be claimed.
+  ///
+  /// If the task has ended, or remembers anything but a value without bytes under the name, or
+  /// nothing at all, the outcome is ``ChangeOutcome/stale``: of several completions, the first
+  /// counts. A suspended task wakes (``TaskRecord/wake()``) and goes behind its equals. In any
+  /// other state, nothing else changes: the task finds the value when it looks.
+  ///
+  /// The value has at least one byte, and otherwise the limits of ``remember(_:named:value:)`` hold.
+  case complete(TaskID, named: String, value: [UInt8])
   /// The bytes that the store holds under a name become others, if they are the ones that are
   /// named.
   ///
@@ -129,11 +167,12 @@ extension TaskChange {
     switch self {
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _),
+      .remember(let lease, _, _), .suspend(let lease, _, _),
       .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
-      .restart(.claimed(let lease), _), .reschedule(.claimed(let lease), _):
+      .restart(.claimed(let lease), _, _), .reschedule(.claimed(let lease), _):
       lease
     case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .update, .remove,
-      .prune, .rebase, .setValue:
+      .prune, .rebase, .complete, .setValue:
       nil
     }
   }

@@ -36,6 +36,9 @@ public struct TaskFilter: Sendable, Hashable {
   /// bound.
   public var availableDates: Range<Date>?
 
+  /// Only tasks that remember something (``TaskRecord/memorySize``), or only others.
+  public var remembers: Bool?
+
   /// Makes a filter; without criteria, every task matches.
   public init(
     ids: Set<TaskID>? = nil,
@@ -48,7 +51,8 @@ public struct TaskFilter: Sendable, Hashable {
     unmetBy conditions: Set<TaskCondition>? = nil,
     tags: Set<String>? = nil,
     isPostponed: Bool? = nil,
-    availableDates: Range<Date>? = nil
+    availableDates: Range<Date>? = nil,
+    remembers: Bool? = nil
   ) {
     self.ids = ids
     self.queue = queue
@@ -61,6 +65,7 @@ public struct TaskFilter: Sendable, Hashable {
     self.tags = tags
     self.isPostponed = isPostponed
     self.availableDates = availableDates
+    self.remembers = remembers
   }
 
   /// Tasks that have not ended.
@@ -92,5 +97,6 @@ public struct TaskFilter: Sendable, Hashable {
       && (tags.map { task.tags.contains(where: $0.containsExactly) } ?? true)
       && (isPostponed.map { $0 == task.isPostponed } ?? true)
       && (availableDates?.contains(task.availableDate) ?? true)
+      && (remembers.map { $0 == (task.memorySize > 0) } ?? true)
   }
 }

@@ -6,6 +6,25 @@ extension TaskQueueError {
   /// A database has it in an index, whose rows can't be much longer.
   static var maxValueNameSize: Int { 1 << 10 }
 
+  /// The greatest number of bytes that a task remembers under a name: 128 KiB.
+  ///
+  /// A queue has a lower limit, so that there is room for what a seal adds.
+  static var maxRememberedSize: Int { 128 << 10 }
+
+  /// Checks the name of a value that a task remembers, and the value.
+  static func check(
+    rememberedUnder name: String,
+    _ value: [UInt8]
+  ) throws(TaskQueueError) {
+    try check(valueNamed: name)
+    guard value.count > maxRememberedSize else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the value to remember under '\(name)' has \(value.count) bytes; a task remembers at most "
+        + "\(maxRememberedSize) under a name"
+    )
+  }
+
   /// Checks the name of a value, and values.
   static func check(valueNamed name: String, _ values: [UInt8]?...) throws(TaskQueueError) {
     let size = name.utf8.count

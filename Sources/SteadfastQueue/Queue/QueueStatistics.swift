@@ -73,7 +73,7 @@ public struct QueueStatistics: Sendable, Hashable {
       case .retry(_, _, _, nil): statistics.snoozed += 1
       case .abandon: statistics.abandoned += 1
       case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .reschedule,
-        .update, .remove, .extend, .prune, .rebase, .setValue:
+        .update, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break
       }
     }

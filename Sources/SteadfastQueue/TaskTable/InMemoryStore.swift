@@ -75,6 +75,13 @@ public final class InMemoryStore: Persistence, UnsharedStore {
     try withTable { $0.values[name] }
   }
 
+  /// Returns what a task remembers; nothing if it is not in the store.
+  ///
+  /// - Throws: A ``TaskQueueError`` if the store was destroyed.
+  public func memory(of id: TaskID) async throws -> TaskMemory {
+    try withTable { $0.memory(of: id) }
+  }
+
   /// Removes all tasks and values; later calls of other methods throw.
   public func destroy() async throws {
     state.withLock { $0 = State(isDestroyed: true) }

@@ -18,6 +18,8 @@ struct StagedChange: Sendable {
     case supersession(TaskChange, slot: Int, successor: Int)
     /// Changes the task of a slot.
     case change(TaskChange, slot: Int)
+    /// Changes what a task remembers, and holds nothing until then.
+    case memory(TaskChange)
     /// Changes no task, or several.
     case broadChange(TaskChange)
     /// Sets the value of this name, which may take more bytes than the one before.

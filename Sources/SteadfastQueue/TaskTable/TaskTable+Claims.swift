@@ -41,7 +41,7 @@ extension TaskTable {
     let token = nextNumber()
     setState(.running, of: slot)
     setPlace(.leased(token: token), of: slot)
-    let record = entries[slot].record
+    let record = shownRecord(of: slot)
     return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
   }
 

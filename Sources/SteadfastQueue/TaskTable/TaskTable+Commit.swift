@@ -7,7 +7,8 @@ import Foundation
 extension TaskTable {
   /// Commits a staged change.
   ///
-  /// - Returns: The outcome, which may tell what the change has meant for other tasks.
+  /// - Returns: The outcome, which may tell what the change has meant for other tasks, or that a
+  ///   completion came too late.
   @discardableResult
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
@@ -28,6 +29,7 @@ extension TaskTable {
       }
       return .doneWithConsequences(consequences)
     case .broadChange(let change): commit(change)
+    case .memory(let change): return commitMemory(change)
     case .value(let name, _): values.commit(name)
     case nil: break
     }
@@ -49,7 +51,7 @@ extension TaskTable {
     case .cancel(_, let date, let retains):
       unbindDependents(of: slot)
       consequences = endForOthers(slot, as: .cancelled, at: date, retains: retains)
-    case .restart(_, let date) where entries[slot].record.state.isFinished:
+    case .restart(_, let date, _) where entries[slot].record.state.isFinished:
       // Those that are not restarted are held no longer, when that is known.
       let excluded = graph.excluded(byRestartOf: entries[slot].id)
       consequences = restartForOthers(slot, availableDate: date, excluding: excluded)
@@ -58,7 +60,7 @@ extension TaskTable {
       unbindDependents(of: slot)
       consequences = removeForOthers(slot)
     case .insert, .retry, .release, .park, .unpark, .pause, .resume, .restart, .reschedule,
-      .update, .extend, .prune, .rebase, .setValue:
+      .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return nil
     }
     commit(change, of: slot)
@@ -71,6 +73,7 @@ extension TaskTable {
     entries[slot].isEndingBadly = false
     switch change {
     case .succeed(_, let date, let retains):
+      forget(slot)
       retains ? end(slot, as: .succeeded, at: date) : remove(slot)
     case .abandon(_, let failure, let retains):
       note(failure, on: slot)
@@ -88,24 +91,25 @@ extension TaskTable {
       note(failure, on: slot)
       setState(.parked, of: slot)
       lineUpAnew(slot)
-    case .pause:
-      setState(.paused, of: slot)
-      lineUpAnew(slot)
+    case .suspend(_, let date, let names): suspend(slot, until: date, awaiting: names)
+    case .pause: pause(slot)
     case .resume:
       setState(.waiting, of: slot)
       lineUpAnew(slot)
-    case .restart(_, let date):
+    case .restart(_, let date, let forgets):
+      if forgets { forget(slot) }
       restart(slot, availableDate: date)
     case .reschedule(_, let date):
       entries[slot].record.availableDate = date
       entries[slot].record.isPostponed = false
-      if entries[slot].record.state == .running { setState(.waiting, of: slot) }
+      let waitsAgain = [.running, .suspended].contains(entries[slot].record.state)
+      if waitsAgain { setState(.waiting, of: slot) }
       lineUpAnew(slot)
     case .update(_, let update): self.update(slot, update)
     case .remove: remove(slot)
     // One queue uses this table, so its claims have no end.
     case .extend: break
-    case .insert, .unpark, .prune, .rebase, .setValue:
+    case .insert, .unpark, .prune, .rebase, .remember, .complete, .setValue:
       preconditionFailure("a change was staged for a task that it does not concern")
     }
   }
@@ -120,7 +124,7 @@ extension TaskTable {
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
     case .insert, .succeed, .abandon, .cancel, .retry, .release, .park, .pause, .resume, .restart,
-      .reschedule, .update, .remove, .extend, .setValue:
+      .reschedule, .update, .remove, .extend, .remember, .suspend, .complete, .setValue:
       preconditionFailure("a change was staged without the task that it concerns")
     }
   }

@@ -16,6 +16,8 @@ extension TaskTable {
     var place: Place
     /// Whether the task stands in the line of its place.
     var isInLine = false
+    /// Whether the table's memories have something for the task.
+    var remembers = false
     private var narrowByteCount: Int32 = 0
     /// The position in line; it rises when the task goes to the end of a line.
     ///
@@ -127,6 +129,8 @@ extension TaskTable {
   /// Where a task is.
   enum Place: Sendable, Equatable {
     case staged, waiting, ready, leased(token: UInt64), parked, paused, finished
+    /// It is suspended without a date: only a completion or a request makes it wait.
+    case suspended
     /// It waits for others: the holder of its unique key, the head of its order key, or the tasks
     /// that it names.
     case held

@@ -1,7 +1,7 @@
 extension TaskTable {
   func record(of id: TaskID) -> TaskRecord? {
     guard let slot = slot(of: id), entries[slot].place != .staged else { return nil }
-    return entries[slot].record
+    return shownRecord(of: slot)
   }
 
   func slot(of id: TaskID) -> Int? {

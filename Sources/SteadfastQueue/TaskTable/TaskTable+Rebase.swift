@@ -17,7 +17,7 @@ extension TaskTable {
       .filter { isAffected($0, byRebasingTo: now) }
       .sorted { entries[$0].position < entries[$1].position }
     for slot in affected {
-      let waits = entries[slot].record.state == .waiting
+      let waits = entries[slot].record.state.isClaimable
       if waits { leaveLine(slot) }
       let wasMoved = entries[slot].record.rebase(to: now)
       guard waits else { continue }

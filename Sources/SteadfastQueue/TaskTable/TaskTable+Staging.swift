@@ -27,15 +27,21 @@ extension TaskTable {
       return stageRetry(change, of: claimed(lease))
     case .succeed(let lease, _, _), .release(let lease), .park(let lease, _), .extend(let lease, _):
       return stage(change, of: claimed(lease))
+    case .suspend(let lease, _, _):
+      return stage(change, of: claimed(lease))
+    case .remember(let lease, _, _):
+      return stageMemory(change, of: claimed(lease))
+    case .complete:
+      return stageCompletion(change)
     case .abandon(let lease, _, _):
       return stageBadEnd(change, of: claimed(lease))
     case .cancel(let target, _, _):
       return stageBadEnd(change, of: slot(of: target) { !$0.isFinished })
     case .pause(let target):
-      return stage(change, of: slot(of: target) { $0 == .waiting || $0 == .parked })
+      return stage(change, of: slot(of: target) { $0.isClaimable || $0 == .parked })
     case .resume(let id):
       return stage(change, of: unclaimed(id) { $0 == .paused })
-    case .restart(let target, _):
+    case .restart(let target, _, _):
       return stageRestart(change, of: slot(of: target) { _ in true })
     case .reschedule(let target, _):
       return stage(change, of: slot(of: target) { !$0.isFinished })
@@ -78,7 +84,7 @@ extension TaskTable {
   /// Reserves a task for a staged change: no claim finds it.
   mutating func reserve(_ slot: Int) {
     entries[slot].isReserved = true
-    if entries[slot].record.state == .waiting { leaveLine(slot) }
+    if entries[slot].record.state.isClaimable { leaveLine(slot) }
   }
 
   func slot(of target: TaskTarget, in states: (TaskState) -> Bool) -> Int? {
@@ -118,7 +124,7 @@ extension TaskTable {
     switch staged.effect {
     case .insertion(let slot, _): addBytes(count, to: slot)
     case .value(let name, _): values.setByteCount(count, ofLastStaged: name)
-    case .replacement, .supersession, .change, .broadChange, nil: break
+    case .replacement, .supersession, .change, .memory, .broadChange, nil: break
     }
   }
 
@@ -140,7 +146,7 @@ extension TaskTable {
     case .change(_, let slot): setFree(slot)
     case .broadChange(.prune): ended.stagedPrunes -= 1
     case .value(let name, _): values.rollBack(name)
-    case .broadChange, nil: break
+    case .memory, .broadChange, nil: break
     }
   }
 
@@ -151,7 +157,7 @@ extension TaskTable {
     entries[slot].isEndingBadly = false
     // A task whose insertion is staged too is in no line yet.
     guard entries[slot].place != .staged else { return }
-    if entries[slot].record.state == .waiting { lineUp(slot) }
+    if entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 }
 
@@ -159,7 +165,7 @@ extension TaskTable.Place {
   /// Whether a task here is neither being inserted nor being performed.
   fileprivate var isAtRest: Bool {
     switch self {
-    case .waiting, .ready, .held, .parked, .paused, .finished: true
+    case .waiting, .ready, .held, .suspended, .parked, .paused, .finished: true
     case .staged, .leased: false
     }
   }

@@ -25,6 +25,9 @@ struct TaskTable: Sendable {
   var waiting = OrderedLine<DateNode>()
   var ended = EndedTasks()
   var values = StoredValues()
+  var memories = TaskMemories()
+  /// How many values all tasks remember.
+  var memoryCount = 0
   private(set) var readyCount = 0
   /// The slots of the tasks that have begun; used while a file is read.
   ///
@@ -73,6 +76,8 @@ extension TaskTable {
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table gives the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
+    // A new task remembers nothing, and the table counts what tasks remember.
+    if record.memorySize != 0 { entries[slot].record.memorySize = 0 }
     ids.insert(record.id)
     return slot
   }
@@ -145,6 +150,7 @@ extension TaskTable {
 
   mutating func remove(_ slot: Int) {
     leaveLine(slot)
+    forget(slot)
     byteCount -= entries[slot].byteCount
     let (id, lane) = (entries[slot].record.id, entries[slot].lane)
     if entries[slot].place != .staged { count(entries[slot].record.state, -1, of: slot) }

@@ -154,7 +154,7 @@ public struct BatchProgress: Sendable, Hashable {
     switch state {
     case .succeeded: counted.succeeded += difference
     case .abandoned, .cancelled: counted.failed += difference
-    case .waiting, .running, .parked, .paused: break
+    case .waiting, .running, .suspended, .parked, .paused: break
     }
     // The counts of a file that another program wrote may be wrong.
     if counted.isPossible { self = counted }

@@ -7,6 +7,10 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   case waiting
   /// The task is being performed: a queue has claimed it.
   case running
+  /// Its last attempt has suspended the task: it waits for a date, for a completion, or for both.
+  ///
+  /// It takes no worker and counts no attempt. See <doc:WorkInSteps>.
+  case suspended
   /// The task is parked because its payload could not be decoded.
   ///
   /// It is tried again when the queue next runs, or when a handler is registered under its name.
@@ -23,10 +27,13 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   /// Whether the task has ended and will not be performed again.
   public var isFinished: Bool {
     switch self {
-    case .waiting, .running, .parked, .paused: false
+    case .waiting, .running, .suspended, .parked, .paused: false
     case .succeeded, .abandoned, .cancelled: true
     }
   }
+
+  /// Whether a claim may find a task in this state.
+  var isClaimable: Bool { self == .waiting || self == .suspended }
 
   /// The states of tasks that have not ended.
   static let unfinished = Set(allCases.filter { !$0.isFinished })

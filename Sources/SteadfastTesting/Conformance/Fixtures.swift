@@ -177,6 +177,7 @@ extension TaskRecord {
     compare("availableDate", \.availableDate, Self.isSame, text)
     compare("retryCount", \.retryCount, ==)
     compare("interruptionCount", \.interruptionCount, ==)
+    compare("memorySize", \.memorySize, ==)
     compare("lastError", \.lastError, Self.isSame) { $0 ?? "none" }
     compare("failedDate", \.failedDate, Self.isSame, text)
     compare("failures", \.failures, Self.isSame) { failures in

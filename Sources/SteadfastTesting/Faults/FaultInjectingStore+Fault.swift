@@ -43,6 +43,8 @@ extension FaultInjectingStore {
       case count
       /// `value(named:)`.
       case value
+      /// `memory(of:)`.
+      case memory
       /// `close()`.
       case close
       /// `destroy()`.

@@ -218,6 +218,13 @@ extension FaultInjectingStore {
     try await perform(.value) { try await base.value(named: name) }
   }
 
+  /// Returns what a task of the underlying store remembers.
+  ///
+  /// - Throws: an injected error; what the underlying store throws.
+  public func memory(of id: TaskID) async throws -> TaskMemory {
+    try await perform(.memory) { try await base.memory(of: id) }
+  }
+
   /// Closes the underlying store.
   ///
   /// - Throws: an injected error; what the underlying store throws.

@@ -24,8 +24,7 @@ import Testing
     let before = try JournalReader.read(writer.storage.bytes)
     var compaction = try Compaction(
       of: writer.journal,
-      tasks: writer.table.entries.slab,
-      values: writer.table.values.committed,
+      snapshot: writer.table.snapshot,
       in: writer.storage
     )
     _ = try compaction.finish(writer.journal, at: writer.date(3))

@@ -68,8 +68,7 @@ extension GoldenWriter {
     try writeDependencies()
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     try insert(task(61, dependencies: after(11)))

@@ -179,8 +179,7 @@ extension GoldenWriter {
     try change(.abandon(lease(4), failure: failure(5), retains: true))
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     journal = try compaction.finish(journal, at: date(20))
@@ -254,8 +253,7 @@ extension GoldenWriter {
     )
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     try change(.pause(.unclaimed(.numbered(5))))

@@ -82,8 +82,7 @@ extension GoldenWriter {
     try writeOrderKeys()
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     try insert(task(13, order: "d"))

@@ -43,8 +43,7 @@ extension GoldenWriter {
     try change(.setValue(named: "z", from: nil, to: nil))
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     try change(.setValue(named: "a", from: nil, to: [0]))

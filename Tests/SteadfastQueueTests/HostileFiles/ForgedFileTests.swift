@@ -79,8 +79,7 @@ import Testing
   ) throws -> Journal {
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage,
       CompactionPolicy(minimumSize: 0, stepSize: 500, flushSize: 1000)
     )

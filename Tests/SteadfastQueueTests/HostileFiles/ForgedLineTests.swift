@@ -70,8 +70,7 @@ import Testing
     let (journal, table) = try Journal.open(storage)
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     guard case .finished = try compaction.advance(journal, at: .seconds(0)) else {

@@ -255,8 +255,10 @@ extension StoredValues {
 extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
-    case .waiting where record.keyRole == .successor || isHeld: place == .held
-    case .waiting: place == .waiting || place == .ready
+    case .waiting where record.keyRole == .successor || isHeld,
+      .suspended where record.keyRole == .successor || isHeld: place == .held
+    case .suspended where !record.hasDueDate: place == .suspended
+    case .waiting, .suspended: place == .waiting || place == .ready
     case .running: if case .leased = place { true } else { false }
     case .parked: place == .parked
     case .paused: place == .paused

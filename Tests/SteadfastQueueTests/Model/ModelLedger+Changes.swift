@@ -41,7 +41,7 @@ extension ModelLedger {
       removed(id)
     case .pause(let target): controlled(target, .pause, "paused")
     case .resume(let id): controlled(.unclaimed(id), .resume, "resumed")
-    case .restart(let target, _):
+    case .restart(let target, _, _):
       controlled(target, .restart, "restarted")
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
@@ -49,7 +49,7 @@ extension ModelLedger {
     case .update(let id, _): controlled(.unclaimed(id), .update, "updated")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
-    case .unpark, .prune, .rebase, .setValue: break
+    case .remember, .suspend, .complete, .unpark, .prune, .rebase, .setValue: break
     }
   }
 

@@ -88,6 +88,10 @@ final class ModelStore: Persistence {
     }
   }
 
+  func memory(of id: TaskID) async throws -> TaskMemory {
+    try await call { try await base.memory(of: id) }
+  }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 }

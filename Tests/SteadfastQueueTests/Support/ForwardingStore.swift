@@ -27,6 +27,7 @@ extension ForwardingStore {
   func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
 
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
 
   func destroy() async throws { try await base.destroy() }
 }

@@ -88,6 +88,11 @@ final class SharedStore: Sendable {
       return store.state.withLock { $0.table.values[name] }
     }
 
+    func memory(of id: TaskID) async throws -> TaskMemory {
+      try await live()
+      return store.state.withLock { $0.table.memory(of: id) }
+    }
+
     func close() async throws { isClosed.withLock { $0 = true } }
     func destroy() async throws { store.state.withLock { $0 = State(isDestroyed: true) } }
   }

@@ -115,8 +115,7 @@ import Testing
     let storage = MemoryStorage()
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     try compaction.finish(journal, at: .seconds(2))

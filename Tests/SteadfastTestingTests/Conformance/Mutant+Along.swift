@@ -78,7 +78,7 @@ extension Mutant {
   static let restartsAlong = [
     Mutant("the last one goes first", breaks: "dependencies.restarted") {
       $0.after { change, before, table in
-        guard case .restart(let target, _) = change else { return }
+        guard case .restart(let target, _, _) = change else { return }
         let along = table.entries.indices.filter { index in
           let record = table.entries[index].record
           return record.id != target.id && record.state == .waiting
@@ -135,7 +135,7 @@ extension Mutant {
     },
     Mutant("of two with a key, the greater is restarted", breaks: "dependencies.key-taken") {
       $0.after { change, before, table in
-        guard case .restart(let target, _) = change else { return }
+        guard case .restart(let target, _, _) = change else { return }
         let along = table.entries.indices.filter { index in
           let record = table.entries[index].record
           let old = before.record(of: record.id)

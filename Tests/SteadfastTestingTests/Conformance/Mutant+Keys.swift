@@ -93,7 +93,7 @@ extension Mutant {
     },
     Mutant("a restarted task takes the key", breaks: "unique.restart") {
       $0.apply = { batch, table in
-        guard case .restart(.unclaimed(let id), _) = batch.first,
+        guard case .restart(.unclaimed(let id), _, _) = batch.first,
           let key = table.record(of: id)?.uniqueKey
         else { return table.apply(batch) }
         _ = table.hideRoles { $0.uniqueKey == key }

@@ -84,12 +84,13 @@ extension TaskChange {
     switch self {
     case .insert(let record, _): record.id
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _):
+      .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
+      .suspend(let lease, _, _):
       lease.id
-    case .cancel(let target, _, _), .pause(let target), .restart(let target, _),
+    case .cancel(let target, _, _), .pause(let target), .restart(let target, _, _),
       .reschedule(let target, _):
       target.id
-    case .resume(let id), .remove(let id), .update(let id, _): id
+    case .resume(let id), .remove(let id), .update(let id, _), .complete(let id, _, _): id
     case .unpark, .prune, .rebase, .setValue: nil
     @unknown default: nil
     }
@@ -105,6 +106,8 @@ extension TaskChange {
       .abandon(lease(old), failure: failure, retains: retains)
     case .release(let old): .release(lease(old))
     case .park(let old, let failure): .park(lease(old), failure: failure)
+    case .remember(let old, let name, let value): .remember(lease(old), named: name, value: value)
+    case .suspend(let old, let date, let names): .suspend(lease(old), until: date, awaiting: names)
     default: self
     }
   }

@@ -27,6 +27,12 @@ final class PlainStore: Persistence {
     var contains: @Sendable (Bool) -> Bool = { $0 }
     /// Which value a store reads.
     var value: @Sendable (String, ReferenceTable) -> [UInt8]? = { $1.values[ExactText($0)] }
+    /// What a store reads of a task's memory.
+    var memory: @Sendable (TaskID, ReferenceTable) -> TaskMemory = { id, table in
+      var memory = TaskMemory()
+      for (name, value) in table.memory(of: id) { memory[name.text] = value }
+      return memory
+    }
     /// What the first store at a place begins with.
     var first: @Sendable (inout ReferenceTable) -> Void = { _ in }
     /// What a store does to the tasks of an earlier one when it is opened.
@@ -178,6 +184,10 @@ final class PlainStore: Persistence {
 
   func value(named name: String) async throws -> [UInt8]? {
     try update { behaviour.value(name, $0.table) }
+  }
+
+  func memory(of id: TaskID) async throws -> TaskMemory {
+    try update { behaviour.memory(id, $0.table) }
   }
 
   func close() async throws {

@@ -63,6 +63,7 @@ private struct Page: TaskPayload { var number = 1 }
       case .tasks: _ = try await store.tasks(matching: TaskFilter(), after: nil, limit: 1)
       case .count: _ = try await store.count(matching: TaskFilter())
       case .value: _ = try await store.value(named: "a")
+      case .memory: _ = try await store.memory(of: TaskID(high: 1, low: 1))
       case .close: try await store.close()
       case .destroy: try await store.destroy()
       }

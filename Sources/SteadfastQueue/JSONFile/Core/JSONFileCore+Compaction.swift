@@ -9,8 +9,7 @@ extension JSONFileCore {
     /// Everything that is written by then is committed, too.
     case later
     case now(
-      tasks: Slab<TaskTable.Entry>,
-      values: [ExactText: StoredValues.Value],
+      TaskTable.Snapshot,
       claimed: Set<TaskID>,
       any JobThread
     )
@@ -26,12 +25,11 @@ extension JSONFileCore {
       switch state.withLock({ start(of: open, &$0) }) {
       case .no: return (true, nil)
       case .later: return (false, nil)
-      case .now(let tasks, let values, let claimed, let thread):
+      case .now(let snapshot, let claimed, let thread):
         do throws(Compaction.Failure) {
           file?.compaction = try Compaction(
             of: open.journal,
-            tasks: tasks,
-            values: values,
+            snapshot: snapshot,
             claimed: claimed,
             in: open.storage,
             compactionPolicy
@@ -74,14 +72,7 @@ extension JSONFileCore {
       let thread = state.thread
     else { return .no }
     if state.pipeline.postponeWhileFlushing(.write) { return .later }
-    // Takes only the parts that are needed: a part of the table that has two owners is copied when
-    // it changes.
-    return .now(
-      tasks: state.table.entries.slab,
-      values: state.table.values.committed,
-      claimed: state.claimedAndUnwritten,
-      thread
-    )
+    return .now(state.table.snapshot, claimed: state.claimedAndUnwritten, thread)
   }
 
   var isCompactionDue: Bool {
@@ -171,12 +162,12 @@ extension TaskTable {
 
   /// The number of lines that a compacted file has.
   ///
-  /// These are the first and the last line, one for each task, one more for each running task, and
-  /// one for each value.
+  /// These are the first and the last line, one for each task, one more for each running task, one
+  /// for each value, and one for each that a task remembers.
   ///
   /// O(1).
   var liveRecordCount: Int {
-    2 + taskCount + stateCounts[.running] + values.committed.count
+    2 + taskCount + stateCounts[.running] + values.committed.count + memoryCount
   }
 
   /// About how many bytes a compacted file has.

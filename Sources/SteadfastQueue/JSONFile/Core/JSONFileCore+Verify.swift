@@ -17,14 +17,14 @@ extension JSONFileCore {
   }
 
   private func compareFile() throws -> JSONFileReport {
-    let (entries, values, claimed) = try state.withLock { state in
+    let (snapshot, claimed) = try state.withLock { state in
       guard try isOpen(state.phase) else { throw errors.closed }
-      return (state.table.entries.slab, state.table.values.committed, state.claimedAndUnwritten)
+      return (state.table.snapshot, state.claimedAndUnwritten)
     }
     return try errors.translating {
       try file.withLock { file in
         guard let file else { throw errors.closed }
-        return try Verification(of: file, entries, values, claimed: claimed).report
+        return try Verification(of: file, snapshot, claimed: claimed).report
       }
     }
   }
@@ -34,18 +34,15 @@ extension JSONFileCore {
 private struct Verification {
   private(set) var report = JSONFileReport()
   private var problems = ProblemList()
-  private let entries: Slab<TaskTable.Entry>
-  private let values: [ExactText: StoredValues.Value]
+  private let held: TaskTable.Snapshot
   private let claimed: Set<TaskID>
 
   init(
     of file: JSONFileCore.OpenFile,
-    _ entries: Slab<TaskTable.Entry>,
-    _ values: [ExactText: StoredValues.Value],
+    _ held: TaskTable.Snapshot,
     claimed: Set<TaskID>
   ) throws {
-    self.entries = entries
-    self.values = values
+    self.held = held
     self.claimed = claimed
     report.generation = file.journal.generation
     if case .elsewhere = try file.storage.place(of: .journal) {
@@ -95,9 +92,9 @@ private struct Verification {
   // MARK: Values
 
   private mutating func compare(_ file: StoredValues) {
-    let names = Set(values.keys).union(file.committed.keys)
+    let names = Set(held.values.keys).union(file.committed.keys)
     for name in names.map(\.text).sorted() {
-      guard values[ExactText(name)]?.bytes != file[name] else { continue }
+      guard held.values[ExactText(name)]?.bytes != file[name] else { continue }
       problems.add(
         "the file says something else of the value '\(name.prefix(80))' than the store holds"
       )
@@ -108,6 +105,7 @@ private struct Verification {
 
   private mutating func compare(_ file: TaskTable) throws(JournalProblem) {
     var count = 0
+    let entries = held.tasks
     for slot in 0..<entries.endSlot where entries[slot].place != .staged {
       count += 1
       let id = entries[slot].record.id
@@ -117,6 +115,8 @@ private struct Verification {
       }
       if body(of: entries[slot]) != body(of: file.entries[other]) {
         problems.add("the file says something else of task \(id) than the store holds")
+      } else if held.memories[slot] != file.memories[other] {
+        problems.add("the file says something else of what task \(id) remembers than the store holds")
       }
     }
     guard count != file.entries.count else { return }
@@ -135,6 +135,7 @@ private struct Verification {
   }
 
   private mutating func countTasks() {
+    let entries = held.tasks
     for slot in 0..<entries.endSlot where entries[slot].place != .staged {
       report.counts[entries[slot].record.state, default: 0] += 1
     }

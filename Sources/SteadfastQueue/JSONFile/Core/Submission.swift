@@ -43,7 +43,7 @@ final class Submission: PipelineItem {
     guard case .changes(let staged, _, _) = caller else { return }
     for (index, change) in staged.enumerated() {
       let outcome = table.commit(change)
-      guard case .doneWithConsequences = outcome else { continue }
+      guard outcome != change.outcome else { continue }
       laterOutcomes.withLock { $0[index] = outcome }
     }
   }

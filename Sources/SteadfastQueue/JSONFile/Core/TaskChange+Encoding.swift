@@ -16,7 +16,7 @@ extension [TaskChange] {
         guard let payload = update.payload, !payload.isEncoded else { continue }
         self[index] = .update(id, update.replacing(payload: try payload.encoded()))
       case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-        .reschedule, .remove, .extend, .prune, .rebase, .setValue:
+        .reschedule, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         continue
       }
     }

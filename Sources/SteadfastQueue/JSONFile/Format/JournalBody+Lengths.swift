@@ -8,6 +8,7 @@ extension JournalBody {
     switch change {
     case .insert, .update: maxInsertionLength
     case .setValue: maxValueLength
+    case .remember, .complete, .suspend: maxMemoryLength
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
       .reschedule, .remove, .extend, .prune, .rebase:
       maxOtherLength
@@ -23,6 +24,7 @@ extension JournalBody {
     case .add: maxInsertionLength + maxDecisionLength
     case .retry: maxOtherLength + maxDecisionLength
     case .value: maxValueLength
+    case .remember, .complete, .suspend, .memory: maxMemoryLength
     case .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .reschedule,
       .remove, .extend, .prune, .rebase:
       maxOtherLength
@@ -40,4 +42,6 @@ extension JournalBody {
   ///
   /// It is almost twice as much as the longest line has, in which each byte is escaped.
   private static var maxValueLength: Int { 256 << 10 }
+  /// The greatest length of the line of something that a task remembers, likewise.
+  private static var maxMemoryLength: Int { 512 << 10 }
 }

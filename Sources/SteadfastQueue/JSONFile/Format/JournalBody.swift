@@ -64,7 +64,12 @@ struct JournalBody: Sendable {
     case .restart(let change, let excluded):
       try add(change)
       add(.restart(excluding: excluded))
-    case .value(let name, let value): add(value, named: name)
+    case .value(let name, let value):
+      fields.begin("value")
+      add(value, named: name)
+    case .memory(let id, let name, let value):
+      fields.begin("memory", id)
+      add(value, named: name)
     case .begin(let id): fields.begin("begin", id)
     case .interruption: fields.begin("interruption")
     case .seal: fields.begin("seal")
@@ -102,9 +107,10 @@ struct JournalBody: Sendable {
       fields.addIfTrue("keep", retains)
     case .pause(let target): fields.begin("pause", target.id)
     case .resume(let id): fields.begin("resume", id)
-    case .restart(let target, let date):
+    case .restart(let target, let date, let forgets):
       fields.begin("restart", target.id)
       fields.add("available", date)
+      fields.addIfTrue("forgets", forgets)
     case .reschedule(let target, let date):
       fields.begin("reschedule", target.id)
       fields.add("available", date)
@@ -127,13 +133,24 @@ struct JournalBody: Sendable {
     case .rebase(let date):
       fields.begin("rebase")
       fields.add("at", date)
-    case .setValue(let name, _, let value): add(value, named: name)
+    case .setValue(let name, _, let value):
+      fields.begin("value")
+      add(value, named: name)
+    case .remember(let lease, let name, let value):
+      fields.begin("remember", lease.id)
+      add(value, named: name)
+    case .suspend(let lease, let date, let names):
+      fields.begin("suspend", lease.id)
+      fields.add("until", date)
+      if !names.isEmpty { fields.add("awaits", names) }
+    case .complete(let id, let name, let value):
+      fields.begin("complete", id)
+      add(value, named: name)
     }
   }
 
   /// Adds a value, which a person can read if it is text.
   private mutating func add(_ value: [UInt8]?, named name: String) {
-    fields.begin("value")
     fields.add("name", name)
     guard let value else { return }
     if let text = String(validating: value, as: UTF8.self), !value.contains(where: { $0 < 0x20 }) {
@@ -260,9 +277,9 @@ struct JournalBody: Sendable {
 
 extension TaskRecord {
   /// Whether programs treat the task as it must be treated that know no roles, no order, no
-  /// conditions, no dependencies and no queues of a group.
+  /// conditions, no dependencies, no queues of a group and no suspensions.
   var isPlain: Bool {
     uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
-      && queue.isEmpty
+      && queue.isEmpty && state != .suspended
   }
 }

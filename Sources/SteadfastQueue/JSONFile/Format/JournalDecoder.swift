@@ -33,6 +33,8 @@ struct JournalDecoder {
       // A record is checked when it is made, as an entry that has one is large to look into.
       case .change(.insert), .addition, .task, .header, .compacted, .begin, .interruption, .seal:
         break
+      case .memory(_, let name, let value):
+        try TaskQueueError.check(rememberedUnder: name, value)
       case .value(let name, let value): try TaskQueueError.check(valueNamed: name, value)
       case .change(let change), .supersession(let change), .restart(let change, _):
         try change.checkReadable()
@@ -88,7 +90,8 @@ struct JournalDecoder {
     case .restart:
       let change = TaskChange.restart(
         .unclaimed(try fields.id()),
-        availableDate: try fields.date(.available)
+        availableDate: try fields.date(.available),
+        forgets: try fields.flag(.forgets)
       )
       let excluded = try fields.idsIfAny(.except)
       return excluded.isEmpty ? .change(change) : .restart(change, excluding: excluded)
@@ -103,6 +106,17 @@ struct JournalDecoder {
     case .prune: return .change(try prune())
     case .rebase: return .change(.rebase(try fields.date(.at)))
     case .value: return .value(named: try fields.text(.name), try fields.storedValue())
+    case .remember:
+      return .change(.remember(try lease(), named: try fields.text(.name), value: try remembered()))
+    case .suspend:
+      let names = fields.has(.awaits) ? try fields.list(.awaits) : []
+      return .change(.suspend(try lease(), until: try fields.date(.until), awaiting: names))
+    case .complete:
+      return .change(
+        .complete(try fields.id(), named: try fields.text(.name), value: try remembered())
+      )
+    case .memory:
+      return .memory(try fields.id(), named: try fields.text(.name), try remembered())
     case .interruption: return .interruption
     case .seal: return .seal
     }
@@ -113,7 +127,9 @@ struct JournalDecoder {
   private mutating func addition() throws(JournalDecodingError) -> JournalEntry {
     let (record, role) = (try record(), try role())
     guard !record.isPlain else {
-      throw .malformed("it adds a task without a key, a condition, a dependency or a queue")
+      throw .malformed(
+        "it adds a task without a key, a condition, a dependency or a queue, which waits"
+      )
     }
     guard role == nil || record.uniqueKey != nil else {
       throw .malformed("it has a role, and no unique key")
@@ -124,6 +140,12 @@ struct JournalDecoder {
     }
     guard role == nil else { throw .malformed("it has a role, and is taken over") }
     return .addition(record, .takenOver(by: try fields.id(.into)))
+  }
+
+  /// Reads the bytes that a task remembers.
+  private func remembered() throws(JournalDecodingError) -> [UInt8] {
+    guard let value = try fields.storedValue() else { throw .malformed("it has no value") }
+    return value
   }
 
   private func role() throws(JournalDecodingError) -> UniqueKeyRole? {

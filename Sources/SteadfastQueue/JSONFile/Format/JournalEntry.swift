@@ -26,6 +26,8 @@ enum JournalEntry: Sendable {
   case restart(TaskChange, excluding: [TaskID])
   /// The value of this name, from now on; `nil` if there is none any more.
   case value(named: String, [UInt8]?)
+  /// What the task of the lines before remembered under this name when the file was compacted.
+  case memory(TaskID, named: String, [UInt8])
   /// An attempt has begun.
   case begin(TaskID)
   /// The file was opened, and the tasks that had begun were made available again.
@@ -48,7 +50,7 @@ extension JournalEntry {
   /// count on.
   var isOfSnapshot: Bool {
     switch self {
-    case .header, .task, .begin: true
+    case .header, .task, .memory, .begin: true
     case .compacted, .change, .addition, .supersession, .restart, .value, .interruption, .seal:
       false
     }

@@ -12,6 +12,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
   case value, queue
+  case awaits, forgets
 
   /// The field's name in the file.
   var text: String {
@@ -72,6 +73,8 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .generation: "generation"
     case .value: "value"
     case .queue: "queue"
+    case .awaits: "awaits"
+    case .forgets: "forgets"
     }
   }
 
@@ -91,6 +94,7 @@ enum JournalKind: String, CaseIterable, Sendable {
   case insert, add, succeed, retry, abandon, release, park, cancel, pause, resume, restart
   case reschedule, update, remove, extend, unpark, prune, rebase
   case value
+  case remember, suspend, complete, memory
 
   static let table = WordTable(allCases.map { ($0.rawValue, $0) })
 }

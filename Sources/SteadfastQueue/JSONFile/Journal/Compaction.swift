@@ -47,6 +47,8 @@ struct Compaction {
   ///
   /// The memory of copied pages is freed on the way: to free all of it at the end would take long.
   private var tasks: Slab<TaskTable.Entry>
+  /// What these tasks remember.
+  private let memories: TaskMemories
   /// The values to copy, the next one last.
   private var values: [(name: String, bytes: [UInt8])]
   /// Tasks whose attempts are not in the journal yet.
@@ -64,22 +66,21 @@ struct Compaction {
 
   /// Begins a compaction of a journal.
   ///
-  /// Of `tasks`, exactly those are committed that the journal has, and `values` are those that it
-  /// has. The tasks in `claimed` are leased, although the journal does not say so yet.
+  /// Of the snapshot, exactly that is committed which the journal has. The tasks in `claimed` are
+  /// leased, although the journal does not say so yet.
   init(
     of journal: Journal,
-    tasks: Slab<TaskTable.Entry>,
-    values: [ExactText: StoredValues.Value],
+    snapshot: TaskTable.Snapshot,
     claimed: Set<TaskID> = [],
     in storage: any JournalStorage,
     _ policy: CompactionPolicy = CompactionPolicy()
   ) throws(Failure) {
     self.storage = storage
     self.policy = policy
-    self.tasks = tasks
+    tasks = snapshot.tasks
+    memories = snapshot.memories
     // In an order that is the same each time.
-    self.values =
-      values
+    values = snapshot.values
       .sorted { $1.key.text.utf8.lexicographicallyPrecedes($0.key.text.utf8) }
       .map { ($0.key.text, $0.value.bytes) }
     unwritten = claimed
@@ -170,7 +171,7 @@ struct Compaction {
       slot = next + 1
       count += 1
       guard tasks[next].place != .staged else { continue }
-      batches.append(try lines(of: tasks[next]))
+      batches.append(try lines(of: tasks[next], memories[next]))
       size += batches[batches.count - 1].reduce(0) { $0 + $1.bytes.count + 64 }
     }
     try append(batches)
@@ -193,7 +194,10 @@ struct Compaction {
     if next / Slab<TaskTable.Entry>.pageSize > page { tasks.removePage(page) }
   }
 
-  private func lines(of entry: TaskTable.Entry) throws -> [JournalBody] {
+  private func lines(
+    of entry: TaskTable.Entry,
+    _ memory: TaskMemory
+  ) throws -> [JournalBody] {
     var task = KeptTask(
       record: entry.record,
       // Only a number that another program wrote can lead beyond the limit.
@@ -201,11 +205,18 @@ struct Compaction {
       hasLostKey: entry.hasLostKey,
       orderNumber: min(entry.record.orderNumber, KeptTask.maxPosition)
     )
-    guard case .leased = entry.place else { return [try line(of: task)] }
-    task.record.state = .waiting
-    let line = try line(of: task)
-    return unwritten.contains(task.record.id)
-      ? [line] : [line, JournalBody(beginningOf: task.record.id)]
+    let isLeased = if case .leased = entry.place { true } else { false }
+    if isLeased { task.record.state = .waiting }
+    var lines = [try line(of: task)]
+    if entry.remembers {
+      try memory.forEach { name, value in
+        lines.append(try JournalBody(.memory(task.record.id, named: name, value)))
+      }
+    }
+    if isLeased, !unwritten.contains(task.record.id) {
+      lines.append(JournalBody(beginningOf: task.record.id))
+    }
+    return lines
   }
 
   /// Returns the line of a task.

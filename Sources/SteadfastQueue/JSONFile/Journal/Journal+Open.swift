@@ -77,8 +77,7 @@ extension Journal {
     do throws(Compaction.Failure) {
       var compaction = try Compaction(
         of: journal,
-        tasks: table.entries.slab,
-        values: table.values.committed,
+        snapshot: table.snapshot,
         in: storage
       )
       let replacement = try compaction.finish(journal, at: date)

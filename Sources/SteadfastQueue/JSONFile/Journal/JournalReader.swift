@@ -281,7 +281,7 @@ struct JournalReader {
       guard version <= JournalEntry.formatVersion else { throw .newerVersion(version) }
       contents.version = version
       contents.generation = generation
-    case .task, .compacted, .change, .addition, .supersession, .restart, .value, .begin,
+    case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption, .seal:
       guard line.sequence > 0 else { throw .notAJournal }
       if case .task = entry, isPastTasks { throw damage("it stands behind changes") }

@@ -10,6 +10,11 @@ extension TaskTable {
     case .header, .compacted, .seal: return true
     case .task(let task): return restore(task, byteCount)
     case .begin(let id): return replayBeginning(of: id, isRestored: id == restored)
+    case .memory(let id, let name, let value):
+      guard id == restored, let slot = slot(of: id) else { return false }
+      remember(value, name, slot)
+      lastRestored = id
+      return true
     case .value(let name, let bytes), .change(.setValue(let name, _, let bytes)):
       values.set(name, to: bytes.map { StoredValues.Value(bytes: $0, byteCount: byteCount) })
       return true
@@ -35,6 +40,8 @@ extension TaskTable {
     guard let change = withPresentLease(change) else { return false }
     let staged = stageAsWritten(change, excluding: excluded)
     commit(staged)
+    // A completion that came too late has a line if that was not known when it was written.
+    if case .complete = change { return true }
     return staged.isKept
   }
 
@@ -49,7 +56,7 @@ extension TaskTable {
   ) -> StagedChange {
     switch change {
     case .retry: stage(change, of: slotOfLease(change))
-    case .restart(let target, _):
+    case .restart(let target, _, _):
       stageRestart(change, of: slot(of: target) { _ in true }, excluding: excluded)
     default: stage(change)
     }
@@ -226,7 +233,7 @@ extension TaskTable {
       makeHead(slot)
       noteBeginning(of: slot)
       return true
-    case .staged, .parked, .paused, .finished:
+    case .staged, .suspended, .parked, .paused, .finished:
       return false
     }
   }
@@ -243,14 +250,18 @@ extension TaskTable {
       present(Lease(id: target.id, token: 0)).map { .claimed($0) } ?? .unclaimed(target.id)
     }
     switch change {
-    case .insert, .unpark, .resume, .update, .remove, .prune, .rebase, .setValue:
+    case .insert, .unpark, .resume, .update, .remove, .prune, .rebase, .complete, .setValue:
       return change
+    case .remember(let lease, let name, let value):
+      return present(lease).map { .remember($0, named: name, value: value) }
+    case .suspend(let lease, let date, let names):
+      return present(lease).map { .suspend($0, until: date, awaiting: names) }
     case .cancel(let target, let date, let retains):
       return .cancel(present(target), at: date, retains: retains)
     case .pause(let target):
       return .pause(present(target))
-    case .restart(let target, let date):
-      return .restart(present(target), availableDate: date)
+    case .restart(let target, let date, let forgets):
+      return .restart(present(target), availableDate: date, forgets: forgets)
     case .reschedule(let target, let date):
       return .reschedule(present(target), availableDate: date)
     case .extend(let lease, let date):

@@ -55,8 +55,7 @@ struct JournalRepair {
     do {
       var compaction = try Compaction(
         of: old,
-        tasks: inspection.table.entries.slab,
-        values: inspection.table.values.committed,
+        snapshot: inspection.table.snapshot,
         in: storage
       )
       var new = try compaction.finish(old, at: date)

@@ -181,7 +181,7 @@ struct JournalSalvage {
       self.generation = generation
     case .seal:
       isSealed = place.number == lineCount
-    case .task, .compacted, .change, .addition, .supersession, .restart, .value, .begin,
+    case .task, .compacted, .change, .addition, .supersession, .restart, .value, .memory, .begin,
       .interruption:
       guard table.salvage(entry) else {
         return skip(place, "it does not fit the lines before it")

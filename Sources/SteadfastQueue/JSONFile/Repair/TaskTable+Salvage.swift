@@ -6,6 +6,10 @@ extension TaskTable {
   /// - Returns: Whether the entry could be applied.
   mutating func salvage(_ entry: JournalEntry) -> Bool {
     if replay(entry) { return true }
+    if case .change(.complete(let id, let name, let value)) = entry {
+      // The line that opened the value may be lost.
+      salvageCompletion(value, name, of: id)
+    }
     if presuppose(entry), replay(entry) { return true }
     switch entry {
     case .addition(let record, .takenOver(by: let id)):
@@ -16,7 +20,7 @@ extension TaskTable {
       // The line of the successor is lost.
       return salvage(.change(change))
     case .header, .task, .compacted, .change, .addition, .restart, .value, .begin, .interruption,
-      .seal:
+      .memory, .seal:
       return false
     }
   }
@@ -43,6 +47,10 @@ extension TaskTable {
       return makeAvailable(id)
     case .change(let change), .restart(let change, _):
       return presuppose(change)
+    case .memory(let id, _, _):
+      guard slot(of: id) != nil else { return false }
+      lastRestored = id
+      return true
     case .header, .compacted, .value, .interruption, .seal:
       return true
     }
@@ -53,14 +61,16 @@ extension TaskTable {
     case .insert(let record, _):
       return freeKey(for: record)
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _):
+      .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
+      .suspend(let lease, _, _):
       return salvage(.begin(lease.id))
     case .remove(let id):
       return end(id)
-    case .restart(let target, _):
+    case .restart(let target, _, _):
       guard let slot = slot(of: target.id) else { return false }
       return freeRole(.holder, for: entries[slot].record)
-    case .cancel, .pause, .resume, .reschedule, .update, .unpark, .prune, .rebase, .setValue:
+    case .cancel, .pause, .resume, .reschedule, .update, .unpark, .prune, .rebase, .complete,
+      .setValue:
       return false
     }
   }
@@ -92,7 +102,7 @@ extension TaskTable {
     switch entries[slot].place {
     case .leased(let token): return replay(.change(.release(Lease(id: id, token: token))))
     case .finished: return makeAvailable(id)
-    case .staged, .waiting, .ready, .held, .parked, .paused: return false
+    case .staged, .waiting, .ready, .held, .suspended, .parked, .paused: return false
     }
   }
 
@@ -105,6 +115,10 @@ extension TaskTable {
     switch entries[slot].place {
     case .parked: return replay(.change(.unpark(name: record.name, queue: record.queue)))
     case .paused: return replay(.change(.resume(id)))
+    case .suspended:
+      // Its completion is lost.
+      let date = record.createdDate
+      return replay(.change(.reschedule(.unclaimed(id), availableDate: date)))
     case .finished:
       let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
       return replay(.change(restart))
@@ -116,6 +130,15 @@ extension TaskTable {
       return true
     case .staged, .waiting, .ready, .leased: return false
     }
+  }
+
+  /// Completes a value that a task does not remember, or has open.
+  private mutating func salvageCompletion(_ value: [UInt8], _ name: String, of id: TaskID) {
+    guard let slot = slot(of: id), !entries[slot].record.state.isFinished,
+      memories[slot][name] == nil
+    else { return }
+    remember([], name, slot)
+    _ = replay(.change(.complete(id, named: name, value: value)))
   }
 
   /// Releases the head of an order key, because another task with the key was performed.

@@ -203,6 +203,14 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
     return core.read { $0.values[name] }
   }
 
+  /// Returns what a task remembers; nothing if it is not in the file.
+  ///
+  /// - Throws: A ``JSONFileError``.
+  public func memory(of id: TaskID) async throws -> TaskMemory {
+    try await core.open()
+    return core.read { $0.memory(of: id) }
+  }
+
   /// Returns what the file holds now.
   ///
   /// O(1).

@@ -7,6 +7,8 @@ import Foundation
 extension Persistence {
   /// Returns this store with payloads that are sealed when stored, and opened when used.
   ///
+  /// What a task remembers is sealed as well, but not under which names.
+  ///
   /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and the
   /// texts of its errors. So are values (``TaskQueue/setValue(_:named:durability:)``).
   ///
@@ -77,6 +79,13 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
 
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 
+  func memory(of id: TaskID) async throws -> TaskMemory {
+    let stored = try await base.memory(of: id)
+    var memory = TaskMemory()
+    try stored.forEach { name, value in memory[name] = try opened(value, name, id) }
+    return memory
+  }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 
@@ -98,8 +107,12 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
         id,
         update.replacing(payload: try sealed(record.replacing(payload: payload)).payload)
       )
+    case .remember(let lease, let name, let value):
+      return .remember(lease, named: name, value: try sealed(value, name, lease.id))
+    case .complete(let id, let name, let value):
+      return .complete(id, named: name, value: try sealed(value, name, id))
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .reschedule, .remove, .extend, .prune, .rebase, .setValue:
+      .reschedule, .remove, .extend, .prune, .rebase, .suspend, .setValue:
       return change
     }
   }

@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The change that settles a task, and the task's record before the change.
 ///
 /// It is an object because it has many parts to copy, and many readers.
@@ -52,7 +58,7 @@ final class Settlement: Sendable {
     case .abandon(_, let failure, _): .abandoned(reason: failure.reason)
     case .cancel: .cancelled
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
-      .unpark, .extend, .prune, .rebase, .setValue:
+      .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       nil
     }
   }
@@ -60,7 +66,9 @@ final class Settlement: Sendable {
   /// Whether the task is still there afterwards, so that more may happen to it.
   var leavesTask: Bool {
     switch change {
-    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update: true
+    case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remember,
+      .suspend, .complete:
+      true
     case .succeed, .abandon, .cancel: isKeptEnd
     case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: false
     }
@@ -72,7 +80,7 @@ final class Settlement: Sendable {
     case .succeed(_, _, let retains), .abandon(_, _, let retains), .cancel(_, _, let retains):
       retains
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remove, .insert,
-      .unpark, .extend, .prune, .rebase, .setValue:
+      .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       false
     }
   }
@@ -92,9 +100,11 @@ final class Settlement: Sendable {
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
+    case .suspend(_, let date, _): .suspended(record, until: date < .distantFuture ? date : nil)
+    case .complete(let id, _, _): .completionArrived(id)
     case .reschedule(_, let date): .rescheduled(record.id, to: date)
     case .update(let id, _): .updated(id)
-    case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: nil
+    case .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: nil
     }
   }
 }

@@ -21,6 +21,8 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     let outcomes = try await base.apply(batch.map(inQueue), durability: durability)
     for (change, outcome) in zip(batch, outcomes) {
+      // Any queue of the group completes what a task of any other awaits.
+      if case .complete = change, outcome == .done { members.lookForWork(except: queue) }
       guard let consequences = outcome.consequences else { continue }
       await members.tell(consequences, of: change, from: queue)
     }
@@ -53,6 +55,8 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
     try await base.value(named: valueName(name))
   }
 
+  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
+
   /// Refuses: the store belongs to the group.
   func destroy() async throws {
     throw TaskQueueError(
@@ -74,7 +78,7 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
     case .setValue(let name, let old, let new):
       .setValue(named: valueName(name), from: old, to: new)
     case .succeed, .retry, .abandon, .release, .park, .cancel, .pause, .resume, .restart,
-      .reschedule, .update, .remove, .extend, .rebase:
+      .reschedule, .update, .remove, .extend, .rebase, .remember, .suspend, .complete:
       change
     }
   }
@@ -114,6 +118,14 @@ final class GroupMembers: Sendable {
 
   func name(ofQueue name: String) -> String {
     members.withLock { $0[name]?.queue?.name } ?? name
+  }
+
+  /// Makes the other queues look for available tasks.
+  func lookForWork(except name: String) {
+    let others = members.withLock { members in
+      members.filter { $0.key != name }.compactMap(\.value.queue)
+    }
+    for other in others { other.lookForWork() }
   }
 
   /// Reports to the other queues what a change of one of them has meant for tasks that wait.

@@ -76,7 +76,8 @@ struct Observers: ~Copyable, Sendable {
     case .retry(_, _, _, let failure): if failure != nil { outcomes.report(0, of: id) }
     case .restart: outcomes.reopen(id)
     case .succeed, .abandon, .cancel, .release, .park, .pause, .resume, .reschedule, .update,
-      .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue:
+      .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete,
+      .setValue:
       break
     }
   }

@@ -20,6 +20,12 @@ public enum TaskEvent: Sendable {
   case failed(TaskRecord, reason: String, retryDate: Date, timing: TaskTiming)
   /// A handler snoozed its task until this date; that uses up no retry.
   case snoozed(TaskRecord, until: Date)
+  /// An attempt suspended its task until this date, until a completion arrives, or both.
+  ///
+  /// The date is `nil` if only a completion or a request makes the task wait again.
+  case suspended(TaskRecord, until: Date?)
+  /// A completion was stored for a task, which waits again if it was suspended.
+  case completionArrived(TaskID)
   /// A handler returned.
   case succeeded(TaskRecord, timing: TaskTiming)
   /// A task was abandoned.
@@ -70,12 +76,12 @@ extension TaskEvent {
   public var taskID: TaskID? {
     switch self {
     case .enqueued(let task), .started(let task), .progressed(let task, _),
-      .failed(let task, _, _, _), .snoozed(let task, _), .succeeded(let task, _),
+      .failed(let task, _, _, _), .snoozed(let task, _), .suspended(let task, _), .succeeded(let task, _),
       .abandoned(let task, _, _), .superseded(let task, _), .released(let task),
       .unhandled(let task, _):
       task.id
     case .cancelled(let id), .cancelledAlong(let id, _), .batchProgressed(let id, _),
-      .paused(let id), .resumed(let id), .restarted(let id),
+      .paused(let id), .resumed(let id), .restarted(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
     case .missed: nil
@@ -95,6 +101,9 @@ extension TaskEvent: CustomStringConvertible {
     case .failed(let task, let reason, let date, let timing):
       "failed, retry at \(date): \(task), \(timing): \(reason)"
     case .snoozed(let task, let date): "snoozed until \(date): \(task)"
+    case .suspended(let task, let date):
+      "suspended \(date.map { "until \($0)" } ?? "until a completion"): \(task)"
+    case .completionArrived(let id): "completion arrived: \(id)"
     case .succeeded(let task, let timing): "succeeded: \(task), \(timing)"
     case .abandoned(let task, let reason, _): "abandoned: \(task): \(reason)"
     case .cancelled(let id): "cancelled: \(id)"

@@ -27,7 +27,7 @@ extension TaskQueue {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
       case .restart: observers.outcomes.reopen(id)
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
-        .insert, .unpark, .extend, .prune, .rebase, .setValue:
+        .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break
       }
     }
@@ -47,7 +47,7 @@ extension TaskQueue {
         observers.restartedAlong(id)
         upkeep.withLock { $0.notice.lookIsDue() }
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
-        .insert, .unpark, .extend, .prune, .rebase, .setValue:
+        .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break
       }
     }

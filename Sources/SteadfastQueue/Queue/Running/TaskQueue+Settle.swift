@@ -145,12 +145,15 @@ extension TaskQueue {
     if settlement.record.orderKey != nil { lookForWork() }
     switch settlement.change {
     case .retry(_, let date, _, _), .reschedule(_, let date): becomesAvailable(at: date)
-    case .restart(_, let date):
+    case .restart(_, let date, _):
       noteUnhandled(settlement.record)
       becomesAvailable(at: date)
     case .resume:
       noteUnhandled(settlement.record)
       becomesAvailable(at: settlement.record.availableDate)
+    // The completion that it awaits may have come before.
+    case .suspend(_, let date, let names): becomesAvailable(at: names.isEmpty ? date : .distantPast)
+    case .complete: lookForWork()
     case .release, .update: becomesAvailable(at: settlement.record.availableDate)
     case .park:
       // Another handler may have been registered before the task was parked.
@@ -161,7 +164,7 @@ extension TaskQueue {
     case .succeed, .abandon, .cancel, .remove:
       // The task may have had a successor, which may be available now.
       if settlement.record.uniqueKey != nil { lookForWork() }
-    case .pause, .insert, .unpark, .extend, .prune, .rebase, .setValue: break
+    case .pause, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: break
     }
   }
 

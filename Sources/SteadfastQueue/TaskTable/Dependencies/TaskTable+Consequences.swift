@@ -41,7 +41,7 @@ extension TaskTable {
       binding.tasks = Set(others + waiting).map { entries[$0].id }
     case .remove: binding.tasks = removable(from: slot).map { entries[$0].id }
     case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
-      .reschedule, .update, .extend, .prune, .rebase, .setValue:
+      .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return
     }
     graph.bind(binding, for: entries[slot].id)
@@ -51,7 +51,7 @@ extension TaskTable {
   private mutating func noteBinding(_ slot: Int) {
     entries[slot].isBound = true
     // A claim must not find it. One whose insertion is staged is in no line yet.
-    if entries[slot].isInLine, entries[slot].record.state == .waiting { lineUp(slot) }
+    if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
   /// Takes back what a staged change to a task holds of others.

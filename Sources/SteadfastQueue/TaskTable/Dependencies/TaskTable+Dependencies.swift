@@ -96,7 +96,7 @@ extension TaskTable {
     if entries[slot].isEndingBadly { return true }
     switch entries[slot].record.state {
     case .succeeded: return false
-    case .waiting, .running, .parked, .paused: return willBeCancelledAlong(slot)
+    case .waiting, .running, .suspended, .parked, .paused: return willBeCancelledAlong(slot)
     // What a staged change does to it is not known yet.
     case .abandoned, .cancelled: return rule == .allSucceeded || isInDoubt(slot)
     }
@@ -197,7 +197,7 @@ extension TaskTable {
   /// Moves a task to the line where it belongs now, if it waits and no staged change holds it.
   mutating func moveIfAtRest(_ slot: Int) {
     guard !entries[slot].isReserved, entries[slot].place != .staged,
-      entries[slot].record.state == .waiting
+      entries[slot].record.state.isClaimable
     else { return }
     lineUp(slot)
   }

@@ -78,6 +78,8 @@ extension TaskTable {
       return .add(.successor)
     }
     if policy == .keep { return .duplicate(last) }
+    // What it has begun must not go on with another payload.
+    if roles.successor == nil, entries[last].remembers { return .add(.successor) }
     return isInDoubt(last) ? .busy(last) : .replace(last)
   }
 
@@ -89,8 +91,9 @@ extension TaskTable {
   /// Stages the retry of a task, whose successor takes its place if it has one.
   mutating func stageRetry(_ change: TaskChange, of slot: Int?) -> StagedChange {
     // If another change to the successor is staged, both tasks wait. If other tasks wait for the
-    // holder, it stays, so that they wait for what they named.
-    guard let slot, !concernsOthers(slot), let successor = successor(of: slot),
+    // holder, it stays, so that they wait for what they named. If it remembers something, it stays
+    // to end what it has begun.
+    guard let slot, !concernsOthers(slot), !entries[slot].remembers, let successor = successor(of: slot),
       !entries[successor].isReserved, !entries[successor].isBound
     else { return stage(change, of: slot) }
     entries[slot].isEndingBadly = true
@@ -156,7 +159,7 @@ extension TaskTable {
     case .supersession: .supersession
     case .change(.restart, let slot) where entries[slot].isAwaited:
       restartDecision(graph.excluded(byRestartOf: entries[slot].id))
-    case .change, .broadChange, .value, nil: nil
+    case .change, .memory, .broadChange, .value, nil: nil
     }
   }
 
@@ -191,7 +194,7 @@ extension TaskTable {
     take(.holder, key, slot)
     // A task that a staged change holds is lined up if that change is rolled back.
     guard !entries[slot].isReserved, entries[slot].place != .staged else { return }
-    if entries[slot].record.state == .waiting { lineUp(slot) }
+    if entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
   /// Makes each successor without a holder the holder.

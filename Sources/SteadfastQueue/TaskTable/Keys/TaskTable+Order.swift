@@ -63,7 +63,7 @@ extension TaskTable {
 
   private mutating func stepBack(_ slot: Int) {
     entries[slot].isBehindHead = true
-    if entries[slot].isInLine, entries[slot].record.state == .waiting { lineUp(slot) }
+    if entries[slot].isInLine, entries[slot].record.state.isClaimable { lineUp(slot) }
   }
 
   private mutating func becomeHead(_ slot: Int) {

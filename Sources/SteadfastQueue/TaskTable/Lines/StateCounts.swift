@@ -23,6 +23,7 @@ struct StateCounts: Sendable {
     case .succeeded: 4
     case .abandoned: 5
     case .cancelled: 6
+    case .suspended: 7
     }
   }
 }

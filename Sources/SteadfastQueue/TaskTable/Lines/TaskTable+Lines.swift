@@ -20,12 +20,16 @@ extension TaskTable {
     let state = entries[slot].record.state
     if entries[slot].isOrdered, let key = orderKey(of: slot) { settleHead(of: key) }
     switch state {
-    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isHeld:
+    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isHeld,
+      .suspended where entries[slot].record.keyRole == .successor || entries[slot].isHeld:
       return setPlace(.held, of: slot)
-    case .waiting where entries[slot].record.availableDate <= cutoff:
+    case .suspended where !entries[slot].record.hasDueDate:
+      return setPlace(.suspended, of: slot)
+    case .waiting where entries[slot].record.availableDate <= cutoff,
+      .suspended where entries[slot].record.availableDate <= cutoff:
       setPlace(.ready, of: slot)
       lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
-    case .waiting:
+    case .waiting, .suspended:
       setPlace(.waiting, of: slot)
       waiting.insert(dateNode(of: slot))
     case .parked:
@@ -71,7 +75,7 @@ extension TaskTable {
     case .finished:
       let record = entries[slot].record
       wasThere = ended.remove(node, record.state, in: lanes[lane].queue, until: record.prunableDate)
-    case .staged, .held, .leased, .paused:
+    case .staged, .held, .leased, .suspended, .paused:
       wasThere = false
     }
     precondition(wasThere, "a task was changed before it left its line")

@@ -21,14 +21,41 @@ extension TaskRecord {
     if hasExpired(by: availableDate) { dropExpiry() }
   }
 
+  /// Suspends the task until a date, which its attempt has chosen.
+  ///
+  /// Stores call this on ``TaskChange/suspend(_:until:awaiting:)``, unless what the task awaits has
+  /// come: then they call ``wake()`` as well. It clears the interruptions and ``isPostponed``.
+  /// Retries and failures stay.
+  public mutating func suspend(until date: Date) {
+    state = .suspended
+    availableDate = date
+    if interruptionCount > 0 { interruptionCount = 0 }
+    if isPostponed { isPostponed = false }
+  }
+
+  /// Whether its date ever comes; it does not for a task that is suspended without one.
+  var hasDueDate: Bool { availableDate < .distantFuture }
+
+  /// Makes a suspended task wait, available at once.
+  ///
+  /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace a
+  /// suspended task. The date becomes the one on which the task was enqueued: no clock that goes
+  /// back makes the task wait for that.
+  public mutating func wake() {
+    state = .waiting
+    availableDate = createdDate
+    if isPostponed { isPostponed = false }
+  }
+
   /// Moves the dates that the queue took from a clock that has gone back since.
   ///
   /// Stores call this on `TaskChange.rebase(_:)`. A failure that is later than `now` is taken to
   /// have happened now, and the retry comes after the delay that it had. A task that has not
   /// failed, and was to be performed at once, is available now. A date that was chosen for a task
-  /// stays.
+  /// stays, and so does that of a suspended task.
   /// - Returns: Whether any date was moved.
   public mutating func rebase(to now: Date) -> Bool {
+    if state == .suspended { return false }
     if let failedDate {
       guard failedDate > now else { return false }
       // This only moves a date back, so it needs no clamping, and reads the same in old files.
@@ -56,7 +83,7 @@ extension TaskRecord {
   /// How the task ended; `nil` if it has not.
   var outcome: TaskOutcome? {
     switch state {
-    case .waiting, .running, .parked, .paused: nil
+    case .waiting, .running, .suspended, .parked, .paused: nil
     case .succeeded: .succeeded
     case .abandoned: .abandoned(reason: lastError ?? "")
     case .cancelled: .cancelled

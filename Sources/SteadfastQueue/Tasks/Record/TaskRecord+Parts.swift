@@ -81,11 +81,12 @@ extension TaskRecord {
     var uniqueUntil: Date?
     var latestDate: Date?
     var queue = ""
+    var memorySize = 0
     var prerequisites = Rare<Prerequisites>()
 
     var isEmpty: Bool {
       tags.isEmpty && timeLimit == nil && expiryDate == nil && uniqueUntil == nil
-        && latestDate == nil && queue.isEmpty && prerequisites.isEmpty
+        && latestDate == nil && queue.isEmpty && memorySize == 0 && prerequisites.isEmpty
     }
   }
 

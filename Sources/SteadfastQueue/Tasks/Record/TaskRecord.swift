@@ -47,6 +47,7 @@ public struct TaskRecord: Sendable, Identifiable {
     tags: Set<String> = [],
     timeLimit: Duration? = nil,
     expiryDate: Date? = nil,
+    memorySize: Int = 0,
     state: TaskState = .waiting,
     availableDate: Date,
     retryCount: Int = 0,
@@ -74,6 +75,7 @@ public struct TaskRecord: Sendable, Identifiable {
           uniqueUntil: uniqueUntil,
           latestDate: latestDate,
           queue: queue,
+          memorySize: memorySize,
           prerequisites: orderKey == nil && !holdsOrder && conditions.isEmpty
             && dependencies == nil
             ? Rare()
@@ -155,6 +157,19 @@ public struct TaskRecord: Sendable, Identifiable {
   /// To a claim, a look-up, its unique key and its order key, the tasks of other queues are not
   /// there.
   public var queue: String { shared.value.extras.present?.queue ?? "" }
+  /// How much the task remembers: the number of bytes of the names, in UTF-8, and of the values.
+  ///
+  /// A new task remembers nothing, whatever its record says. A store keeps this in step with
+  /// ``Persistence/memory(of:)``.
+  public var memorySize: Int {
+    get { shared.value.extras.present?.memorySize ?? 0 }
+    set {
+      guard newValue != memorySize else { return }
+      var definition = shared.value
+      definition.extras.value.memorySize = newValue
+      shared = SharedDefinition(definition)
+    }
+  }
   /// Labels by which tasks are found, and cancelled together.
   public var tags: Set<String> { shared.value.extras.present?.tags ?? [] }
   /// How long one attempt may take; `nil` for any time.
@@ -274,6 +289,7 @@ public struct TaskRecord: Sendable, Identifiable {
     )
     definition.extras.value = extras
     shared = SharedDefinition(definition)
+    if state == .suspended { wake() }
     if state == .parked { state = .waiting }
     if isPostponed {
       availableDate = max(availableDate, new.availableDate)

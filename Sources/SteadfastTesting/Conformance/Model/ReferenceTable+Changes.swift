@@ -55,7 +55,9 @@ extension ReferenceTable {
     switch change {
     case .insert(let record, let policy): return insert(record, onDuplicate: policy)
     case .succeed(let lease, let date, let retains):
-      return self.change(lease, to: .succeeded, retains: retains, at: date)
+      let outcome = self.change(lease, to: .succeeded, retains: retains, at: date)
+      if outcome == .done { forget(lease.id) }
+      return outcome
     case .retry(let lease, let date, let retryCount, let failure):
       let outcome = self.change(lease, to: .waiting) { record in
         record.availableDate = date
@@ -65,6 +67,7 @@ extension ReferenceTable {
         record.note(failure)
       }
       guard outcome == .done, record(of: lease.id).map(concernsOthers) == false,
+        memory(of: lease.id).isEmpty,
         let successor = supersede(lease.id)
       else { return outcome }
       return .superseded(by: successor)
@@ -78,22 +81,27 @@ extension ReferenceTable {
     case .cancel(let target, let date, let retains):
       return control(
         target,
-        [.waiting, .parked, .paused],
+        [.waiting, .suspended, .parked, .paused],
         to: .cancelled,
         retains: retains,
         at: date
       )
-    case .pause(let target): return control(target, [.waiting, .parked], to: .paused)
+    case .pause(let target):
+      if record(of: target.id)?.state == .suspended { wake(target.id) }
+      return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
-    case .restart(let target, let date):
+    case .restart(let target, let date, let forgets):
       if case .unclaimed(let id) = target, let record = record(of: id) {
         if let holder = holder(insteadOf: record) { return .duplicate(of: holder) }
         if record.uniqueKey != nil, record.state.isFinished { setHolder(id) }
       }
-      return control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
+      let outcome = control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
+      if outcome == .done, forgets { forget(target.id) }
+      return outcome
     case .reschedule(let target, let date):
       let state = record(of: target.id)?.state ?? .waiting
-      return control(target, Self.unclaimed, to: state == .running ? .waiting : state) {
+      let waitsAgain = state == .running || state == .suspended
+      return control(target, Self.unclaimed, to: waitsAgain ? .waiting : state) {
         $0.availableDate = date
         $0.isPostponed = false
       }
@@ -106,6 +114,10 @@ extension ReferenceTable {
     case .rebase(let date): rebase(to: date)
     case .extend(let lease, let date): return extend(lease, until: date)
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
+    case .remember(let lease, let name, let value): return remember(lease, name, value)
+    case .suspend(let lease, let date, let names):
+      return suspend(lease, until: date, awaiting: names)
+    case .complete(let id, let name, let value): return complete(id, name, value)
     @unknown default: break
     }
     return .done
@@ -117,7 +129,7 @@ extension ReferenceTable {
     return values[ExactText(name)] == bytes
   }
 
-  private static let unclaimed: Set<TaskState> = [.waiting, .parked, .paused]
+  private static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
   private static let ended = Set(TaskState.allCases.filter(\.isFinished))
   private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
 
@@ -172,6 +184,7 @@ extension TaskRecord {
       tags: update.tags ?? tags,
       timeLimit: update.timeLimit ?? timeLimit,
       expiryDate: update.expiryDate ?? expiryDate,
+      memorySize: memorySize,
       state: state,
       availableDate: availableDate,
       retryCount: retryCount,

@@ -121,7 +121,7 @@ extension ReferenceTable {
       end(before, .abandoned, at: failure.date, retains: retains)
     case .cancel(_, let date, let retains):
       end(before, .cancelled, at: date, retains: retains)
-    case .restart(_, let date) where before.state.isFinished:
+    case .restart(_, let date, _) where before.state.isFinished:
       restart(before, at: date)
     case .remove: Consequences(tasks: removeAlong(with: before.id))
     default: nil
@@ -152,7 +152,7 @@ extension ReferenceTable {
     for id in cancelled.sorted() {
       _ = change(
         id,
-        in: [.waiting, .parked, .paused],
+        in: [.waiting, .suspended, .parked, .paused],
         to: .cancelled,
         retains: retains,
         at: date
@@ -223,12 +223,13 @@ extension TaskChange {
   var taskID: TaskID? {
     switch self {
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
-      .release(let lease), .park(let lease, _), .extend(let lease, _):
+      .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
+      .suspend(let lease, _, _):
       lease.id
-    case .cancel(let target, _, _), .pause(let target), .restart(let target, _),
+    case .cancel(let target, _, _), .pause(let target), .restart(let target, _, _),
       .reschedule(let target, _):
       target.id
-    case .resume(let id), .remove(let id), .update(let id, _): id
+    case .resume(let id), .remove(let id), .update(let id, _), .complete(let id, _, _): id
     case .insert, .unpark, .prune, .rebase, .setValue: nil
     @unknown default: nil
     }

@@ -1,14 +1,26 @@
 import SteadfastQueue
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Order keys and conditions in the reference.
 extension ReferenceTable {
   /// The tasks that wait for nothing but their dates, their conditions and a worker.
   package var waiting: [Entry] {
     let waitingForOthers = waitingForOthers
     return entries.filter { entry in
-      entry.record.state == .waiting && entry.record.keyRole != .successor && isHead(entry)
+      isDueOnDate(entry.record) && entry.record.keyRole != .successor && isHead(entry)
         && !waitingForOthers.contains(entry.record.id)
     }
+  }
+
+  /// Returns whether a date makes a task available.
+  private func isDueOnDate(_ record: TaskRecord) -> Bool {
+    record.state == .waiting
+      || record.state == .suspended && record.availableDate < .distantFuture
   }
 
   /// Returns whether no other task with the order key runs, and none comes before this one.

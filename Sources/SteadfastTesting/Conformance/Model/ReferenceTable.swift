@@ -21,6 +21,8 @@ package struct ReferenceTable: Sendable {
     package var end = 0
     /// The task's place in the order of its key, which a restart does not change.
     package var number: Int
+    /// What the task remembers, by the bytes of the names.
+    package var memory: [ExactText: [UInt8]] = [:]
   }
 
   package var entries: [Entry] = []
@@ -52,6 +54,7 @@ package struct ReferenceTable: Sendable {
     guard index(record.id) == nil else { return .identityTaken }
     var record = record
     record.keyRole = nil
+    record.memorySize = 0
     let unmet = unmetDependency(of: record)
     if let key = record.uniqueKey, !record.state.isFinished {
       switch place(for: record, key, policy) {
@@ -142,7 +145,7 @@ package struct ReferenceTable: Sendable {
   package mutating func rebase(to now: Date) {
     cutoff = min(cutoff, now)
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place })
-    where !entries[index].record.state.isFinished {
+    where !entries[index].record.state.isFinished && entries[index].record.state != .suspended {
       var record = entries[index].record
       if let failed = record.failedDate {
         guard failed > now else { continue }

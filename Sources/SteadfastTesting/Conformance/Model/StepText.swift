@@ -18,7 +18,8 @@ extension TaskChange {
       "cancel \(target.step) at \(date.step)\(retains.step)"
     case .pause(let target): "pause \(target.step)"
     case .resume(let id): "resume \(id.number)"
-    case .restart(let target, let date): "restart \(target.step) at \(date.step)"
+    case .restart(let target, let date, let forgets):
+      "restart \(target.step) at \(date.step)\(forgets ? ", forgetting" : "")"
     case .reschedule(let target, let date): "reschedule \(target.step) to \(date.step)"
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
@@ -26,6 +27,13 @@ extension TaskChange {
     case .prune(let state, let date, let count, let now, _):
       "prune \(state) at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
         + (count.map { ", keeping \($0)" } ?? "")
+    case .remember(let lease, let name, let value):
+      "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
+    case .suspend(let lease, let date, let names):
+      "suspend \(lease.step) until \(date.step)"
+        + (names.isEmpty ? "" : ", awaiting \(names.map { "'\($0.prefix(80))'" })")
+    case .complete(let id, let name, let value):
+      "complete '\(name.prefix(80))' of \(id.number): \([UInt8]?(value).step)"
     case .rebase(let date): "rebase to \(date.step)"
     case .setValue(let name, let old, let new):
       "set the value '\(name.prefix(80))' from \(old.step) to \(new.step)"

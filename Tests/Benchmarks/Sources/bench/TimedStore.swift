@@ -53,6 +53,8 @@ final class TimedStore: Persistence {
 
   func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
 
+  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
+
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,

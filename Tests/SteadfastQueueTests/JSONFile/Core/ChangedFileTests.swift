@@ -89,8 +89,7 @@ import Testing
       table.insert(.make(1))
       var compaction = try Compaction(
         of: journal,
-        tasks: table.entries.slab,
-        values: table.values.committed,
+        snapshot: table.snapshot,
         in: storage
       )
       try self.change(file, change.make)

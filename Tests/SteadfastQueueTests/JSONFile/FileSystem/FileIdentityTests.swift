@@ -129,8 +129,7 @@ import Testing
       let (journal, table) = try Journal.open(storage)
       var compaction = try Compaction(
         of: journal,
-        tasks: table.entries.slab,
-        values: table.values.committed,
+        snapshot: table.snapshot,
         in: storage
       )
       let diary = Data("my diary\n".utf8)

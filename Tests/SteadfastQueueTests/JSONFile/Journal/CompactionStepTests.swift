@@ -20,8 +20,7 @@ import Testing
     )
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage,
       CompactionPolicy(stepTasks: 100)
     )
@@ -39,8 +38,7 @@ import Testing
     for number in 1...3 { table.insert(.make(number)) }
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage,
       CompactionPolicy(stepSize: 500, stepTasks: 1)
     )
@@ -75,8 +73,7 @@ import Testing
     )
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage
     )
     #expect(throws: Compaction.Failure.self) {
@@ -104,8 +101,7 @@ import Testing
     for number in 1..<3 * Slab<TaskTable.Entry>.pageSize { table.insert(.make(number)) }
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage,
       CompactionPolicy(stepTasks: Slab<TaskTable.Entry>.pageSize + 1)
     )

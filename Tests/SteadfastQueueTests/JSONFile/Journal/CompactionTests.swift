@@ -154,15 +154,14 @@ import Testing
     }
     let before = try digest()
     var journal = try Journal.open(storage).journal
-    let tasks = core.read(\.entries.slab)
+    let snapshot = core.read(\.snapshot)
     let bytes = storage.bytes
     func compact(_ call: MemoryStorage.Call?) throws {
       let failsAtOnce = call == .open(.replacement) || call == .create(.replacement)
       if let call, failsAtOnce { storage.fail(call, EIO) }
       var compaction = try Compaction(
         of: journal,
-        tasks: tasks,
-        values: [:],
+        snapshot: snapshot,
         in: storage,
         CompactionPolicy(minimumSize: 0, stepSize: 300)
       )
@@ -171,7 +170,7 @@ import Testing
     }
     if case .read = call {
       // Lines that are appended during the compaction are read from the journal.
-      let begun = try Compaction(of: journal, tasks: tasks, values: [:], in: storage)
+      let begun = try Compaction(of: journal, snapshot: snapshot, in: storage)
       try journal.append([[JournalBody(.seal)]])
       var compaction = begun
       storage.fail(.read, EIO)

@@ -110,8 +110,7 @@ import Testing
     for name in ["a", "b", "c"] { try add(set(name, nil, [1])) }
     var compaction = try Compaction(
       of: journal,
-      tasks: table.entries.slab,
-      values: table.values.committed,
+      snapshot: table.snapshot,
       in: storage,
       CompactionPolicy(stepSize: 1)
     )

@@ -127,8 +127,7 @@ import Foundation
       let compacted = MemoryStorage()
       var compaction = try Compaction(
         of: journal,
-        tasks: table.entries.slab,
-        values: table.values.committed,
+        snapshot: table.snapshot,
         in: compacted
       )
       try compaction.finish(journal, at: clock.date)

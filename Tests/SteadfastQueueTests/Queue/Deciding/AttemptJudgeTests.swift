@@ -67,10 +67,13 @@ private struct Decided: RetryAwareError {
     case .cancel(_, let date, let retains):
       "cancelled at \(date.timeIntervalSince1970), \(retains ? "kept" : "gone")"
     case .pause: "paused"
-    case .restart(_, let date): "restarted at \(date.timeIntervalSince1970)"
+    case .restart(_, let date, _): "restarted at \(date.timeIntervalSince1970)"
     case .update: "updated"
     case .reschedule(_, let date): "rescheduled to \(date.timeIntervalSince1970)"
-    case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove, .setValue: "nonsense"
+    case .suspend(_, let date, _): "suspended until \(date.timeIntervalSince1970)"
+    case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove, .remember, .complete,
+      .setValue:
+      "nonsense"
     }
   }
 

@@ -20,6 +20,8 @@ extension TaskEvent {
     case .started(let record): "started \(text(record))"
     case .failed(let record, let reason, _, _): "failed \(text(record)): \(reason)"
     case .snoozed(let record, _): "snoozed \(text(record))"
+    case .suspended(let record, _): "suspended \(text(record))"
+    case .completionArrived: "completion arrived"
     case .succeeded(let record, _): "succeeded \(text(record))"
     case .abandoned(let record, let reason, _): "abandoned \(text(record)): \(reason)"
     case .progressed(let record, let fraction): "progressed \(text(record)): \(fraction)"

@@ -1,0 +1,144 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What tasks remember, and tasks that are suspended.
+extension TaskTable {
+  /// What a task remembers; nothing if it is not in the table.
+  func memory(of id: TaskID) -> TaskMemory {
+    guard let slot = slot(of: id), entries[slot].place != .staged else { return TaskMemory() }
+    return memories[slot]
+  }
+
+  /// The record of a task as callers see it, with the size of what the task remembers.
+  func shownRecord(of slot: Int) -> TaskRecord {
+    guard entries[slot].remembers else { return entries[slot].record }
+    var record = entries[slot].record
+    record.memorySize = memories[slot].size
+    return record
+  }
+
+  // MARK: Staging
+
+  /// Stages a change to what a claimed task remembers.
+  ///
+  /// It does not reserve the task: the changes that are staged after it are committed after it.
+  func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    slot == nil ? .stale : StagedChange(.memory(change))
+  }
+
+  /// Stages a completion, if its value is open by now.
+  ///
+  /// It does not reserve the task: the end of an attempt must not be stale because of it. Other
+  /// changes may be committed before it, so the commit looks once more.
+  func stageCompletion(_ change: TaskChange) -> StagedChange {
+    guard case .complete(let id, let name, _) = change, isOpen(name, of: id) else { return .stale }
+    return StagedChange(.memory(change))
+  }
+
+  /// Returns whether a task that has not ended remembers a value without bytes under a name.
+  private func isOpen(_ name: String, of id: TaskID) -> Bool {
+    guard let slot = slot(of: id), entries[slot].place != .staged, entries[slot].remembers,
+      !entries[slot].record.state.isFinished
+    else { return false }
+    return memories[slot][name]?.isEmpty == true
+  }
+
+  // MARK: Committing
+
+  /// Commits a change to what a task remembers.
+  ///
+  /// - Returns: Its outcome; `.stale` for a completion that comes too late after all.
+  mutating func commitMemory(_ change: TaskChange) -> ChangeOutcome {
+    switch change {
+    case .remember(let lease, let name, let value):
+      guard let slot = slot(of: lease.id) else { return .stale }
+      remember(value, name, slot)
+      if entries[slot].record.interruptionCount > 0 { entries[slot].record.interruptionCount = 0 }
+      return .done
+    case .complete(let id, let name, let value):
+      guard isOpen(name, of: id), let slot = slot(of: id) else { return .stale }
+      remember(value, name, slot)
+      if entries[slot].record.state == .suspended { wake(slot) }
+      return .done
+    default:
+      preconditionFailure("a change was staged that concerns no memory")
+    }
+  }
+
+  /// Sets what a task remembers under a name.
+  mutating func remember(_ value: [UInt8], _ name: String, _ slot: Int) {
+    let old = memories[slot][name]
+    memories[slot][name] = value
+    entries[slot].remembers = true
+    if old == nil { memoryCount += 1 }
+    addBytes(
+      Self.byteCount(name, value) - (old.map { Self.byteCount(name, $0) } ?? 0),
+      to: slot
+    )
+  }
+
+  /// Forgets all that a task remembers.
+  mutating func forget(_ slot: Int) {
+    guard entries[slot].remembers else { return }
+    var count = 0
+    memories[slot].forEach {
+      count += Self.byteCount($0, $1)
+      memoryCount -= 1
+    }
+    addBytes(-count, to: slot)
+    memories[slot] = TaskMemory()
+    entries[slot].remembers = false
+  }
+
+  /// About how many bytes a file takes for a value that a task remembers.
+  static func byteCount(_ name: String, _ value: [UInt8]) -> Int {
+    let isText = String(validating: value, as: UTF8.self) != nil
+    return JournalLineSize.envelope + name.utf8.count
+      + (isText ? value.count : (value.count + 2) / 3 * 4)
+  }
+
+  private enum JournalLineSize {
+    /// About the length of a line without its name and its value.
+    static let envelope = 140
+  }
+
+  /// Suspends a claimed task, unless what it waits for has come.
+  mutating func suspend(_ slot: Int, until date: Date, awaiting names: [String]) {
+    let hasCome = names.contains { memories[slot][$0]?.isEmpty == false }
+    entries[slot].record.suspend(until: date)
+    if hasCome { entries[slot].record.wake() }
+    let state = entries[slot].record.state
+    // The counts go by the state that the record had.
+    entries[slot].record.state = .running
+    setState(state, of: slot)
+    lineUpAnew(slot)
+  }
+
+  /// Makes a suspended task wait.
+  private mutating func wake(_ slot: Int) {
+    leaveLine(slot)
+    var record = entries[slot].record
+    record.wake()
+    setState(.waiting, of: slot)
+    entries[slot].record = record
+    // When the change that holds it is committed or rolled back, the task is lined up.
+    if entries[slot].isReserved {
+      entries[slot].position = nextNumber()
+      setPlace(.waiting, of: slot)
+    } else {
+      lineUpAnew(slot)
+    }
+  }
+
+  /// Pauses a task. A suspended one looks again what it waits for when it is resumed.
+  mutating func pause(_ slot: Int) {
+    let state = entries[slot].record.state
+    if state == .suspended { entries[slot].record.wake() }
+    entries[slot].record.state = state
+    setState(.paused, of: slot)
+    lineUpAnew(slot)
+  }
+}
