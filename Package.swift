@@ -37,6 +37,12 @@ let package = Package(
       swiftSettings: settings
     ),
     .executableTarget(
+      name: "StepWorker",
+      dependencies: ["SteadfastQueue"],
+      path: "Tests/EndToEnd/StepWorker",
+      swiftSettings: settings
+    ),
+    .executableTarget(
       name: "Stress",
       dependencies: ["SteadfastQueue", "SteadfastTesting"],
       path: "Tests/Stress",

@@ -76,23 +76,36 @@ extension TaskQueue {
   /// passed is dropped; a later one stays. If the task is being performed, the call cancels the
   /// handler's Swift task, and the task starts over if the handler then throws.
   ///
+  /// What the task remembers stays, so a dead letter goes on with the step that failed. A task that
+  /// has succeeded remembers nothing.
+  ///
+  /// - Parameters:
+  ///   - id: the task.
+  ///   - forgetting: whether the task forgets what it remembers, and begins from the beginning.
   /// - Returns: whether the task existed.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/duplicate`` if the task has
   ///   ended, and another task has its unique key by now; what the store throws.
   @discardableResult
-  public nonisolated func restart(_ id: TaskID) async throws -> Bool {
-    try await ask(.restart, of: id)
+  public nonisolated func restart(
+    _ id: TaskID,
+    forgetting: Bool = false
+  ) async throws -> Bool {
+    try await ask(.restart(forgets: forgetting), of: id)
   }
 
-  /// Restarts the tasks that match a filter, as ``restart(_:)`` does, and returns how many.
+  /// Restarts the tasks that match a filter, as ``restart(_:forgetting:)`` does, and returns how
+  /// many.
   ///
   /// `restart(matching: .deadLetters)` tries all dead letters once more. A task whose unique key
   /// another task has by now is left alone.
   ///
   /// - Throws: what the store throws; some tasks may have been restarted by then.
   @discardableResult
-  public nonisolated func restart(matching filter: TaskFilter) async throws -> Int {
-    try await ask(.restart, of: filter)
+  public nonisolated func restart(
+    matching filter: TaskFilter,
+    forgetting: Bool = false
+  ) async throws -> Int {
+    try await ask(.restart(forgets: forgetting), of: filter)
   }
 
   /// Sets the date from which a task may be performed; by default now, instead of after its delay.

@@ -27,6 +27,15 @@ public struct TaskQueueConfiguration: Sendable {
   /// the number back to zero. An attempt that is released unharmed, by a shutdown for example,
   /// leaves the number as it is.
   public var maxInterruptions: RetryLimit
+  /// How much a task may remember: the bytes of its names and values; by default 1 MiB.
+  ///
+  /// A step beyond it throws a ``StepError``. One value has at most 65,536 bytes.
+  public var maxMemorySize: Int
+  /// Whether a failure counts as the first one if the attempt has got further; by default `false`.
+  ///
+  /// An attempt has got further if it has stored the value of a step, a sleep, a completion or a
+  /// checkpoint. So a long transfer over a bad line is not abandoned while it goes on.
+  public var progressRenewsRetries: Bool
   /// How long succeeded tasks are retained.
   ///
   /// By default not at all.
@@ -68,6 +77,8 @@ public struct TaskQueueConfiguration: Sendable {
     prohibitsBackoff: Bool = false,
     taskDefaults: TaskOptions = TaskOptions(),
     maxInterruptions: RetryLimit = 5,
+    maxMemorySize: Int = 1 << 20,
+    progressRenewsRetries: Bool = false,
     succeededRetention: Retention = .none,
     abandonedRetention: Retention = Retention(maxCount: 1000, maxAge: .seconds(30 * 86_400)),
     cancelledRetention: Retention = .none,
@@ -81,6 +92,8 @@ public struct TaskQueueConfiguration: Sendable {
     self.prohibitsBackoff = prohibitsBackoff
     self.taskDefaults = taskDefaults
     self.maxInterruptions = maxInterruptions
+    self.maxMemorySize = maxMemorySize
+    self.progressRenewsRetries = progressRenewsRetries
     self.succeededRetention = succeededRetention
     self.abandonedRetention = abandonedRetention
     self.cancelledRetention = cancelledRetention
@@ -110,6 +123,9 @@ public struct TaskQueueConfiguration: Sendable {
         .invalidArgument,
         "maxConcurrentTasks is \(maxConcurrentTasks); give 1 to \(Self.mostWorkers)"
       )
+    }
+    guard maxMemorySize >= 0 else {
+      throw TaskQueueError(.invalidArgument, "maxMemorySize is \(maxMemorySize); give 0 or more")
     }
     for (name, count) in [
       ("succeededRetention", succeededRetention.maxCount),

@@ -20,6 +20,10 @@ public struct AttemptResult: Sendable {
     case abandoned(reason: String)
     /// The handler snoozed the task until this date, without counting a retry.
     case snoozed(until: Date)
+    /// The attempt suspended the task until this date, or until a completion if it is `nil`.
+    case suspended(until: Date?)
+    /// Something that the task remembers can't be decoded, and the task is parked.
+    case parked(reason: String)
   }
 
   /// What a queue does with the task.
@@ -27,11 +31,17 @@ public struct AttemptResult: Sendable {
   /// The error that the handler threw; `nil` if it returned.
   public let error: (any Error)?
 
-  /// The date of the next attempt; `nil` if the task has ended.
+  /// What the task remembers afterwards; nothing if it has succeeded.
+  ///
+  /// Give it to the next attempt: `performAttempt(…, remembering: first.memory)`.
+  public let memory: TaskMemory
+
+  /// The date of the next attempt; `nil` if the task has ended, or only waits for a completion.
   public var nextDate: Date? {
     switch ending {
     case .failed(let date), .snoozed(let date): date
-    case .succeeded, .abandoned: nil
+    case .suspended(let date): date
+    case .succeeded, .abandoned, .parked: nil
     }
   }
 }
@@ -44,6 +54,8 @@ extension AttemptResult.Ending {
     case .failed(_, _, let date, _): self = .failed(retryDate: date)
     case .abandoned(_, let reason, _): self = .abandoned(reason: reason)
     case .snoozed(_, let date): self = .snoozed(until: date)
+    case .suspended(_, let date): self = .suspended(until: date)
+    case .unhandled(_, let reason): self = .parked(reason: reason)
     default: return nil
     }
   }

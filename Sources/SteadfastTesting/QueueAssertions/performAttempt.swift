@@ -23,6 +23,7 @@ import Foundation
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10, as when it is enqueued.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once.
+///   - memory: what the task remembers.
 ///   - configuration: the configuration of the queue.
 ///   - clock: the clock that dates are read from; by default that of the current virtual time.
 ///   - handler: the handler that performs the task.
@@ -35,6 +36,7 @@ public func performAttempt<Payload: TaskPayload>(
   retryCount: Int = 0,
   maxRetries: RetryLimit = 10,
   usesBackoff: Bool = true,
+  remembering memory: TaskMemory = TaskMemory(),
   configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
   clock: some WallClock = VirtualTime.current?.clock ?? VirtualClock(),
   handler: @escaping @Sendable (Payload, TaskContext) async throws -> Void
@@ -42,6 +44,7 @@ public func performAttempt<Payload: TaskPayload>(
   let payload = try payload.decodedAnew()
   let queue = try await queue(
     holding: .attempted(Payload.taskName, retryCount, maxRetries, usesBackoff, clock.date),
+    remembering: memory,
     configuration,
     clock
   )
@@ -60,7 +63,11 @@ public func performAttempt<Payload: TaskPayload>(
   try await queue.run()
   for await event in events {
     guard let ending = AttemptResult.Ending(event) else { continue }
-    return AttemptResult(ending: ending, error: thrown.withLock { $0 })
+    return AttemptResult(
+      ending: ending,
+      error: thrown.withLock { $0 },
+      memory: try await queue.memory(of: TaskRecord.attemptedID)
+    )
   }
   // The events end early if the caller is cancelled.
   throw CancellationError()
@@ -74,6 +81,7 @@ public func performAttempt<Payload: TaskPayload>(
 ///   - retryCount: how many attempts have failed before this one.
 ///   - maxRetries: how many retries the task has; by default 10, as when it is enqueued.
 ///   - usesBackoff: whether a retry waits for the backoff, or is due at once.
+///   - memory: what the task remembers.
 ///   - configuration: the configuration of the queue.
 ///   - clock: the clock that dates are read from; by default that of the current virtual time.
 /// - Returns: how the attempt ended. If the task throws, this function does not.
@@ -83,6 +91,7 @@ public func performAttempt<Payload: PerformableTask>(
   retryCount: Int = 0,
   maxRetries: RetryLimit = 10,
   usesBackoff: Bool = true,
+  remembering memory: TaskMemory = TaskMemory(),
   configuration: TaskQueueConfiguration = TaskQueueConfiguration(),
   clock: some WallClock = VirtualTime.current?.clock ?? VirtualClock()
 ) async throws -> AttemptResult {
@@ -91,6 +100,7 @@ public func performAttempt<Payload: PerformableTask>(
     retryCount: retryCount,
     maxRetries: maxRetries,
     usesBackoff: usesBackoff,
+    remembering: memory,
     configuration: configuration,
     clock: clock
   ) { payload, context in
@@ -101,12 +111,29 @@ public func performAttempt<Payload: PerformableTask>(
 /// Makes a queue in memory with one task.
 private func queue(
   holding task: TaskRecord,
+  remembering memory: TaskMemory,
   _ configuration: TaskQueueConfiguration,
   _ clock: some WallClock
 ) async throws -> TaskQueue {
   let store = InMemoryStore()
   _ = try await store.apply([.insert(task, onDuplicate: .keep)], durability: .durable)
+  try await store.remember(memory, of: task)
   return TaskQueue(persistence: store, configuration: configuration, clock: clock)
+}
+
+extension InMemoryStore {
+  /// Has a task remember this, as if earlier attempts had stored it.
+  fileprivate func remember(_ memory: TaskMemory, of task: TaskRecord) async throws {
+    guard !memory.isEmpty else { return }
+    let request = ClaimRequest(limit: 1, names: [task.name: 1], now: task.availableDate)
+    for claimed in try await claim(request).tasks {
+      let changes = memory.names.compactMap { name in
+        memory[name].map { TaskChange.remember(claimed.lease, named: name, value: $0) }
+      }
+      _ = try await apply(changes, durability: .durable)
+      _ = try await apply([.release(claimed.lease)], durability: .durable)
+    }
+  }
 }
 
 /// Replaces the payload in the store, so that the handler is called whatever the payload is.
@@ -115,6 +142,8 @@ private struct Stand<Payload: TaskPayload>: TaskPayload {
 }
 
 extension TaskRecord {
+  fileprivate static var attemptedID: TaskID { TaskID(high: 0x7000, low: 0x8000_0000_0000_0000) }
+
   fileprivate static func attempted(
     _ name: String,
     _ retryCount: Int,
@@ -123,7 +152,7 @@ extension TaskRecord {
     _ date: Date
   ) -> TaskRecord {
     TaskRecord(
-      id: TaskID(high: 0x7000, low: 0x8000_0000_0000_0000),
+      id: attemptedID,
       name: name,
       payload: StoredPayload(Array("{}".utf8), format: .json),
       createdDate: date,

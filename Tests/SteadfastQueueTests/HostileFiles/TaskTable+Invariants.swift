@@ -256,7 +256,8 @@ extension TaskTable.Entry {
   fileprivate var isPlacedByState: Bool {
     switch record.state {
     case .waiting where record.keyRole == .successor || isHeld,
-      .suspended where record.keyRole == .successor || isHeld: place == .held
+      .suspended where record.keyRole == .successor || isHeld:
+      place == .held
     case .suspended where !record.hasDueDate: place == .suspended
     case .waiting, .suspended: place == .waiting || place == .ready
     case .running: if case .leased = place { true } else { false }

@@ -210,6 +210,8 @@ extension ModelLedger {
     switch event {
     case .enqueued(let record): (id, name) = (record.id, "enqueued")
     case .started(let record): (id, name) = (record.id, "started")
+    case .suspended(let record, _): (id, name) = (record.id, "suspended")
+    case .completionArrived(let completed): (id, name) = (completed, "completion arrived")
     case .failed(let record, _, _, _): (id, name) = (record.id, "failed")
     case .snoozed(let record, _): (id, name) = (record.id, "snoozed")
     case .succeeded(let record, _): (id, name) = (record.id, "succeeded")

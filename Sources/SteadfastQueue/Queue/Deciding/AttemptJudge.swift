@@ -35,6 +35,7 @@ struct AttemptJudge: Sendable {
   private let retainsSucceeded: Bool
   private let retainsAbandoned: Bool
   private let retainsCancelled: Bool
+  private let progressRenewsRetries: Bool
 
   init(_ configuration: TaskQueueConfiguration) {
     backoff = configuration.backoff
@@ -44,6 +45,7 @@ struct AttemptJudge: Sendable {
     retainsSucceeded = configuration.succeededRetention.retains
     retainsAbandoned = configuration.abandonedRetention.retains
     retainsCancelled = configuration.cancelledRetention.retains
+    progressRenewsRetries = configuration.progressRenewsRetries
   }
 
   // MARK: Verdicts
@@ -83,6 +85,29 @@ struct AttemptJudge: Sendable {
       .snooze(until: moment.date(after: snooze.duration))
     case (.threw(let error), nil): verdict(on: record, after: error, at: moment, using: &generator)
     }
+  }
+
+  /// Decides what happens to a task whose attempt has decided that itself.
+  func verdict(
+    on record: TaskRecord,
+    after ending: AttemptMemory.Ending,
+    directive: Directive?,
+    now: Date
+  ) -> Verdict {
+    if let directive { return .obey(directive) }
+    return switch ending {
+    case .suspended(let date, let names): .suspend(until: date, awaiting: names)
+    case .parked(let reason): .park(TaskFailure(reason: storable(reason), date: now))
+    case .released: .release
+    }
+  }
+
+  /// Returns the task with the number of retries that counts after an attempt that got further.
+  func renewed(_ record: TaskRecord) -> TaskRecord {
+    guard progressRenewsRetries, record.retryCount > 0 else { return record }
+    var record = record
+    record.retryCount = 0
+    return record
   }
 
   private func verdict(
@@ -148,8 +173,11 @@ struct AttemptJudge: Sendable {
   }
 
   private func failure(_ error: any Error, at moment: Moment) -> TaskFailure {
-    TaskFailure(reason: storable(errorText(error)), date: moment.now)
+    TaskFailure(reason: text(of: error), date: moment.now)
   }
+
+  /// The text of an error, as stores hold it.
+  func text(of error: any Error) -> String { storable(errorText(error)) }
 
   /// Returns the text as stores hold it: without NULs, and no longer than the longest reason.
   private func storable(_ text: String) -> String {
@@ -184,6 +212,13 @@ struct AttemptJudge: Sendable {
           availableDate: date,
           retryCount: task.record.retryCount,
           failure: nil
+        )
+      case .suspend(let date, let names):
+        // It is abandoned when it expires, and not only when it wakes.
+        .suspend(
+          lease,
+          until: min(date, task.record.expiryDate ?? .distantFuture).storable,
+          awaiting: names
         )
       case .exhausted(let failure), .abandon(let failure):
         .abandon(
@@ -226,7 +261,7 @@ struct AttemptJudge: Sendable {
     case (.cancel, _):
       .cancel(target, at: now, retains: retainsCancelled || record.mayHoldUpOthers)
     case (.pause, _): .pause(target)
-    case (.restart, _): .restart(target, availableDate: now)
+    case (.restart(let forgets), _): .restart(target, availableDate: now, forgets: forgets)
     case (.reschedule(let date), _): .reschedule(target, availableDate: max(date ?? now, now))
     case (.remove, _) where record.state.isFinished: .remove(target.id)
     case (.remove, _): .cancel(target, at: now, retains: false)

@@ -13,14 +13,28 @@ import Foundation
 struct Generators: ~Copyable, Sendable {
   private let jitter: Mutex<SplitMix64>
   private let ids: Mutex<TaskIDGenerator>
+  private let randomness: Randomness
 
   init(_ randomness: Randomness) {
     jitter = Mutex(randomness.makeGenerator())
     ids = Mutex(TaskIDGenerator(randomness))
+    self.randomness = randomness
   }
 
   /// Makes a generator for one verdict, so that no lock is held while the user's backoff draws.
   func makeGenerator() -> SplitMix64 { SplitMix64(seed: jitter.withLock { $0.next() }) }
+
+  /// Makes a token that nobody can guess, unless the randomness is seeded.
+  func makeToken(of id: TaskID) -> TaskToken {
+    switch randomness {
+    case .system:
+      var system = SystemRandomNumberGenerator()
+      return TaskToken(taskID: id, using: &system)
+    default:
+      var generator = makeGenerator()
+      return TaskToken(taskID: id, using: &generator)
+    }
+  }
 
   func nextID(at date: Date) -> TaskID { ids.withLock { $0.next(at: date) } }
 

@@ -9,7 +9,9 @@ typealias AttemptNumber = UInt64
 
 /// What a caller asks of a task, for example while the task is being performed.
 enum Directive: Sendable, Equatable {
-  case cancel, pause, restart, remove
+  case cancel, pause, remove
+  /// Perform the task as if it were new, with or without what it remembers.
+  case restart(forgets: Bool)
   /// Perform the task from this date on, or from now on if the date is past or `nil`.
   ///
   /// It is refused for a task that is being performed.
@@ -161,6 +163,12 @@ extension WorkMachine {
   func isUnderWay(_ number: AttemptNumber, of worker: Int) -> Bool {
     guard let attempt = attempts[worker] else { return false }
     return attempt.number == number && !attempt.isOver && attempt.directive == nil
+  }
+
+  /// Returns whether a worker's handler performs this attempt.
+  func holds(_ number: AttemptNumber, _ worker: Int) -> Bool {
+    guard let attempt = attempts[worker] else { return false }
+    return attempt.number == number && !attempt.isOver
   }
 
   /// Returns whether a task has an attempt whose end is not stored and reported yet.

@@ -6,16 +6,28 @@ public import Foundation
 
 /// What a handler knows about the task that it performs, in addition to the payload.
 public struct TaskContext: Sendable {
-  private let record: TaskRecord
+  let record: TaskRecord
   let queue: TaskQueue
-  private let worker: Int
-  private let number: AttemptNumber
+  let worker: Int
+  let number: AttemptNumber
+  /// The token of the task's lease.
+  let leaseToken: UInt64
+  /// What the worker's attempt knows of the task's memory.
+  let memory: WorkerMemory
 
-  init(_ record: TaskRecord, queue: TaskQueue, worker: Int, number: AttemptNumber) {
-    self.record = record
+  init(
+    _ task: ClaimedTask,
+    queue: TaskQueue,
+    worker: Int,
+    number: AttemptNumber,
+    memory: WorkerMemory
+  ) {
+    record = task.record
+    leaseToken = task.lease.token
     self.queue = queue
     self.worker = worker
     self.number = number
+    self.memory = memory
   }
 
   /// The task's ID, the same at each attempt.

@@ -76,7 +76,8 @@ extension TaskEvent {
   public var taskID: TaskID? {
     switch self {
     case .enqueued(let task), .started(let task), .progressed(let task, _),
-      .failed(let task, _, _, _), .snoozed(let task, _), .suspended(let task, _), .succeeded(let task, _),
+      .failed(let task, _, _, _), .snoozed(let task, _), .suspended(let task, _),
+      .succeeded(let task, _),
       .abandoned(let task, _, _), .superseded(let task, _), .released(let task),
       .unhandled(let task, _):
       task.id

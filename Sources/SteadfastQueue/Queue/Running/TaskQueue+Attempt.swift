@@ -15,10 +15,17 @@ extension TaskQueue {
   nonisolated func perform(
     _ task: ClaimedTask,
     _ worker: Int,
-    _ number: AttemptNumber
+    _ number: AttemptNumber,
+    _ memory: WorkerMemory
   ) async -> Bool {
     let record = task.record
-    let context = TaskContext(record, queue: self, worker: worker, number: number)
+    let context = TaskContext(
+      task,
+      queue: self,
+      worker: worker,
+      number: number,
+      memory: memory
+    )
     guard let handler = handlers[record.name] else {
       // The store has handed out a task that it was not asked for.
       fail(UnaskedTask(name: record.name), to: "hand out tasks")
@@ -40,8 +47,9 @@ extension TaskQueue {
     let end = await attempt(record, handler, context)
     let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
     observers.attemptEnded(after: timing.ran)
+    await storeLastCheckpoint(context, after: end)
     let (directive, isCutShort) = endAttempt(of: worker)
-    let verdict = verdict(on: record, after: end, directive)
+    let verdict = verdict(on: record, after: end, directive, memory.take(number))
     await settle(task, verdict, end, handler, context, worker, timing)
     return isCutShort
   }
@@ -49,18 +57,31 @@ extension TaskQueue {
   private nonisolated func verdict(
     on record: TaskRecord,
     after end: AttemptEnd,
-    _ directive: Directive?
+    _ directive: Directive?,
+    _ memory: AttemptMemory?
   ) -> Verdict {
+    if let ending = memory?.ending {
+      return judge.verdict(on: record, after: ending, directive: directive, now: now)
+    }
     // Most attempts succeed. Then there is no random number to draw, and no date to read.
     if case .returned = end { return .succeed }
     var generator = generators.makeGenerator()
     return judge.verdict(
-      on: record,
+      on: memory?.hasProgressed == true ? judge.renewed(record) : record,
       after: end,
       directive: directive,
       at: moment,
       using: &generator
     )
+  }
+
+  /// Stores the checkpoint that was saved last, unless the task has succeeded.
+  private nonisolated func storeLastCheckpoint(_ context: TaskContext, after end: AttemptEnd) async
+  {
+    guard context.memory.isInUse else { return }
+    if case .returned = end, context.memory.with(context.number, { $0.ending }) == nil { return }
+    // If the store fails, the queue stops, and the task is released.
+    try? await context.writeCheckpoint(.relaxed, isDue: true)
   }
 
   /// Ends the worker's attempt.

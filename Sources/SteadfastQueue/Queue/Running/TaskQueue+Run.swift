@@ -124,10 +124,13 @@ extension TaskQueue {
   /// A Swift task that was cancelled stays cancelled. So a child whose attempt is cut short ends
   /// with the attempt, and another child takes its place.
   private nonisolated func work(_ worker: Int) async {
+    let memory = WorkerMemory()
     var goesOn = true
     while goesOn {
       goesOn = await withTaskGroup(of: WorkerEnd?.self) { group in
-        group.addTask { await WorkerMark.around(self, worker) { await self.workLoop(worker) } }
+        group.addTask {
+          await WorkerMark.around(self, worker) { await self.workLoop(worker, memory) }
+        }
         group.addTask {
           await self.waitForInterrupt(of: worker)
           return nil
@@ -161,7 +164,7 @@ extension TaskQueue {
     signals.interruption.resumeAll(with: .success(()))
   }
 
-  private nonisolated func workLoop(_ worker: Int) async -> WorkerEnd {
+  private nonisolated func workLoop(_ worker: Int, _ memory: WorkerMemory) async -> WorkerEnd {
     var attempts = 0
     var step = nextStep(of: worker)
     while true {
@@ -177,7 +180,7 @@ extension TaskQueue {
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { signals.workers.signal() }
         await observers.catchUp(with: task.record.id)
-        if await perform(task, worker, number) { return .interrupted }
+        if await perform(task, worker, number, memory) { return .interrupted }
         attempts += 1
         // A store in memory and a handler may never suspend; others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }

@@ -46,7 +46,7 @@ extension TaskQueue {
   /// Handles a lease whose task another queue has taken over.
   ///
   /// The attempt in this queue is cut short, and its end is not stored.
-  private nonisolated func lost(_ lease: Lease) {
+  nonisolated func lost(_ lease: Lease) {
     let worker = machine.withLock { $0.lose(lease) }
     // There may be nothing left that a pause waits for.
     signals.pauseProgress.resumeAll(with: .success(()))

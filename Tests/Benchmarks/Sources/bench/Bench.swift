@@ -36,11 +36,13 @@
     try await reportScale()
     try await reportLatencies()
     try await reportMemory()
+    try await reportSuspended()
   }
 
   private static func measureFile() async throws {
     try await report("in a file, durable", fileBenchmarks, rounds: 5, comparing: .rate)
     try await report("unique keys, durable", fileKeyBenchmarks, rounds: 5)
+    try await report("steps", stepBenchmarks, rounds: 5)
     if isPicked("opening a file") { try await reportReopening() }
     if isPicked("beside a compaction") { try await reportCompaction() }
   }

@@ -193,7 +193,7 @@ private struct Decided: RetryAwareError {
 
   @Test(arguments: [
     (Directive.cancel, "cancelled at 1000.0, gone"), (.pause, "paused"),
-    (.restart, "restarted at 1000.0"), (.remove, "cancelled at 1000.0, gone"),
+    (.restart(forgets: false), "restarted at 1000.0"), (.remove, "cancelled at 1000.0, gone"),
     (.release, "released"),
   ])
   func `a request for the task counts when the handler throws`(

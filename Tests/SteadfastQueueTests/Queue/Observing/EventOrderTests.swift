@@ -192,11 +192,13 @@ extension TaskEvent {
   fileprivate var id: TaskID? {
     switch self {
     case .enqueued(let record), .started(let record), .progressed(let record, _),
-      .failed(let record, _, _, _), .snoozed(let record, _), .succeeded(let record, _),
+      .failed(let record, _, _, _), .snoozed(let record, _), .suspended(let record, _),
+      .succeeded(let record, _),
       .abandoned(let record, _, _), .superseded(let record, _), .released(let record),
       .unhandled(let record, _):
       record.id
-    case .cancelled(let id), .paused(let id), .resumed(let id), .restarted(let id),
+    case .completionArrived(let id), .cancelled(let id), .paused(let id), .resumed(let id),
+      .restarted(let id),
       .rescheduled(let id, _), .updated(let id), .cancelledAlong(let id, _),
       .batchProgressed(let id, _):
       id

@@ -1,0 +1,185 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+extension TaskContext {
+  /// Suspends the task until somebody completes the wait with a value.
+  ///
+  /// ```swift
+  /// let etag = try await context.completion("upload", of: String.self, within: .seconds(86_400)) {
+  ///   token in
+  ///   transfer.taskDescription = token.description
+  ///   transfer.resume()
+  /// }
+  /// ```
+  /// The body hands the token out: to a transfer of the system, in the link of an e-mail, with a
+  /// request to another service. Then this throws ``TaskSuspended``. When
+  /// ``TaskQueue/complete(_:with:)`` is called with the token, in this process or a later one, the
+  /// handler is called again, and this returns the value. The first completion counts. One that
+  /// comes before the task is suspended is not missed. Whatever the handler does with the error, the
+  /// task is suspended.
+  ///
+  /// The token is stored before the body is called. The body is called once, as a step is: if the
+  /// process ends before its end is stored, the next attempt calls it again, with the same token.
+  ///
+  /// To wait for several completions at once, open them with
+  /// ``openCompletion(_:of:within:_:)`` first.
+  ///
+  /// - Parameters:
+  ///   - name: the name of the completion, which an attempt uses once.
+  ///   - type: the type of the value.
+  ///   - timeLimit: how long the task waits, from when the completion is opened; `nil` for ever.
+  ///   - body: hands the token out.
+  /// - Returns: the value that the wait was completed with.
+  /// - Throws: ``TaskSuspended``; a ``CompletionFailed`` if the wait was completed with an error, or
+  ///   has timed out; what the body throws; a ``StepError`` for a name that can't be used;
+  ///   `CancellationError` if the attempt was cancelled, or the store fails. If the value is not a
+  ///   `Value`, the task is parked.
+  public func completion<Value: Codable & Sendable>(
+    _ name: String,
+    of type: Value.Type = Value.self,
+    within timeLimit: Duration? = nil,
+    _ body: (TaskToken) async throws -> Void
+  ) async throws -> Value {
+    try await openCompletion(name, of: type, within: timeLimit, body).value
+  }
+
+  /// Suspends the task until somebody completes the wait.
+  ///
+  /// It does what the function with a value does; see ``TaskQueue/complete(_:)``.
+  ///
+  /// - Parameters:
+  ///   - name: the name of the completion.
+  ///   - timeLimit: how long the task waits; `nil` for ever.
+  ///   - body: hands the token out.
+  /// - Throws: the errors of the function with a value.
+  public func completion(
+    _ name: String,
+    within timeLimit: Duration? = nil,
+    _ body: (TaskToken) async throws -> Void
+  ) async throws {
+    _ = try await openCompletion(name, of: Done.self, within: timeLimit, body).value
+  }
+
+  /// Opens a completion without waiting for it, so that a task can wait for several at once.
+  ///
+  /// ```swift
+  /// let bank = try await context.openCompletion("bank", of: Approval.self) { ask(bank, $0) }
+  /// let stock = try await context.openCompletion("stock", of: Approval.self) { ask(stock, $0) }
+  /// let approvals = try await (bank.value, stock.value)
+  /// ```
+  /// - Parameters:
+  ///   - name: the name of the completion, which an attempt uses once.
+  ///   - type: the type of the value.
+  ///   - timeLimit: how long the task waits, from now on; `nil` for ever.
+  ///   - body: hands the token out; it is called once, as a step is.
+  /// - Returns: the completion. ``TaskCompletion/value`` waits for it.
+  /// - Throws: the errors of ``completion(_:of:within:_:)`` that do not concern the value.
+  public func openCompletion<Value: Codable & Sendable>(
+    _ name: String,
+    of type: Value.Type = Value.self,
+    within timeLimit: Duration? = nil,
+    _ body: (TaskToken) async throws -> Void
+  ) async throws -> TaskCompletion<Value> {
+    let stored = MemoryName.completion(name)
+    try await begin(name, stored)
+    let open: OpenCompletion
+    if let bytes = remembered(stored) {
+      open = try decoded(bytes, name)
+    } else {
+      try Task.checkCancellation()
+      open = try await openNew(name, stored, within: timeLimit)
+    }
+    guard let token = TaskToken(taskID: id, secret: open.secret) else {
+      throw park(UndecodableMemory(name: name, type: "completion"))
+    }
+    if remembered(MemoryName.outcome(token))?.isEmpty != false {
+      try await handOut(token, name, body)
+    }
+    return TaskCompletion(
+      name: name,
+      token: token,
+      deadline: open.deadline.map { Date(timeIntervalSince1970: $0) },
+      context: self
+    )
+  }
+
+  /// Calls the body once, as a step does.
+  private func handOut(
+    _ token: TaskToken,
+    _ name: String,
+    _ body: (TaskToken) async throws -> Void
+  ) async throws {
+    let stored = MemoryName.handedOut(name)
+    guard remembered(stored) == nil else { return }
+    try Task.checkCancellation()
+    try await inStep { try await body(token) }
+    try await remember([(stored, try encoded(Done(), name))])
+  }
+
+  private func openNew(
+    _ name: String,
+    _ stored: String,
+    within timeLimit: Duration?
+  ) async throws -> OpenCompletion {
+    let token = queue.generators.makeToken(of: id)
+    let end = timeLimit.map { (queue.now + max(0, $0 / .seconds(1))).storable }
+    let open = OpenCompletion(secret: token.secretText, deadline: end?.timeIntervalSince1970)
+    let bytes = try encoded(open, name)
+    try check(bytes, under: name, stored)
+    try await remember([(stored, bytes), (MemoryName.outcome(token), [])])
+    return open
+  }
+}
+
+/// A completion that a task has opened, and can wait for.
+///
+/// Its handler may use it until it returns.
+public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
+  let name: String
+  /// The token that completes it.
+  public let token: TaskToken
+  /// When the wait ends without a value; `nil` if it has no end.
+  public let deadline: Date?
+  let context: TaskContext
+
+  /// The value that the wait was completed with.
+  ///
+  /// If there is none yet, the task is suspended.
+  /// - Throws: ``TaskSuspended``; a ``CompletionFailed``; `CancellationError`; the same errors as
+  ///   ``TaskContext/completion(_:of:within:_:)``.
+  public var value: Value {
+    get async throws {
+      try context.checkIsNotSuspended()
+      let outcome = MemoryName.outcome(token)
+      // It may have come since the memory was read.
+      if context.remembered(outcome)?.isEmpty != false { try await reread(outcome) }
+      if context.remembered(outcome)?.isEmpty != false {
+        guard let deadline, deadline <= context.queue.now else {
+          throw context.suspend(until: deadline ?? .distantFuture, awaiting: [outcome])
+        }
+        try await timeOut(outcome)
+      }
+      let bytes = context.remembered(outcome) ?? []
+      let brought: CompletionOutcome.Brought<Value> = try context.decoded(bytes, name)
+      switch brought.result {
+      case .success(let value): return value
+      case .failure(let missing): throw CompletionFailed(name: name, reason: missing.reason)
+      }
+    }
+  }
+
+  private func reread(_ outcome: String) async throws {
+    let memory = try await context.load()
+    context.memory.with(context.number) { $0.reread(outcome, in: memory) }
+  }
+
+  /// Completes the wait without a value, unless another completion comes first.
+  private func timeOut(_ outcome: String) async throws {
+    let failure = try MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true))
+    _ = try await context.queue.complete(token, failure)
+    try await reread(outcome)
+  }
+}

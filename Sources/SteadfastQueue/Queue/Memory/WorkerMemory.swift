@@ -1,0 +1,51 @@
+import Synchronization
+
+/// Holds the memory of the attempt that a worker makes.
+///
+/// There is one for each worker, not for each attempt, so an attempt whose handler remembers nothing
+/// pays one atomic read.
+final class WorkerMemory: Sendable {
+  private let state = Mutex<AttemptMemory?>(nil)
+  private let isUsed = Atomic(false)
+  /// Callers that wait until a checkpoint was stored.
+  private let savings = Waiters<Void>()
+
+  /// Calls the body with the memory of an attempt, which begins empty.
+  func with<Result>(
+    _ number: AttemptNumber,
+    _ body: (inout sending AttemptMemory) throws -> sending Result
+  ) rethrows -> Result {
+    try state.withLock { state in
+      if state?.number != number { state = AttemptMemory(of: number) }
+      isUsed.store(true, ordering: .relaxed)
+      var memory = state ?? AttemptMemory(of: number)
+      defer { state = memory }
+      return try body(&memory)
+    }
+  }
+
+  /// Whether an attempt has used it.
+  var isInUse: Bool { isUsed.load(ordering: .relaxed) }
+
+  /// Returns the memory of an attempt that has ended, if it was used.
+  func take(_ number: AttemptNumber) -> AttemptMemory? {
+    guard isInUse else { return nil }
+    return state.withLock { state in
+      isUsed.store(false, ordering: .relaxed)
+      defer { state = nil }
+      return state?.number == number ? state : nil
+    }
+  }
+
+  func endSaving(_ number: AttemptNumber, _ body: (inout AttemptMemory) -> Void) {
+    with(number) { body(&$0) }
+    savings.resumeAll(with: .success(()))
+  }
+
+  /// Waits until no checkpoint of an attempt is being stored.
+  func waitForSaving(_ number: AttemptNumber) async {
+    await savings.waitUncancelled {
+      state.withLock { $0?.number == number && $0?.isSaving == true } ? nil : ()
+    }
+  }
+}

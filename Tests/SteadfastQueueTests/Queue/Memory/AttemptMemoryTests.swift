@@ -1,0 +1,72 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// What an attempt knows of its task's memory.
+@Suite struct AttemptMemoryTests {
+  private var memory = AttemptMemory(of: 1)
+
+  @Test mutating func `what the store returns first counts, but for what others complete`() {
+    var stored = TaskMemory()
+    stored["step:a"] = [1]
+    stored["outcome:b"] = []
+    memory.read(stored)
+    memory.remembered([2], "step:c")
+    memory.read(TaskMemory())
+    #expect(memory["step:a"] == [1])
+    #expect(memory["step:c"] == [2])
+    stored["step:a"] = [9]
+    stored["outcome:b"] = [3]
+    memory.reread("outcome:b", in: stored)
+    #expect(memory["outcome:b"] == [3])
+    #expect(memory["step:a"] == [1])
+    #expect(memory.hasProgressed)
+  }
+
+  @Test mutating func `a name is used once, and two spellings of it are two`() {
+    let uses = ["a", "\u{e9}", "e\u{301}", "a"].map { memory.use($0) }
+    #expect(uses == [true, true, true, false])
+  }
+
+  @Test mutating func `the size counts a value in place of the one before it`() {
+    memory.read(TaskMemory())
+    memory.remembered([1, 2, 3], "ab")
+    #expect(memory.size(with: [1], under: "ab") == 3)
+    #expect(memory.size(with: [1], under: "c") == 7)
+  }
+
+  @Test mutating func `several waits are gathered, and what is decided first stays`() {
+    let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
+    memory.decide(.suspended(until: late, awaiting: ["a"]))
+    memory.decide(.suspended(until: early, awaiting: ["b"]))
+    memory.decide(.parked(reason: "no"))
+    #expect(memory.ending == .suspended(until: early, awaiting: ["a", "b"]))
+    var other = AttemptMemory(of: 2)
+    other.decide(.released)
+    other.decide(.suspended(until: late, awaiting: []))
+    #expect(other.ending == .released)
+  }
+
+  @Test mutating func `a checkpoint is stored at once, and then once a second`() {
+    memory.read(TaskMemory())
+    memory.save([1])
+    #expect(memory.beginSaving(at: .seconds(0), isDue: false, again: false) == [1])
+    memory.save([2])
+    #expect(memory.beginSaving(at: .seconds(5), isDue: true, again: false) == nil)
+    memory.endSaving([1], at: .seconds(0), isStored: true)
+    #expect(memory.beginSaving(at: .milliseconds(999), isDue: false, again: false) == nil)
+    #expect(memory.beginSaving(at: .seconds(1), isDue: false, again: false) == [2])
+    memory.endSaving([2], at: .seconds(1), isStored: false)
+    #expect(memory.unsaved == [2])
+    #expect(memory.beginSaving(at: .seconds(1), isDue: false, again: false) == [2])
+    memory.save([3])
+    memory.endSaving([2], at: .seconds(1), isStored: false)
+    #expect(memory.unsaved == [3])
+    #expect(memory.beginSaving(at: .seconds(1), isDue: true, again: false) == [3])
+    memory.remembered([3], MemoryName.checkpoint)
+    memory.endSaving([3], at: .seconds(1), isStored: true)
+    #expect(memory.beginSaving(at: .seconds(1), isDue: true, again: false) == nil)
+    #expect(memory.beginSaving(at: .seconds(1), isDue: true, again: true) == [3])
+  }
+}

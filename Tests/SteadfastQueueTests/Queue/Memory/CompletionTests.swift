@@ -1,0 +1,220 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Completions, for which a task waits.
+@Suite(.virtualTime) struct CompletionTests {
+  private let test: StepQueue
+  private let tokens = Log<TaskToken>()
+
+  init() throws { test = try StepQueue() }
+
+  private func waiter(_ store: any Persistence, within limit: Duration? = nil) async -> TaskQueue {
+    await test.queue(store) { [test, tokens] _, context in
+      do {
+        let value = try await context.completion("upload", of: String.self, within: limit) {
+          test.note("hand out")
+          tokens.add($0)
+        }
+        test.note(value)
+      } catch let error as CompletionFailed {
+        test.note("\(error)")
+      }
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task waits for its completion, which the next queue on the store may bring`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let first = await waiter(store)
+      let task = try await first.enqueue(Note("a"))
+      try await first.runAvailable()
+      #expect(try await first.record(of: task.id)?.state == .suspended)
+      await first.shutDown()
+      test.clock.advance(by: .seconds(86_400))
+      let second = await waiter(store)
+      #expect(try await second.runAvailable() == 0)
+      let token = try #require(TaskToken(tokens.entries[0].description))
+      #expect(token == tokens.entries[0])
+      #expect(token.description.count == 69)
+      let pending = try await second.pendingCompletions()
+      #expect(
+        pending == [
+          PendingCompletion(token: token, taskName: "Note", name: "upload", deadline: nil)
+        ]
+      )
+      let events = second.events
+      #expect(try await second.complete(token, with: "etag"))
+      #expect(try await second.pendingCompletions().isEmpty)
+      #expect(try await !second.complete(token, with: "again"))
+      #expect(try await second.record(of: task.id)?.state == .waiting)
+      #expect(try await second.runAvailable() == 1)
+      #expect(test.log.entries == ["0 hand out", "86400 etag"])
+      #expect(try await !second.complete(token, with: "too late"))
+      await second.shutDown()
+      var arrived: [TaskID] = []
+      for await case .completionArrived(let id) in events { arrived.append(id) }
+      #expect(arrived == [task.id])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a completion that comes before the task waits is not missed`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await test.queue(store) { [test] note, context in
+        let value = try await context.completion("upload", of: String.self) { token in
+          let isFirst = try await context.queue.complete(token, with: "at once")
+          #expect(isFirst)
+        }
+        test.note(value)
+      }
+      try await queue.enqueue(Note("a"))
+      #expect(try await queue.runAvailable() == 1)
+      #expect(test.log.entries == ["0 at once"])
+    }
+  }
+
+  @Test func `a completion wakes a queue that runs`() async throws {
+    let queue = await waiter(InMemoryStore())
+    try await withRunning(queue) { [test, tokens] in
+      let task = try await queue.enqueue(Note("a"))
+      try await test.clock.sleep(for: .seconds(5))
+      #expect(try await queue.complete(tokens.entries[0], with: "etag"))
+      #expect(try await task.outcome() == .succeeded)
+      #expect(test.log.entries == ["0 hand out", "5 etag"])
+    }
+  }
+
+  @Test func `an error, and the end of the time, are remembered as the outcome`() async throws {
+    let queue = await waiter(InMemoryStore(), within: .seconds(100))
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[0], failing: Refusal("no space")))
+    try await queue.runAvailable()
+    #expect(test.log.entries.last == "0 the completion 'upload' has failed: no space")
+
+    try await queue.enqueue(Note("b"))
+    try await queue.runAvailable()
+    #expect(
+      try await queue.pendingCompletions().map(\.deadline) == [test.clock.date + 100]
+    )
+    try await VirtualTime.current?.drain(queue)
+    #expect(test.log.entries.last == "100 the completion 'upload' has timed out")
+    #expect(try await !queue.complete(tokens.entries[1], with: "too late"))
+  }
+
+  @Test func `a failed completion that the handler lets through abandons the task`() async throws {
+    let queue = await test.queue(InMemoryStore()) { _, context in
+      _ = try await context.completion("upload", of: Int.self, within: .seconds(1)) { _ in }
+    }
+    let task = try await queue.enqueue(Note("a"), maxRetries: .alwaysRetry)
+    try await VirtualTime.current?.drain(queue)
+    let record = try #require(try await queue.record(of: task.id))
+    #expect(record.lastError == "the completion 'upload' has timed out")
+    #expect(record.retryCount == 0)
+  }
+
+  @Test func `several completions are opened first, and come in any order`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+      let bank = try await context.openCompletion("bank", of: Int.self) { tokens.add($0) }
+      let stock = try await context.openCompletion("stock", of: Int.self) { tokens.add($0) }
+      let nothing = try await context.openCompletion("nothing", of: Bool.self) { tokens.add($0) }
+      test.note("\(try await bank.value) \(try await stock.value) \(try await nothing.value)")
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[2], with: true))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[1], with: 2))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[0], with: 1))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 1 2 true"])
+    #expect(tokens.count == 3)
+  }
+
+  @Test func `a completion without a value, and one that a page awaits for a sleep`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+      try await context.completion("seen", within: .seconds(50)) { tokens.add($0) }
+      try await context.sleep("nap", for: .seconds(10))
+      test.note("done")
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[0]))
+    try await VirtualTime.current?.drain(queue)
+    #expect(test.log.entries == ["10 done"])
+  }
+
+  @Test func `a token of no task, of another secret, or of a task that forgot is refused`()
+    async throws
+  {
+    let queue = await waiter(InMemoryStore())
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let token = tokens.entries[0]
+    var generator = SystemRandomNumberGenerator()
+    let forged = TaskToken(taskID: task.id, using: &generator)
+    let unknown = TaskToken(taskID: TaskID(high: 1, low: 1), using: &generator)
+    #expect(try await !queue.complete(forged, with: "x"))
+    #expect(try await !queue.complete(unknown, with: "x"))
+    await #expect(throws: TaskQueueError.self) {
+      try await queue.complete(token, with: String(repeating: "x", count: 70_000))
+    }
+    #expect(try await queue.restart(task.id, forgetting: true))
+    #expect(try await !queue.complete(token, with: "x"))
+    #expect(TaskToken("nonsense") == nil)
+    #expect(TaskToken(token.description.uppercased()) == nil)
+    #expect(TaskToken(token.description + "0") == nil)
+    let json = try JSONEncoder().encode([token])
+    #expect(try JSONDecoder().decode([TaskToken].self, from: json) == [token])
+  }
+
+  @Test func `a queue of a group completes what a task of another one awaits`() async throws {
+    let group = TaskQueueGroup(clock: test.clock)
+    let first = try await group.addQueue("first")
+    let second = try await group.addQueue("second")
+    await first.register(Note.self) { [test, tokens] _, context in
+      test.note(try await context.completion("upload", of: String.self) { tokens.add($0) })
+    }
+    try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await group.run() }
+      let task = try await first.enqueue(Note("a"))
+      try await test.clock.sleep(for: .seconds(5))
+      #expect(try await second.complete(tokens.entries[0], with: "etag"))
+      #expect(try await task.outcome() == .succeeded)
+      await group.shutDown()
+      try await tasks.waitForAll()
+    }
+    #expect(test.log.entries == ["5 etag"])
+  }
+
+  @Test func `the token is stored before it is handed out, and is the same after a crash`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+      test.note(
+        try await context.completion("upload", of: String.self) { token in
+          tokens.add(token)
+          #expect(try await context.queue.pendingCompletions().map(\.token) == [token])
+          if context.retryCount == 0 { throw Refusal() }
+        }
+      )
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    test.clock.advance(by: .seconds(60))
+    try await queue.runAvailable()
+    #expect(tokens.count == 2)
+    #expect(Set(tokens.entries).count == 1)
+    #expect(try await queue.complete(tokens.entries[0], with: "etag"))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["60 etag"])
+  }
+}

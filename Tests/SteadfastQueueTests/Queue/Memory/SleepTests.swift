@@ -1,0 +1,173 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Sleeps, which suspend a task.
+@Suite(.virtualTime) struct SleepTests {
+  private let test: StepQueue
+
+  init() throws { test = try StepQueue() }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a year of sleeps passes, and each step is performed once`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await test.queue(store) { [test] _, context in
+        for month in 1...12 {
+          try await context.step("month", for: month) { step in test.note(step.name) }
+          try await context.sleep("after \(month)", for: .seconds(30 * 86_400))
+        }
+      }
+      let task = try await queue.enqueue(Note("a"), maxRetries: 0)
+      async let outcome = task.outcome()
+      #expect(try await VirtualTime.current?.drain(queue) == 13)
+      #expect(try await outcome == .succeeded)
+      #expect(test.log.entries == (1...12).map { "\(($0 - 1) * 30 * 86_400) month[\($0)]" })
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a suspended task shows its state and its date, and counts no attempt`(kind: StoreKind)
+    async throws
+  {
+    try await kind.withStore { store in
+      let queue = await test.queue(store) { _, context in
+        try await context.sleep("nap", for: .seconds(100))
+      }
+      let events = queue.events
+      let task = try await queue.enqueue(Note("a"))
+      #expect(try await queue.runAvailable() == 1)
+      let record = try #require(try await queue.record(of: task.id))
+      #expect(record.state == .suspended)
+      #expect(record.availableDate == test.clock.date + 100)
+      #expect(record.retryCount == 0)
+      #expect(!record.isPostponed)
+      #expect(try await queue.count(matching: TaskFilter(states: [.suspended])) == 1)
+      #expect(try await queue.statistics.counts[.suspended] == 1)
+      #expect(try await queue.runAvailable() == 0)
+      test.clock.advance(by: .seconds(100))
+      #expect(try await queue.runAvailable() == 1)
+      await queue.shutDown()
+      var dates: [Date?] = []
+      for await case .suspended(_, let date) in events { dates.append(date) }
+      #expect(dates == [record.availableDate])
+    }
+  }
+
+  @Test func `whatever the handler does with the error, the task is suspended`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+      do {
+        try await context.sleep("nap", for: .seconds(10))
+        test.note("\(note.text) woke")
+      } catch {
+        #expect(error is TaskSuspended)
+        await #expect(throws: TaskSuspended.self) { try await context.step("on") { _ in } }
+        switch note.text {
+        case "returns": return
+        case "abandons": throw TaskAbandoned("no")
+        default: throw Refusal()
+        }
+      }
+    }
+    for text in ["returns", "abandons", "fails"] { try await queue.enqueue(Note(text)) }
+    try await VirtualTime.current?.drain(queue)
+    #expect(Set(test.log.entries) == ["10 returns woke", "10 abandons woke", "10 fails woke"])
+  }
+
+  @Test func `the date of a sleep is remembered, not its duration`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      try await context.sleep("nap", for: .seconds(context.retryCount == 0 ? 100 : 10_000))
+      test.note("woke")
+      if context.retryCount < 2 { throw Refusal() }
+    }
+    try await queue.enqueue(Note("a"))
+    try await VirtualTime.current?.drain(queue)
+    #expect(test.log.entries == ["100 woke", "160 woke", "220 woke"])
+    let past = await test.queue(InMemoryStore()) { [test] _, context in
+      try await context.sleep("past", until: .distantPast)
+      try await context.sleep("less than nothing", for: .seconds(-5))
+      test.note("went on")
+    }
+    try await past.enqueue(Note("a"))
+    #expect(try await past.runAvailable() == 1)
+    #expect(test.log.entries.last == "220 went on")
+  }
+
+  @Test func `a suspended task takes no worker`() async throws {
+    let configuration = TaskQueueConfiguration(maxConcurrentTasks: 1)
+    let queue = await test.queue(InMemoryStore(), configuration) { [test] note, context in
+      if note.text == "sleeper" { try await context.sleep("nap", for: .seconds(1000)) }
+      test.note(note.text)
+    }
+    try await withRunning(queue) { [test] in
+      let sleeper = try await queue.enqueue(Note("sleeper"))
+      let other = try await queue.enqueue(Note("other"))
+      #expect(try await other.outcome() == .succeeded)
+      #expect(try await sleeper.outcome() == .succeeded)
+      #expect(test.log.entries == ["0 other", "1000 sleeper"])
+    }
+  }
+
+  @Test func `a suspended task is cancelled, paused, resumed, rescheduled and restarted`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+      try await context.sleep("nap", for: .seconds(1000))
+      test.note(note.text)
+    }
+    let texts = ["cancelled", "paused", "rescheduled", "restarted", "left alone"]
+    let tasks = try await queue.enqueue(contentsOf: texts.map { Note($0) })
+    try await queue.runAvailable()
+    #expect(try await queue.cancel(tasks[0].id))
+    #expect(try await queue.record(of: tasks[0].id) == nil)
+    #expect(try await queue.pause(tasks[1].id))
+    #expect(try await queue.record(of: tasks[1].id)?.state == .paused)
+    test.clock.advance(by: .seconds(100))
+    #expect(try await queue.reschedule(tasks[2].id))
+    #expect(try await queue.record(of: tasks[2].id)?.state == .waiting)
+    #expect(try await queue.restart(tasks[3].id, forgetting: true))
+    #expect(try await queue.runAvailable() == 2)
+    #expect(try await queue.record(of: tasks[2].id)?.availableDate == test.clock.date + 900)
+    #expect(try await queue.record(of: tasks[3].id)?.availableDate == test.clock.date + 1000)
+    #expect(try await queue.resume(tasks[1].id))
+    try await VirtualTime.current?.drain(queue)
+    #expect(
+      Set(test.log.entries) == [
+        "1000 left alone", "1000 rescheduled", "1000 paused", "1100 restarted",
+      ]
+    )
+  }
+
+  @Test func `a task that sleeps past its expiry is abandoned when it expires`() async throws {
+    let queue = await test.queue(InMemoryStore()) { _, context in
+      try await context.sleep("nap", for: .seconds(1000))
+    }
+    let options = TaskOptions(expiryDate: test.clock.date + 50)
+    let task = try await queue.enqueue(Note("a"), options: options)
+    try await VirtualTime.current?.drain(queue)
+    #expect(try await queue.record(of: task.id)?.state == .abandoned)
+    #expect(test.clock.now.offset < .seconds(51))
+  }
+
+  @Test func `a suspended task keeps its unique key and its place in order`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+      if note.text == "first" { try await context.sleep("nap", for: .seconds(100)) }
+      test.note(note.text)
+    }
+    let first = try await queue.enqueue(
+      Note("first"),
+      uniqueKey: "k",
+      options: TaskOptions(inOrder: "o")
+    )
+    try await queue.runAvailable()
+    let twin = try await queue.enqueue(Note("twin"), uniqueKey: "k")
+    #expect(twin.id == first.id)
+    let next = try await queue.enqueue(Note("replaces"), uniqueKey: "k", onDuplicate: .replace)
+    #expect(next.id != first.id)
+    try await queue.enqueue(Note("behind"), options: TaskOptions(inOrder: "o"))
+    try await VirtualTime.current?.drain(queue)
+    #expect(test.log.entries == ["100 first", "100 behind", "100 replaces"])
+  }
+}

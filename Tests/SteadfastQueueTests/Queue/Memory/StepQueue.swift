@@ -1,0 +1,40 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Makes queues whose handler is given, with a log of what happened and when.
+struct StepQueue {
+  let clock: VirtualClock
+  let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  func queue(
+    _ store: any Persistence,
+    _ configuration: TaskQueueConfiguration = TaskQueueConfiguration(
+      maxConcurrentTasks: 4,
+      backoff: .constant(.seconds(60)),
+      abandonedRetention: .forever
+    ),
+    _ perform: @escaping @Sendable (Note, TaskContext) async throws -> Void
+  ) async -> TaskQueue {
+    let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
+    await queue.register(Note.self) { note, context in try await perform(note, context) }
+    return queue
+  }
+
+  /// Notes what happened, with the seconds that have passed.
+  func note(_ text: String) { log.add("\(Int(clock.now.offset / .seconds(1))) \(text)") }
+}
+
+extension TaskContext {
+  /// Performs a step that notes that it is performed, and returns its own name.
+  func noted(_ name: String, _ test: StepQueue) async throws -> String {
+    try await step(name) { _ in
+      test.note(name)
+      return name
+    }
+  }
+}

@@ -1,0 +1,335 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Steps, whose values a task remembers.
+@Suite(.virtualTime) struct StepTests {
+  private let test: StepQueue
+
+  init() throws { test = try StepQueue() }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a step that has returned is not performed again, and returns its value`(kind: StoreKind)
+    async throws
+  {
+    try await kind.withStore { store in
+      let queue = await test.queue(store) { [test] _, context in
+        let number = try await context.step("number") { step in
+          test.note(step.name)
+          return 42
+        }
+        let text = try await context.noted("text", test)
+        try await context.step("nothing") { _ in test.note("nothing") }
+        let none = try await context.step("none") { _ in Int?.none }
+        test.note("\(number) \(text) \(none as Any)")
+        if context.retryCount == 0 { throw Refusal() }
+      }
+      try await queue.enqueue(Note("a"))
+      #expect(try await VirtualTime.current?.drain(queue) == 2)
+      #expect(
+        test.log.entries == [
+          "0 number", "0 text", "0 nothing", "0 42 text nil", "60 42 text nil",
+        ]
+      )
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a value is stored before the step returns, and the next queue on the store has it`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let first = await test.queue(store) { [test] _, context in
+        _ = try await context.noted("one", test)
+        #expect(try await context.queue.memory(of: context.id).steps == ["one"])
+        throw Refusal()
+      }
+      let id = try await first.enqueue(Note("a")).id
+      try await first.runAvailable()
+      #expect(try await first.record(of: id)?.memorySize ?? 0 > 0)
+      await first.shutDown()
+      let second = await test.queue(store) { [test] _, context in
+        _ = try await context.noted("one", test)
+        _ = try await context.noted("two", test)
+      }
+      try await VirtualTime.current?.drain(second)
+      #expect(test.log.entries == ["0 one", "60 two"])
+      #expect(try await second.memory(of: id).isEmpty)
+    }
+  }
+
+  @Test func `errors are not remembered`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      _ = try await context.noted("before", test)
+      try await context.step("fails") { _ in
+        test.note("fails")
+        if context.retryCount < 2 { throw Refusal() }
+      }
+    }
+    try await queue.enqueue(Note("a"))
+    #expect(try await VirtualTime.current?.drain(queue) == 3)
+    #expect(test.log.entries == ["0 before", "0 fails", "60 fails", "120 fails"])
+  }
+
+  @Test func `steps side by side are known by their names`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      let isFirst = context.retryCount == 0
+      async let a = context.step(isFirst ? "a" : "b") { _ in isFirst ? "first" : "second" }
+      async let b = context.step(isFirst ? "b" : "a") { _ in isFirst ? "first" : "second" }
+      test.note("\(try await a) \(try await b)")
+      for item in 1...3 {
+        try await context.step("pick", for: item) { step in
+          #expect(step.key == "\(context.id)/pick[\(item)]")
+          test.note(step.name)
+        }
+      }
+      if isFirst { throw Refusal() }
+    }
+    try await queue.enqueue(Note("a"))
+    try await VirtualTime.current?.drain(queue)
+    #expect(
+      test.log.entries == [
+        "0 first first", "0 pick[1]", "0 pick[2]", "0 pick[3]", "60 first first",
+      ]
+    )
+  }
+
+  @Test func `a name twice, a step in a step, and a name that can't be stored abandon the task`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { note, context in
+      switch note.text {
+      case "twice":
+        try await context.step("a") { _ in }
+        try await context.step("a") { _ in }
+      case "nested":
+        try await context.step("a") { _ in try await context.step("b") { _ in } }
+      case "sleep in a step":
+        try await context.step("a") { _ in try await context.sleep("b", for: .seconds(1)) }
+      case "empty": try await context.step("") { _ in }
+      case "long": try await context.step(String(repeating: "a", count: 1100)) { _ in }
+      case "NUL": try await context.step("a\0") { _ in }
+      case "number": _ = try await context.step("a") { _ in Double.nan }
+      default: _ = try await context.step("a") { _ in String(repeating: "x", count: 70_000) }
+      }
+    }
+    let expected: [(String, String)] = [
+      ("twice", "used twice"), ("nested", "body of another step"),
+      ("sleep in a step", "body of another step"), ("empty", "name of 0 bytes"),
+      ("long", "name of 1100 bytes"), ("NUL", "without a NUL"), ("number", "can't be encoded"),
+      ("large", "70002 bytes"),
+    ]
+    for (text, reason) in expected {
+      let task = try await queue.enqueue(Note(text))
+      try await queue.runAvailable()
+      let record = try #require(try await queue.record(of: task.id))
+      #expect(record.state == .abandoned, "\(text)")
+      #expect(record.lastError?.contains(reason) == true, "\(record.lastError ?? "")")
+    }
+  }
+
+  @Test func `what a task remembers has a limit, which its configuration gives`() async throws {
+    let configuration = TaskQueueConfiguration(maxMemorySize: 100)
+    let queue = await test.queue(InMemoryStore(), configuration) { _, context in
+      _ = try await context.step("short") { _ in "x" }
+      _ = try await context.step("long") { _ in String(repeating: "x", count: 90) }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let record = try #require(try await queue.record(of: task.id))
+    #expect(record.lastError?.contains("maxMemorySize is 100") == true)
+    #expect(try await queue.memory(of: task.id).steps == ["short"])
+    let bad = TaskQueue(configuration: TaskQueueConfiguration(maxMemorySize: -1))
+    await #expect(throws: TaskQueueError.self) { try await bad.open() }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a value of another type parks the task, whatever its handler does`(kind: StoreKind)
+    async throws
+  {
+    try await kind.withStore { store in
+      let first = await test.queue(store) { _, context in
+        _ = try await context.step("a") { _ in "text" }
+        throw Refusal()
+      }
+      let task = try await first.enqueue(Note("a"))
+      try await first.runAvailable()
+      await first.shutDown()
+      test.clock.advance(by: .seconds(60))
+      let second = await test.queue(store) { _, context in
+        _ = try? await context.step("a") { _ in 1 }
+      }
+      try await second.runAvailable()
+      let record = try #require(try await second.record(of: task.id))
+      #expect(record.state == .parked)
+      #expect(record.lastError?.contains("not a Int") == true)
+      #expect(record.lastError?.contains("text") == false)
+      await second.shutDown()
+      let third = await test.queue(store) { [test] _, context in
+        test.note(try await context.step("a") { _ in "new" })
+      }
+      try await third.runAvailable()
+      #expect(test.log.entries == ["60 text"])
+    }
+  }
+
+  @Test func `a step that is not repeated is not performed again after an interruption`()
+    async throws
+  {
+    let store = InMemoryStore()
+    let queue = await test.queue(store) { [test] note, context in
+      try await context.step("wire", repeats: .never) { _ in
+        test.note("wire")
+        if note.text == "bad" { throw Refusal() }
+      }
+      test.note("after")
+      throw Refusal("later")
+    }
+    let good = try await queue.enqueue(Note("good"), maxRetries: 1)
+    let bad = try await queue.enqueue(Note("bad"), maxRetries: 5)
+    try await VirtualTime.current?.drain(queue)
+    #expect(test.log.entries == ["0 wire", "0 after", "0 wire", "60 after"])
+    #expect(try await queue.record(of: good.id)?.lastError == "later")
+    let record = try #require(try await queue.record(of: bad.id))
+    #expect(record.lastError?.contains("the step 'wire' was interrupted") == true)
+    #expect(record.retryCount == 1)
+  }
+
+  @Test func `an interrupted step asks the other side, whose answer is its value`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      let receipt = try await context.step("wire", repeats: .never) { _ -> String in
+        throw Refusal()
+      } ifInterrupted: { step in
+        test.note("ask \(step.name)")
+        return "receipt"
+      }
+      test.note(receipt)
+      if context.retryCount == 1 { throw Refusal() }
+    }
+    try await queue.enqueue(Note("a"))
+    try await VirtualTime.current?.drain(queue)
+    #expect(test.log.entries == ["60 ask wire", "60 receipt", "120 receipt"])
+  }
+
+  @Test func `nothing begins in an attempt that was cancelled, and what has ended is remembered`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      _ = try await context.step("slow") { _ in
+        // A step that can't be cancelled.
+        await Task { [test] in try? await test.clock.sleep(for: .seconds(5)) }.value
+        test.note("slow")
+        return 1
+      }
+      _ = try await context.noted("next", test)
+    }
+    let task = try await queue.enqueue(Note("a"))
+    async let run: Void = queue.run()
+    try await test.clock.sleep(for: .seconds(1))
+    await queue.shutDown(within: .zero)
+    try? await run
+    #expect(test.log.entries == ["5 slow"])
+    #expect(try await queue.memory(of: task.id).steps == ["slow"])
+    #expect(try await queue.record(of: task.id)?.retryCount == 0)
+  }
+
+  @Test func `a restart goes on where the task stopped, or begins from the beginning`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+      _ = try await context.noted("one", test)
+      if note.text == "bad" { throw TaskAbandoned("no") }
+    }
+    let task = try await queue.enqueue(Note("bad"))
+    try await queue.runAvailable()
+    #expect(try await queue.restart(task.id))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 one"])
+    #expect(try await queue.restart(task.id, forgetting: true))
+    #expect(try await queue.memory(of: task.id).isEmpty)
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 one", "0 one"])
+    #expect(try await queue.restart(matching: .deadLetters, forgetting: true) == 1)
+    try await queue.runAvailable()
+    #expect(test.log.count == 3)
+  }
+
+  @Test func `progress renews retries, if the queue is configured so`() async throws {
+    for renews in [false, true] {
+      let configuration = TaskQueueConfiguration(
+        backoff: .constant(.seconds(1)),
+        abandonedRetention: .forever,
+        progressRenewsRetries: renews
+      )
+      let queue = await test.queue(InMemoryStore(), configuration) { [test] _, context in
+        let memory = try await context.queue.memory(of: context.id)
+        guard memory.steps.count < 5 else { return }
+        _ = try await context.noted("step \(memory.steps.count)", test)
+        throw Refusal()
+      }
+      let task = try await queue.enqueue(Note("a"), maxRetries: 2)
+      async let outcome = task.outcome()
+      try await VirtualTime.current?.drain(queue)
+      if renews {
+        #expect(try await outcome == .succeeded)
+      } else {
+        #expect(try await outcome == .abandoned(reason: "refused"))
+      }
+    }
+  }
+
+  @Test func `a step of a task that another queue has taken over is not remembered`() async throws {
+    let store = SharedStore(StoreSharing(leaseDuration: .seconds(10), pollInterval: .seconds(1)))
+    let queue = TaskQueue(persistence: store.process(), clock: test.clock)
+    let other = store.process()
+    await queue.register(Note.self) { [test] _, context in
+      let later = test.clock.date + 1000
+      let request = ClaimRequest(
+        limit: 1,
+        names: ["Note": 1],
+        now: later,
+        leaseEnd: later + 1000
+      )
+      #expect(try await other.claim(request).tasks.map(\.lease.id) == [context.id])
+      await #expect(throws: CancellationError.self) { try await context.step("late") { _ in } }
+      #expect(Task.isCancelled)
+      test.note("cut short")
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 cut short"])
+    #expect(try await queue.memory(of: task.id).isEmpty)
+    #expect(try await queue.record(of: task.id)?.state == .running)
+  }
+
+  @Test func `a store that fails stops the queue, and the attempt is not counted`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await test.queue(store) { [test] _, context in
+      _ = try await context.noted("one", test)
+      _ = try await context.noted("two", test)
+    }
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.error(Refusal("the disk is full")), .beforeEffect) { call in
+      call.changes.contains { if case .remember(_, "step:two", _) = $0 { true } else { false } }
+    }
+    let error = try await #require(throws: TaskQueueError.self) { try await queue.runAvailable() }
+    #expect(error.code == .storeFailed)
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 one", "0 two", "0 two"])
+    #expect(try await task.outcome() == .succeeded)
+  }
+
+  @Test func `a context that outlives its attempt performs no step`() async throws {
+    let kept = Mutex<TaskContext?>(nil)
+    let queue = await test.queue(InMemoryStore()) { _, context in kept.withLock { $0 = context } }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let context = try #require(kept.withLock(\.self))
+    let error = await #expect(throws: StepError.self) { try await context.step("a") { _ in } }
+    #expect(error?.code == .attemptIsOver)
+  }
+}
