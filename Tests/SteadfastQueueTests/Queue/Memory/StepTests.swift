@@ -262,8 +262,8 @@ import Testing
     for renews in [false, true] {
       let configuration = TaskQueueConfiguration(
         backoff: .constant(.seconds(1)),
-        abandonedRetention: .forever,
-        progressRenewsRetries: renews
+        progressRenewsRetries: renews,
+        abandonedRetention: .forever
       )
       let queue = await test.queue(InMemoryStore(), configuration) { [test] _, context in
         let memory = try await context.queue.memory(of: context.id)
@@ -272,12 +272,12 @@ import Testing
         throw Refusal()
       }
       let task = try await queue.enqueue(Note("a"), maxRetries: 2)
-      async let outcome = task.outcome()
+      async let ending = task.outcome()
       try await VirtualTime.current?.drain(queue)
       if renews {
-        #expect(try await outcome == .succeeded)
+        #expect(try await ending == .succeeded)
       } else {
-        #expect(try await outcome == .abandoned(reason: "refused"))
+        #expect(try await ending == .abandoned(reason: "refused"))
       }
     }
   }
@@ -294,7 +294,8 @@ import Testing
         now: later,
         leaseEnd: later + 1000
       )
-      #expect(try await other.claim(request).tasks.map(\.lease.id) == [context.id])
+      let claim = try await other.claim(request)
+      #expect(claim.tasks.map(\.lease.id) == [context.id])
       await #expect(throws: CancellationError.self) { try await context.step("late") { _ in } }
       #expect(Task.isCancelled)
       test.note("cut short")
@@ -328,7 +329,8 @@ import Testing
     let queue = await test.queue(InMemoryStore()) { _, context in kept.withLock { $0 = context } }
     try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
-    let context = try #require(kept.withLock(\.self))
+    let last = kept.withLock { $0 }
+    let context = try #require(last)
     let error = await #expect(throws: StepError.self) { try await context.step("a") { _ in } }
     #expect(error?.code == .attemptIsOver)
   }
