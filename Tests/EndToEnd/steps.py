@@ -73,9 +73,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 text = f"receipt {fields['key']}" if server.effects[fields["key"]] else ""
             elif self.path == "/approve":
                 server.waiting.append((time.monotonic() + server.random.random(), fields["token"]))
-            elif self.path == "/approvals":
-                now = time.monotonic()
-                text = "\n".join(token for date, token in server.waiting if date <= now)
+        if self.path == "/approved":
+            with server.lock:
+                server.waiting = [entry for entry in server.waiting if entry[1] != fields["token"]]
+        if self.path == "/approvals":
+            # The answer waits for tokens that are due, so that the worker need not ask all the time.
+            for _ in range(20):
+                with server.lock:
+                    now = time.monotonic()
+                    due = [token for date, token in server.waiting if date <= now]
+                if due:
+                    break
+                time.sleep(0.02)
+            text = "\n".join(due)
         time.sleep(delay)
         body = text.encode()
         try:

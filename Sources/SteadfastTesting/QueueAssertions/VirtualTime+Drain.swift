@@ -72,7 +72,9 @@ extension VirtualTime {
     let now = clock.date
     return
       tasks
-      .filter { $0.state == .waiting }
+      .filter {
+        $0.state == .waiting || $0.state == .suspended && $0.availableDate < .distantFuture
+      }
       .map(\.availableDate)
       .filter { $0 > now && $0 < now + 2e11 }
       .min()

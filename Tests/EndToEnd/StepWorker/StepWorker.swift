@@ -62,10 +62,10 @@ struct Order: TaskPayload {
     }
     let running = Task { try await queue.run() }
     while try await queue.count(matching: .unfinished) > 0 {
-      for token in (try? await server.approvals()) ?? [] {
+      for token in try await server.approvals() {
         try await queue.complete(token, with: "Ada")
+        _ = try await server.post("approved", ["token": token.description])
       }
-      try await Task.sleep(for: .milliseconds(20))
     }
     await queue.shutDown()
     try await running.value
@@ -140,7 +140,7 @@ struct Server: Sendable {
     return String(decoding: data, as: UTF8.self)
   }
 
-  /// The tokens that wait to be completed.
+  /// The tokens that wait to be completed; the server answers when there are some, or after a while.
   func approvals() async throws -> [TaskToken] {
     try await post("approvals", [:]).split(separator: "\n").compactMap { TaskToken(String($0)) }
   }

@@ -57,19 +57,17 @@ import Testing
       }
       if note.text != "succeeds" { throw TaskAbandoned("enough") }
     }
-    let time = try #require(VirtualTime.current)
-    _ = time
-    let run = Task { try await queue.run() }
-    let task = try await queue.enqueue(Note("fails"))
-    _ = try await task.outcome()
-    #expect(writes(of: store) == 6)
-    #expect(try await queue.memory(of: task.id).checkpoint(as: Place.self) == Place(offset: 50))
-    _ = try await queue.enqueue(Note("succeeds")).outcome()
-    #expect(writes(of: store) == 11)
-    _ = try await queue.enqueue(Note("durable")).outcome()
-    #expect(writes(of: store) == 26)
-    await queue.shutDown()
-    try await run.value
+    try await withRunning(queue) {
+      let task = try await queue.enqueue(Note("fails"))
+      _ = try await task.outcome()
+      #expect(writes(of: store) == 6)
+      let memory = try await queue.memory(of: task.id)
+      #expect(try memory.checkpoint(as: Place.self) == Place(offset: 50))
+      _ = try await queue.enqueue(Note("succeeds")).outcome()
+      #expect(writes(of: store) == 11)
+      _ = try await queue.enqueue(Note("durable")).outcome()
+      #expect(writes(of: store) == 26)
+    }
   }
 
   @Test func `a shutdown interrupts at a checkpoint, which is stored, and counts no attempt`()
@@ -80,8 +78,7 @@ import Testing
       var place = try await context.checkpoint(Place.self) ?? Place(offset: 0)
       while true {
         place.offset += 1
-        // Work that can't be cancelled.
-        await Task { [test] in try? await test.clock.sleep(for: .milliseconds(10)) }.value
+        await test.work(for: .milliseconds(10))
         try await context.save(place)
       }
     }
@@ -116,12 +113,12 @@ import Testing
       }
       throw TaskAbandoned("enough")
     }
-    let run = Task { try await queue.run() }
-    let task = try await queue.enqueue(Note("a"))
-    _ = try await task.outcome()
-    #expect(try await queue.memory(of: task.id).checkpoint(as: Place.self) == Place(offset: 20))
-    await queue.shutDown()
-    try await run.value
+    try await withRunning(queue) {
+      let task = try await queue.enqueue(Note("a"))
+      _ = try await task.outcome()
+      let memory = try await queue.memory(of: task.id)
+      #expect(try memory.checkpoint(as: Place.self) == Place(offset: 20))
+    }
   }
 
   @Test func `a checkpoint clears the interruptions, so that a transfer that goes on is kept`()

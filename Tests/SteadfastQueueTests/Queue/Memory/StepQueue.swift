@@ -6,10 +6,12 @@ import Testing
 
 /// Makes queues whose handler is given, with a log of what happened and when.
 struct StepQueue {
-  let clock: VirtualClock
+  let time: VirtualTime
   let log = Log<String>()
 
-  init() throws { clock = try #require(VirtualTime.current).clock }
+  init() throws { time = try #require(VirtualTime.current) }
+
+  var clock: VirtualClock { time.clock }
 
   func queue(
     _ store: any Persistence,
@@ -23,6 +25,13 @@ struct StepQueue {
     let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
     await queue.register(Note.self) { note, context in try await perform(note, context) }
     return queue
+  }
+
+  /// Works for a while, even if cancelled.
+  func work(for duration: Duration) async {
+    await Task(executorPreference: time.executor) { [clock] in
+      try? await clock.sleep(for: duration)
+    }.value
   }
 
   /// Notes what happened, with the seconds that have passed.
