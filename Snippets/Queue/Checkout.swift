@@ -50,7 +50,7 @@ func checkOut(
       _ = try await services.perform("pick", key: step.key)
     }
   }
-  // The task leaves its worker until somebody approves it, or until the time is up.
+  // The task leaves its worker until it is approved, or until the time is up.
   do {
     let approver = try await context.completion(
       "approval",

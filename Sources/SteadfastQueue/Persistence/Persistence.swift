@@ -9,11 +9,11 @@
 /// 1. **A batch is atomic.** A call of ``apply(_:durability:)`` stores all changes of the batch
 ///    that have an effect or, if it throws, none. Changes apply in order. A batch holds at most one
 ///    change for each task (but see ``TaskChange/remember(_:named:value:)``) and each value, and no
-///    new task with the name and the unique key of a
-///    task that another of its changes concerns. Nor does it hold a new task that names a task, or
-///    has one as its follower, that another of its changes concerns, unless that change adds it. A
-///    change also concerns the tasks that wait for its task, those that wait for these, and so on;
-///    another change of the batch to one of those may be stale.
+///    new task with the name and the unique key of a task that another of its changes concerns. Nor
+///    does it hold a new task that names a task, or has one as its follower, that another of its
+///    changes concerns, unless that change adds it. A change also concerns the tasks that wait for
+///    its task, those that wait for these, and so on; another change of the batch to one of those
+///    may be stale.
 /// 2. **An acknowledged change is stored.** With ``Durability/durable``, a call that has returned
 ///    survives a power cut; with ``Durability/relaxed``, the end of the process.
 /// 3. **A claim is exclusive.** A claimed task is leased. No other claim returns it until it is
@@ -48,8 +48,8 @@
 ///     ``TaskChange/remember(_:named:value:)`` has stored is found by ``memory(of:)``, by every
 ///     later attempt, until the task succeeds, is removed, or is restarted with `forgets`. Only the
 ///     holder of the lease adds to it, and a ``TaskChange/complete(_:named:value:)`` fills what is
-///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever comes
-///     first.
+///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever
+///     comes first.
 /// 12. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///     cancelled: attempts finish inside cancelled tasks.
 ///

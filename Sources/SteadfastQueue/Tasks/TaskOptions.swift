@@ -144,7 +144,8 @@ public struct TaskOptions: Sendable, Equatable {
   /// default they do not.
   ///
   /// The task is then retained, whatever the queue's ``Retention``, until it is restarted
-  /// (``TaskQueue/restart(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). Then the others go on.
+  /// (``TaskQueue/restart(_:forgetting:)``) or removed (``TaskQueue/remove(_:)``). Then the others
+  /// go on.
   public var holdsOrder: Bool? {
     get { choices.present?.holdsOrder }
     set { choices.value.holdsOrder = newValue }

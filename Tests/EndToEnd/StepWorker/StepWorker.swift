@@ -10,15 +10,15 @@ struct Order: TaskPayload {
   var number: Int
 
   var uniqueKey: String? { "order \(number)" }
-  /// Whether somebody can be asked whether its transfer was made.
+  /// Whether the server can be asked whether its transfer was made.
   var isAsked: Bool { !number.isMultiple(of: 10) }
 }
 
 /// Performs orders until all have ended, however often the process is killed.
 ///
-/// `StepWorker FILE URL COUNT`: the queue's file, the server that records effects, and the number of
-/// orders. The file `FILE.steps` gets a line for each step that has returned, before anything else
-/// is done.
+/// `StepWorker FILE URL COUNT`: the queue's file, the server that records effects, and the number
+/// of orders. The file `FILE.steps` gets a line for each step that has returned, before anything
+/// else is done.
 @main struct StepWorker {
   let server: Server
   let log: StepLog
@@ -140,7 +140,8 @@ struct Server: Sendable {
     return String(decoding: data, as: UTF8.self)
   }
 
-  /// The tokens that wait to be completed; the server answers when there are some, or after a while.
+  /// The tokens that wait to be completed; the server answers when there are some, or after a
+  /// while.
   func approvals() async throws -> [TaskToken] {
     try await post("approvals", [:]).split(separator: "\n").compactMap { TaskToken(String($0)) }
   }

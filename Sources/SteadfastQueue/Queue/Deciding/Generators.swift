@@ -24,7 +24,7 @@ struct Generators: ~Copyable, Sendable {
   /// Makes a generator for one verdict, so that no lock is held while the user's backoff draws.
   func makeGenerator() -> SplitMix64 { SplitMix64(seed: jitter.withLock { $0.next() }) }
 
-  /// Makes a token that nobody can guess, unless the randomness is seeded.
+  /// Makes a token that can't be guessed, unless the randomness is seeded.
   func makeToken(of id: TaskID) -> TaskToken {
     switch randomness {
     case .system:

@@ -31,14 +31,15 @@ extension TaskContext {
   /// A checkpoint is progress: it clears ``TaskContext/interruptionCount``, so that a long transfer
   /// whose process is killed again and again is not abandoned for that.
   ///
-  /// It is also a good place to stop: when the attempt was cancelled, because the queue is shut down
-  /// for example, this saves and then throws `CancellationError`. If the handler lets that through,
-  /// the attempt is not counted, and the next one goes on from here.
+  /// It is also a good place to stop: when the attempt was cancelled, because the queue is shut
+  /// down for example, this saves and then throws `CancellationError`. If the handler lets that
+  /// through, the attempt is not counted, and the next one goes on from here.
   ///
   /// - Parameters:
   ///   - value: how far the task has come; at most 65,536 bytes as JSON.
   ///   - durability: what the checkpoint survives, and when it is stored.
-  /// - Throws: `CancellationError`; a ``StepError`` if the value can't be stored; ``TaskSuspended``.
+  /// - Throws: `CancellationError`; a ``StepError`` if the value can't be stored;
+  ///   ``TaskSuspended``.
   public func save<Value: Codable & Sendable>(
     _ value: Value,
     durability: Durability = .relaxed

@@ -5,7 +5,7 @@ public import Foundation
 #endif
 
 extension TaskContext {
-  /// Suspends the task until somebody completes the wait with a value.
+  /// Suspends the task until the wait is completed with a value.
   ///
   /// ```swift
   /// let etag = try await context.completion("upload", of: String.self, within: .seconds(86_400)) {
@@ -18,14 +18,14 @@ extension TaskContext {
   /// request to another service. Then this throws ``TaskSuspended``. When
   /// ``TaskQueue/complete(_:with:)`` is called with the token, in this process or a later one, the
   /// handler is called again, and this returns the value. The first completion counts. One that
-  /// comes before the task is suspended is not missed. Whatever the handler does with the error, the
-  /// task is suspended.
+  /// comes before the task is suspended is not missed. Whatever the handler does with the error,
+  /// the task is suspended.
   ///
   /// The token is stored before the body is called. The body is called once, as a step is: if the
   /// process ends before its end is stored, the next attempt calls it again, with the same token.
   ///
-  /// To wait for several completions at once, open them with
-  /// ``openCompletion(_:of:within:_:)`` first.
+  /// To wait for several completions at once, open them with ``openCompletion(_:of:within:_:)``
+  /// first.
   ///
   /// - Parameters:
   ///   - name: the name of the completion, which an attempt uses once.
@@ -33,8 +33,8 @@ extension TaskContext {
   ///   - timeLimit: how long the task waits, from when the completion is opened; `nil` for ever.
   ///   - body: hands the token out.
   /// - Returns: the value that the wait was completed with.
-  /// - Throws: ``TaskSuspended``; a ``CompletionFailed`` if the wait was completed with an error, or
-  ///   has timed out; what the body throws; a ``StepError`` for a name that can't be used;
+  /// - Throws: ``TaskSuspended``; a ``CompletionFailed`` if the wait was completed with an error,
+  ///   or has timed out; what the body throws; a ``StepError`` for a name that can't be used;
   ///   `CancellationError` if the attempt was cancelled, or the store fails. If the value is not a
   ///   `Value`, the task is parked.
   public func completion<Value: Codable & Sendable>(
@@ -46,7 +46,7 @@ extension TaskContext {
     try await openCompletion(name, of: type, within: timeLimit, body).value
   }
 
-  /// Suspends the task until somebody completes the wait.
+  /// Suspends the task until the wait is completed.
   ///
   /// It does what the function with a value does; see ``TaskQueue/complete(_:)``.
   ///

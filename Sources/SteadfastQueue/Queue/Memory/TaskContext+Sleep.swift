@@ -14,7 +14,8 @@ extension TaskContext {
   /// The date on which the sleep ends is stored when the sleep is met first. This then throws
   /// ``TaskSuspended``, and the handler is called again on that date, by any process: it goes
   /// through its steps, whose values are known, and this returns. Whatever the handler does with
-  /// the error, the task is suspended. A suspended task keeps its unique key and its place in order.
+  /// the error, the task is suspended. A suspended task keeps its unique key and its place in
+  /// order.
   ///
   /// Put a sleep after what must come before it. Steps that are under way side by side with a sleep
   /// are cancelled with the handler.
@@ -22,8 +23,8 @@ extension TaskContext {
   /// - Parameters:
   ///   - name: the name of the sleep, which an attempt uses once.
   ///   - duration: how long the task sleeps; nothing below zero.
-  /// - Throws: ``TaskSuspended``; a ``StepError`` for a name that can't be used; `CancellationError`
-  ///   if the attempt was cancelled, or the store fails.
+  /// - Throws: ``TaskSuspended``; a ``StepError`` for a name that can't be used;
+  ///   `CancellationError` if the attempt was cancelled, or the store fails.
   public func sleep(_ name: String, for duration: Duration) async throws {
     try await sleep(name) { (queue.now + max(0, duration / .seconds(1))).storable }
   }

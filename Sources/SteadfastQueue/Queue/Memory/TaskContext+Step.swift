@@ -28,11 +28,11 @@ extension TaskContext {
   ///   - ifInterrupted: for a step that is not repeated: asks the other side whether it was done,
   ///     and returns its value, or performs it then. By default a ``StepInterrupted`` is thrown.
   /// - Returns: the value of the step. It takes at most 65,536 bytes as JSON.
-  /// - Throws: what the body throws; a ``StepError`` for a name that was used before, or a value that
-  ///   can't be stored; a ``StepInterrupted``; ``TaskSuspended`` if the attempt has suspended the
-  ///   task; `CancellationError`, also if another queue has taken the task over or the store fails,
-  ///   and then the attempt is not counted. If the stored value is not a `Value`, the task is
-  ///   parked, like one whose payload can't be decoded.
+  /// - Throws: what the body throws; a ``StepError`` for a name that was used before, or a value
+  ///   that can't be stored; a ``StepInterrupted``; ``TaskSuspended`` if the attempt has suspended
+  ///   the task; `CancellationError`, also if another queue has taken the task over or the store
+  ///   fails, and then the attempt is not counted. If the stored value is not a `Value`, the task
+  ///   is parked, like one whose payload can't be decoded.
   @discardableResult
   public func step<Value: Codable & Sendable>(
     _ name: String,

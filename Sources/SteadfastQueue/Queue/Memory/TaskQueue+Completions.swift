@@ -40,8 +40,8 @@ extension TaskQueue {
     try await complete(token, with: Done())
   }
 
-  /// Completes the wait of a task without a value: ``TaskContext/completion(_:of:within:_:)`` throws
-  /// a ``CompletionFailed``.
+  /// Completes the wait of a task without a value: ``TaskContext/completion(_:of:within:_:)``
+  /// throws a ``CompletionFailed``.
   ///
   /// - Parameters:
   ///   - token: the token that the task has handed out.

@@ -1,7 +1,7 @@
 /// What completes a task's wait: a secret that the task hands out, and gets back with a value.
 ///
-/// Its text is safe in a URL, and holds 128 random bits, so that only those who were given it can
-/// complete the wait. See ``TaskContext/completion(_:of:within:_:)``.
+/// Its text is safe in a URL, and holds 128 random bits, so that no other caller can complete
+/// the wait than one that was given it. See ``TaskContext/completion(_:of:within:_:)``.
 public struct TaskToken: Sendable, Hashable {
   /// The task that waits.
   public let taskID: TaskID

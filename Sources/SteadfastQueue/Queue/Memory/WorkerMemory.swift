@@ -2,8 +2,8 @@ import Synchronization
 
 /// Holds the memory of the attempt that a worker makes.
 ///
-/// There is one for each worker, not for each attempt, so an attempt whose handler remembers nothing
-/// pays one atomic read.
+/// There is one for each worker, not for each attempt, so an attempt whose handler remembers
+/// nothing pays one atomic read.
 final class WorkerMemory: Sendable {
   private let state = Mutex<AttemptMemory?>(nil)
   private let isUsed = Atomic(false)

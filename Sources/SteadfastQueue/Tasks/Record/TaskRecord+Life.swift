@@ -38,8 +38,8 @@ extension TaskRecord {
 
   /// Makes a suspended task wait, available at once.
   ///
-  /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace a
-  /// suspended task. The date becomes the one on which the task was enqueued: no clock that goes
+  /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace
+  /// a suspended task. The date becomes the one on which the task was enqueued: no clock that goes
   /// back makes the task wait for that.
   public mutating func wake() {
     state = .waiting
