@@ -10,6 +10,7 @@ extension TaskContext {
   /// }
   /// ```
   /// - Parameter type: the type of the checkpoint.
+  /// - Returns: the checkpoint; `nil` if none was saved.
   /// - Throws: `CancellationError` if the store fails, and then the attempt is not counted;
   ///   ``TaskSuspended`` if the attempt has suspended the task. If the stored checkpoint is not of
   ///   this type, the task is parked, like one whose payload can't be decoded.

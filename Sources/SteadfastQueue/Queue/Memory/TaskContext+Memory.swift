@@ -24,10 +24,8 @@ extension TaskContext {
 
   /// Begins the use of a name, and reads what the task remembers.
   ///
-  /// - Parameters:
-  ///   - name: the name that the handler gave.
-  ///   - stored: the name under which the task remembers.
-  ///   - isRepeatable: whether an attempt may use the name more than once.
+  /// The second name is the one under which the task remembers. Only a checkpoint may use its name
+  /// more than once.
   func begin(_ name: String, _ stored: String, isRepeatable: Bool = false) async throws {
     try checkIsUnderWay(name)
     if let mark = Self.mark, mark.memory == ObjectIdentifier(memory), mark.number == number {

@@ -4,6 +4,7 @@ extension TaskMemory {
   /// - Parameters:
   ///   - name: the name of the step, with what it is for in brackets, as in `pick[7]`.
   ///   - type: the type of the value.
+  /// - Returns: The value; `nil` if the step has not ended.
   /// - Throws: What decoding the value throws.
   public func value<Value: Decodable>(ofStep name: String, as type: Value.Type) throws -> Value? {
     try self[MemoryName.step(name)].map { try MemoryCoding.decode(type, from: $0) }

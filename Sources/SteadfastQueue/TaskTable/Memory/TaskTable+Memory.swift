@@ -133,7 +133,9 @@ extension TaskTable {
     }
   }
 
-  /// Pauses a task. A suspended one looks again what it waits for when it is resumed.
+  /// Pauses a task.
+  ///
+  /// A suspended one looks again what it waits for when it is resumed.
   mutating func pause(_ slot: Int) {
     let state = entries[slot].record.state
     if state == .suspended { entries[slot].record.wake() }
