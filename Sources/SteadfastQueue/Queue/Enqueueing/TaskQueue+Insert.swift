@@ -110,22 +110,7 @@ extension TaskQueue {
     let keys = policy == .replace ? turnKeys(of: kept) : []
     if !keys.isEmpty { await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
-    let results: [ChangeOutcome]
-    do {
-      if policy == .replace {
-        results = try await replace(with: kept)
-      } else {
-        results = try await persist(kept.map { .insert($0, onDuplicate: policy) })
-      }
-      guard !results.contains(where: \.isNoneOfInsertion) else {
-        throw UnusableAnswer(results: results, to: kept.count)
-      }
-    } catch {
-      observers.didNotEnqueue(kept)
-      // During the call, a claim may have skipped a task that was to be replaced.
-      lookForWork()
-      throw error
-    }
+    let results = try await outcomes(ofInserting: kept, policy)
     guard !results.contains(.identityTaken) else {
       observers.didNotEnqueue(kept)
       return nil
@@ -140,6 +125,30 @@ extension TaskQueue {
       if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
     }
     return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
+  }
+
+  /// Stores new tasks, and returns what the store answers.
+  private nonisolated func outcomes(
+    ofInserting records: [TaskRecord],
+    _ policy: UniquePolicy
+  ) async throws -> [ChangeOutcome] {
+    do {
+      let results =
+        if policy == .replace {
+          try await replace(with: records)
+        } else {
+          try await persist(records.map { .insert($0, onDuplicate: policy) })
+        }
+      guard !results.contains(where: \.isNoneOfInsertion) else {
+        throw UnusableAnswer(results: results, to: records.count)
+      }
+      return results
+    } catch {
+      observers.didNotEnqueue(records)
+      // During the call, a claim may have skipped a task that was to be replaced.
+      lookForWork()
+      throw error
+    }
   }
 
   /// Returns the error for the first task that was rejected, if there is one.
@@ -175,36 +184,6 @@ extension TaskQueue {
       )
     }
     return nil
-  }
-
-  /// Returns the tasks without those whose name and unique key another one has.
-  ///
-  /// Of such tasks, the last one replaces the others; with other policies, the first one stays.
-  private static func oneOfEachKey(
-    _ records: [TaskRecord],
-    _ policy: UniquePolicy
-  ) throws(TaskQueueError) -> [TaskRecord] {
-    var keys: Set<NamedKey> = []
-    func isFirst(_ record: TaskRecord) -> Bool {
-      NamedKey(record).map { keys.insert($0).inserted } ?? true
-    }
-    if policy == .replace { return records.reversed().filter(isFirst).reversed() }
-    let kept = records.filter(isFirst)
-    if policy == .reject, kept.count < records.count {
-      throw TaskQueueError(
-        .duplicate,
-        "two of the new tasks have the same unique key; give each of them another one"
-      )
-    }
-    return kept
-  }
-
-  /// Returns the unique keys whose turns a call takes that replaces or changes these tasks.
-  ///
-  /// Of two such calls at the same time, it would be unknown which was stored first. A store that
-  /// applies changes at once needs no turns.
-  nonisolated func turnKeys(of records: [TaskRecord]) -> Set<String> {
-    store.appliesAtOnce ? [] : Set(records.compactMap(\.uniqueKey))
   }
 
   /// How often a store may say that a twin is being changed after this queue is done with it.
@@ -249,32 +228,6 @@ extension TaskQueue {
     reportIfUnhandled(record)
     becomesAvailable(at: record.availableDate, after: now)
     return nil
-  }
-}
-
-/// A unique key, and the name to which it belongs.
-private struct NamedKey: Hashable {
-  let name: ExactText
-  let key: ExactText
-
-  init?(_ record: TaskRecord) {
-    guard let key = record.uniqueKey else { return nil }
-    (name, self.key) = (ExactText(record.name), ExactText(key))
-  }
-}
-
-extension [EnqueuedTask] {
-  /// Returns the task that stands for each of the records, of which only `kept` were stored.
-  fileprivate func standing(for records: [TaskRecord], _ kept: [TaskRecord]) -> [EnqueuedTask] {
-    var ofKey: [NamedKey: EnqueuedTask] = [:]
-    var ofID: [TaskID: EnqueuedTask] = [:]
-    for (record, task) in zip(kept, self) {
-      if let key = NamedKey(record) { ofKey[key] = task }
-      ofID[record.id] = task
-    }
-    return records.compactMap { record in
-      ofID[record.id] ?? NamedKey(record).flatMap { ofKey[$0]?.asFound }
-    }
   }
 }
 
