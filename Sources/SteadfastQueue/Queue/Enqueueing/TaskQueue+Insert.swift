@@ -110,15 +110,23 @@ extension TaskQueue {
     let keys = policy == .replace ? turnKeys(of: kept) : []
     if !keys.isEmpty { await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
-    let results = try await outcomes(ofInserting: kept, policy)
-    guard !results.contains(.identityTaken) else {
+    let results: [ChangeOutcome]
+    do {
+      if policy == .replace {
+        results = try await replace(with: kept)
+      } else {
+        results = try await persist(kept.map { .insert($0, onDuplicate: policy) })
+      }
+      guard !results.contains(where: \.isNoneOfInsertion) else {
+        throw UnusableAnswer(results: results, to: kept.count)
+      }
+    } catch {
       observers.didNotEnqueue(kept)
-      return nil
-    }
-    if let error = unmetDependency(of: kept, results) ?? rejection(of: kept, results, policy) {
-      observers.didNotEnqueue(kept)
+      // During the call, a claim may have skipped a task that was to be replaced.
+      lookForWork()
       throw error
     }
+    guard try wereInserted(kept, results, policy) else { return nil }
     for index in kept.indices {
       // Only this one waits, so that the others need no asynchronous call.
       if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
@@ -127,28 +135,24 @@ extension TaskQueue {
     return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
   }
 
-  /// Stores new tasks, and returns what the store answers.
-  private nonisolated func outcomes(
-    ofInserting records: [TaskRecord],
+  /// Returns whether the store has added the tasks; if not, it holds a task with one of their IDs.
+  ///
+  /// - Throws: The reason why the store has refused them.
+  private nonisolated func wereInserted(
+    _ records: [TaskRecord],
+    _ results: [ChangeOutcome],
     _ policy: UniquePolicy
-  ) async throws -> [ChangeOutcome] {
-    do {
-      let results =
-        if policy == .replace {
-          try await replace(with: records)
-        } else {
-          try await persist(records.map { .insert($0, onDuplicate: policy) })
-        }
-      guard !results.contains(where: \.isNoneOfInsertion) else {
-        throw UnusableAnswer(results: results, to: records.count)
-      }
-      return results
-    } catch {
+  ) throws -> Bool {
+    guard !results.contains(.identityTaken) else {
       observers.didNotEnqueue(records)
-      // During the call, a claim may have skipped a task that was to be replaced.
-      lookForWork()
+      return false
+    }
+    if let error = unmetDependency(of: records, results) ?? rejection(of: records, results, policy)
+    {
+      observers.didNotEnqueue(records)
       throw error
     }
+    return true
   }
 
   /// Returns the error for the first task that was rejected, if there is one.
