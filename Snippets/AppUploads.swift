@@ -47,7 +47,7 @@ struct Upload: TaskPayload {
 
   /// Runs the queue, unless it runs already.
   ///
-  /// Call it when the process starts, in the background too, and whenever the
+  /// Call it when the process starts, in the background too, and when the
   /// app comes to the foreground.
   func start() {
     isWanted = true
@@ -116,9 +116,11 @@ struct Upload: TaskPayload {
       case .started(let task): show(task, "uploading")
       case .progressed(let task, let fraction):
         show(task, "\(Int(100 * fraction)) %")
-      case .failed(let task, _, let date, _): show(task, "again at \(date)")
+      case .failed(let task, _, let date, _):
+        show(task, "again at \(date)")
       case .succeeded(let task, _): show(task, "done")
-      case .abandoned(let task, let reason, _): show(task, "failed: \(reason)")
+      case .abandoned(let task, let reason, _):
+        show(task, "failed: \(reason)")
       // These name the task by its ID, or many events were missed.
       default: try await load(queue)
       }

@@ -34,12 +34,13 @@ func withQueue<Result>(
     persistence: store,
     configuration: TaskQueueConfiguration(
       maxConcurrentTasks: 4,
-      // A tool that is often killed must not take its tasks for those that crash it.
+      // A tool that is often killed must not take its tasks for those that
+      // crash it.
       maxInterruptions: .alwaysRetry
     )
   )
   await queue.register(Copy.self) { copy, _ in try copy.perform() }
-  // One process at a time has the file. Wait for another one that ends soon.
+  // One process at a time has the file. Wait for another that ends soon.
   try await withRetry(
     .within(.seconds(10), backoff: .constant(.milliseconds(100)))
   ) {
@@ -62,7 +63,10 @@ func withQueue<Result>(
 
 // snippet.commands
 /// Performs a command, and returns the tool's exit status.
-func perform(_ command: [String], _ queue: TaskQueue) async throws -> Int32 {
+func perform(
+  _ command: [String],
+  _ queue: TaskQueue
+) async throws -> Int32 {
   switch (command.first, command.dropFirst().first) {
   case ("add", _):
     let copies = command.dropFirst().map { file in
@@ -96,7 +100,9 @@ func perform(_ command: [String], _ queue: TaskQueue) async throws -> Int32 {
 // snippet.end
 
 // snippet.run
-/// Performs what is due, and returns 0 if nothing is left, and 75 if something is.
+/// Performs what is due.
+///
+/// Returns 0 if nothing is left, and 75 if something is.
 func run(_ queue: TaskQueue) async throws -> Int32 {
   // Ctrl-C lets running copies end, for at most five seconds.
   signal(SIGINT, SIG_IGN)
@@ -116,7 +122,7 @@ func run(_ queue: TaskQueue) async throws -> Int32 {
   } catch let error as TaskQueueError where error.code == .shutDown {
     // The signal came first.
   }
-  // The events end here. A reader that is cancelled would miss the last ones.
+  // The events end here. A reader that is cancelled misses the last ones.
   await queue.shutDown()
   await reported
 

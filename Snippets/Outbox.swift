@@ -32,13 +32,16 @@ struct Delivery: TaskPayload {
   var size: Int
   var modified: Date
 
-  /// The same for the same version of a file, so that it goes there only once.
+  /// The same for the same version of a file, so that it goes there once.
   var uniqueKey: String? {
     "\(target.absoluteString) \(size) \(modified.timeIntervalSince1970)"
   }
 
   static var options: TaskOptions {
-    TaskOptions(maxRetries: .alwaysRetry, uniqueFor: .seconds(3650 * 86_400))
+    TaskOptions(
+      maxRetries: .alwaysRetry,
+      uniqueFor: .seconds(3650 * 86_400)
+    )
   }
 }
 // snippet.end
@@ -95,14 +98,24 @@ struct HTTPCarrier: Carrier {
     var request = URLRequest(url: target)
     request.httpMethod = "PUT"
     request.setValue(id.description, forHTTPHeaderField: "Idempotency-Key")
-    let (_, response) = try await session.upload(for: request, fromFile: file)
-    guard let answer = response as? HTTPURLResponse else { throw URLError(.badServerResponse) }
-    let reason = HTTPURLResponse.localizedString(forStatusCode: answer.statusCode).lowercased()
+    let (_, response) = try await session.upload(
+      for: request,
+      fromFile: file
+    )
+    guard let answer = response as? HTTPURLResponse else {
+      throw URLError(.badServerResponse)
+    }
+    let reason = HTTPURLResponse.localizedString(
+      forStatusCode: answer.statusCode
+    ).lowercased()
     let problem = "the server answers \(answer.statusCode) \(reason)"
     switch answer.statusCode {
     case 200..<300: return
     case 408, 429, 500...:
-      throw Problem(problem, answer.retryDelay.map { .retry(after: $0) } ?? .retry)
+      throw Problem(
+        problem,
+        answer.retryDelay.map { .retry(after: $0) } ?? .retry
+      )
     default: throw Problem(problem, .stop)
     }
   }
@@ -382,7 +395,7 @@ final class Monitor: Sendable {
   func delivered(bytes: Int) { tally.withLock { $0.bytes += bytes } }
 
   // snippet.events
-  /// Follows the queue's events, and shuts the queue down when nothing is left.
+  /// Follows the queue's events, and shuts it down when nothing is left.
   func follow(_ events: TaskEvents) async {
     for await event in events {
       tally.withLock { tally in
@@ -510,12 +523,13 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
   )
   guard try await queue.count(matching: others) == 0 else {
     throw Problem(
-      "the queue file holds the tasks of another program; choose another file"
+      "the queue file has tasks of another program; choose another file"
     )
   }
   let tasks = try await queue.enqueue(contentsOf: deliveries)
   // What is tried once more is given up no longer.
-  let keys = zip(deliveries, tasks).filter(\.1.isNew).compactMap(\.0.uniqueKey)
+  let new = zip(deliveries, tasks).filter(\.1.isNew)
+  let keys = new.compactMap(\.0.uniqueKey)
   try await queue.remove(
     matching: TaskFilter(states: [.abandoned], uniqueKeys: Set(keys))
   )
@@ -523,7 +537,7 @@ func add(_ deliveries: [Delivery], to queue: TaskQueue) async throws {
 // snippet.end
 
 // snippet.run
-/// Runs the queue until nothing is left, a signal stops it, or its file fails.
+/// Runs the queue until nothing is left, a signal comes or its file fails.
 func run(_ queue: TaskQueue, _ monitor: Monitor) async throws {
   let events = queue.events
   let signals = [SIGINT, SIGTERM].map { number in

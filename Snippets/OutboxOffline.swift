@@ -30,7 +30,11 @@ struct PostComment: TaskPayload { var text: String }
 struct Outbox: Sendable {
   let queue: TaskQueue
 
-  init(_ store: some Persistence, _ network: Network, clock: some WallClock)
+  init(
+    _ store: some Persistence,
+    _ network: Network,
+    clock: some WallClock
+  )
     async
   {
     queue = TaskQueue(name: "outbox", persistence: store, clock: clock)
@@ -45,8 +49,9 @@ struct Outbox: Sendable {
 
   /// Tries all postponed comments now.
   ///
-  /// Call it when the network is back. The comments have as many retries left
-  /// as before. A comment that is scheduled for tomorrow waits until then.
+  /// Call it when the network is back. The comments have as many retries
+  /// left as before. A comment that is scheduled for tomorrow waits until
+  /// then.
   func networkIsBack() async throws {
     try await queue.reschedule(matching: .retrying)
   }
@@ -67,7 +72,9 @@ try await withVirtualTime { time in
   )
   try await outbox.queue.runAvailable()
   let count = try await outbox.queue.count
-  print("offline: \(count) comments wait, posted \(await network.received)")
+  print(
+    "offline: \(count) comments wait, posted \(await network.received)"
+  )
   // The app is closed.
   try await store.close()
 }

@@ -9,7 +9,7 @@ import SteadfastQueue
 struct Webhook: TaskPayload {
   var order: Int
 
-  // A client that asks twice gets one delivery. The type must be `String?`.
+  // If a client asks twice, it gets one delivery. Its type is `String?`.
   var uniqueKey: String? { "order \(order)" }
 
   static var options: TaskOptions {
@@ -19,7 +19,7 @@ struct Webhook: TaskPayload {
 // snippet.end
 
 // snippet.error
-/// An answer that is no success, and that decides whether a retry can help.
+/// An answer that is no success, and decides whether a retry can help.
 struct HTTPError: RetryAwareError, CustomStringConvertible {
   let status: Int
   let retryDecision: RetryDecision
@@ -80,8 +80,9 @@ struct WebhookServer: Sendable {
           // The signal came first.
         }
       }
-      // The queue's run ends after a signal, or throws when its disk fails. A
-      // server that took requests without it would answer what is never done.
+      // The queue's run ends after a signal, or throws when its disk fails.
+      // A server that took requests without it would promise what is never
+      // done.
       try await group.next()
       group.cancelAll()
     }
@@ -129,7 +130,10 @@ let queue = TaskQueue(
 await queue.register(Webhook.self, maxConcurrentTasks: 4) {
   webhook,
   context in
-  let (status, retryAfter) = post(webhook.order, attempt: context.retryCount)
+  let (status, retryAfter) = post(
+    webhook.order,
+    attempt: context.retryCount
+  )
   guard status == 200 else {
     throw HTTPError(status: status, retryAfter: retryAfter)
   }
@@ -164,7 +168,8 @@ let service = WebhookServer(queue: queue, gracePeriod: .seconds(20)) {
     \(try await queue.count(matching: due)) due, \
     \(statistics.counts[.running] ?? 0) running, \
     \(statistics.counts[.abandoned] ?? 0) dead letters; \
-    \(statistics.succeeded) succeeded, \(statistics.failed) failed and retried, \
+    \(statistics.succeeded) succeeded, \
+    \(statistics.failed) failed and retried, \
     \(statistics.abandoned) given up
     """
   )

@@ -8,7 +8,8 @@ struct PrimaryJob: PerformableTask {
   var arguments: [String] = []
 
   func perform(in context: TaskContext) async throws {
-    print("\(context.name) has had \(context.retryCount) attempts: \(arguments)")
+    let attempts = "\(context.name) has had \(context.retryCount) attempts"
+    print("\(attempts): \(arguments)")
   }
 }
 // snippet.end
@@ -39,7 +40,11 @@ struct Ability: TaskHandler {
     false
   }
 
-  func willEnd(_ job: AbilityJob, outcome: TaskOutcome, in context: TaskContext) async {
+  func willEnd(
+    _ job: AbilityJob,
+    outcome: TaskOutcome,
+    in context: TaskContext
+  ) async {
     print("ability job: \(outcome)")
   }
 }
@@ -63,13 +68,20 @@ try await manager.addQueue("SecondaryQueue")
 
 // snippet.schedule
 try await primaryQueue.enqueue(PrimaryJob(), priority: 5)
-try await manager.enqueue(AbilityJob(arguments: ["Arg1", "Arg2"]), on: "SecondaryQueue")
+try await manager.enqueue(
+  AbilityJob(arguments: ["Arg1", "Arg2"]),
+  on: "SecondaryQueue"
+)
 try await manager.enqueue(
   PrimaryJob(),
   on: "PrimaryQueue",
   options: TaskOptions(requires: [.network])
 )
-try await primaryQueue.enqueue(PrimaryJob(), uniqueKey: "only", onDuplicate: .replace)
+try await primaryQueue.enqueue(
+  PrimaryJob(),
+  uniqueKey: "only",
+  onDuplicate: .replace
+)
 // snippet.end
 
 // snippet.network

@@ -14,11 +14,16 @@ struct Unpack: TaskPayload { var target: String }
 let dispatcher = TaskQueue(configuration: TaskQueueConfiguration(maxConcurrentTasks: 8))
 
 // snippet.operation
-await dispatcher.register(Download.self, maxConcurrentTasks: 5) { download, context in
+await dispatcher.register(
+  Download.self,
+  maxConcurrentTasks: 5
+) { download, context in
   context.report(progress: 0.5)
   return "200 OK"
 }
-await dispatcher.register(Unpack.self) { job, _ in print("unpacked \(job.target)") }
+await dispatcher.register(Unpack.self) { job, _ in
+  print("unpacked \(job.target)")
+}
 // snippet.end
 
 // snippet.observe
@@ -29,7 +34,8 @@ let observing = Task { @MainActor in
     case .started(let job): print("started", job.name)
     case .progressed(let job, let fraction): print(job.name, fraction)
     case .succeeded(let job, _): print("finished", job.name)
-    case .failed(let job, let reason, _, _): print("failed", job.name, reason)
+    case .failed(let job, let reason, _, _):
+      print("failed", job.name, reason)
     case .cancelled(let id): print("cancelled", id)
     default: break
     }
@@ -55,7 +61,9 @@ print(response)
 // snippet.end
 
 // snippet.control
-let other = try await dispatcher.enqueue(Download(url: "b", target: "b.mp4"))
+let other = try await dispatcher.enqueue(
+  Download(url: "b", target: "b.mp4")
+)
 try await dispatcher.pause(other.id)
 try await dispatcher.resume(other.id)
 try await dispatcher.restart(other.id)

@@ -10,7 +10,11 @@ struct PostComment: TaskPayload {
   var text: String
 
   static var options: TaskOptions {
-    TaskOptions(maxRetries: 20, timeLimit: .seconds(30), tags: ["outgoing"])
+    TaskOptions(
+      maxRetries: 20,
+      timeLimit: .seconds(30),
+      tags: ["outgoing"]
+    )
   }
 }
 // snippet.end
@@ -84,7 +88,10 @@ try await withVirtualTime { time in
   print(second.isNew, second.id == first.id)  // false true
 
   // The task that waits takes over what the new one carries.
-  let third = try await queue.enqueue(Sync(account: "ada"), onDuplicate: .replace)
+  let third = try await queue.enqueue(
+    Sync(account: "ada"),
+    onDuplicate: .replace
+  )
   print(third.isNew, third.id == first.id)  // false true
 
   // The call throws.
@@ -102,7 +109,7 @@ try await withVirtualTime { time in
     print("saved at \(time.clock.now): \(save.text)")
   }
   // snippet.debounce
-  // Saves when nothing was typed for two seconds, and at least twice a minute.
+  // Saves when nothing was typed for two seconds, and twice a minute.
   func textHasChanged(_ text: String) async throws {
     try await queue.enqueue(
       Save(text: text),
@@ -130,8 +137,8 @@ try await withVirtualTime { time in
     print("document \(edit.document) says \(edit.text)")
   }
   // snippet.in-order
-  // The edits of a document are sent one after another, and documents side by
-  // side. If an edit is given up, later ones must not be sent.
+  // The edits of a document are sent one after another, and documents at
+  // the same time. If an edit is given up, later ones must not be sent.
   func send(_ edit: Edit) async throws {
     let document = "document \(edit.document)"
     try await queue.enqueue(
@@ -175,7 +182,7 @@ try await withVirtualTime { time in
     configuration: TaskQueueConfiguration(maxConcurrentTasks: 8),
     clock: clock
   )
-  // Of the eight tasks that are performed at a time, at most two are uploads.
+  // Of the eight tasks performed at a time, at most two are uploads.
   await queue.register(Upload.self, maxConcurrentTasks: 2) { upload, _ in
     print("begins: \(upload.photo)")
     try await clock.sleep(for: .seconds(60))

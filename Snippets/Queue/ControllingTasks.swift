@@ -33,7 +33,10 @@ try await queue.enqueue(Mail(address: "ada", text: "private"), delay: .seconds(6
 
 // snippet.many
 let newsletter = TaskFilter(names: [Mail.taskName], tags: ["newsletter"])
-let moved = try await queue.reschedule(matching: newsletter, to: .now + 7200)
+let moved = try await queue.reschedule(
+  matching: newsletter,
+  to: .now + 7200
+)
 let cancelled = try await queue.cancel(matching: newsletter)
 let removed = try await queue.remove(matching: .deadLetters)
 print("\(moved) moved, \(cancelled) cancelled, \(removed) removed")

@@ -27,7 +27,10 @@ let service = Service()
 let queue = TaskQueue(
   configuration: TaskQueueConfiguration(
     // Retains the last 100 abandoned tasks, for at most a week.
-    abandonedRetention: Retention(maxCount: 100, maxAge: .seconds(7 * 86_400))
+    abandonedRetention: Retention(
+      maxCount: 100,
+      maxAge: .seconds(7 * 86_400)
+    )
   )
 )
 await queue.register(Upload.self) { upload, _ in

@@ -24,7 +24,10 @@ print(image.width, try await task.outcome())  // 5 succeeded
 
 // snippet.later
 /// Returns how a task ended, perhaps one of an earlier process.
-func outcome(of id: TaskID, in queue: TaskQueue) async throws -> TaskOutcome? {
+func outcome(
+  of id: TaskID,
+  in queue: TaskQueue
+) async throws -> TaskOutcome? {
   try await queue.task(id)?.outcome()
 }
 // snippet.end
@@ -63,7 +66,9 @@ await reports.register(Report.self) { report, _ in
 let events = reports.events  // What happens from here on.
 async let logging: Void = log(events)
 
-try await reports.enqueue(contentsOf: [Report(month: 1), Report(month: 13)])
+try await reports.enqueue(contentsOf: [
+  Report(month: 1), Report(month: 13),
+])
 let attempts = try await reports.runAvailable()
 print(attempts)  // 2
 // snippet.end

@@ -39,7 +39,8 @@ struct Uploader: TaskHandler {
     in context: TaskContext
   ) async -> Date {
     guard error is Busy, context.retryCount > 0 else { return date }
-    let midnight = (date.timeIntervalSince1970 / 86_400).rounded(.up) * 86_400
+    let midnight =
+      (date.timeIntervalSince1970 / 86_400).rounded(.up) * 86_400
     return Date(timeIntervalSince1970: midnight)
   }
 
@@ -71,7 +72,9 @@ struct Uploader: TaskHandler {
 try await withVirtualTime { time in
   // snippet.use
   let queue = TaskQueue(clock: time.clock)
-  await queue.register(handler: Uploader(server: Server(), clock: time.clock))
+  await queue.register(
+    handler: Uploader(server: Server(), clock: time.clock)
+  )
   try await queue.enqueue(Upload(photo: "beach"), maxRetries: 2)
   // snippet.end
   let attempts = try await time.drain(queue)

@@ -31,7 +31,9 @@ struct Comment: TaskPayload {
       return try JSONDecoder().decode(Comment.self, from: json)
     }
     struct First: Decodable { var body: String }
-    return Comment(text: try JSONDecoder().decode(First.self, from: json).body)
+    return Comment(
+      text: try JSONDecoder().decode(First.self, from: json).body
+    )
   }
 }
 // snippet.end

@@ -7,9 +7,13 @@ struct UploadPhoto: TaskPayload { var file: String }
 struct SendMail: TaskPayload { var text: String }
 
 // snippet.group
-let group = TaskQueueGroup(configuration: TaskQueueConfiguration(maxConcurrentTasks: 2)) { queue in
+let group = TaskQueueGroup(
+  configuration: TaskQueueConfiguration(maxConcurrentTasks: 2)
+) { queue in
   // Handlers that every queue has.
-  await queue.register(SendMail.self) { mail, _ in print("\(queue.name): \(mail.text)") }
+  await queue.register(SendMail.self) { mail, _ in
+    print("\(queue.name): \(mail.text)")
+  }
 }
 let photos = try await group.addQueue(
   "photos",
@@ -17,11 +21,16 @@ let photos = try await group.addQueue(
 )
 try await group.addQueue("mails")
 // A handler of one queue.
-await photos.register(UploadPhoto.self) { photo, _ in print("uploaded \(photo.file)") }
+await photos.register(UploadPhoto.self) { photo, _ in
+  print("uploaded \(photo.file)")
+}
 // snippet.end
 
 // snippet.enqueue
-let photo = try await group.enqueue(UploadPhoto(file: "cat.jpg"), on: "photos")
+let photo = try await group.enqueue(
+  UploadPhoto(file: "cat.jpg"),
+  on: "photos"
+)
 try await group.enqueue(
   SendMail(text: "The cat is there."),
   on: "mails",
@@ -49,5 +58,7 @@ do {
 // snippet.end
 
 // snippet.look
-for task in try await group.tasks() { print(task.queue, task.name, task.state) }
+for task in try await group.tasks() {
+  print(task.queue, task.name, task.state)
+}
 // snippet.end

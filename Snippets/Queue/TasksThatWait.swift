@@ -29,7 +29,10 @@ await queue.register(SendMessage.self) { message, context in
 try await queue.enqueue { tasks in
   let album = try tasks.add(CreateAlbum(title: "Summer"))
   let cover = try tasks.add(UploadCover(file: "cover.jpg"))
-  try tasks.add(ShareAlbum(title: "Summer"), options: TaskOptions(after: [album, cover]))
+  try tasks.add(
+    ShareAlbum(title: "Summer"),
+    options: TaskOptions(after: [album, cover])
+  )
 }
 // snippet.end
 try await queue.runAvailable()

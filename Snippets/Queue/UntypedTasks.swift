@@ -26,7 +26,10 @@ await queue.registerFallback { userInfo, context in
   let response = try await post("resources", userInfo)
   print("\(context.name): \(response.status)")
 }
-try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important"])
+try await queue.enqueue(
+  name: "PostThisVitalThing",
+  ["wow": "so important"]
+)
 // snippet.end
 
 // snippet.future
@@ -65,7 +68,9 @@ await queue.resume()
 print(try await queue.count)
 print(try await queue.contains(name: "FutureTask"))
 print(try await queue.contains(album.id))
-for task in try await queue.tasks() { print(task.name, task.retryCount, task.lastError ?? "") }
+for task in try await queue.tasks() {
+  print(task.name, task.retryCount, task.lastError ?? "")
+}
 // snippet.end
 
 // snippet.configuration
@@ -110,7 +115,10 @@ struct PostResource: TaskPayload { var wow: String }
 
 struct Delegate: TaskHandler {
   // taskQueue:executeTask:completion:
-  func perform(_ task: PostResource, in context: TaskContext) async throws {
+  func perform(
+    _ task: PostResource,
+    in context: TaskContext
+  ) async throws {
     _ = try await post("resources", ["wow": .string(task.wow)])
   }
 

@@ -25,20 +25,27 @@ struct Connection {
 // snippet.loop
 /// Keeps a connection open for as long as its task is not cancelled.
 func stayConnected(connections limit: Int) async throws {
-  let backoff = Backoff.exponential(from: .milliseconds(50)).jittered(.full)
-  let policy = RetryPolicy(maxAttempts: nil, backoff: backoff.capped(at: .seconds(30)))
+  let backoff = Backoff.exponential(from: .milliseconds(50))
+    .jittered(.full)
+  let policy = RetryPolicy(
+    maxAttempts: nil,
+    backoff: backoff.capped(at: .seconds(30))
+  )
   var attempts = BackoffSequence(policy).makeAsyncIterator()
   var number = 0
   while number < limit, let attempt = await attempts.next() {
     number += 1
-    print("connection \(number), attempt \(attempt.number)", terminator: ": ")
+    print(
+      "connection \(number), attempt \(attempt.number)",
+      terminator: ": "
+    )
     let start = ContinuousClock.now
     do {
       try await Connection.open(number).receive()
     } catch {
       print(error)
     }
-    // Only a connection that lasted starts the delays over. Otherwise a server
+    // Only a connection that lasted starts the delays over. Else a server
     // that accepts and hangs up at once would be called without a pause.
     if start.duration(to: .now) >= .milliseconds(10) { attempts.reset() }
   }

@@ -43,8 +43,9 @@ print("\(policy):", again)
 struct Forbidden: Error {}
 
 do {
-  try await withRetry(.attempts(5, backoff: .constant(.milliseconds(10)))) {
-    attempt in
+  try await withRetry(
+    .attempts(5, backoff: .constant(.milliseconds(10)))
+  ) { attempt in
     print("attempt \(attempt.number), after \(attempt.delay)")
     if attempt.number == 3 { throw Forbidden() }
     throw Service.Unavailable()

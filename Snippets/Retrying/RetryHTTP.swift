@@ -50,8 +50,12 @@ let policy = RetryPolicy(
 )
 let response = try await withRetry(policy) { attempt in
   let response = send(attempt.number)
-  print("attempt \(attempt.number), after \(attempt.delay): \(response.status)")
-  guard response.status == 200 else { throw HTTPError(response, method: "GET") }
+  print(
+    "attempt \(attempt.number), after \(attempt.delay): \(response.status)"
+  )
+  guard response.status == 200 else {
+    throw HTTPError(response, method: "GET")
+  }
   return response
 }
 // snippet.end

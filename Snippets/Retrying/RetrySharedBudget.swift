@@ -35,8 +35,8 @@ func calls(budget: RetryBudget?) async -> Int {
 }
 
 // snippet.budget
-// All callers of a service share one budget: a reserve of 100 retries, to which
-// every ten successes add one.
+// All callers of a service share one budget: a reserve of 100 retries, to
+// which every ten successes add one.
 let budget = RetryBudget(capacity: 100, retriesPerSuccess: 0.1)
 // snippet.end
 

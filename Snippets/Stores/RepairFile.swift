@@ -48,7 +48,9 @@ func repair(_ file: URL) async throws {
   let repair = try await JSONFileStore.repair(at: file)
   if let copy = repair.copy {
     let saved = repair.report.counts.values.reduce(0, +)
-    print("saved \(saved) tasks; the damaged file is \(copy.lastPathComponent)")
+    print(
+      "saved \(saved) tasks; the damaged file is \(copy.lastPathComponent)"
+    )
   }
   for line in repair.skippedLines { print("passed over: \(line)") }
 }

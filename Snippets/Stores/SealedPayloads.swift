@@ -52,7 +52,9 @@ let file = folder.appending(path: "queue.jsonl")
 func withQueue(_ box: StandIn, _ body: (TaskQueue) async throws -> Void)
   async throws
 {
-  let store = JSONFileStore(at: file).sealingPayloads(with: seal(with: box))
+  let store = JSONFileStore(at: file).sealingPayloads(
+    with: seal(with: box)
+  )
   let queue = TaskQueue(persistence: store)
   await queue.register(Prescribe.self) { prescription, _ in
     print(prescription.medicine)

@@ -32,8 +32,8 @@ try await withVirtualTime { time in
   let store = FaultInjectingStore()
   let queue = TaskQueue(persistence: store, clock: time.clock)
 
-  // The connection breaks after the database has stored the task, and before
-  // its answer arrives.
+  // The connection breaks after the database has stored the task, and
+  // before its answer arrives.
   store.inject(.error(DiskFull()), .afterEffect) { $0.kind == .apply }
   _ = try? await queue.enqueue(
     Upload(name: "letter.pdf"),
@@ -73,11 +73,13 @@ try await withVirtualTime { time in
   try await queue.enqueue(Upload(name: "a.mov"))
 
   store.cutOff(throwing: DiskFull())
-  do { try await queue.runAvailable() } catch { print("stopped: \(error)") }
+  do {
+    try await queue.runAvailable()
+  } catch {
+    print("stopped: \(error)")
+  }
   store.restore()
   try await queue.runAvailable()
-  print(
-    "left: \(try await queue.count), calls of the store: \(store.calls.count)"
-  )
+  print("left: \(try await queue.count), calls: \(store.calls.count)")
 }
 // snippet.end

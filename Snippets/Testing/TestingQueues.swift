@@ -62,7 +62,7 @@ try await withVirtualTime { time in
   await queue.register(PostComment.self) { _, _ in throw Offline() }
   let task = try await queue.enqueue(PostComment(text: "never arrives"))
   let attempts = try await time.drain(queue)
-  print(attempts, try await task.outcome())  // 11, abandoned after nearly three hours
+  print(attempts, try await task.outcome())  // 11, abandoned in 2 h 50 min
 }
 // snippet.end
 
@@ -71,7 +71,9 @@ try await withVirtualTime { time in
   let app = await Comments(InMemoryStore(), time.clock) { _ in }
   try await app.post("tomorrow", at: time.clock.date + 86_400)
   for task in try await app.queue.pendingTasks(of: PostComment.self) {
-    print("'\(task.payload.text)' is available at \(task.record.availableDate)")
+    print(
+      "'\(task.payload.text)' is available at \(task.record.availableDate)"
+    )
   }
 }
 // snippet.end
@@ -102,9 +104,8 @@ try await withVirtualTime { time in
   }
   try await app.post("at last")
   let attempts = try await time.drain(app.queue)
-  print(
-    "\(await server.comments) posted after \(attempts) attempts, \(clock.now)"
-  )
+  let posted = await server.comments
+  print("\(posted) posted after \(attempts) attempts, \(clock.now)")
 }
 // snippet.end
 
@@ -121,7 +122,7 @@ try await withVirtualTime { time in
   let file = folder.appending(path: "comments")
   let server = Server()
 
-  // The first day: a comment is scheduled for the next, and the process ends.
+  // The first day: a comment is scheduled, and the process ends.
   let first = JSONFileStore(at: file)
   let monday = await Comments(first, time.clock) {
     try await server.receive($0)
@@ -151,7 +152,7 @@ try await withVirtualTime(.manual) { time in
   try await app.post("in an hour")
   try await withThrowingTaskGroup { group in
     group.addTask { try await app.queue.run() }
-    // The first attempt fails. Then the user sets the clock back by a year.
+    // The first attempt fails. Then a user sets the clock back by a year.
     await time.advance(by: .seconds(60))
     await server.setUp(true)
     time.clock.setDate(time.clock.date - 365 * 86_400)

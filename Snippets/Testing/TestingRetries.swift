@@ -13,7 +13,10 @@ struct Weather<C: Clock<Duration>> {
 
   func temperature() async throws -> Double {
     let backoff = Backoff.exponential(from: .seconds(1), multiplier: 2)
-    return try await withRetry(.attempts(5, backoff: backoff), clock: clock) {
+    return try await withRetry(
+      .attempts(5, backoff: backoff),
+      clock: clock
+    ) {
       try await fetch()
     }
   }

@@ -6,7 +6,7 @@
 /// struct ChargerMonitor: ConditionMonitor {
 ///   func values() -> AsyncStream<Bool> {
 ///     AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
-///       let charger = Charger { isConnected in continuation.yield(isConnected) }
+///       let charger = Charger { continuation.yield($0) }
 ///       continuation.onTermination = { _ in charger.disconnect() }
 ///       charger.connect()
 ///     }

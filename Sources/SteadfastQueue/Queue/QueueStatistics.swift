@@ -112,6 +112,14 @@ extension QueueStatistics: CustomStringConvertible {
 }
 
 extension QueueStatistics.Times: CustomStringConvertible {
-  /// The mean and the longest.
-  public var description: String { "\(mean) on average, \(longest) at most" }
+  /// The mean and the longest, to a thousandth of a second or of a millisecond.
+  public var description: String {
+    "\(Self.text(mean)) on average, \(Self.text(longest)) at most"
+  }
+
+  private static func text(_ time: Duration) -> String {
+    let seconds = time / .seconds(1)
+    guard seconds < 1 else { return "\((seconds * 1e3).rounded() / 1e3) s" }
+    return "\((seconds * 1e6).rounded() / 1e3) ms"
+  }
 }

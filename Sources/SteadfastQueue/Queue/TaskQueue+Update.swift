@@ -9,7 +9,8 @@ extension TaskQueue {
   /// Replaces the payload of a task that is not being performed, and changes what else is given.
   ///
   /// ```swift
-  /// try await queue.update(task.id, with: PostComment(text: "corrected"), priority: .high)
+  /// let corrected = PostComment(text: "corrected")
+  /// try await queue.update(task.id, with: corrected, priority: .high)
   /// ```
   ///
   /// The task may wait for its first attempt or for a retry, be paused, or be parked. What is not

@@ -68,7 +68,6 @@ public actor TaskQueue {
   nonisolated let observers: Observers
   /// Everybody who waits for a step of the queue.
   nonisolated let signals: Signals
-  nonisolated let pauseTurns = PauseTurns()
 
   /// Makes a queue.
   ///
@@ -119,7 +118,7 @@ public actor TaskQueue {
   public nonisolated func open() async throws {
     try checkCanOpen()
     try await store.open()
-    if !pauseTurns.hasRead { try await readStoredPause(again: false) }
+    if !signals.pauseTurns.hasRead { try await readStoredPause(again: false) }
   }
 
   /// Checks that the store may be opened.

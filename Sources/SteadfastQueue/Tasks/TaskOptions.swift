@@ -7,7 +7,8 @@ public import Foundation
 /// Everything that can be chosen for a new task, except its payload and its unique key.
 ///
 /// ```swift
-/// try await queue.enqueue(contentsOf: photos, options: TaskOptions(priority: .high))
+/// let options = TaskOptions(priority: .high)
+/// try await queue.enqueue(contentsOf: photos, options: options)
 /// ```
 ///
 /// An option that is left out is taken from elsewhere. The first place in this list that gives it
@@ -204,6 +205,9 @@ public struct TaskOptions: Sendable, Equatable {
     set { choices.value.tags = newValue }
   }
 
+  /// Whether nothing is chosen.
+  var isEmpty: Bool { choices.isEmpty }
+
   /// The options that a call, a type or a queue has chosen.
   private struct Choices: RareValue, Equatable {
     var availableDate: Date?
@@ -260,102 +264,5 @@ extension TaskOptions {
     guard !others.choices.isEmpty else { return }
     guard !choices.isEmpty else { return choices = others.choices }
     choices.value.fill(from: others.choices.value)
-  }
-
-  /// Throws if the options make no sense for any task.
-  ///
-  /// - Parameter path: the text to write before the name of an option.
-  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
-  ///   names the option.
-  func check(path: String) throws(TaskQueueError) {
-    guard let choices = choices.present else { return }
-    if let delay = choices.delay {
-      guard choices.availableDate == nil else {
-        throw TaskQueueError(
-          .invalidArgument,
-          "\(path)delay and \(path)availableDate are both given; give one of them"
-        )
-      }
-      try TaskQueueError.check(delay: delay, "\(path)delay")
-    }
-    try TaskQueueError.check(delay: choices.uniqueFor, "\(path)uniqueFor")
-    try TaskQueueError.check(delay: choices.maxDelay, "\(path)maxDelay")
-    if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
-      throw TaskQueueError(
-        .invalidArgument,
-        "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay))"
-      )
-    }
-    try TaskQueueError.check(storable: choices.availableDate, "\(path)availableDate")
-    if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
-    try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
-    try TaskQueueError.check(storable: choices.timeLimit, "\(path)timeLimit")
-    try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
-    try TaskQueueError.check(choices.tags, "\(path)tags")
-    try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")
-    try TaskQueueError.check(choices.conditions, "\(path)requires")
-    try TaskQueueError.check(dependencies: choices.dependencies, "\(path)after")
-    if !choices.dependencies.isEmpty, choices.onDuplicate == .replace {
-      throw TaskQueueError(
-        .invalidArgument,
-        "\(path)after is given with \(path)onDuplicate: .replace: a task that waits for others "
-          + "can't replace one with the same unique key"
-      )
-    }
-  }
-
-  /// Makes the new task, once all options that are chosen elsewhere are filled in.
-  ///
-  /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
-  func record(
-    id: TaskID,
-    name: String,
-    payload: StoredPayload,
-    uniqueKey: String?,
-    prohibitsBackoff: Bool,
-    follower: TaskID? = nil,
-    now: Date
-  ) throws(TaskQueueError) -> TaskRecord {
-    guard !name.isEmpty else {
-      throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
-    }
-    try TaskQueueError.check(key: uniqueKey, "uniqueKey")
-    try check(path: "")
-    let record = TaskRecord(
-      id: id,
-      name: name,
-      payload: payload,
-      priority: priority ?? .normal,
-      createdDate: now,
-      maxRetries: maxRetries ?? 10,
-      usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
-      uniqueKey: uniqueKey,
-      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { (now + $0 / .seconds(1)).storable },
-      latestDate: uniqueKey == nil ? nil : maxDelay.map { (now + $0 / .seconds(1)).storable },
-      orderKey: inOrder,
-      holdsOrder: inOrder != nil && holdsOrder ?? false,
-      conditions: requires,
-      dependencies: dependencies(follower),
-      tags: tags,
-      timeLimit: timeLimit,
-      expiryDate: expiryDate?.storable,
-      availableDate: availableDate?.storable ?? delay.map { (now + $0 / .seconds(1)).storable }
-        ?? now
-    )
-    // The store checks the rest. The dates are within their bounds by now.
-    try record.checkReadable()
-    if let expiryDate, record.availableDate >= expiryDate {
-      throw TaskQueueError(
-        .invalidArgument,
-        "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
-          + "the task could never be performed"
-      )
-    }
-    return record
-  }
-
-  private func dependencies(_ follower: TaskID?) -> TaskDependencies? {
-    guard follower != nil || !after.isEmpty || when != nil else { return nil }
-    return TaskDependencies(on: after, rule: when ?? .allSucceeded, follower: follower)
   }
 }

@@ -2,7 +2,8 @@
 ///
 /// With it, `withRetry` can wait for something:
 /// ```swift
-/// let report = try await withRetry(.within(.seconds(60), backoff: .constant(.seconds(2)))) {
+/// let every = Backoff.constant(.seconds(2))
+/// let report = try await withRetry(.within(.seconds(60), backoff: every)) {
 ///   let report = try await api.report(id)
 ///   guard report.isComplete else { throw NotYet(report) }
 ///   return report

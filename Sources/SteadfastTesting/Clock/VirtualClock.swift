@@ -13,7 +13,8 @@ public import Foundation
 /// and move the time:
 /// ```swift
 /// let clock = VirtualClock()
-/// async let reply = withRetry(.attempts(2, backoff: .constant(.seconds(60))), clock: clock) {
+/// let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(60)))
+/// async let reply = withRetry(policy, clock: clock) {
 ///   try await fetch()
 /// }
 /// try await clock.waitForSleepers(count: 1)

@@ -14,7 +14,8 @@ extension TaskQueue {
   /// Otherwise it records an issue that lists the tasks of this type in the queue.
   ///
   /// ```swift
-  /// try await queue.expectEnqueued(PostComment(text: "later"), availableDate: clock.date + 60)
+  /// let later = PostComment(text: "later")
+  /// try await queue.expectEnqueued(later, availableDate: clock.date + 60)
   /// ```
   /// - Parameters:
   ///   - payload: the payload that its handler is to get.

@@ -10,7 +10,7 @@ extension VirtualTime {
   /// Performs all tasks in a queue, and moves the time from date to date, until the queue is empty.
   ///
   /// ```swift
-  /// try await queue.enqueue(PostComment(text: "later"), availableDate: time.clock.date + 86_400)
+  /// try await queue.enqueue(PostComment(text: "later"), delay: .seconds(86_400))
   /// #expect(try await time.drain(queue) == 1)
   /// ```
   /// Retries are performed at their dates, and so are the tasks that handlers enqueue. The queue

@@ -10,7 +10,10 @@ import Foundation
 /// Performs a task once, in this call, and returns what a queue would do then.
 ///
 /// ```swift
-/// let attempt = try await performAttempt(PostComment(text: "Hi"), retryCount: 10) { comment, context in
+/// let attempt = try await performAttempt(
+///   PostComment(text: "Hi"),
+///   retryCount: 10
+/// ) { comment, context in
 ///   try await poster.post(comment, context)
 /// }
 /// #expect(attempt.ending == .abandoned(reason: "offline"))

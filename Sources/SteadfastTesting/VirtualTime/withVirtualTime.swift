@@ -10,7 +10,8 @@ public import Foundation
 ///
 /// ```swift
 /// try await withVirtualTime { time in
-///   let page = try await withRetry(.within(.seconds(3_600)), clock: time.clock) {
+///   let hour = RetryPolicy.within(.seconds(3_600))
+///   let page = try await withRetry(hour, clock: time.clock) {
 ///     try await load()
 ///   }
 ///   #expect(time.clock.now.offset < .seconds(3_600))

@@ -7,7 +7,7 @@ import Testing
 /// Monitoring a network of its own, whose interfaces and routes the test changes.
 @Suite(
   .enabled(if: NetworkNamespace.obstacle == nil, "\(NetworkNamespace.obstacle ?? "")"),
-  .timeLimit(.minutes(2))
+  .timeLimit(.minutes(5))
 )
 struct NetworkChangeTests {
   // The kernel reports changes of interfaces at times of its own.

@@ -6,7 +6,7 @@ import Testing
 @testable import SteadfastQueue
 
 /// Monitoring a network that the test changes, and that of the machine.
-@Suite(.timeLimit(.minutes(2))) struct NetworkMonitorTests {
+@Suite(.timeLimit(.minutes(5))) struct NetworkMonitorTests {
   @Test func `each stream says at once whether there is a network`() async {
     let monitor = NetworkMonitor()
     for _ in 1...3 {

@@ -1,5 +1,6 @@
 import Foundation
 import SteadfastRetry
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -83,7 +84,7 @@ import Testing
     }
   }
 
-  @Test(arguments: 0..<300)
+  @Test(arguments: 0..<UInt64(Soak.runs(short: 120)))
   func `reading the lines comes to what was committed`(seed: UInt64) throws {
     var run = Run(seed: seed)
     try run.perform(calls: 60)

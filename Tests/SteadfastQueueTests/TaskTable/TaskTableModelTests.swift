@@ -267,7 +267,7 @@ private struct Comparison {
 }
 
 @Suite struct TaskTableModelTests {
-  @Test(arguments: 0..<UInt64(Soak.runs(short: 8)))
+  @Test(arguments: 0..<UInt64(Soak.runs(short: 5)))
   func `a table does what its reference does, and a restart finds the same`(seed: UInt64) throws {
     var comparison = try Comparison(seed: seed)
     for part in 0..<10 {

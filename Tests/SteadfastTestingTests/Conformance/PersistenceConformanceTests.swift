@@ -14,6 +14,13 @@ import Testing
     return await conformance.check { PlainStore(shelf, $0, behaviour) }
   }
 
+  /// The check of a single requirement, with as many random cases as any mutant needs.
+  private func only(_ requirement: String) -> PersistenceConformance {
+    let others = Requirement.all.map(\.id).filter { $0 != requirement }
+    let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
+    return PersistenceConformance(excluding: exclusions, randomCases: 3000)
+  }
+
   @Test(arguments: [false, true])
   func `a store that breaks nothing passes`(isShared: Bool) async {
     var behaviour = PlainStore.Behaviour()
@@ -26,12 +33,7 @@ import Testing
   // In virtual time, so that calls which race do so each time.
   @Test(.virtualTime, arguments: Mutant.all)
   func `a store that breaks a requirement is found out`(mutant: Mutant) async {
-    let others = Requirement.all.map(\.id).filter { $0 != mutant.requirement }
-    let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
-    let report = await check(
-      mutant.behaviour,
-      PersistenceConformance(excluding: exclusions, randomCases: 3000)
-    )
+    let report = await check(mutant.behaviour, only(mutant.requirement))
     #expect(report.failures.map(\.requirement.id) == [mutant.requirement], "\(report)")
     #expect(report.description.contains(mutant.requirement))
   }
@@ -106,10 +108,7 @@ import Testing
   }
 
   @Test func `a failure of a random case tells as few steps as still fail`() async throws {
-    let report = await check(
-      Mutant.model[0].behaviour,
-      PersistenceConformance(randomCases: 3000)
-    )
+    let report = await check(Mutant.model[0].behaviour, only("model.random"))
     let failure = try #require(report.failures.first)
     #expect(failure.requirement.id == "model.random")
     // Of 40 steps, these are left: a task, its retry, its pause and two claims, each with the

@@ -3,7 +3,8 @@ extension Double {
   ///
   /// The result is rounded to the nearest value, ties to even, as `Double(_:)` rounds the text. Up
   /// to 19 digits are divided by a power of ten in integers, to more bits than a significand has.
-  /// The remainder of the division decides what would be a tie.
+  /// The remainder of the division decides what would be a tie. What this saves is said at
+  /// ``WordTable``.
   ///
   /// - Returns: `nil` for any other text, such as a number with an exponent or more than 19 digits.
   init?(decimal text: ArraySlice<UInt8>) {

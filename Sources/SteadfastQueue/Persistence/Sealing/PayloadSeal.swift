@@ -12,7 +12,8 @@ public import Foundation
 /// } open: { sealed, context in
 ///   try box.open(sealed, authenticating: context.authenticatedData)
 /// }
-/// let queue = TaskQueue(persistence: JSONFileStore(at: url).sealingPayloads(with: seal))
+/// let store = JSONFileStore(at: url).sealingPayloads(with: seal)
+/// let queue = TaskQueue(persistence: store)
 /// ```
 ///
 /// <doc:SealingPayloads> shows a seal with AES, and says what stays readable nevertheless.

@@ -209,14 +209,3 @@ extension WorkMachine {
 extension Settlement {
   fileprivate var isPause: Bool { if case .pause = change { true } else { false } }
 }
-
-extension WorkMachine {
-  /// Names whose parked tasks may be performed now.
-  struct ParkedNames: Sendable, Equatable {
-    var names: Set<String> = []
-    /// Whether names that have no handler of their own are meant, too.
-    var others = false
-
-    var isEmpty: Bool { names.isEmpty && !others }
-  }
-}

@@ -40,6 +40,18 @@ extension WorkMachine {
 
   // MARK: Releasing tasks
 
+  /// Takes the claimed tasks that may not begin because of a pause.
+  mutating func takeHeldBack() -> [ClaimedTask] {
+    guard isPaused, !owesAttempt, !ready.isEmpty else { return [] }
+    owesAttempt = true
+    return takeUnbegun()
+  }
+
+  /// Whether an attempt may begin although the queue is paused.
+  var letsThrough: Bool {
+    isPaused && owesAttempt && mode != nil && !isStopping && (claims.isInFlight || !ready.isEmpty)
+  }
+
   /// Takes the tasks that were claimed but not begun: all of them, or those that are meant.
   ///
   /// When they have been released, ``wereReturned(_:)`` must follow. Until then the queue holds the

@@ -44,7 +44,7 @@ struct WorkMachine: Sendable {
   ///
   /// If so, the tasks that are claimed next are begun, even if there is another pause by then. So
   /// the queue makes progress although it is paused often.
-  private var owesAttempt = false
+  var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
@@ -55,7 +55,7 @@ struct WorkMachine: Sendable {
   private(set) var obeying = 0
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
-  private var toUnpark = ParkedNames()
+  var toUnpark = ParkedNames()
   private var idle: Int
   /// The attempt of each worker, if it performs one.
   var attempts: [Attempt?]
@@ -175,18 +175,6 @@ struct WorkMachine: Sendable {
     return isPaused != isPausedByStore
   }
 
-  /// Takes the claimed tasks that may not begin because of a pause.
-  mutating func takeHeldBack() -> [ClaimedTask] {
-    guard isPaused, !owesAttempt, !ready.isEmpty else { return [] }
-    owesAttempt = true
-    return takeUnbegun()
-  }
-
-  /// Whether an attempt may begin although the queue is paused.
-  var letsThrough: Bool {
-    isPaused && owesAttempt && mode != nil && !isStopping && (claims.isInFlight || !ready.isEmpty)
-  }
-
   /// Lets no worker take a further step, because the store failed.
   ///
   /// Settlements stay in the outbox for a later run. A claim in flight counts as such until it has
@@ -208,24 +196,7 @@ struct WorkMachine: Sendable {
       return .stop
     }
     guard outbox.letsGoOn() else { return .wait }
-    if let task = takeReady() {
-      idle -= 1
-      if !isPaused || ready.isEmpty { owesAttempt = false }
-      lastAttempt += 1
-      let conditions = task.record.conditions
-      if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
-      let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
-      attempts[worker] = Attempt(
-        lease: task.lease,
-        name: task.record.name,
-        number: lastAttempt,
-        directive: directive,
-        isOver: directive != nil
-      )
-      let wakesAnother = idle > 0 && (claims.storeHasMore || !ready.isEmpty)
-      if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
-      return .perform(task, lastAttempt, wakesAnother: wakesAnother)
-    }
+    if let task = takeReady() { return begin(task, for: worker) }
     if claims.isInFlight {
       claims.workerWaits()
       return .wait
@@ -239,6 +210,26 @@ struct WorkMachine: Sendable {
     claims.begin()
     defer { toUnpark = ParkedNames() }
     return .claim(limit: idle, unparking: toUnpark)
+  }
+
+  /// Begins the next attempt, or what was asked of its task.
+  private mutating func begin(_ task: ClaimedTask, for worker: Int) -> Step {
+    idle -= 1
+    if !isPaused || ready.isEmpty { owesAttempt = false }
+    lastAttempt += 1
+    let conditions = task.record.conditions
+    if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
+    let directive = takeRequest(of: task.record.id)
+    attempts[worker] = Attempt(
+      lease: task.lease,
+      name: task.record.name,
+      number: lastAttempt,
+      directive: directive,
+      isOver: directive != nil
+    )
+    let wakesAnother = idle > 0 && (claims.storeHasMore || !ready.isEmpty)
+    if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
+    return .perform(task, lastAttempt, wakesAnother: wakesAnother)
   }
 
   private mutating func takeReady() -> ClaimedTask? {
@@ -263,25 +254,6 @@ struct WorkMachine: Sendable {
       return true
     }
     return claims.storeHasMore || !ready.isEmpty
-  }
-
-  /// Notes that a handler was registered: tasks of these names may be performed now.
-  mutating func registered(_ names: [String], areLimited: Bool = false) {
-    toUnpark.names.formUnion(names)
-    workArrived()
-    guard areLimited else { return }
-    // Tasks that were claimed before count, too.
-    for name in names {
-      let count =
-        attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
-      concurrencyLimits.add(name, leasedCount: count)
-    }
-  }
-
-  /// Notes that a handler was registered for all names that no other handler has.
-  mutating func registeredFallback() {
-    toUnpark.others = true
-    workArrived()
   }
 
   /// Notes that a task may have become available.

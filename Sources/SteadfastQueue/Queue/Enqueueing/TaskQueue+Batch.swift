@@ -39,7 +39,8 @@ extension TaskQueue {
   /// Adds a batch of tasks, and one that follows when all of them have ended, in one step.
   ///
   /// ```swift
-  /// let batch = try await queue.enqueue(contentsOf: photos, then: Notify(album: album))
+  /// let notice = Notify(album: album)
+  /// let batch = try await queue.enqueue(contentsOf: photos, then: notice)
   /// ```
   ///
   /// With the follower's ``TaskOptions/when``, it follows if all have succeeded, which is the

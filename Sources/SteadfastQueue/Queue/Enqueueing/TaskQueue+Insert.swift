@@ -126,20 +126,33 @@ extension TaskQueue {
       lookForWork()
       throw error
     }
-    guard !results.contains(.identityTaken) else {
-      observers.didNotEnqueue(kept)
-      return nil
-    }
-    if let error = unmetDependency(of: kept, results) ?? rejection(of: kept, results, policy) {
-      observers.didNotEnqueue(kept)
-      throw error
-    }
+    guard try wereInserted(kept, results, policy) else { return nil }
     for index in kept.indices {
       // Only this one waits, so that the others need no asynchronous call.
       if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
       if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
     }
     return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
+  }
+
+  /// Returns whether the store has added the tasks; if not, it holds a task with one of their IDs.
+  ///
+  /// - Throws: The reason why the store has refused them.
+  private nonisolated func wereInserted(
+    _ records: [TaskRecord],
+    _ results: [ChangeOutcome],
+    _ policy: UniquePolicy
+  ) throws -> Bool {
+    guard !results.contains(.identityTaken) else {
+      observers.didNotEnqueue(records)
+      return false
+    }
+    if let error = unmetDependency(of: records, results) ?? rejection(of: records, results, policy)
+    {
+      observers.didNotEnqueue(records)
+      throw error
+    }
+    return true
   }
 
   /// Returns the error for the first task that was rejected, if there is one.
@@ -175,36 +188,6 @@ extension TaskQueue {
       )
     }
     return nil
-  }
-
-  /// Returns the tasks without those whose name and unique key another one has.
-  ///
-  /// Of such tasks, the last one replaces the others; with other policies, the first one stays.
-  private static func oneOfEachKey(
-    _ records: [TaskRecord],
-    _ policy: UniquePolicy
-  ) throws(TaskQueueError) -> [TaskRecord] {
-    var keys: Set<NamedKey> = []
-    func isFirst(_ record: TaskRecord) -> Bool {
-      NamedKey(record).map { keys.insert($0).inserted } ?? true
-    }
-    if policy == .replace { return records.reversed().filter(isFirst).reversed() }
-    let kept = records.filter(isFirst)
-    if policy == .reject, kept.count < records.count {
-      throw TaskQueueError(
-        .duplicate,
-        "two of the new tasks have the same unique key; give each of them another one"
-      )
-    }
-    return kept
-  }
-
-  /// Returns the unique keys whose turns a call takes that replaces or changes these tasks.
-  ///
-  /// Of two such calls at the same time, it would be unknown which was stored first. A store that
-  /// applies changes at once needs no turns.
-  nonisolated func turnKeys(of records: [TaskRecord]) -> Set<String> {
-    store.appliesAtOnce ? [] : Set(records.compactMap(\.uniqueKey))
   }
 
   /// How often a store may say that a twin is being changed after this queue is done with it.
@@ -249,32 +232,6 @@ extension TaskQueue {
     reportIfUnhandled(record)
     becomesAvailable(at: record.availableDate, after: now)
     return nil
-  }
-}
-
-/// A unique key, and the name to which it belongs.
-private struct NamedKey: Hashable {
-  let name: ExactText
-  let key: ExactText
-
-  init?(_ record: TaskRecord) {
-    guard let key = record.uniqueKey else { return nil }
-    (name, self.key) = (ExactText(record.name), ExactText(key))
-  }
-}
-
-extension [EnqueuedTask] {
-  /// Returns the task that stands for each of the records, of which only `kept` were stored.
-  fileprivate func standing(for records: [TaskRecord], _ kept: [TaskRecord]) -> [EnqueuedTask] {
-    var ofKey: [NamedKey: EnqueuedTask] = [:]
-    var ofID: [TaskID: EnqueuedTask] = [:]
-    for (record, task) in zip(kept, self) {
-      if let key = NamedKey(record) { ofKey[key] = task }
-      ofID[record.id] = task
-    }
-    return records.compactMap { record in
-      ofID[record.id] ?? NamedKey(record).flatMap { ofKey[$0]?.asFound }
-    }
   }
 }
 

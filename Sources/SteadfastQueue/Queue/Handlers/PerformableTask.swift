@@ -2,7 +2,9 @@
 ///
 /// ```swift
 /// struct Sync: PerformableTask {
-///   func perform(in context: TaskContext) async throws { try await syncEverything() }
+///   func perform(in context: TaskContext) async throws {
+///     try await syncEverything()
+///   }
 /// }
 /// await queue.register(Sync.self)
 /// ```

@@ -14,8 +14,8 @@ extension TaskContext {
   ///
   /// ```swift
   /// await queue.register(Download.self) { download, context in
-  ///   let file = try await download.fetch()
-  ///   try await context.enqueue(Unpack(file: file), uniqueKey: "unpack \(context.id)")
+  ///   let unpack = Unpack(file: try await download.fetch())
+  ///   try await context.enqueue(unpack, uniqueKey: "unpack \(context.id)")
   /// }
   /// ```
   ///

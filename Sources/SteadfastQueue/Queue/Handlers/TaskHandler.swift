@@ -11,7 +11,11 @@ public import Foundation
 ///   func perform(_ upload: Upload, in context: TaskContext) async throws {
 ///     try await send(upload)
 ///   }
-///   func willEnd(_ upload: Upload, outcome: TaskOutcome, in context: TaskContext) async {
+///   func willEnd(
+///     _ upload: Upload,
+///     outcome: TaskOutcome,
+///     in context: TaskContext
+///   ) async {
 ///     // One that was given up may be restarted.
 ///     guard outcome == .succeeded else { return }
 ///     try? FileManager.default.removeItem(at: upload.copy)

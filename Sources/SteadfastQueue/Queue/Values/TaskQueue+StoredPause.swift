@@ -72,9 +72,9 @@ extension TaskQueue {
   /// - Parameter again: whether to read it also if this queue has read it before.
   /// - Throws: What the store throws.
   nonisolated func readStoredPause(again: Bool = true) async throws {
-    let news = try await pauseTurns.perform { () -> PauseNews? in
+    let news = try await signals.pauseTurns.perform { () -> PauseNews? in
       // Of many first calls, one reads it.
-      if !again, pauseTurns.hasRead { return nil }
+      if !again, signals.pauseTurns.hasRead { return nil }
       return follow(try StoredPause(try await store.value(named: StoredPause.valueName)))
     }
     if let news { await putBack(because: news) }
@@ -94,7 +94,7 @@ extension TaskQueue {
     _ change: (inout StoredPause) -> Void
   ) async throws {
     try await open()
-    let news = try await pauseTurns.perform {
+    let news = try await signals.pauseTurns.perform {
       var changed = StoredPause()
       try await setValue(named: StoredPause.valueName, durability) { bytes in
         changed = try StoredPause(bytes)

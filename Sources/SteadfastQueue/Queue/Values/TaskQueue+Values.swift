@@ -3,7 +3,8 @@ extension TaskQueue {
   /// Returns the bytes that the store holds under a name.
   ///
   /// ```swift
-  /// let page = try await queue.value(named: "cursor").map { String(decoding: $0, as: UTF8.self) }
+  /// let bytes = try await queue.value(named: "cursor")
+  /// let page = bytes.map { String(decoding: $0, as: UTF8.self) }
   /// ```
   /// - Parameter name: the name; see ``setValue(_:named:durability:)``.
   /// - Returns: The bytes; `nil` if there are none.

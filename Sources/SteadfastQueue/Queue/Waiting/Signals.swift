@@ -27,6 +27,8 @@ struct Signals: ~Copyable, Sendable {
   let conditionsTold = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
+  /// Callers that read or change the stored pause, one at a time.
+  let pauseTurns = PauseTurns()
   /// How long attempts may go on once the queue shuts down.
   let shutDownLimit = ShutDownLimit()
   /// Whether the current run, or the last one, is a pass, which ends when nothing is available.

@@ -3,7 +3,8 @@
 /// A number is read back as ``integer(_:)`` whenever it has no fraction and fits.
 ///
 /// ```swift
-/// try await queue.enqueue(name: "PostThisVitalThing", ["wow": "so important", "retries": 3])
+/// let payload: JSONValue = ["wow": "so important", "retries": 3]
+/// try await queue.enqueue(name: "PostThisVitalThing", payload)
 /// ```
 public enum JSONValue: Sendable, Hashable {
   /// The value `null`.

@@ -17,7 +17,9 @@ public import Foundation
 /// ```swift
 /// struct Sync: TaskPayload {
 ///   var account: String
-///   static var options: TaskOptions { TaskOptions(maxRetries: .alwaysRetry, priority: .high) }
+///   static var options: TaskOptions {
+///     TaskOptions(maxRetries: .alwaysRetry, priority: .high)
+///   }
 ///   var uniqueKey: String? { account }
 /// }
 /// ```
@@ -31,7 +33,9 @@ public import Foundation
 /// extension PostComment {
 ///   static var schemaVersion: Int { 2 }
 ///   static func decode(from json: Data, version: Int) throws -> PostComment {
-///     guard version < 2 else { return try JSONDecoder().decode(Self.self, from: json) }
+///     guard version < 2 else {
+///       return try JSONDecoder().decode(Self.self, from: json)
+///     }
 ///     let old = try JSONDecoder().decode(FirstPostComment.self, from: json)
 ///     return PostComment(text: old.body)
 ///   }

@@ -55,17 +55,18 @@ extension ReferenceTable {
     return .outcome(.replaced(id))
   }
 
+  /// The date from which a task may be performed that another one has replaced.
+  private static func date(of new: TaskRecord, inPlaceOf old: TaskRecord) -> Date {
+    if old.isPostponed { return max(old.availableDate, new.availableDate) }
+    if new.availableDate <= new.createdDate { return min(old.availableDate, new.availableDate) }
+    let latest = old.latestDate ?? new.latestDate
+    return latest.map { min($0, new.availableDate) } ?? new.availableDate
+  }
+
   private mutating func replace(_ index: Int, by new: TaskRecord) {
     let old = entries[index].record
     let latest = old.latestDate ?? new.latestDate
-    let date =
-      if old.isPostponed {
-        max(old.availableDate, new.availableDate)
-      } else if new.availableDate <= new.createdDate {
-        min(old.availableDate, new.availableDate)
-      } else {
-        latest.map { min($0, new.availableDate) } ?? new.availableDate
-      }
+    let date = Self.date(of: new, inPlaceOf: old)
     let state = old.state == .parked ? TaskState.waiting : old.state
     entries[index].record = TaskRecord(
       id: old.id,

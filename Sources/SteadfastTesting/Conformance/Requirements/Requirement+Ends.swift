@@ -127,11 +127,18 @@ extension PersistenceConformance.Requirement {
         )
       }
     }
+    try await store.expect(1, is: recordAfterFailures(long))
+    try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(20)))
+    try await store.expect(1, is: .numbered(1, at: 20))
+  }
+
+  /// The task that has failed seven times, with this text again and again.
+  private static func recordAfterFailures(_ long: String) -> TaskRecord {
     let cut = String(String.UnicodeScalarView(long.unicodeScalars.prefix(500)))
     let kept = zip([2, 3, 4, 5], ["", cut, "fifth", cut]).map { index, reason in
       TaskFailure.at(Double(2 * index) + 0.5, reason)
     }
-    let expected = TaskRecord.numbered(1).with { record in
+    return TaskRecord.numbered(1).with { record in
       record.state = .abandoned
       record.availableDate = .second(10)
       record.retryCount = 6
@@ -141,9 +148,6 @@ extension PersistenceConformance.Requirement {
       record.earlierFailures = kept
       record.finishedDate = .second(12.5)
     }
-    try await store.expect(1, is: expected)
-    try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(20)))
-    try await store.expect(1, is: .numbered(1, at: 20))
   }
 
   private static func abandon(_ store: StoreProbe) async throws {

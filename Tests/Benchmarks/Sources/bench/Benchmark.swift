@@ -34,19 +34,22 @@ struct Benchmark: Sendable {
   /// What the work costs each time.
   func sample() async throws -> Sample {
     let allocationsBefore = allocation_count()
-    let processorTimeBefore = clock()
+    let processorBefore = processorNanoseconds()
     let start = ContinuousClock.now
     try await work(iterations)
     let duration = start.duration(to: .now)
-    let processorTime = Double(clock() - processorTimeBefore) / Double(CLOCKS_PER_SEC)
+    let processor = processorNanoseconds() - processorBefore
     let allocations = allocation_count() - allocationsBefore
     return Sample(
       nanoseconds: duration / .nanoseconds(1) / Double(iterations),
-      processorNanoseconds: processorTime * 1e9 / Double(iterations),
+      processorNanoseconds: processor / Double(iterations),
       allocations: Double(allocations) / Double(iterations)
     )
   }
 }
+
+/// The time of all processors together that this process has taken.
+func processorNanoseconds() -> Double { Double(clock()) / Double(CLOCKS_PER_SEC) * 1e9 }
 
 /// What one run of a piece of work has cost.
 struct Sample {

@@ -9,12 +9,12 @@ private struct Mail: TaskPayload { var text: String }
 
 /// Pauses that the store holds: they outlast the process.
 @Suite(.virtualTime) struct StoredPauseTests {
-  private let clock: VirtualClock
-  private let log = Log<String>()
+  let clock: VirtualClock
+  let log = Log<String>()
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  private func queue(workers: Int = 1, _ store: any Persistence) async -> TaskQueue {
+  func queue(workers: Int = 1, _ store: any Persistence) async -> TaskQueue {
     let queue = TaskQueue(
       persistence: store,
       configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
@@ -249,86 +249,5 @@ private struct Mail: TaskPayload { var text: String }
       #expect(queue.isPaused)
       #expect(log.entries == [])
     }
-  }
-
-  // MARK: Failures
-
-  @Test func `a pause that can't be stored is none`() async throws {
-    let store = FaultInjectingStore()
-    let queue = await queue(store)
-    try await queue.open()
-    store.inject(.error(Refusal("full"))) { $0.kind == .apply }
-    await #expect(throws: Refusal.self) { try await queue.pause(durability: .durable) }
-    #expect(!queue.isPaused)
-    store.inject(.error(Refusal("full"))) { $0.kind == .value }
-    await #expect(throws: Refusal.self) {
-      try await queue.pause(name: "Mail", durability: .durable)
-    }
-    #expect(queue.pausedNames == [])
-    try await queue.pause(durability: .durable)
-    #expect(queue.isPaused)
-  }
-
-  @Test func `a store that can't say what is paused stops the run`() async throws {
-    let store = FaultInjectingStore()
-    let queue = await queue(store)
-    try await queue.enqueue(Mail(text: "mail"))
-    store.inject(.error(Refusal("no route"))) { $0.kind == .value }
-    let error = await queueError { try await queue.run() }
-    #expect(error?.code == .storeFailed)
-    #expect(error?.message.contains("could not say what is paused: no route") == true)
-    #expect(!store.calls.contains { $0.kind == .claim })
-    #expect(try await queue.runAvailable() == 1)
-  }
-
-  @Test(arguments: ["", "[]", "{\"names\":1}", "paused"])
-  func `a pause that this version can't read keeps the queue from running`(text: String)
-    async throws
-  {
-    let store = InMemoryStore()
-    let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
-    _ = try await store.apply([value], durability: .durable)
-    let queue = await queue(store)
-    let calls: [@Sendable () async throws -> Void] = [
-      { try await queue.open() }, { try await queue.resume(durability: .durable) },
-    ]
-    for call in calls {
-      let error = await queueError(call)
-      #expect(error?.code == .storeFailed)
-      #expect(error?.message.contains("'steadfast.pause'") == true)
-    }
-    let error = await queueError { try await queue.run() }
-    #expect(error?.code == .storeFailed)
-    #expect(try await store.value(named: "steadfast.pause") == Array(text.utf8))
-  }
-
-  @Test func `what a later version adds to the value is no error`() async throws {
-    let store = InMemoryStore()
-    let text = #"{"later":[1],"names":["Mail"],"queue":false}"#
-    let value = TaskChange.setValue(named: "steadfast.pause", from: nil, to: Array(text.utf8))
-    _ = try await store.apply([value], durability: .durable)
-    let queue = await queue(store)
-    try await queue.open()
-    #expect(queue.pausedNames == ["Mail"] && !queue.isPaused)
-  }
-
-  @Test func `a pause is stored though its caller is cancelled, and waits for no claim`()
-    async throws
-  {
-    let store = FaultInjectingStore()
-    let queue = await queue(store)
-    store.inject(.hang) { $0.kind == .claim }
-    try await withRunning(queue) {
-      try await store.waitForHeldCalls()
-      await withTaskGroup { group in
-        group.addTask { try? await queue.pause(name: "Note", durability: .durable) }
-        group.addTask { try? await queue.pause(durability: .durable) }
-        group.cancelAll()
-      }
-      #expect(queue.pausedNames == ["Note"])
-      #expect(queue.isPaused)
-      store.letGo()
-    }
-    #expect(try await store.value(named: "steadfast.pause") != nil)
   }
 }

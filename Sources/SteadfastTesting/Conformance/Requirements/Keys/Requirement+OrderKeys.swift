@@ -175,6 +175,10 @@ extension PersistenceConformance.Requirement {
     _ = try await claim(2, store)
     try await store.apply(.remove(.numbered(3)))
     _ = try await claim(4, store)
+    try await holdsOnlyWhatStays(store)
+  }
+
+  private static func holdsOnlyWhatStays(_ store: StoreProbe) async throws {
     // What is not retained holds nothing.
     try await store.insert(.numbered(8, order: "n", holds: true), .numbered(9, order: "n"))
     try await store.apply(

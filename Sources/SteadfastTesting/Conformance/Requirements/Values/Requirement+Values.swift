@@ -39,32 +39,9 @@ extension PersistenceConformance.Requirement {
         + "of more than 65,536 bytes.",
       check: form
     ),
-    Self(
-      "life.values",
-      "A store that was destroyed has no values, and throws; one that was closed throws.",
-      .reopened,
-      check: life
-    ),
-    Self(
-      "reopen.values",
-      "Values are there when the store is opened again, and those that were removed are not.",
-      .reopened,
-      check: reopened
-    ),
-    Self(
-      "sharing.values",
-      "Of two stores that are open at once, each has the values that the other one sets.",
-      .shared,
-      check: shared
-    ),
-    Self(
-      "concurrency.values",
-      "Of many that compare and set a value at the same time, one does so, and none is lost.",
-      check: concurrent
-    ),
   ]
 
-  private static func set(
+  static func setValue(
     _ name: String,
     _ old: [UInt8]?,
     _ new: [UInt8]?
@@ -75,7 +52,7 @@ extension PersistenceConformance.Requirement {
   private static let longName = String(repeating: "n", count: 1_023)
 
   /// Values as long as they may be, and with each byte.
-  private static let examples: [String: [UInt8]] = [
+  static let valueExamples: [String: [UInt8]] = [
     "bytes": Array(0...255), "empty": [], "text": Array("é\"\\ 🎈".utf8),
     "control": [0, 10, 31, 127], "quotes": Array(repeating: 34, count: 65_536),
     "large": (0..<65_536).map { UInt8(truncatingIfNeeded: $0 &* 251) },
@@ -83,54 +60,56 @@ extension PersistenceConformance.Requirement {
   ]
 
   private static func kept(_ store: StoreProbe) async throws {
-    for name in examples.keys.sorted() { try await store.expectValue(name, nil) }
-    for name in examples.keys.sorted() {
-      try await store.apply(set(name, nil, examples[name]))
-      try await store.expectValue(name, examples[name])
+    for name in valueExamples.keys.sorted() { try await store.expectValue(name, nil) }
+    for name in valueExamples.keys.sorted() {
+      try await store.apply(setValue(name, nil, valueExamples[name]))
+      try await store.expectValue(name, valueExamples[name])
     }
-    for name in examples.keys.sorted() { try await store.expectValue(name, examples[name]) }
-    try await store.apply(set("empty", [], [0]))
+    for name in valueExamples.keys.sorted() {
+      try await store.expectValue(name, valueExamples[name])
+    }
+    try await store.apply(setValue("empty", [], [0]))
     try await store.expectValue("empty", [0])
-    try await store.apply(set("bytes", examples["bytes"], []))
+    try await store.apply(setValue("bytes", valueExamples["bytes"], []))
     try await store.expectValue("bytes", [])
-    try await store.apply(set("bytes", [], nil))
+    try await store.apply(setValue("bytes", [], nil))
     try await store.expectValue("bytes", nil)
     // A batch may compare without a change.
-    try await store.apply(set("bytes", nil, nil))
-    try await store.apply(set("empty", [0], [0]))
+    try await store.apply(setValue("bytes", nil, nil))
+    try await store.apply(setValue("empty", [0], [0]))
     try await store.expectValue("empty", [0])
-    try await store.apply(set("bytes", nil, [7]))
+    try await store.apply(setValue("bytes", nil, [7]))
     try await store.expectValue("bytes", [7])
-    try await store.expectValue("text", examples["text"])
+    try await store.expectValue("text", valueExamples["text"])
   }
 
   private static func names(_ store: StoreProbe) async throws {
     let names = ["\u{e9}", "e\u{301}", "a", "A", "a ", "\u{feff}a"]
     for (index, name) in names.enumerated() {
-      try await store.apply(set(name, nil, [UInt8(index)]))
+      try await store.apply(setValue(name, nil, [UInt8(index)]))
     }
     for (index, name) in names.enumerated() {
       try await store.expectValue(name, [UInt8(index)])
     }
-    try await store.apply(set("\u{e9}", [0], nil))
+    try await store.apply(setValue("\u{e9}", [0], nil))
     try await store.expectValue("\u{e9}", nil)
     try await store.expectValue("e\u{301}", [1])
   }
 
   private static func compared(_ store: StoreProbe) async throws {
     let differs = ChangeOutcome.valueDiffers
-    try await store.apply(set("a", [], [1]), differs)
-    try await store.apply(set("a", [1], nil), differs)
+    try await store.apply(setValue("a", [], [1]), differs)
+    try await store.apply(setValue("a", [1], nil), differs)
     try await store.expectValue("a", nil)
-    try await store.apply(set("a", nil, [1, 2]))
+    try await store.apply(setValue("a", nil, [1, 2]))
     for wrong: [UInt8]? in [nil, [], [1], [1, 2, 0], [1, 3], [0, 1, 2], [2, 1]] {
-      try await store.apply(set("a", wrong, [9]), differs)
-      try await store.apply(set("a", wrong, nil), differs)
+      try await store.apply(setValue("a", wrong, [9]), differs)
+      try await store.apply(setValue("a", wrong, nil), differs)
     }
     try await store.expectValue("a", [1, 2])
-    try await store.apply(set("a", [1, 2], [3]))
-    try await store.apply(set("a", [1, 2], [4]), differs)
-    try await store.apply(set("b", [3], [4]), differs)
+    try await store.apply(setValue("a", [1, 2], [3]))
+    try await store.apply(setValue("a", [1, 2], [4]), differs)
+    try await store.apply(setValue("b", [3], [4]), differs)
     try await store.expectValue("a", [3])
     try await store.expectValue("b", nil)
   }
@@ -138,7 +117,7 @@ extension PersistenceConformance.Requirement {
   private static func guardsBatch(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"), .numbered(2))
     let lease = try await store.claim(1).tasks.first.required().lease
-    try await store.apply(set("a", nil, [1]))
+    try await store.apply(setValue("a", nil, [1]))
     let before = try await store.tasks()
     let changes: [TaskChange] = [
       .insert(.numbered(3), onDuplicate: .keep), .succeed(lease, at: .second(1), retains: false),
@@ -148,8 +127,8 @@ extension PersistenceConformance.Requirement {
       .resume(.numbered(9)), .insert(.numbered(4, key: "k"), onDuplicate: .reject),
       .insert(.numbered(1), onDuplicate: .keep),
     ]
-    let good = set("b", nil, [2])
-    let bad = set("a", [0], [3])
+    let good = setValue("b", nil, [2])
+    let bad = setValue("a", [0], [3])
     for batch in [
       [bad] + changes + [good], [good] + changes + [bad], refused + [good, bad] + changes,
       changes + refused + [bad], [bad, good], [good, bad],
@@ -163,7 +142,7 @@ extension PersistenceConformance.Requirement {
     try await store.expectTasks([1, 2])
     for record in before { try await store.expect(record.id.number, is: record) }
     // With the value that is there, everything is stored together.
-    let outcomes = try await store.apply([set("a", [1], [3]), good] + changes)
+    let outcomes = try await store.apply([setValue("a", [1], [3]), good] + changes)
     try store.expect("the outcomes", outcomes, [.done, .done, .done, .done, .done])
     try await store.expectValue("a", [3])
     try await store.expectValue("b", [2])
@@ -172,21 +151,25 @@ extension PersistenceConformance.Requirement {
 
   private static func refused(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1, key: "k"))
-    try await store.apply(set("a", nil, [1]))
+    try await store.apply(setValue("a", nil, [1]))
     let batch = [
-      set("a", [1], [2]), .insert(.numbered(2, key: "k"), onDuplicate: .reject), set("b", nil, [3]),
+      setValue("a", [1], [2]), .insert(.numbered(2, key: "k"), onDuplicate: .reject),
+      setValue("b", nil, [3]),
     ]
     let outcomes = try await store.apply(batch)
     let expected: [ChangeOutcome] = [.batchRefused, .duplicate(of: .numbered(1)), .batchRefused]
     try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
     try await store.expectValue("a", [1])
     try await store.expectValue("b", nil)
-    try await store.apply(set("a", [1], [2]))
+    try await store.apply(setValue("a", [1], [2]))
   }
 
   private static func apart(_ store: StoreProbe) async throws {
     let bytes = Array("steady".utf8)
-    try await store.apply([set("A", nil, bytes), set("b", nil, [1])], durability: .relaxed)
+    try await store.apply(
+      [setValue("A", nil, bytes), setValue("b", nil, [1])],
+      durability: .relaxed
+    )
     try await store.expectTasks([])
     try store.expect("the count", try await store.count(), 0)
     try await store.insert(.numbered(1), .numbered(2, at: 50))
@@ -212,9 +195,9 @@ extension PersistenceConformance.Requirement {
   private static func form(_ store: StoreProbe) async throws {
     let long = [UInt8](repeating: 1, count: 65_537)
     let refused = [
-      set("", nil, [1]), set(String(repeating: "n", count: 1_025), nil, [1]),
-      set(String(repeating: "é", count: 513), nil, [1]), set("a\0b", nil, [1]),
-      set("a", nil, long), set("a", long, [1]),
+      setValue("", nil, [1]), setValue(String(repeating: "n", count: 1_025), nil, [1]),
+      setValue(String(repeating: "é", count: 513), nil, [1]), setValue("a\0b", nil, [1]),
+      setValue("a", nil, long), setValue("a", long, [1]),
     ]
     for change in refused {
       let step = change.step.replacing("\0", with: "\\0")
@@ -227,92 +210,5 @@ extension PersistenceConformance.Requirement {
     }
     try await store.expectTasks([])
     try await store.expectValue("a", nil)
-  }
-
-  private static func life(_ store: StoreProbe) async throws {
-    try await store.apply(set("a", nil, [1]))
-    store.note("close")
-    try await store.store.close()
-    try await store.expectError("value") { _ = try await store.value("a") }
-    let second = try await store.successor()
-    try await second.expectValue("a", [1])
-    second.note("destroy, and open again")
-    try await second.store.destroy()
-    try await second.expectError("value") { _ = try await second.value("a") }
-    let third = try await second.successor()
-    try await third.expectValue("a", nil)
-    try await third.apply(set("a", nil, [2]))
-  }
-
-  private static func reopened(_ store: StoreProbe) async throws {
-    for name in examples.keys.sorted() { try await store.apply(set(name, nil, examples[name])) }
-    try await store.apply([set("relaxed", nil, [4])], durability: .relaxed)
-    try await store.apply(set("text", examples["text"], nil))
-    try await store.apply(set("control", examples["control"], [5]))
-    try await store.apply(set("control", [6], [7]), .valueDiffers)
-    var next = store
-    for _ in 1...2 {
-      next = try await next.reopened()
-      for name in examples.keys.sorted() where name != "text" && name != "control" {
-        try await next.expectValue(name, examples[name])
-      }
-      try await next.expectValue("relaxed", [4])
-      try await next.expectValue("text", nil)
-      try await next.expectValue("control", [5])
-    }
-    try await next.apply(set("control", examples["control"], [8]), .valueDiffers)
-    try await next.apply(set("control", [5], [8]))
-    try await next.apply(set("text", nil, [9]))
-  }
-
-  private static func shared(_ store: StoreProbe) async throws {
-    try await store.apply(set("a", nil, [1]))
-    let other = try await store.another()
-    try await other.expectValue("a", [1])
-    try await other.apply(set("a", [1], [2]))
-    try await store.expectValue("a", [2])
-    try await store.apply(set("a", [1], [3]), .valueDiffers)
-    try await store.apply(set("a", [2], nil))
-    try await other.expectValue("a", nil)
-    try await other.apply(set("a", [2], [4]), .valueDiffers)
-  }
-
-  private static func concurrent(_ store: StoreProbe) async throws {
-    for round in 0..<10 {
-      store.note("\(callers) callers set the value 'round \(round)', which is not there")
-      let outcomes = try await atOnce { caller in
-        let bytes = [UInt8(caller)]
-        let change = set("round \(round)", nil, bytes)
-        return (bytes, try await store.store.apply([change], durability: .relaxed)[0])
-      }
-      let winners = outcomes.filter { $0.1 == .done }.map(\.0)
-      try store.expect("the number of outcomes that are done", winners.count, 1)
-      let others = outcomes.count { $0.1 == .valueDiffers }
-      try store.expect("the outcomes that say that the value differs", others, callers - 1)
-      try await store.expectValue("round \(round)", winners[0])
-    }
-    store.note("\(callers) callers add 1 to the value 'sum' 10 times each, trying until it is done")
-    let sums = try await atOnce { _ in
-      for _ in 0..<10 { try await addOne(to: "sum", store) }
-      return true
-    }
-    try store.expect("the callers that return", sums.count, callers)
-    try await store.expectValue("sum", [UInt8(callers * 10)])
-  }
-
-  /// Adds 1 to the number in a value.
-  private static func addOne(to name: String, _ store: StoreProbe) async throws {
-    // Each time that it fails, another caller has added 1, or is just adding it.
-    for _ in 0..<10_000 {
-      let old = try await store.store.value(named: name)
-      let new = [(old?.first ?? 0) &+ 1]
-      let outcome = try await store.store.apply([set(name, old, new)], durability: .relaxed)
-      if outcome == [.done] { return }
-      try store.expect("the outcome", outcome.map(\.step), [ChangeOutcome.valueDiffers.step])
-    }
-    throw ConformanceMismatch(
-      expected: "a value can be set that was just read",
-      found: "it was another one 10,000 times"
-    )
   }
 }

@@ -1,0 +1,77 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Two threads, a guest and a semaphore, moved step by step in any order.
+struct ThreadsModel {
+  private enum Activity: Equatable {
+    case asks, works, worksBeside, watches, sleeps
+  }
+
+  private var turns = IOScheduler<Int>()
+  private var threads = [Activity.asks, .asks]
+  private var signals = 0
+  private var guestWorks = false
+  private let done = Log<Void>()
+  private(set) var added = 0
+  private(set) var hasOverlapped = false
+  var performed: Int { done.count }
+
+  private mutating func wakeIfNeeded() { if turns.takeWakeUp() { signals += 1 } }
+
+  mutating func goOn(using generator: inout SplitMix64) {
+    let choice = Int.random(in: 0..<12, using: &generator)
+    if choice < 3 {
+      added += 1
+      turns.add { [done] in done.add(()) }
+      wakeIfNeeded()
+    } else if choice < 5, turns.beginGuestTurn(.now) {
+      hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
+      guestWorks = true
+    }
+    _ = goOnWithoutNewJobs(using: &generator)
+  }
+
+  /// Whether anything is left to do.
+  mutating func goOnWithoutNewJobs(using generator: inout SplitMix64) -> Bool {
+    if guestWorks, Bool.random(using: &generator) {
+      guestWorks = false
+      if turns.endGuestTurn() { signals += 1 }
+    }
+    let movable = threads.indices.filter { threads[$0] != .sleeps || signals > 0 }
+    guard let thread = movable.randomElement(using: &generator) else { return guestWorks }
+    switch threads[thread] {
+    case .asks: ask(thread)
+    case .works where Bool.random(using: &generator):
+      turns.yieldTurn(thread)
+      wakeIfNeeded()
+      threads[thread] = .worksBeside
+    case .worksBeside where Bool.random(using: &generator):
+      guard turns.takeTurn(thread) else { break }
+      begin(thread)
+    case .works, .worksBeside, .watches: threads[thread] = .asks
+    case .sleeps:
+      signals -= 1
+      threads[thread] = .asks
+    }
+    return true
+  }
+
+  private mutating func begin(_ thread: Int) {
+    hasOverlapped = hasOverlapped || threads.contains(.works) || guestWorks
+    threads[thread] = .works
+  }
+
+  private mutating func ask(_ thread: Int) {
+    switch turns.next(for: thread, .now) {
+    case .perform(let job):
+      job()
+      begin(thread)
+    case .watch: threads[thread] = .watches
+    case .sleep: threads[thread] = .sleeps
+    case .end: Issue.record("nobody has ended the threads")
+    }
+  }
+}

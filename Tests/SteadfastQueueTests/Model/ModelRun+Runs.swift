@@ -1,0 +1,89 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// Runs of the queue, and what ends them.
+extension ModelRun {
+  func interrupt(_ act: CancellationTests.Act) {
+    switch act {
+    case .cancelRun: cancelRun()
+    case .shutDown: shutDown(within: nil)
+    case .shutDownAtOnce: shutDown(within: .zero)
+    case .shutDownSoon: shutDown(within: .seconds(1))
+    case .cancelCalls:
+      ledger.update { $0.runsWereCut = true }
+      let calls = state.withLock { state in
+        state.wereCallsCancelled = true
+        return state.calls
+      }
+      for call in calls { call.cancel() }
+    }
+  }
+
+  func cancelRun() {
+    let runs = state.withLock { state in
+      state.cancelledRuns.formUnion(state.runs.keys)
+      return state.runs.values
+    }
+    ledger.update { $0.runsWereCut = true }
+    for run in runs { run.cancel() }
+  }
+
+  func shutDown(within limit: Duration?) {
+    let queue = queue
+    state.withLock { $0.isShutDown = true }
+    ledger.update { $0.beginShutDown() }
+    ledger.update { $0.runsWereCut = true }
+    start { await queue.shutDown(within: limit) }
+  }
+
+  func run() {
+    let queue = queue
+    state.withLock { state in
+      state.runCount += 1
+      let number = state.runCount
+      state.runs[number] = Task(executorPreference: time.executor) {
+        let result = await Result { try await queue.run() }
+        self.check(result, of: "run()", wasCancelled: Task.isCancelled, isPass: false)
+        self.state.withLock { $0.runs[number] = nil }
+      }
+    }
+  }
+
+  func runAvailable() {
+    let queue = queue
+    start {
+      let result = await Result { try await queue.runAvailable() }
+      self.check(result.map { _ in }, of: "runAvailable()", wasCancelled: false, isPass: true)
+    }
+  }
+
+  private func check(
+    _ result: Result<Void, any Error>,
+    of call: String,
+    wasCancelled: Bool,
+    isPass: Bool
+  ) {
+    let isShutDown = state.withLock { $0.isShutDown }
+    do {
+      try result.get()
+      if !isPass, !isShutDown { violate("\(call) returned, but was not shut down") }
+    } catch is CancellationError {
+      let isExpected = wasCancelled || state.withLock(\.wereCallsCancelled)
+      if !isExpected { violate("\(call) throws a CancellationError, but was not cancelled") }
+    } catch let error as TaskQueueError where error.code == .alreadyRunning {
+    } catch let error as TaskQueueError where error.code == .shutDown {
+      if !isShutDown { violate("\(call) throws \(error)") }
+    } catch {
+      failed(call, error)
+    }
+  }
+}
+
+extension Result where Failure == any Error {
+  fileprivate init(catching body: () async throws -> Success) async {
+    do { self = .success(try await body()) } catch { self = .failure(error) }
+  }
+}

@@ -1,0 +1,101 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Each queue uses the store as if it had it for itself.
+extension TaskQueueGroupTests {
+  @Test(arguments: StoreKind.allCases)
+  func `a queue finds, cancels and counts only its own tasks`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      for number in 1...3 {
+        try await a.enqueue(Note("\(number)"))
+        try await b.enqueue(Note("\(number)"))
+      }
+      #expect(try await a.cancelAll() == 3)
+      #expect(try await a.count(matching: .unfinished) == 0)
+      #expect(try await b.count(matching: .unfinished) == 3)
+      #expect(try await a.tasks(matching: TaskFilter(queue: nil)).count == 3)
+      #expect(try await group.runAvailable() == 3)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a unique key and an order key are those of one queue`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let first = try await a.enqueue(Note("1"), uniqueKey: "k")
+      let second = try await b.enqueue(Note("1"), uniqueKey: "k")
+      #expect(first.isNew && second.isNew)
+      #expect(try await !a.enqueue(Note("2"), uniqueKey: "k").isNew)
+      for queue in [a, b] {
+        try await queue.enqueue(Note("o"), options: TaskOptions(inOrder: "o"))
+      }
+      let begin = clock.now
+      try await withRunning(group) { try await group.waitUntilIdle() }
+      #expect(begin.duration(to: clock.now) == .seconds(20))
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `what a queue retains is pruned alone`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let few = TaskQueueConfiguration(succeededRetention: Retention(maxCount: 1))
+      let all = TaskQueueConfiguration(succeededRetention: .forever)
+      let a = try await group.addQueue("a", configuration: few)
+      let b = try await group.addQueue("b", configuration: all)
+      for queue in [a, b] {
+        for number in 1...3 { try await queue.enqueue(Note("\(number)")) }
+      }
+      try await group.runAvailable()
+      // Pruning takes place when a run begins.
+      try await group.runAvailable()
+      #expect(try await a.count(matching: TaskFilter(states: [.succeeded])) == 1)
+      #expect(try await b.count(matching: TaskFilter(states: [.succeeded])) == 3)
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task waits for one of another queue, and is performed at once when that has succeeded`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let first = try await a.enqueue(Note("1"))
+      let second = try await b.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+      let begin = clock.now
+      try await withRunning(group) {
+        let outcome = try await second.outcome()
+        #expect(outcome == .succeeded)
+      }
+      #expect(begin.duration(to: clock.now) == .seconds(20))
+      #expect(log.entries == ["a begins 1", "a 1", "b begins 2", "b 2"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task is cancelled along with one of another queue, and its caller learns it`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let first = try await a.enqueue(Note("fails"))
+      let second = try await b.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+      try await withRunning(group) {
+        let outcome = try await second.outcome()
+        #expect(outcome == .cancelled)
+        let cause = try await first.outcome()
+        #expect(cause == .abandoned(reason: "refused"))
+      }
+      #expect(log.entries == ["a begins fails"])
+    }
+  }
+}
