@@ -212,8 +212,7 @@ struct WorkMachine: Sendable {
       idle -= 1
       if !isPaused || ready.isEmpty { owesAttempt = false }
       lastAttempt += 1
-      let conditions = task.record.conditions
-      if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
+      if task.record.hasPrerequisites { noteConditions(of: task.record) }
       let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
       attempts[worker] = Attempt(
         lease: task.lease,
@@ -239,6 +238,11 @@ struct WorkMachine: Sendable {
     claims.begin()
     defer { toUnpark = ParkedNames() }
     return .claim(limit: idle, unparking: toUnpark)
+  }
+
+  private mutating func noteConditions(of record: TaskRecord) {
+    let conditions = record.conditions
+    if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
   }
 
   private mutating func takeReady() -> ClaimedTask? {

@@ -126,13 +126,15 @@ extension TaskQueue {
       lookForWork()
       throw error
     }
-    guard !results.contains(.identityTaken) else {
-      observers.didNotEnqueue(kept)
-      return nil
-    }
-    if let error = unmetDependency(of: kept, results) ?? rejection(of: kept, results, policy) {
-      observers.didNotEnqueue(kept)
-      throw error
+    if !results.allSatisfy(\.isUsual) {
+      guard !results.contains(.identityTaken) else {
+        observers.didNotEnqueue(kept)
+        return nil
+      }
+      if let error = unmetDependency(of: kept, results) ?? rejection(of: kept, results, policy) {
+        observers.didNotEnqueue(kept)
+        throw error
+      }
     }
     for index in kept.indices {
       // Only this one waits, so that the others need no asynchronous call.
@@ -286,6 +288,9 @@ extension ChangeOutcome {
     case .done, .replaced, .duplicate, .unmetDependency, .identityTaken, .batchRefused: false
     }
   }
+
+  /// Whether a new task was added as it is.
+  fileprivate var isUsual: Bool { if case .done = self { true } else { false } }
 
   fileprivate var twinThatWasKept: TaskID? {
     if case .duplicate(let twin) = self { twin } else { nil }
