@@ -1,0 +1,81 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// Runs of the queues, and their ends.
+extension ModelRun {
+  func interrupt(_ act: CancellationTests.Act) {
+    switch act {
+    case .cancelRun: cancelRun()
+    case .shutDown: shutDown(within: nil)
+    case .shutDownAtOnce: shutDown(within: .zero)
+    case .shutDownSoon: shutDown(within: .seconds(1))
+    case .cancelCalls:
+      ledger.update { $0.runsWereCut = true }
+      let calls = state.withLock { state in
+        state.wereCallsCancelled = true
+        return state.calls
+      }
+      for call in calls { call.cancel() }
+    }
+  }
+
+  func cancelRun() {
+    let runs = state.withLock { state in
+      state.cancelledRuns.formUnion(state.runs.keys)
+      return state.runs.values
+    }
+    ledger.update { $0.runsWereCut = true }
+    for run in runs { run.cancel() }
+  }
+
+  func shutDown(within limit: Duration?) {
+    state.withLock { $0.isShutDown = true }
+    ledger.update { $0.beginShutDown() }
+    ledger.update { $0.runsWereCut = true }
+    for queue in queues { start { await queue.shutDown(within: limit) } }
+  }
+
+  func run() { for queue in queues { run(queue) } }
+
+  private func run(_ queue: TaskQueue) {
+    state.withLock { state in
+      state.runCount += 1
+      let number = state.runCount
+      state.runs[number] = Task(executorPreference: time.executor) {
+        let result = await Result { try await queue.run() }
+        self.check(result, of: "run()", wasCancelled: Task.isCancelled, isPass: false)
+        self.state.withLock { $0.runs[number] = nil }
+      }
+    }
+  }
+
+  func check(
+    _ result: Result<Void, any Error>,
+    of call: String,
+    wasCancelled: Bool,
+    isPass: Bool
+  ) {
+    let isShutDown = state.withLock { $0.isShutDown }
+    do {
+      try result.get()
+      if !isPass, !isShutDown { violate("\(call) returned, but was not shut down") }
+    } catch is CancellationError {
+      let isExpected = wasCancelled || state.withLock(\.wereCallsCancelled)
+      if !isExpected { violate("\(call) throws a CancellationError, but was not cancelled") }
+    } catch let error as TaskQueueError where error.code == .alreadyRunning {
+    } catch let error as TaskQueueError where error.code == .shutDown {
+      if !isShutDown { violate("\(call) throws \(error)") }
+    } catch {
+      failed(call, error)
+    }
+  }
+}
+
+extension Result where Failure == any Error {
+  init(catching body: () async throws -> Success) async {
+    do { self = .success(try await body()) } catch { self = .failure(error) }
+  }
+}
