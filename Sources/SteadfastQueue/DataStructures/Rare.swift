@@ -14,13 +14,15 @@ struct Rare<Value: RareValue>: Sendable {
   /// Makes an empty one, at no cost.
   init() {}
 
+  // In place, so that a value that turns out to be empty is not made.
+  @inline(__always)
   init(_ value: Value) { self.value = value }
 
   var isEmpty: Bool { box == nil }
 
   var value: Value {
     get { box?.value ?? Value() }
-    set { box = newValue.isEmpty ? nil : Box(newValue) }
+    @inline(__always) set { box = newValue.isEmpty ? nil : Box(newValue) }
   }
 
   /// The value; `nil` if it is empty.

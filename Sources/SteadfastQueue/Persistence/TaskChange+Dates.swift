@@ -58,20 +58,23 @@ extension TaskUpdate {
 }
 
 extension TaskQueueError {
-  static func check(storable date: Date?, _ name: String) throws(TaskQueueError) {
+  static func check(storable date: Date?, _ name: @autoclosure () -> String) throws(TaskQueueError)
+  {
     guard let date, !date.isStorable else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) is \(date.timeIntervalSince1970) seconds after 1970; give a date of the years 1 to "
+      "\(name()) is \(date.timeIntervalSince1970) seconds after 1970; give a date of the years 1 to "
         + "9999"
     )
   }
 
-  static func check(storable duration: Duration?, _ name: String) throws(TaskQueueError) {
+  static func check(storable duration: Duration?, _ name: @autoclosure () -> String)
+    throws(TaskQueueError)
+  {
     guard let duration, duration > .longestStorable else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) is \(duration); give at most 100000000000 seconds, some 3000 years"
+      "\(name()) is \(duration); give at most 100000000000 seconds, some 3000 years"
     )
   }
 }

@@ -21,6 +21,8 @@ extension TaskChange {
   /// What was stored before, by this version or an earlier one, is not checked again.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
   public func checkForm() throws(TaskQueueError) {
+    // Most changes are these.
+    if case .insert(let record, _) = self, !record.hasExtras { return try record.checkForm() }
     try checkReadable()
     try checkTexts()
     try checkDates()

@@ -46,22 +46,22 @@ extension TaskUpdate {
 }
 
 extension TaskFailure {
-  fileprivate func checkText(_ name: String) throws(TaskQueueError) {
-    try TaskQueueError.check(text: reason, name)
+  fileprivate func checkText(_ name: @autoclosure () -> String) throws(TaskQueueError) {
+    try TaskQueueError.check(text: reason, name())
   }
 }
 
 extension TaskQueueError {
-  static func check(text: String, _ name: String) throws(TaskQueueError) {
+  static func check(text: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard text.hasNUL else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) has a NUL (U+0000), which a database can't store; leave it out"
+      "\(name()) has a NUL (U+0000), which a database can't store; leave it out"
     )
   }
 
-  static func check(texts: Set<String>, _ name: String) throws(TaskQueueError) {
-    for text in texts { try check(text: text, name) }
+  static func check(texts: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    for text in texts { try check(text: text, name()) }
   }
 }
 

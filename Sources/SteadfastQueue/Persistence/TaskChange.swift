@@ -211,7 +211,7 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// Stores answer so in place of ``done`` to an end, to the restart of a task that has ended, and
   /// to a removal, if another task in the store names the task, or the task has a
   /// ``TaskDependencies/follower``, even if nothing changes for others now.
-  case doneWithConsequences(Consequences)
+  indirect case doneWithConsequences(Consequences)
   /// An insertion was skipped, because the new task would wait for this one without end.
   ///
   /// No task has the ID, or the task has ended without success, or is about to.

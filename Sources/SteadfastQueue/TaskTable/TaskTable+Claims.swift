@@ -13,9 +13,13 @@ extension TaskTable {
   /// instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
+    guard let queue = lanes.number(ofQueue: request.queue) else {
+      // It has never had a task.
+      return Claim(tasks: [], nextDate: nil)
+    }
     var tasks: [ClaimedTask] = []
     var leavesMore = false
-    guard var search = lanes.beginSearch(request) else { return Claim(tasks: [], nextDate: nil) }
+    var search = lanes.beginSearch(request, in: queue)
     while !leavesMore, let lane = lanes.nextLane(in: &search) {
       if tasks.count < request.limit {
         let slot = lanes.takeFirst(of: lane, in: &search)

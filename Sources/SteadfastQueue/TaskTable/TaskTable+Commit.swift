@@ -14,11 +14,7 @@ extension TaskTable {
     switch staged.effect {
     case .insertion(let slot, let isSuccessor):
       if isSuccessor { takeFreeRole(slot) }
-      if entries[slot].isAwaited {
-        joinBatch(slot)
-        unbindDependents(of: slot)
-      }
-      admit(slot)
+      commitInsertion(of: slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)
     case .supersession(let change, let slot, let successor):
       supersede(slot, by: successor, change)
@@ -34,6 +30,14 @@ extension TaskTable {
     case nil: break
     }
     return staged.outcome
+  }
+
+  mutating func commitInsertion(of slot: Int) {
+    if entries[slot].isAwaited {
+      joinBatch(slot)
+      unbindDependents(of: slot)
+    }
+    admit(slot)
   }
 
   /// Commits a change to a task for which others wait.

@@ -72,7 +72,9 @@ extension TaskTable {
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
     latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
-    let lane = lanes.enter(record.queue, record.name, record.conditions)
+    let lane =
+      record.hasExtras
+      ? lanes.enter(record.queue, record.name, record.conditions) : lanes.enter("", record.name)
     let slot = entries.insert(Entry(record: record, place: .staged, lane: lane))
     // The table gives the roles for unique keys.
     if record.keyRole != nil { entries[slot].record.keyRole = nil }
@@ -97,9 +99,9 @@ extension TaskTable {
 
   private mutating func count(_ slot: Int) {
     count(entries[slot].record.state, 1, of: slot)
-    guard !entries[slot].record.state.isFinished || entries[slot].record.holdsUpOthers else {
-      return
-    }
+    guard entries[slot].record.hasPrerequisites,
+      !entries[slot].record.state.isFinished || entries[slot].record.holdsUpOthers
+    else { return }
     joinOrder(slot)
   }
 
@@ -158,8 +160,7 @@ extension TaskTable {
     ids.remove(id)
     forgetKey(of: slot)
     if entries[slot].isOrdered { leaveOrder(slot) }
-    let hasDependencies = entries[slot].record.presentDependencies != nil
-    if hasDependencies || entries[slot].isAwaited { leaveGraph(slot) }
+    if entries[slot].isAwaited || entries[slot].record.hasPrerequisites { leaveGraph(slot) }
     entries.remove(slot)
     lanes.leave(lane)
   }

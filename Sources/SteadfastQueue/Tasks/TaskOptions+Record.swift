@@ -12,9 +12,9 @@ extension TaskOptions {
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
   ///   names the option.
   func check(path: String) throws(TaskQueueError) {
-    guard !isEmpty else { return }
-    if let delay {
-      guard availableDate == nil else {
+    guard let choices = choices.present else { return }
+    if let delay = choices.delay {
+      guard choices.availableDate == nil else {
         throw TaskQueueError(
           .invalidArgument,
           "\(path)delay and \(path)availableDate are both given; give one of them"
@@ -22,24 +22,24 @@ extension TaskOptions {
       }
       try TaskQueueError.check(delay: delay, "\(path)delay")
     }
-    try TaskQueueError.check(delay: uniqueFor, "\(path)uniqueFor")
-    try TaskQueueError.check(delay: maxDelay, "\(path)maxDelay")
-    if let delay, let maxDelay, delay > maxDelay {
+    try TaskQueueError.check(delay: choices.uniqueFor, "\(path)uniqueFor")
+    try TaskQueueError.check(delay: choices.maxDelay, "\(path)maxDelay")
+    if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
       throw TaskQueueError(
         .invalidArgument,
         "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay))"
       )
     }
-    try TaskQueueError.check(storable: availableDate, "\(path)availableDate")
-    if let limit = maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
-    try TaskQueueError.check(timeLimit: timeLimit, "\(path)timeLimit")
-    try TaskQueueError.check(storable: timeLimit, "\(path)timeLimit")
-    try TaskQueueError.check(storable: expiryDate, "\(path)expiryDate")
-    try TaskQueueError.check(tags, "\(path)tags")
-    try TaskQueueError.check(key: inOrder, "\(path)inOrder")
-    try TaskQueueError.check(requires, "\(path)requires")
-    try TaskQueueError.check(dependencies: after, "\(path)after")
-    if !after.isEmpty, onDuplicate == .replace {
+    try TaskQueueError.check(storable: choices.availableDate, "\(path)availableDate")
+    if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
+    try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(storable: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
+    try TaskQueueError.check(choices.tags, "\(path)tags")
+    try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")
+    try TaskQueueError.check(choices.conditions, "\(path)requires")
+    try TaskQueueError.check(dependencies: choices.dependencies, "\(path)after")
+    if !choices.dependencies.isEmpty, choices.onDuplicate == .replace {
       throw TaskQueueError(
         .invalidArgument,
         "\(path)after is given with \(path)onDuplicate: .replace: a task that waits for others "
@@ -60,8 +60,22 @@ extension TaskOptions {
     follower: TaskID? = nil,
     now: Date
   ) throws(TaskQueueError) -> TaskRecord {
-    try check(name: name)
+    guard !name.isEmpty else {
+      throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
+    }
     try TaskQueueError.check(key: uniqueKey, "uniqueKey")
+    if choices.isEmpty, follower == nil {
+      let record = TaskRecord(
+        id: id,
+        name: name,
+        payload: payload,
+        usesBackoff: !prohibitsBackoff,
+        uniqueKey: uniqueKey,
+        now: now
+      )
+      try record.checkReadable()
+      return record
+    }
     try check(path: "")
     let record = TaskRecord(
       id: id,
@@ -86,22 +100,14 @@ extension TaskOptions {
     )
     // The store checks the rest. The dates are within their bounds by now.
     try record.checkReadable()
-    try check(isInTime: record)
+    if let expiryDate, record.availableDate >= expiryDate {
+      throw TaskQueueError(
+        .invalidArgument,
+        "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
+          + "the task could never be performed"
+      )
+    }
     return record
-  }
-
-  private func check(isInTime record: TaskRecord) throws(TaskQueueError) {
-    guard let expiryDate, record.availableDate >= expiryDate else { return }
-    throw TaskQueueError(
-      .invalidArgument,
-      "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
-        + "the task could never be performed"
-    )
-  }
-
-  private func check(name: String) throws(TaskQueueError) {
-    guard name.isEmpty else { return }
-    throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
   }
 
   private func dependencies(_ follower: TaskID?) -> TaskDependencies? {

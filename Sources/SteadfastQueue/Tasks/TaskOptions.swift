@@ -44,6 +44,18 @@ public struct TaskOptions: Sendable, Equatable {
     after dependencies: Set<TaskID> = [],
     when rule: DependencyRule? = nil
   ) {
+    // Most calls choose nothing. Then don't make choices only to find them empty.
+    let choosesDate = availableDate != nil || delay != nil || maxDelay != nil
+    let choosesRetries = maxRetries != nil || usesBackoff != nil || timeLimit != nil
+    let choosesKey = onDuplicate != nil || uniqueFor != nil || orderKey != nil
+    guard
+      choosesDate || choosesRetries || choosesKey || priority != nil || expiryDate != nil
+        || holdsOrder != nil || rule != nil || !tags.isEmpty || !conditions.isEmpty
+        || !dependencies.isEmpty
+    else {
+      choices = Rare()
+      return
+    }
     choices = Rare(
       Choices(
         availableDate: availableDate,

@@ -8,45 +8,46 @@ import Foundation
 ///
 /// Each check throws an error that names the value.
 extension TaskQueueError {
-  static func check(_ date: Date?, _ name: String) throws(TaskQueueError) {
+  static func check(_ date: Date?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard let seconds = date?.timeIntervalSince1970, !seconds.isFinite else { return }
-    throw TaskQueueError(.invalidArgument, "\(name) is \(seconds); give a finite date")
+    throw TaskQueueError(.invalidArgument, "\(name()) is \(seconds); give a finite date")
   }
 
-  static func check(_ limit: RetryLimit, _ name: String) throws(TaskQueueError) {
+  static func check(_ limit: RetryLimit, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard case .atMost(let count) = limit, count < 0 else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) is \(count); give 0 or more, or .alwaysRetry for no limit"
+      "\(name()) is \(count); give 0 or more, or .alwaysRetry for no limit"
     )
   }
 
-  static func check(timeLimit: Duration?, _ name: String) throws(TaskQueueError) {
+  static func check(timeLimit: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError)
+  {
     // A time limit longer than the age of the universe is more than can be written.
     guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(Int64(1) << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) is \(timeLimit); give more than zero, or none for any time"
+      "\(name()) is \(timeLimit); give more than zero, or none for any time"
     )
   }
 
-  static func check(delay: Duration?, _ name: String) throws(TaskQueueError) {
+  static func check(delay: Duration?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     if let delay, delay < .zero {
-      throw TaskQueueError(.invalidArgument, "\(name) is \(delay); give zero or more")
+      throw TaskQueueError(.invalidArgument, "\(name()) is \(delay); give zero or more")
     }
-    try check(storable: delay, name)
+    try check(storable: delay, name())
   }
 
-  static func check(_ count: Int?, _ name: String) throws(TaskQueueError) {
+  static func check(_ count: Int?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard let count, count < 0 else { return }
-    throw TaskQueueError(.invalidArgument, "\(name) is \(count); give 0 or more")
+    throw TaskQueueError(.invalidArgument, "\(name()) is \(count); give 0 or more")
   }
 
-  static func check(key: String?, _ name: String) throws(TaskQueueError) {
+  static func check(key: String?, _ name: @autoclosure () -> String) throws(TaskQueueError) {
     guard key == "" else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) is empty, and would be one key for unrelated tasks; give nil for no key"
+      "\(name()) is empty, and would be one key for unrelated tasks; give nil for no key"
     )
   }
 
@@ -64,22 +65,26 @@ extension TaskQueueError {
     )
   }
 
-  static func check(dependencies: Set<TaskID>, _ name: String) throws(TaskQueueError) {
+  static func check(dependencies: Set<TaskID>, _ name: @autoclosure () -> String)
+    throws(TaskQueueError)
+  {
     guard dependencies.count > TaskDependencies.mostTasks else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name) has \(dependencies.count) tasks; give at most \(TaskDependencies.mostTasks), or "
+      "\(name()) has \(dependencies.count) tasks; give at most \(TaskDependencies.mostTasks), or "
         + "enqueue a batch with a task that follows it"
     )
   }
 
-  static func check(_ conditions: Set<TaskCondition>, _ name: String) throws(TaskQueueError) {
-    if conditions.contains("") { throw emptyMember(of: name) }
+  static func check(_ conditions: Set<TaskCondition>, _ name: @autoclosure () -> String)
+    throws(TaskQueueError)
+  {
+    if conditions.contains("") { throw emptyMember(of: name()) }
   }
 
-  static func check(_ tags: Set<String>, _ name: String) throws(TaskQueueError) {
-    try check(texts: tags, name)
-    if tags.contains("") { throw emptyMember(of: name) }
+  static func check(_ tags: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    try check(texts: tags, name())
+    if tags.contains("") { throw emptyMember(of: name()) }
   }
 
   private static func emptyMember(of name: String) -> TaskQueueError {

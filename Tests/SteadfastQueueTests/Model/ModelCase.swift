@@ -9,6 +9,8 @@ struct ModelCase: Sendable {
   var workers: Int
   var backoffSeconds: Int
   var retention: Retention
+  /// Whether there is another queue on the store, as in a group.
+  var hasSideQueue = false
   var operations: [ModelOperation]
 
   var configuration: TaskQueueConfiguration {
@@ -27,7 +29,8 @@ extension ModelCase: CustomStringConvertible {
   var description: String {
     let list = operations.enumerated().map { "  \($0). \($1)" }.joined(separator: "\n")
     return """
-      seed \(seed), \(workers) workers, backoff from \(backoffSeconds) s, retention \(retention)
+      seed \(seed), \(workers) workers, backoff from \(backoffSeconds) s, retention \(retention)\
+      \(hasSideQueue ? ", two queues" : "")
       \(list)
       """
   }
@@ -43,6 +46,7 @@ extension ModelCase {
     workers = random.draw([1, 1, 2, 3])
     backoffSeconds = random.draw([0, 1, 5])
     retention = random.draw([.none, .none, .forever, Retention(maxCount: 2)])
+    hasSideQueue = random.once(in: 2)
     operations = (0..<count).map { _ in random.operation() }
   }
 }
@@ -105,7 +109,22 @@ struct ModelRandom {
     task.holdsOrder = once(in: 4)
     task.requiresCondition = once(in: 8)
     if once(in: 6) { task.count = 2 + below(3) }
+    switch below(8) {
+    case 0, 1: task.after = (0...below(2)).map { _ in below(40) }
+    case 2: makeBatch(&task)
+    default: break
+    }
+    if once(in: 3) { task.rule = .allEnded }
+    task.isAside = once(in: 3)
     return task
+  }
+
+  private mutating func makeBatch(_ task: inout ModelOperation.NewTask) {
+    task.hasFollower = true
+    task.count = below(4)
+    // The members of a batch have the keys of their payloads, which are none here.
+    (task.key, task.uniqueFor, task.maxDelay) = (nil, nil, nil)
+    for act in task.acts.indices where once(in: 3) { task.acts[act].joinsBatch = true }
   }
 
   private mutating func act() -> Act {

@@ -16,7 +16,7 @@ extension ModelLedger {
         !hasTimedOut(lease.id, surely: true) || entries[lease.id]?.asked != [] || runsWereCut,
         "\(label(lease.id)) succeeds after its time"
       )
-      tally.succeeded += 1
+      tally(lease.id) { $0.succeeded += 1 }
       end(lease.id, .succeeded, event: "succeeded")
     case .retry(let lease, let date, let retryCount, let failure):
       if let failure {
@@ -59,11 +59,16 @@ extension ModelLedger {
     entries[record.id] = Entry(
       asked: record.tags.reduce(into: []) { $0.formUnion(askedTags[$1] ?? []) }
     )
+    entries[record.id]?.queue = record.queue
     expect("enqueued", of: record.id)
     entries[record.id]?.number = record.modelWork?.number ?? 0
-    guard let work = record.modelWork, let (task, date) = specifications[work.number] else {
+    guard let work = record.modelWork, let specification = specifications[work.number] else {
       return require(false, "\(label(record.id)) was stored, but not enqueued")
     }
+    let (task, date) = (specification.task, specification.enqueued)
+    requireDependencies(of: record, specification)
+    require(record.queue == specification.queue, "\(label(record.id)) is in another queue")
+    entries[record.id]?.follower = record.dependencies.follower
     let isAsEnqueued =
       record.maxRetries == task.maxRetries && record.usesBackoff == task.usesBackoff
       && record.priority.rawValue == task.priority && record.uniqueKey == task.key
@@ -128,7 +133,7 @@ extension ModelLedger {
     _ failure: TaskFailure
   ) {
     let id = lease.id
-    tally.failed += 1
+    tally(id) { $0.failed += 1 }
     entries[id]?.failureCount += 1
     entries[id]?.expectedEvents.append("failed")
     guard let record = entries[id]?.claimed else {
@@ -175,7 +180,7 @@ extension ModelLedger {
 
   private mutating func snoozed(_ lease: Lease, _ retryCount: Int) {
     let id = lease.id
-    tally.snoozed += 1
+    tally(id) { $0.snoozed += 1 }
     entries[id]?.expectedEvents.append("snoozed")
     requireEnd(of: lease, "is put off") { if case .snoozed = $0 { true } else { false } }
     require(attempt(lease)?.wasCancelled == false, "\(label(id)) was cancelled, and is put off")
@@ -184,7 +189,7 @@ extension ModelLedger {
 
   private mutating func abandoned(_ lease: Lease, _ failure: TaskFailure) {
     let id = lease.id
-    tally.abandoned += 1
+    tally(id) { $0.abandoned += 1 }
     guard let record = entries[id]?.claimed else {
       return require(false, "\(label(id)) is abandoned, but is not claimed")
     }

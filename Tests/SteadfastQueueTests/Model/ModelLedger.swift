@@ -21,6 +21,8 @@ struct ModelLedger: Sendable {
 
   struct Entry: Sendable {
     var number = 0
+    /// The name of its queue in the store.
+    var queue = ""
     var lease: Lease?
     var claimed: TaskRecord?
     var attempt: Attempt?
@@ -33,6 +35,13 @@ struct ModelLedger: Sendable {
     var successor: TaskID?
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
+    /// Whether it was cancelled or restarted along with another one.
+    ///
+    /// Such an event comes when the other task's change is told, which may be after a later change
+    /// of this one.
+    var wasChangedAlong = false
+    /// The task that follows when all of its batch have ended.
+    var follower: TaskID?
     /// The expected events, by place, that an observer may miss because the queue has ended.
     var untoldEvents: Set<Int> = []
   }
@@ -51,8 +60,11 @@ struct ModelLedger: Sendable {
   var entries: [TaskID: Entry] = [:]
   /// All tasks that were stored, in order.
   var known: [TaskID] = []
-  var specifications: [Int: (task: ModelOperation.NewTask, enqueued: Date)] = [:]
-  var tally = Tally()
+  var specifications: [Int: Specification] = [:]
+  /// What each queue that runs has done.
+  var tallies: [String: Tally] = [:]
+  /// The progress that each batch has had, by the task that follows it.
+  var progress: [TaskID: [BatchProgress]] = [:]
   /// What is being asked of all tasks with a tag.
   var askedTags: [String: [ModelOperation.Request]] = [:]
   /// Whether a run was cancelled or shut down: attempts may have been cut short for that.
@@ -63,8 +75,8 @@ struct ModelLedger: Sendable {
   ///
   /// Its events end, and tasks may still be added and changed.
   var isShutDown = false
-  /// How many handlers are at work.
-  var liveCount = 0
+  /// How many handlers are at work in each queue.
+  var liveCounts: [String: Int] = [:]
   var lastNumber = 0
   private let log = Log<String>()
 
@@ -72,8 +84,16 @@ struct ModelLedger: Sendable {
 
   var violations: [String] { log.entries }
 
-  /// Whether the store says that all queues on it are paused.
-  var isPausedInStore: Bool { table.values[ExactText(StoredPause.valueName)] != nil }
+  /// Whether the store says that a queue is paused.
+  func isPausedInStore(_ queue: String) -> Bool {
+    let suffix = queue.isEmpty ? "" : " \(queue)"
+    return table.values[ExactText(StoredPause.valueName + suffix)] != nil
+  }
+
+  /// Changes what a task's queue has done.
+  mutating func tally(_ id: TaskID, _ change: (inout Tally) -> Void) {
+    change(&tallies[entries[id]?.queue ?? "", default: Tally()])
+  }
 
   func require(_ holds: Bool, _ text: @autoclosure () -> String) {
     if !holds, log.count < 10 { log.add(text()) }
@@ -103,24 +123,26 @@ struct ModelLedger: Sendable {
     require(entry.lease != nil, "\(label(id)) is performed though nobody has claimed it")
     require(entry.attempt == nil, "\(label(id)) is performed twice under one claim")
     require(!entry.hasEnded, "\(label(id)) is performed after its end was stored")
-    liveCount += 1
+    liveCounts[entry.queue, default: 0] += 1
+    let liveCount = liveCounts[entry.queue] ?? 0
     require(liveCount <= configuration.workers, "\(liveCount) tasks are performed at a time")
     if entry.claimed?.name == LimitedJob.taskName {
       let count = entries.values.count {
-        $0.claimed?.name == LimitedJob.taskName && $0.attempt.map { $0.end == nil } ?? false
+        $0.claimed?.name == LimitedJob.taskName && $0.queue == entry.queue
+          && $0.attempt.map { $0.end == nil } ?? false
       }
       require(count == 0, "\(label(id)) is performed beside another of its name")
     }
     entries[id, default: entry].attempt = Attempt(began: now)
     entries[id]?.attemptCount += 1
     entries[id]?.expectedEvents.append("started")
-    tally.attempts += 1
+    tally(id) { $0.attempts += 1 }
     return entry.attemptCount < work.acts.count
       ? work.acts[entry.attemptCount] : Act(end: .succeed)
   }
 
   mutating func ended(_ id: TaskID, _ end: End, wasCancelled: Bool, at now: VirtualClock.Instant) {
-    liveCount -= 1
+    liveCounts[entries[id]?.queue ?? "", default: 0] -= 1
     require(
       entries[id]?.attempt?.end == nil && entries[id]?.attempt != nil,
       "\(label(id)) ended, but was not performed"
@@ -158,7 +180,10 @@ struct ModelLedger: Sendable {
     require(outcomes == expected, "\(batch) gave \(outcomes), expected: \(expected)")
     for (index, change) in batch.enumerated() {
       switch outcomes[index] {
-      case .done, .doneWithConsequences: note(change)
+      case .done: note(change)
+      case .doneWithConsequences(let consequences):
+        note(change)
+        note(consequences, of: change)
       case .replaced(let twin): takenOver(by: twin, change)
       case .superseded(let successor):
         note(change)
@@ -184,7 +209,8 @@ struct ModelLedger: Sendable {
 
   /// What may happen to a task though no run is under way.
   private static let eventsWithoutRun: Set<String> = [
-    "enqueued", "cancelled", "paused", "resumed", "restarted", "rescheduled", "updated",
+    "enqueued", "cancelled", "cancelledAlong", "paused", "resumed", "restarted", "rescheduled",
+    "updated",
   ]
 
   /// An event is to be told, unless the queue ends before.

@@ -30,6 +30,13 @@ indirect enum ModelOperation: Sendable {
     var requiresCondition = false
     var policy = UniquePolicy.keep
     var count = 1
+    /// What it waits for: tasks by how many of those known lie before them.
+    var after: [Int] = []
+    var rule = DependencyRule.allSucceeded
+    /// A task follows, when all of them have ended.
+    var hasFollower = false
+    /// It goes to the other queue, if there is one.
+    var isAside = false
   }
 
   case enqueue(NewTask)
@@ -93,6 +100,9 @@ extension ModelOperation.NewTask: CustomStringConvertible {
     if let maxDelay { text += ", put off by \(maxDelay) s at most" }
     if let order { text += ", in order of \(order)\(holdsOrder ? ", which it holds" : "")" }
     if requiresCondition { text += ", requires the condition" }
+    if isAside { text += ", on the side" }
+    if !after.isEmpty { text += ", after \(after) (\(rule))" }
+    if hasFollower { text += ", with a follower (\(rule))" }
     return text
   }
 }

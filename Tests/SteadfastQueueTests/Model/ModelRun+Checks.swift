@@ -17,8 +17,8 @@ extension ModelRun {
     let state = state.withLock { $0 }
     let now = (instant: time.clock.now, date: time.clock.date)
     let isBroken = fault?.isActive ?? false
-    let hasFailed = state.queue.machine.withLock { $0.failure != nil }
-    let isQueuePaused = state.queue.isPaused
+    let hasFailed = state.queues.contains { $0.queue.machine.withLock { $0.failure != nil } }
+    let arePaused = state.queues.map { ($0.name, $0.queue.isPaused) }
     let violations = ledger.update { ledger -> [String] in
       ledger.compare(found)
       guard !isBroken else { return ledger.violations }
@@ -30,8 +30,10 @@ extension ModelRun {
         hasFailed: hasFailed
       )
       if state.callsInFlight == 0, !state.runs.isEmpty, !hasFailed {
-        let isPaused = state.isPaused || ledger.isPausedInStore
-        ledger.require(isQueuePaused == isPaused, "the queue is paused: \(isQueuePaused)")
+        for (name, isQueuePaused) in arePaused {
+          let isPaused = state.isPaused || ledger.isPausedInStore(name)
+          ledger.require(isQueuePaused == isPaused, "the queue is paused: \(isQueuePaused)")
+        }
       }
       ledger.checkEvents()
       if state.callsInFlight == 0 { ledger.forgetRequests() }
@@ -47,11 +49,13 @@ extension ModelRun {
   }
 
   private func checkCounts(_ found: [TaskRecord]) async throws {
-    let count = try await queue.count
-    let unfinished = found.count { !$0.state.isFinished }
-    if count != unfinished { violate("the queue counts \(count) tasks of \(unfinished)") }
-    let statistics = try await queue.statistics
-    ledger.update { $0.compare(statistics) }
+    for (name, queue) in state.withLock(\.queues) {
+      let count = try await queue.count
+      let unfinished = found.count { !$0.state.isFinished && $0.queue == name }
+      if count != unfinished { violate("the queue counts \(count) tasks of \(unfinished)") }
+      let statistics = try await queue.statistics
+      ledger.update { $0.compare(statistics, of: name) }
+    }
   }
 
   /// Lets all tasks end, and checks that nothing is left of them.
@@ -64,10 +68,10 @@ extension ModelRun {
     run()
     for _ in 0..<300 {
       try await settle()
-      let left = try await queue.tasks()
+      let left = try await tasks(matching: .unfinished)
       if left.isEmpty { break }
       for record in left where record.state == .paused { askToResume(record.id) }
-      let ended = try await queue.tasks(matching: TaskFilter(states: [.abandoned, .cancelled]))
+      let ended = try await tasks(matching: TaskFilter(states: [.abandoned, .cancelled]))
       for record in ended where record.holdsUpOthers { askToRemove(record.id) }
       if state.withLock(\.isShutDown) {
         try await restart()
@@ -89,15 +93,22 @@ extension ModelRun {
     try await settle()
   }
 
+  /// The tasks of all queues that match a filter.
+  private func tasks(matching filter: TaskFilter) async throws -> [TaskRecord] {
+    var found: [TaskRecord] = []
+    for queue in queues { found += try await queue.tasks(matching: filter) }
+    return found
+  }
+
   private func askToResume(_ id: TaskID) {
     ledger.update { _ = $0.entries[id]?.asked.insert(.resume) }
-    let queue = queue
+    let queue = queue(of: id)
     start { _ = try? await queue.resume(id) }
   }
 
   private func askToRemove(_ id: TaskID) {
     ledger.update { _ = $0.entries[id]?.asked.insert(.remove) }
-    let queue = queue
+    let queue = queue(of: id)
     start { _ = try? await queue.remove(id) }
   }
 
@@ -127,7 +138,7 @@ extension ModelLedger {
     require(false, "the store holds what it should not, or does not what it should: \(difference)")
   }
 
-  fileprivate func compare(_ statistics: QueueStatistics) {
+  fileprivate func compare(_ statistics: QueueStatistics, of queue: String) {
     let found = Tally(
       attempts: statistics.attempts,
       succeeded: statistics.succeeded,
@@ -135,9 +146,10 @@ extension ModelLedger {
       abandoned: statistics.abandoned,
       snoozed: statistics.snoozed
     )
+    let tally = tallies[queue] ?? Tally()
     require(found == tally, "the statistics are \(found), expected: \(tally)")
     for state in TaskState.allCases {
-      let count = table.entries.count { $0.record.state == state }
+      let count = table.entries.count { $0.record.state == state && $0.record.queue == queue }
       require(
         statistics.counts[state] ?? 0 == count,
         "the statistics count \(statistics.counts[state] ?? 0) tasks that are \(state), not \(count)"
@@ -156,10 +168,10 @@ extension ModelLedger {
     let isRunning =
       !state.isShutDown && !hasFailed
       && state.runs.keys.contains { !state.cancelledRuns.contains($0) }
-    let isPaused = state.isPaused || isPausedInStore
     for (id, entry) in entries where entry.lease != nil {
       let isLive = entry.attempt.map { $0.end == nil } ?? false
       // It has been claimed for a worker that then found the queue paused, or about to stop.
+      let isPaused = state.isPaused || isPausedInStore(entry.queue)
       let isHeldBack =
         entry.attempt == nil && (isPaused || !isRunning)
         && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
@@ -170,13 +182,23 @@ extension ModelLedger {
         "\(label(id)) is claimed, but not performed: \(entry)"
       )
     }
-    guard isRunning, !isPaused, liveCount < configuration.workers else { return }
+    guard isRunning else { return }
     var until = date
     if let (instant, earlier) = state.lastStep, instant.duration(to: now) <= .seconds(61) {
       until = min(until, earlier)
     }
-    let hasLimited = entries.values.contains { $0.claimed?.name == LimitedJob.taskName }
-    for entry in table.waiting where entry.record.conditions.isSubset(of: state.conditions) {
+    for (name, _) in state.queues where !state.isPaused && !isPausedInStore(name) {
+      checkNoneCouldRun(in: name, state, until)
+    }
+  }
+
+  private func checkNoneCouldRun(in queue: String, _ state: ModelRun.State, _ until: Date) {
+    guard liveCounts[queue] ?? 0 < configuration.workers else { return }
+    let hasLimited = entries.values.contains {
+      $0.queue == queue && $0.claimed?.name == LimitedJob.taskName
+    }
+    for entry in table.waiting
+    where entry.record.queue == queue && entry.record.conditions.isSubset(of: state.conditions) {
       let mayRun =
         switch entry.record.name {
         case LimitedJob.taskName: !hasLimited
@@ -225,8 +247,13 @@ extension ModelLedger {
     case .superseded(let record, _): (id, name) = (record.id, "superseded")
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
-    // The model's tasks wait for no others.
-    case .progressed, .unhandled, .cancelledAlong, .batchProgressed: return
+    case .cancelledAlong(let task, let cause):
+      require(entries[cause] != nil, "a task is cancelled because of one that was never stored")
+      (id, name) = (task, "cancelledAlong")
+    case .batchProgressed(let follower, let batch):
+      let wasSo = progress[follower]?.contains(batch) ?? false
+      return require(wasSo, "the batch before \(label(follower)) was never at \(batch)")
+    case .progressed, .unhandled: return
     @unknown default: return
     }
     require(entries[id] != nil, "\(name) is told of a task that was never stored")
@@ -237,6 +264,7 @@ extension ModelLedger {
 extension ModelLedger.Entry {
   /// Checks that the events came in order, and that no required event is missing.
   fileprivate var hasSeenWhatIsTold: Bool {
+    guard !wasChangedAlong else { return hasSeenInAnyOrder }
     var seen = seenEvents[...]
     for (place, event) in expectedEvents.enumerated() {
       if seen.first == event {
@@ -247,6 +275,17 @@ extension ModelLedger.Entry {
     }
     return seen.isEmpty
   }
+
+  private var hasSeenInAnyOrder: Bool {
+    var unseen = Array(expectedEvents.enumerated())
+    for event in seenEvents {
+      let places = unseen.indices.filter { unseen[$0].element == event }
+      let place = places.first { !untoldEvents.contains(unseen[$0].offset) } ?? places.first
+      guard let place else { return false }
+      unseen.remove(at: place)
+    }
+    return unseen.allSatisfy { untoldEvents.contains($0.offset) }
+  }
 }
 
 extension TaskRecord {
@@ -255,7 +294,19 @@ extension TaskRecord {
     \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
     \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed)
+    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \(dependencies.modelSummary)
     """
   }
+}
+
+extension TaskDependencies {
+  fileprivate var modelSummary: String {
+    let ended = failed.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
+    let progress = batch.map { "\($0)" } ?? "-"
+    return "\(tasks.sorted()) \(rule) \(follower.debugText) \(ended) \(cause.debugText) \(progress)"
+  }
+}
+
+extension TaskID? {
+  fileprivate var debugText: String { map { "\($0)" } ?? "-" }
 }

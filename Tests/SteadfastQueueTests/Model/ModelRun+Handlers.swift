@@ -29,6 +29,7 @@ extension ModelRun {
   private func carryOut(_ act: Act, _ context: TaskContext) async -> (any Error)? {
     if act.reportsProgress { context.report(progress: 0.5) }
     if act.enqueues { await enqueueChild() }
+    if act.joinsBatch { await addToBatch(context) }
     if act.seconds > 0, let error = await sleep(act) { return error }
     switch act.end {
     case .succeed: return nil
@@ -54,6 +55,15 @@ extension ModelRun {
       try? await clock.sleep(for: .seconds(act.seconds))
     }.value
     return nil
+  }
+
+  private func addToBatch(_ context: TaskContext) async {
+    let child = ModelOperation.NewTask(acts: [Act(end: .succeed)])
+    let options = options(of: child, [], time.clock.date)
+    let queue = ledger.update { $0.entries[context.id]?.queue ?? "" }
+    await enqueue(child, on: queue, isMember: true) { works in
+      try await context.enqueueInBatch(contentsOf: works.map(PlainJob.init), options: options)
+    }
   }
 
   private func enqueueChild() async {

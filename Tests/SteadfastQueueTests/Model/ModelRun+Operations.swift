@@ -8,25 +8,24 @@ import Synchronization
 extension ModelRun {
   /// Begins an operation; all but a few do not wait for it.
   func perform(_ operation: ModelOperation) async throws {
-    let queue = queue
     switch operation {
     case .enqueue(let task): start { await self.enqueue(task) }
     case .ask(let request, let index): ask(request, index)
     case .askTagged(let request, let tag): ask(request, tag: tag)
     case .outcome(let index): askForOutcome(index)
     case .pauseQueue:
-      start { await queue.pause() }
+      for queue in queues { start { await queue.pause() } }
       state.withLock { $0.isPaused = true }
       try await settle()
     case .resumeQueue:
-      start { await queue.resume() }
+      for queue in queues { start { await queue.resume() } }
       state.withLock { $0.isPaused = false }
       try await settle()
-    case .pauseStore: try await changeStoredPause { try await queue.pause(durability: .durable) }
-    case .resumeStore: try await changeStoredPause { try await queue.resume(durability: .relaxed) }
+    case .pauseStore: try await changeStoredPause { try await $0.pause(durability: .durable) }
+    case .resumeStore: try await changeStoredPause { try await $0.resume(durability: .relaxed) }
     case .setValue(let number): start { await self.setValue(number) }
     case .setCondition(let holds):
-      start { await queue.setCondition("a", holds: holds) }
+      for queue in queues { start { await queue.setCondition("a", holds: holds) } }
       state.withLock { $0.conditions = holds ? ["a"] : [] }
       try await settle()
     case .run: run()
@@ -34,7 +33,7 @@ extension ModelRun {
     case .cancelRun: cancelRun()
     case .shutDown(let limit): shutDown(within: .seconds(limit))
     case .restartQueue: try await restart()
-    case .registerStray: start { await self.registerStray(queue) }
+    case .registerStray: start { await self.registerStray() }
     case .advance(let seconds):
       await time.advance(by: .seconds(seconds))
       try await settle()
@@ -43,10 +42,13 @@ extension ModelRun {
     }
   }
 
-  private func changeStoredPause(_ change: @escaping @Sendable () async throws -> Void) async throws
-  {
-    start {
-      do { try await change() } catch { self.failed("a change of the stored pause", error) }
+  private func changeStoredPause(
+    _ change: @escaping @Sendable (TaskQueue) async throws -> Void
+  ) async throws {
+    for queue in queues {
+      start {
+        do { try await change(queue) } catch { self.failed("a change of the stored pause", error) }
+      }
     }
     try await settle()
   }
@@ -78,20 +80,32 @@ extension ModelRun {
 
   func enqueue(_ task: ModelOperation.NewTask) async {
     let now = time.clock.date
-    let works = ledger.update { ledger in
-      (0..<task.count).map { _ in
-        ledger.lastNumber += 1
-        ledger.specifications[ledger.lastNumber] = (task, now)
-        return ModelWork(number: ledger.lastNumber, acts: task.acts)
+    let name = task.isAside && state.withLock { $0.side != nil } ? Self.sideName : ""
+    let queue = queue(named: name)
+    let after = ledger.update { ledger in Set(task.after.compactMap { ledger.record($0) }) }
+    let options = options(of: task, after, now)
+    await enqueue(task, after, on: name) { works in
+      switch task.name {
+      case .plain: try await self.enqueue(works.map(PlainJob.init), task, options, queue)
+      case .limited: try await self.enqueue(works.map(LimitedJob.init), task, options, queue)
+      case .stray: try await self.enqueue(works.map(StrayJob.init), task, options, queue)
       }
     }
+  }
+
+  /// Adds tasks by a call, and checks what it returns or throws.
+  func enqueue(
+    _ task: ModelOperation.NewTask,
+    _ after: Set<TaskID> = [],
+    on queue: String,
+    isMember: Bool = false,
+    by call: ([ModelWork]) async throws -> [EnqueuedTask]
+  ) async {
+    let works = ledger.update {
+      $0.specify(task, after, on: queue, at: time.clock.date, isMember: isMember)
+    }
     do {
-      let tasks =
-        switch task.name {
-        case .plain: try await enqueue(works.map(PlainJob.init), task, now)
-        case .limited: try await enqueue(works.map(LimitedJob.init), task, now)
-        case .stray: try await enqueue(works.map(StrayJob.init), task, now)
-        }
+      let tasks = try await call(works)
       ledger.update { ledger in
         for task in tasks {
           ledger.require(ledger.entries[task.id] != nil, "what was enqueued is not stored")
@@ -100,6 +114,8 @@ extension ModelRun {
       state.withLock { state in for task in tasks { state.handles[task.id] = task } }
     } catch let error as TaskQueueError where error.code == .duplicate && task.policy == .reject {
     } catch let error as TaskQueueError where error.code == .invalidArgument {
+    } catch let error as TaskQueueError where error.code == .unmetDependency && !after.isEmpty {
+      ledger.update { $0.requireUnknown(works) }
     } catch {
       failed("enqueue", error)
       ledger.update { $0.requireUnknown(works) }
@@ -109,31 +125,48 @@ extension ModelRun {
   private func enqueue(
     _ jobs: [some ModelPayload],
     _ task: ModelOperation.NewTask,
-    _ now: Date
+    _ options: TaskOptions,
+    _ queue: TaskQueue
   ) async throws -> [EnqueuedTask] {
-    try await queue.enqueue(
-      contentsOf: jobs,
-      options: TaskOptions(
-        availableDate: task.delay.map { now + Double($0) },
-        maxRetries: task.maxRetries,
-        usesBackoff: task.usesBackoff,
-        priority: TaskQueue.Priority(rawValue: task.priority),
-        timeLimit: task.timeLimit.map { .seconds($0) },
-        expiryDate: task.lifetime.map { now + Double($0) },
-        tags: Set([task.tag].compactMap(\.self)),
-        onDuplicate: task.policy,
-        uniqueFor: task.uniqueFor.map { .seconds($0) },
-        maxDelay: task.maxDelay.map { .seconds($0) },
-        inOrder: task.order,
-        holdsOrder: task.holdsOrder,
-        requires: task.requiresCondition ? ["a"] : []
-      )
-    ) { _ in task.key }
+    guard task.hasFollower, let last = jobs.last else {
+      return try await queue.enqueue(contentsOf: jobs, options: options) { _ in task.key }
+    }
+    let batch = try await queue.enqueue(
+      contentsOf: jobs.dropLast(),
+      options: options,
+      then: PlainJob(work: last.work),
+      followerOptions: TaskOptions(when: task.rule)
+    )
+    return batch.tasks + [batch.then]
+  }
+
+  func options(
+    of task: ModelOperation.NewTask,
+    _ after: Set<TaskID>,
+    _ now: Date
+  ) -> TaskOptions {
+    TaskOptions(
+      availableDate: task.delay.map { now + Double($0) },
+      maxRetries: task.maxRetries,
+      usesBackoff: task.usesBackoff,
+      priority: TaskQueue.Priority(rawValue: task.priority),
+      timeLimit: task.timeLimit.map { .seconds($0) },
+      expiryDate: task.lifetime.map { now + Double($0) },
+      tags: Set([task.tag].compactMap(\.self)),
+      onDuplicate: task.key == nil ? nil : task.policy,
+      uniqueFor: task.uniqueFor.map { .seconds($0) },
+      maxDelay: task.maxDelay.map { .seconds($0) },
+      inOrder: task.order,
+      holdsOrder: task.holdsOrder,
+      requires: task.requiresCondition ? ["a"] : [],
+      after: after,
+      when: task.hasFollower ? nil : task.rule
+    )
   }
 
   private func ask(_ request: ModelOperation.Request, _ index: Int) {
     guard let id = ledger.update({ $0.record(index) }) else { return }
-    let queue = queue
+    let queue = queue(of: id)
     ledger.update { _ = $0.entries[id]?.asked.insert(request) }
     start {
       do {
@@ -144,7 +177,7 @@ extension ModelRun {
           case .resume: try await queue.resume(id)
           case .restart: try await queue.restart(id)
           case .reschedule: try await queue.reschedule(id)
-          case .update: try await self.update(id)
+          case .update: try await self.update(id, in: queue)
           case .remove: try await queue.remove(id)
           }
         self.ledger.update { ledger in
@@ -161,7 +194,7 @@ extension ModelRun {
   }
 
   /// Whether the task was changed; one that is being performed can't be.
-  private nonisolated func update(_ id: TaskID) async throws -> Bool {
+  private nonisolated func update(_ id: TaskID, in queue: TaskQueue) async throws -> Bool {
     do {
       return try await queue.update(id, priority: .high)
     } catch let error as TaskQueueError where error.code == .isRunning {
@@ -170,7 +203,7 @@ extension ModelRun {
   }
 
   private func ask(_ request: ModelOperation.Request, tag: String) {
-    let queue = queue
+    let queues = queues
     ledger.update { ledger in
       for id in ledger.known where ledger.table.record(of: id)?.tags.contains(tag) ?? false {
         ledger.entries[id]?.asked.insert(request)
@@ -180,12 +213,14 @@ extension ModelRun {
     start {
       do {
         let filter = TaskFilter(tags: [tag])
-        switch request {
-        case .cancel: _ = try await queue.cancel(matching: filter)
-        case .restart: _ = try await queue.restart(matching: filter)
-        case .reschedule: _ = try await queue.reschedule(matching: filter)
-        case .remove: _ = try await queue.remove(matching: filter)
-        case .pause, .resume, .update: break
+        for queue in queues {
+          switch request {
+          case .cancel: _ = try await queue.cancel(matching: filter)
+          case .restart: _ = try await queue.restart(matching: filter)
+          case .reschedule: _ = try await queue.reschedule(matching: filter)
+          case .remove: _ = try await queue.remove(matching: filter)
+          case .pause, .resume, .update: break
+          }
         }
       } catch {
         self.failed("\(request) of all tagged \(tag)", error)
@@ -199,9 +234,10 @@ extension ModelRun {
 
   private func askForOutcome(_ index: Int) {
     guard let id = ledger.update({ $0.record(index) }) else { return }
-    let (queue, handle) = state.withLock { state in
+    let queue = queue(of: id)
+    let handle = state.withLock { state in
       state.pendingOutcomes[id, default: 0] += 1
-      return (state.queue, state.handles[id])
+      return state.handles[id]
     }
     start {
       do {
@@ -214,7 +250,9 @@ extension ModelRun {
           ledger.require(hasEnded, "\(ledger.label(id)) is said not to be there")
         }
       } catch let error as TaskQueueError where error.code == .shutDown {
-        let isShutDown = self.state.withLock { $0.isShutDown || $0.queue !== queue }
+        let isShutDown = self.state.withLock { state in
+          state.isShutDown || !state.queues.contains { $0.queue === queue }
+        }
         if !isShutDown { self.violate("outcome() says that the queue is shut down") }
       } catch {
         self.failed("outcome()", error)

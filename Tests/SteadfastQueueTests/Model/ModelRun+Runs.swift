@@ -4,7 +4,7 @@ import Synchronization
 
 @testable import SteadfastQueue
 
-/// Runs of the queue, and what ends them.
+/// Runs of the queues, and their ends.
 extension ModelRun {
   func interrupt(_ act: CancellationTests.Act) {
     switch act {
@@ -32,15 +32,15 @@ extension ModelRun {
   }
 
   func shutDown(within limit: Duration?) {
-    let queue = queue
     state.withLock { $0.isShutDown = true }
     ledger.update { $0.beginShutDown() }
     ledger.update { $0.runsWereCut = true }
-    start { await queue.shutDown(within: limit) }
+    for queue in queues { start { await queue.shutDown(within: limit) } }
   }
 
-  func run() {
-    let queue = queue
+  func run() { for queue in queues { run(queue) } }
+
+  private func run(_ queue: TaskQueue) {
     state.withLock { state in
       state.runCount += 1
       let number = state.runCount
@@ -53,10 +53,11 @@ extension ModelRun {
   }
 
   func runAvailable() {
-    let queue = queue
-    start {
-      let result = await Result { try await queue.runAvailable() }
-      self.check(result.map { _ in }, of: "runAvailable()", wasCancelled: false, isPass: true)
+    for queue in queues {
+      start {
+        let result = await Result { try await queue.runAvailable() }
+        self.check(result.map { _ in }, of: "runAvailable()", wasCancelled: false, isPass: true)
+      }
     }
   }
 

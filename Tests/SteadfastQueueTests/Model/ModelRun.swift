@@ -32,8 +32,10 @@ final class ModelRun: Sendable {
   /// The queue at present, and what was begun with it.
   struct State {
     var queue: TaskQueue
-    var events: TaskEvents
-    var eventTask: Task<Void, Never>?
+    /// The other queue on the store, if there is one.
+    var side: TaskQueue?
+    var events: [TaskEvents]
+    var eventTasks: [Task<Void, Never>] = []
     /// The calls of `run()` that have not ended.
     var runs: [Int: Task<Void, Never>] = [:]
     var cancelledRuns: Set<Int> = []
@@ -51,7 +53,14 @@ final class ModelRun: Sendable {
     /// When the date was last stepped, and the earlier of the two dates.
     var lastStep: (instant: VirtualClock.Instant, date: Date)?
     var queueCount = 1
+
+    /// The queues, each under its name in the store.
+    var queues: [(name: String, queue: TaskQueue)] {
+      [("", queue)] + (side.map { [(ModelRun.sideName, $0)] } ?? [])
+    }
   }
+
+  static let sideName = "side"
 
   init(
     _ configuration: ModelCase,
@@ -76,19 +85,40 @@ final class ModelRun: Sendable {
       turns: storage == .file ? Turns() : nil,
       fault: fault
     )
-    let queue = Self.queue(configuration, store, time, number: 1)
-    state = Mutex(State(queue: queue, events: queue.events))
+    // A fault, or an interruption, comes to one queue alone.
+    let hasSide = configuration.hasSideQueue && fault == nil && !isInterrupted
+    let (queue, side) = Self.queues(configuration, store, time, number: 1, hasSide: hasSide)
+    state = Mutex(
+      State(queue: queue, side: side, events: [queue.events] + (side.map { [$0.events] } ?? []))
+    )
   }
 
-  private static func queue(
+  private static func queues(
     _ configuration: ModelCase,
-    _ store: any Persistence,
+    _ store: ModelStore,
     _ time: VirtualTime,
-    number: UInt64
-  ) -> TaskQueue {
+    number: UInt64,
+    hasSide: Bool
+  ) -> (TaskQueue, TaskQueue?) {
     var settings = configuration.configuration
     settings.randomness = .seeded(configuration.seed &* 1000 &+ number)
-    return TaskQueue(persistence: store, configuration: settings, clock: time.clock)
+    guard hasSide else {
+      return (TaskQueue(persistence: store, configuration: settings, clock: time.clock), nil)
+    }
+    // As a group makes them.
+    let members = GroupMembers(group: "model", on: store)
+    func member(_ name: String) -> TaskQueue {
+      let queue = TaskQueue(
+        persistence: GroupStore(base: store, queue: name, members: members),
+        configuration: settings,
+        clock: time.clock
+      )
+      members.add(queue, storedAs: name)
+      return queue
+    }
+    let queue = member("")
+    settings.randomness = .seeded(configuration.seed &* 1000 &+ number &+ 500)
+    return (queue, member(sideName))
   }
 
   /// Carries a case out, to the end of all its tasks.
@@ -133,37 +163,58 @@ final class ModelRun: Sendable {
   // MARK: The queue
 
   var queue: TaskQueue { state.withLock { $0.queue } }
+  var queues: [TaskQueue] { state.withLock { $0.queues.map(\.queue) } }
+
+  /// The queue in which a task is.
+  func queue(of id: TaskID) -> TaskQueue {
+    let name = ledger.update { $0.entries[id]?.queue ?? "" }
+    return queue(named: name)
+  }
+
+  func queue(named name: String) -> TaskQueue {
+    state.withLock { state in name == Self.sideName ? state.side ?? state.queue : state.queue }
+  }
 
   func setUp() async {
-    let (queue, events, handlesStray) = state.withLock { ($0.queue, $0.events, $0.handlesStray) }
+    let (events, handlesStray) = state.withLock { ($0.events, $0.handlesStray) }
+    for queue in queues { await register(on: queue) }
+    if handlesStray { await registerStray() }
+    let ledger = ledger
+    let eventTasks = events.map { events in
+      Task(executorPreference: time.executor) {
+        for await event in events { ledger.update { $0.saw(event) } }
+      }
+    }
+    state.withLock { $0.eventTasks = eventTasks }
+  }
+
+  private func register(on queue: TaskQueue) async {
     await queue.register(PlainJob.self) { [unowned self] job, context in
       try await self.perform(job.work, context)
     }
     await queue.register(LimitedJob.self, maxConcurrentTasks: 1) { [unowned self] job, context in
       try await self.perform(job.work, context)
     }
-    if handlesStray { await registerStray(queue) }
-    let ledger = ledger
-    let eventTask = Task(executorPreference: time.executor) {
-      for await event in events { ledger.update { $0.saw(event) } }
-    }
-    state.withLock { $0.eventTask = eventTask }
   }
 
-  func registerStray(_ queue: TaskQueue) async {
-    await queue.register(StrayJob.self) { [unowned self] job, context in
-      try await self.perform(job.work, context)
+  func registerStray() async {
+    for queue in queues {
+      await queue.register(StrayJob.self) { [unowned self] job, context in
+        try await self.perform(job.work, context)
+      }
     }
     state.withLock { $0.handlesStray = true }
   }
 
   /// Ends the queue and makes another on the same store.
   func restart() async throws {
-    let old = queue
-    let isDone = Mutex(false)
-    start {
-      await old.shutDown(within: .zero)
-      isDone.withLock { $0 = true }
+    let old = queues
+    let count = Mutex(0)
+    for queue in old {
+      start {
+        await queue.shutDown(within: .zero)
+        count.withLock { $0 += 1 }
+      }
     }
     state.withLock { $0.isShutDown = true }
     ledger.update { ledger in
@@ -171,19 +222,25 @@ final class ModelRun: Sendable {
       ledger.beginShutDown()
     }
     // Handlers may be deaf for some time.
-    while !isDone.withLock(\.self) { await time.advance(by: .seconds(1)) }
+    while count.withLock(\.self) < old.count { await time.advance(by: .seconds(1)) }
     try await settle()
     state.withLock { state in
-      state.eventTask?.cancel()
+      for task in state.eventTasks { task.cancel() }
       state.queueCount += 1
-      state.queue = Self.queue(configuration, store, time, number: UInt64(state.queueCount))
-      state.events = state.queue.events
+      (state.queue, state.side) = Self.queues(
+        configuration,
+        store,
+        time,
+        number: UInt64(state.queueCount),
+        hasSide: state.side != nil
+      )
+      state.events = state.queues.map(\.queue.events)
       state.handles = [:]
       (state.isShutDown, state.isPaused) = (false, false)
       state.conditions = []
     }
     ledger.update { ledger in
-      ledger.tally = ModelLedger.Tally()
+      ledger.tallies = [:]
       ledger.isShutDown = false
     }
     await setUp()
@@ -217,10 +274,10 @@ final class ModelRun: Sendable {
   /// Ends what is left, so that the virtual time can be left.
   private func abandon() async {
     fault?.mend()
-    let (runs, eventTask) = state.withLock { ($0.runs, $0.eventTask) }
+    let (runs, eventTasks) = state.withLock { ($0.runs, $0.eventTasks) }
     for run in runs.values { run.cancel() }
     for _ in 0..<10 { await time.advance(by: .seconds(10)) }
-    eventTask?.cancel()
+    for task in eventTasks { task.cancel() }
     await time.advance(by: .zero)
     try? await store.close()
   }

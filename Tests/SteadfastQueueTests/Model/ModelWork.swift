@@ -16,6 +16,8 @@ struct Act: Codable, Hashable, Sendable {
   var reportsProgress = false
   /// It enqueues another task before it ends.
   var enqueues = false
+  /// It adds a task to its batch before it ends.
+  var joinsBatch = false
 }
 
 extension Act: CustomStringConvertible {
@@ -25,6 +27,7 @@ extension Act: CustomStringConvertible {
     if ignoresCancellation { text += ", deaf" }
     if reportsProgress { text += ", reporting" }
     if enqueues { text += ", enqueueing" }
+    if joinsBatch { text += ", adding to its batch" }
     return text
   }
 }

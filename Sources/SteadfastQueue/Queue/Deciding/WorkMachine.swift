@@ -217,9 +217,8 @@ struct WorkMachine: Sendable {
     idle -= 1
     if !isPaused || ready.isEmpty { owesAttempt = false }
     lastAttempt += 1
-    let conditions = task.record.conditions
-    if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
-    let directive = takeRequest(of: task.record.id)
+    if task.record.hasPrerequisites { noteConditions(of: task.record) }
+    let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
     attempts[worker] = Attempt(
       lease: task.lease,
       name: task.record.name,
@@ -230,6 +229,11 @@ struct WorkMachine: Sendable {
     let wakesAnother = idle > 0 && (claims.storeHasMore || !ready.isEmpty)
     if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
     return .perform(task, lastAttempt, wakesAnother: wakesAnother)
+  }
+
+  private mutating func noteConditions(of record: TaskRecord) {
+    let conditions = record.conditions
+    if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
   }
 
   private mutating func takeReady() -> ClaimedTask? {

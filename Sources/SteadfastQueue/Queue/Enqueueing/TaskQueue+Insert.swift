@@ -126,7 +126,9 @@ extension TaskQueue {
       lookForWork()
       throw error
     }
-    guard try wereInserted(kept, results, policy) else { return nil }
+    if !results.allSatisfy(\.isUsual) {
+      guard try wereInserted(kept, results, policy) else { return nil }
+    }
     for index in kept.indices {
       // Only this one waits, so that the others need no asynchronous call.
       if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
@@ -243,6 +245,9 @@ extension ChangeOutcome {
     case .done, .replaced, .duplicate, .unmetDependency, .identityTaken, .batchRefused: false
     }
   }
+
+  /// Whether a new task was added as it is.
+  fileprivate var isUsual: Bool { if case .done = self { true } else { false } }
 
   fileprivate var twinThatWasKept: TaskID? {
     if case .duplicate(let twin) = self { twin } else { nil }

@@ -9,7 +9,9 @@ import Foundation
 /// The handlers of a queue, each under the names of the tasks that it performs.
 final class HandlerTable: Sendable {
   private struct State {
-    var handlers: [String: AnyHandler] = [:]
+    var handlers: [String: AnyHandler] = [:] { didSet { recent = nil } }
+    /// The name that was looked up last, with its handler.
+    private var recent: (name: ComparedText, handler: AnyHandler?)?
     /// The handler of the names that have no other.
     var fallback: AnyHandler?
     /// How many tasks of each of these names may be performed at a time.
@@ -42,6 +44,15 @@ final class HandlerTable: Sendable {
       )
     }
 
+    /// Returns the handler that is registered for a name.
+    mutating func handler(named name: String) -> AnyHandler? {
+      // Most tasks have the same name as the one before.
+      if let recent, recent.name.isExactly(name) { return recent.handler }
+      let handler = handlers[exactly: name]
+      recent = (ComparedText(name), handler)
+      return handler
+    }
+
     func isPaused(_ name: String) -> Bool {
       pausedNames.contains(name) || storedPausedNames.contains(name)
     }
@@ -66,12 +77,12 @@ final class HandlerTable: Sendable {
   var names: [String] { state.withLock { Array($0.limits.keys) } }
 
   subscript(name: String) -> AnyHandler? {
-    state.withLock { $0.handlers[exactly: name] ?? $0.fallback }
+    state.withLock { $0.handler(named: name) ?? $0.fallback }
   }
 
   /// Returns whether a handler performs the tasks of a name, or the table is closed.
   func canPerform(_ name: String) -> Bool {
-    state.withLock { $0.isClosed || $0.fallback != nil || $0.handlers[exactly: name] != nil }
+    state.withLock { $0.isClosed || $0.fallback != nil || $0.handler(named: name) != nil }
   }
 
   /// Registers a handler for some names, in place of one for the same type of payload.

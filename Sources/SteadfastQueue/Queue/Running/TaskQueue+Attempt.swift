@@ -118,6 +118,7 @@ extension TaskQueue {
   }
 
   /// Asks the handler's hooks, and passes on the settlement of the task.
+  @inline(__always)
   private nonisolated func settle(
     _ task: ClaimedTask,
     _ verdict: Verdict,

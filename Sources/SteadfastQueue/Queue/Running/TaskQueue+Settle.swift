@@ -55,7 +55,8 @@ extension TaskQueue {
       let results = try await withoutDoubt(try await persist(batch), of: settlements)
       let stored = settlements.indices.lazy.filter { results[$0].isDone }
       wereStored(stored.map { settlements[$0] })
-      await tellConsequences(of: settlements, results)
+      let meanings = consequences(of: settlements, results)
+      if !meanings.isEmpty { await tell(meanings) }
       for (settlement, result) in zip(settlements, results) {
         guard case .superseded(let successor) = result else { continue }
         let isAwaited = observers.superseded(settlement, by: successor)
@@ -70,14 +71,14 @@ extension TaskQueue {
     }
   }
 
-  nonisolated func tellConsequences(
+  /// Returns what changes that were stored have meant for other tasks.
+  nonisolated func consequences(
     of settlements: [Settlement],
     _ results: [ChangeOutcome]
-  ) async {
-    let consequences = zip(settlements, results).compactMap { settlement, result in
+  ) -> [(settlement: Settlement, meaning: Consequences)] {
+    zip(settlements, results).compactMap { settlement, result in
       result.consequences.map { (settlement: settlement, meaning: $0) }
     }
-    if !consequences.isEmpty { await tell(consequences) }
   }
 
   /// Returns what to prune now that these tasks have ended.

@@ -163,7 +163,7 @@ extension TaskTable {
 
   /// How far the batch is of which a task is; `nil` if its follower is not in the table.
   func progressOfBatch(before slot: Int) -> BatchProgress? {
-    let follower = entries[slot].record.presentDependencies?.follower.flatMap(self.slot)
+    let follower = entries[slot].record.presentDependencies?.follower.flatMap { self.slot(of: $0) }
     return follower.flatMap { entries[$0].record.dependencies.batch }
   }
 

@@ -52,7 +52,7 @@ extension TaskTable {
     guard !graph.isEmpty else { return }
     let id = entries[slot].record.id
     let isOpen = !entries[slot].record.state.isFinished
-    for dependent in graph.dependents(of: id).compactMap(self.slot) {
+    for dependent in graph.dependents(of: id).compactMap({ self.slot(of: $0) }) {
       entries[slot].isAwaited = true
       guard isOpen else { continue }
       graph.addOpen(1, to: entries[dependent].record.id)
@@ -85,10 +85,10 @@ extension TaskTable {
   ///
   /// Of several, it is the one with the least ID.
   func unmetDependency(of record: TaskRecord) -> TaskID? {
-    guard let dependencies = record.presentDependencies, !record.state.isFinished else {
-      return nil
-    }
-    return dependencies.tasks.filter { isUnmet($0, dependencies.rule) }.min()
+    guard record.hasPrerequisites, !record.state.isFinished,
+      let dependencies = record.presentDependencies
+    else { return nil }
+    return dependencies.tasks.lazy.filter { isUnmet($0, dependencies.rule) }.min()
   }
 
   private func isUnmet(_ id: TaskID, _ rule: DependencyRule) -> Bool {
@@ -111,10 +111,9 @@ extension TaskTable {
   /// Forgets a task that leaves the table, and lets those go on that wait for it.
   mutating func leaveGraph(_ slot: Int) {
     let record = entries[slot].record
-    if entries[slot].isAwaited {
-      if !record.state.isFinished { letGo(slot) }
-    }
-    for name in record.dependencies.tasks { graph.remove(record.id, waitingFor: name) }
+    if entries[slot].isAwaited, !record.state.isFinished { letGo(slot) }
+    guard let dependencies = record.presentDependencies else { return }
+    for name in dependencies.tasks { graph.remove(record.id, waitingFor: name) }
     graph.removeOpenCount(of: record.id)
   }
 
@@ -124,7 +123,7 @@ extension TaskTable {
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
       changeProgress(ofBatch: follower) { $0.removeUnfinished() }
     }
-    for dependent in graph.dependents(of: record.id).compactMap(self.slot) {
+    for dependent in graph.dependents(of: record.id).compactMap({ self.slot(of: $0) }) {
       graph.addOpen(-1, to: entries[dependent].record.id)
       reviewWaiting(dependent)
     }
@@ -139,7 +138,9 @@ extension TaskTable {
     let record = entries[slot].record
     var ids = graph.dependents(of: record.id)
     if let follower = record.presentDependencies?.follower { ids.insert(follower) }
-    return ids.count == 1 ? ids.compactMap(self.slot) : ids.sorted().compactMap(self.slot)
+    let ordered = ids.count == 1 ? Array(ids) : ids.sorted()
+    // `compactMap(self.slot)` would copy the table.
+    return ordered.compactMap { self.slot(of: $0) }
   }
 
   /// Whether a task in the table names a task, or the task is of a batch.

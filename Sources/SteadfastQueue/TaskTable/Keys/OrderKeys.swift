@@ -18,6 +18,11 @@ struct OrderKeys: Sendable {
 
   /// The lines of each queue.
   private var queues: [[ExactText: Line]] = []
+  /// The keys whose head may not be the first task.
+  private var unsettled: Set<Key> = []
+
+  /// Whether the head of each key is its first task.
+  var areSettled: Bool { unsettled.isEmpty }
 
   private subscript(key: Key) -> Line? {
     _read { yield key.queue < queues.count ? queues[key.queue][key.text] : nil }
@@ -42,24 +47,39 @@ struct OrderKeys: Sendable {
   ///
   /// - Returns: Whether it is the head, because it is the only one.
   mutating func add(_ node: TaskTable.Node, to key: Key) -> Bool {
-    if self[key]?.others.insert(node) != nil { return false }
-    self[key] = Line(head: node)
-    return true
+    let head = Self.add(node, to: &self[key])
+    if node < head { unsettled.insert(key) }
+    return head == node
+  }
+
+  /// - Returns: The head.
+  private static func add(_ node: TaskTable.Node, to line: inout Line?) -> TaskTable.Node {
+    guard let head = line?.head else {
+      line = Line(head: node)
+      return node
+    }
+    line?.others.insert(node)
+    return head
   }
 
   /// Removes a task.
   ///
   /// - Returns: The new head, if the removed task was the head.
   mutating func remove(_ node: TaskTable.Node, from key: Key) -> TaskTable.Node? {
-    guard self[key]?.head == node else {
-      _ = self[key]?.others.remove(node)
+    if !unsettled.isEmpty, head(of: key) == node { unsettled.remove(key) }
+    return Self.remove(node, from: &self[key])
+  }
+
+  private static func remove(_ node: TaskTable.Node, from line: inout Line?) -> TaskTable.Node? {
+    guard line?.head == node else {
+      _ = line?.others.remove(node)
       return nil
     }
-    guard let next = self[key]?.others.popFirst() else {
-      self[key] = nil
+    guard let next = line?.others.popFirst() else {
+      line = nil
       return nil
     }
-    self[key]?.head = next
+    line?.head = next
     return next
   }
 
@@ -67,6 +87,7 @@ struct OrderKeys: Sendable {
   ///
   /// - Returns: The new head, if that was another task before.
   mutating func makeFirstHead(of key: Key) -> TaskTable.Node? {
+    unsettled.remove(key)
     guard let head = self[key]?.head, let first = self[key]?.others.first, first < head else {
       return nil
     }
@@ -79,5 +100,6 @@ struct OrderKeys: Sendable {
     guard let head = self[key]?.head, self[key]?.others.remove(node) == true else { return }
     self[key]?.others.insert(head)
     self[key]?.head = node
+    if self[key]?.others.first.map({ $0 < node }) ?? false { unsettled.insert(key) }
   }
 }

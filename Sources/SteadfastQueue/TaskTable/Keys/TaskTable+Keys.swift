@@ -21,6 +21,7 @@ extension TaskTable {
 
   mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
     guard slot(of: record.id) == nil else { return .identityTaken }
+    // `insertAtOnce(_:)` says the same.
     guard let key = record.uniqueKey else {
       if let id = unmetDependency(of: record) { return .unmet(id) }
       return StagedChange(.insertion(slot: insertNewEntry(of: record)))
@@ -47,8 +48,18 @@ extension TaskTable {
     }
   }
 
+  /// Inserts a task without a unique key, as staging and committing it would in more time.
+  mutating func insertAtOnce(_ record: TaskRecord) -> ChangeOutcome {
+    guard slot(of: record.id) == nil else { return .identityTaken }
+    if let id = unmetDependency(of: record) { return .unmetDependency(id) }
+    commitInsertion(of: insertNewEntry(of: record))
+    return .done
+  }
+
   private mutating func insertNewEntry(of record: TaskRecord) -> Int {
     let slot = insertEntry(of: record)
+    // Most tasks wait for no others, and no others wait for them.
+    guard record.hasPrerequisites || !graph.isEmpty else { return slot }
     setOrderNumber(of: slot)
     joinGraph(slot)
     if entries[slot].isAwaited { bindFollower(of: slot) }

@@ -31,7 +31,9 @@ extension TaskTable {
   ///
   /// The first one may have come back: a task that is restarted has the place that it had.
   mutating func settleHead(of key: OrderKeys.Key) {
-    guard let head = order.head(of: key), entries[head.slot].record.state != .running,
+    // Most of the time this is known without a look at the key.
+    guard !order.areSettled, let head = order.head(of: key),
+      entries[head.slot].record.state != .running,
       let first = order.makeFirstHead(of: key)
     else { return }
     stepBack(head.slot)

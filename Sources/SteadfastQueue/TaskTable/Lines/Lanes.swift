@@ -6,8 +6,7 @@
 struct Lanes: Sendable {
   /// The tasks of one name that are ready, or of those that have the same conditions.
   struct Lane: Sendable {
-    let name: String
-    private let isASCII: Bool
+    private let comparedName: ComparedText
     /// The conditions of the tasks.
     fileprivate(set) var conditions: Set<TaskCondition> = []
     /// The lane of the tasks of this name that have no conditions; this one if it is that lane.
@@ -29,17 +28,13 @@ struct Lanes: Sendable {
     fileprivate var room = (search: UInt64(0), count: 0)
 
     fileprivate init(name: String, main: Int) {
-      self.name = name
+      comparedName = ComparedText(name)
       self.main = main
-      isASCII = name.utf8.allSatisfy { $0 < 0x80 }
     }
 
-    /// Returns whether the lane's name has these bytes, as `isExactly(_:)` does in more time.
-    fileprivate func hasName(_ other: String) -> Bool {
-      // A scalar that Swift takes for an ASCII one has more bytes than that.
-      isASCII
-        ? name == other && name.utf8.count == other.utf8.count : name.isExactly(other)
-    }
+    var name: String { comparedName.text }
+
+    fileprivate func hasName(_ other: String) -> Bool { comparedName.isExactly(other) }
   }
 
   /// The lanes of one queue of the store.
@@ -212,13 +207,24 @@ extension Lanes {
     fileprivate var withoutRoom: [TaskTable.RankedLane] = []
   }
 
-  /// - Returns: The search; `nil` if the request's queue has never had a task.
-  mutating func beginSearch(_ request: ClaimRequest) -> Search? {
-    guard let queue = number(ofQueue: request.queue) else { return nil }
+  mutating func beginSearch(_ request: ClaimRequest, in queue: Int) -> Search {
     searchCount += 1
-    var search = Search(request: request, number: searchCount, queue: queue)
+    // Made in one step, because changing it later would copy it.
+    return Search(
+      request: request,
+      number: searchCount,
+      queue: queue,
+      listed: lanesToLookUp(request, in: queue)
+    )
+  }
+
+  /// Returns the lanes of the request's names, if a search looks its names up.
+  private func lanesToLookUp(
+    _ request: ClaimRequest,
+    in queue: Int
+  ) -> OrderedLine<TaskTable.RankedLane>? {
     guard request.otherNames <= 0, request.names.count < queues[queue].ranking.count / 2 else {
-      return search
+      return nil
     }
     var listed = OrderedLine<TaskTable.RankedLane>()
     for name in request.names.keys {
@@ -228,8 +234,7 @@ extension Lanes {
         listed.insert(TaskTable.RankedLane(first: first, lane: lane))
       }
     }
-    search.listed = listed
-    return search
+    return listed
   }
 
   /// Returns the lane with room whose first ready task comes first.
@@ -275,9 +280,16 @@ extension Lanes {
   private mutating func hasRoom(_ lane: Int, in search: Search) -> Bool {
     let main = all[lane].main
     if all[main].room.search != search.number {
-      all[main].room = (search.number, search.request.room(for: all[main].name))
+      all[main].room = (search.number, room(of: main, for: search.request))
     }
     guard all[main].room.count > 0 else { return false }
     return lane == main || all[lane].conditions.isSubset(of: search.request.conditions)
+  }
+
+  private func room(of main: Int, for request: ClaimRequest) -> Int {
+    // To compare a name with few others takes less time than to find it by its hash.
+    guard request.names.count <= 4 else { return request.room(for: all[main].name) }
+    for (name, room) in request.names where all[main].hasName(name) { return room }
+    return request.otherNames
   }
 }

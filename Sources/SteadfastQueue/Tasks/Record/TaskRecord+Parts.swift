@@ -34,7 +34,7 @@ extension TaskRecord {
       priority: TaskQueue.Priority,
       createdDate: Date,
       uniqueKey: String?,
-      extras: Extras
+      extras: Rare<Extras>
     ) {
       self.id = id
       self.name = name
@@ -44,7 +44,7 @@ extension TaskRecord {
       self.priority = priority
       self.createdDate = createdDate
       self.uniqueKey = uniqueKey
-      self.extras = Rare(extras)
+      self.extras = extras
     }
 
     var maxRetries: RetryLimit {

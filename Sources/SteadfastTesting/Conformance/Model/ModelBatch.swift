@@ -22,7 +22,7 @@ struct ModelBatch {
   private var named: Set<TaskID> = []
   /// The followers of new tasks, each with these.
   private var members: [TaskID: Set<TaskID>] = [:]
-  /// The unique keys of the changed tasks, with their names.
+  /// The unique keys of the changed tasks, with their queues and names.
   private var keys: Set<[String]> = []
   /// The unique keys of all tasks that changes concern.
   private var concernedKeys: Set<[String]> = []
@@ -98,7 +98,7 @@ struct ModelBatch {
 }
 
 extension TaskRecord {
-  fileprivate var nameAndKey: [String]? { uniqueKey.map { [name, $0] } }
+  fileprivate var nameAndKey: [String]? { uniqueKey.map { [queue, name, $0] } }
 }
 
 extension Date {
@@ -127,6 +127,7 @@ extension TaskRecord {
         rule: task.rule,
         follower: task.follower.map(TaskID.numbered)
       ),
+      queue: task.queue,
       availableDate: .coarse(seconds + task.delay)
     )
   }

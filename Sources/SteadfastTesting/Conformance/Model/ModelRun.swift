@@ -31,9 +31,13 @@ struct ModelRun {
     }
     try await compareValues()
     for state in TaskState.allCases {
-      let count = try await store.count(TaskFilter(states: [state]))
-      let expected = reference.entries.count { $0.record.state == state }
-      try store.expect("the count", count, expected)
+      for queue in [nil, "", "other"] {
+        let count = try await store.count(TaskFilter(queue: queue, states: [state]))
+        let expected = reference.entries.count { entry in
+          entry.record.state == state && queue.map { entry.record.queue == $0 } ?? true
+        }
+        try store.expect("the count", count, expected)
+      }
     }
   }
 
@@ -43,19 +47,35 @@ struct ModelRun {
       try await apply([change])
       if case .value = change { try await compareValues() }
     case .batch(let changes): try await apply(changes)
-    case .claim(let limit, let names, let otherNames, let conditions):
-      try await claim(limit, names, otherNames, conditions)
-    case .unpark(let name): try await apply(.unpark(name: name))
-    case .prune(let state, let age, let count):
+    case .claim(let limit, let queue, let names, let otherNames, let conditions):
+      try await claim(limit, queue, names, otherNames, conditions)
+    case .unpark(let name, let queue): try await apply(.unpark(name: name, queue: queue))
+    case .prune(let state, let age, let count, let queue):
       let date = age.map { Date.second(now - $0) }
       try await apply(
-        .prune(state, endedBefore: date, keepingLatest: count, now: .second(now))
+        .prune(
+          state,
+          endedBefore: date,
+          keepingLatest: count,
+          now: .second(now),
+          queue: queue
+        )
       )
     case .rebase(let seconds):
       guard !isShared else { return }
       // When the dates at which tasks end go back, it is not clear which of them ended last.
-      for state: TaskState in [.succeeded, .abandoned, .cancelled] {
-        try await apply(.prune(state, endedBefore: nil, keepingLatest: 0, now: .second(1e9)))
+      for queue in ["", "other"] {
+        for state: TaskState in [.succeeded, .abandoned, .cancelled] {
+          try await apply(
+            .prune(
+              state,
+              endedBefore: nil,
+              keepingLatest: 0,
+              now: .second(1e9),
+              queue: queue
+            )
+          )
+        }
       }
       now -= 4 + seconds
       try await apply(.rebase(.second(now)))
@@ -126,12 +146,14 @@ struct ModelRun {
 
   private mutating func claim(
     _ limit: Int,
+    _ queue: String,
     _ names: [String: Int],
     _ otherNames: Int,
     _ conditions: Set<TaskCondition>
   ) async throws {
     var request = ClaimRequest(
       limit: limit,
+      queue: queue,
       names: names,
       otherNames: otherNames,
       now: .second(now),
@@ -178,7 +200,7 @@ struct ModelRun {
     }
     // The date of a task that this claim does not accept may count or not.
     let latest = first { record in
-      (request.names[record.name] ?? request.otherNames) > 0
+      record.queue == request.queue && (request.names[record.name] ?? request.otherNames) > 0
         && record.conditions.isSubset(of: request.conditions)
     }
     let earliest = first { _ in true }
@@ -191,7 +213,7 @@ struct ModelRun {
   // MARK: Comparing
 
   private func compare() async throws {
-    let found = try await store.tasks()
+    let found = try await store.tasks(TaskFilter(queue: nil))
     let expected = reference.records
     try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
     for (found, expected) in zip(found, expected) { try store.expect(found, is: expected) }

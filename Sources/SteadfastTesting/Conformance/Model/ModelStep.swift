@@ -14,6 +14,7 @@ import Foundation
 enum ModelStep: Sendable {
   struct NewTask: Sendable {
     var number: Int
+    var queue: String
     var name: String
     var priority: Int
     var delay: Double
@@ -51,12 +52,13 @@ enum ModelStep: Sendable {
   case batch([Change])
   case claim(
     limit: Int,
+    queue: String,
     names: [String: Int],
     otherNames: Int,
     conditions: Set<TaskCondition>
   )
-  case unpark(name: String)
-  case prune(TaskState, age: Double?, keepingLatest: Int?)
+  case unpark(name: String, queue: String)
+  case prune(TaskState, age: Double?, keepingLatest: Int?, queue: String)
   /// Only for a store that one queue uses.
   case rebase(back: Double)
   /// Only for a store that several queues share.
@@ -69,6 +71,8 @@ struct ModelDrawing {
   private var random: SplitMix64
   private var lastNumber = 0
   let names = ["A", "B", "C"]
+  /// Most tasks are in one queue, so that much happens there.
+  private let queues = ["", "", "", "other"]
 
   init(seed: UInt64) { random = Randomness.seeded(seed).makeGenerator() }
 
@@ -83,12 +87,13 @@ struct ModelDrawing {
     case 0..<20: .change(change())
     case 20..<23: .batch((0...below(4)).map { _ in change() })
     case 23..<32: claim()
-    case 32: .unpark(name: draw(names))
+    case 32: .unpark(name: draw(names), queue: draw(queues))
     case 33, 34:
       .prune(
         draw([.succeeded, .abandoned, .cancelled]),
         age: draw([nil, 0, 10, 30]),
-        keepingLatest: draw([nil, 0, 1, 3])
+        keepingLatest: draw([nil, 0, 1, 3]),
+        queue: draw(queues)
       )
     case 35: .rebase(back: Double(1 + below(40)))
     case 36, 37: .extend(claim: below(1000))
@@ -101,6 +106,7 @@ struct ModelDrawing {
     for name in names where below(3) > 0 { room[name] = draw([0, 1, 2, .max]) }
     return .claim(
       limit: below(5),
+      queue: draw(queues),
       names: room,
       otherNames: draw([0, 0, 1, 3]),
       conditions: draw([[], ["a"], ["a", "b"], ["a", "b"]])
@@ -146,6 +152,7 @@ struct ModelDrawing {
     let isPlain = dependencies.isEmpty && follower == nil
     return ModelStep.NewTask(
       number: number,
+      queue: draw(queues),
       name: draw(names),
       priority: draw([-1, 0, 0, 1, .max]),
       delay: Double(below(25) - 10),

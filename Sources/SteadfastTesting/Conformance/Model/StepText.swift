@@ -24,8 +24,8 @@ extension TaskChange {
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
-    case .prune(let state, let date, let count, let now, _):
-      "prune \(state) at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
+    case .prune(let state, let date, let count, let now, let queue):
+      "prune \(state)\(queue.isEmpty ? "" : " in \(queue)") at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
         + (count.map { ", keeping \($0)" } ?? "")
     case .remember(let lease, let name, let value):
       "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
@@ -110,6 +110,7 @@ extension ChangeOutcome {
 extension TaskRecord {
   fileprivate var step: String {
     var text = "\(id.number) '\(name)'"
+    if !queue.isEmpty { text += " in \(queue)" }
     if priority.rawValue != 0 { text += " priority \(priority.rawValue)" }
     if availableDate != .second(0) { text += " at \(availableDate.step)" }
     if let uniqueKey { text += " key '\(uniqueKey)'" }
