@@ -177,13 +177,15 @@ def prune(session, state, second, keeping, queue=""):
     session.run("prune", state, session.array(task for (task,) in rows))
 
 
-def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="", others=0):
-    """Ends the claims that have run out, and takes tasks."""
+def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="", others=0,
+          clock=None):
+    """Ends the claims that have run out by the store's clock, and takes tasks."""
+    session.set_clock(second if clock is None else clock)
     session.text("begin")
-    overdue = [(number(task), key) for task, key in session.run("overdue", date(second))]
+    overdue = [(number(task), key) for task, key in session.run("overdue")]
     session.lock(tasks=[task for task, _ in overdue])
     for task, _ in overdue:
-        session.run("interrupt", date(second), identity(task))
+        session.run("interrupt", identity(task))
     give_turns(session, {key for _, key in overdue if key})
     claimed = session.claim(names, limit, second, conditions, queue, others)
     session.text("commit")

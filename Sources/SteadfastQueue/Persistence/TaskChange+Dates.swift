@@ -19,7 +19,8 @@ extension TaskChange {
     case .restart(_, let date), .reschedule(_, let date):
       try TaskQueueError.check(storable: date, "availableDate")
     case .update(_, let update): try update.checkDates()
-    case .extend(_, let date): try TaskQueueError.check(storable: date, "the end of a lease")
+    case .extend(_, let duration):
+      try TaskQueueError.check(storable: duration, "the duration of a lease")
     case .prune(_, let date, _, let now, _):
       try TaskQueueError.check(storable: date, "endedBefore")
       try TaskQueueError.check(storable: now, "now")
@@ -75,8 +76,8 @@ extension TaskQueueError {
 }
 
 extension Duration {
-  /// The longest duration that is chosen for a task.
+  /// The longest duration that is chosen for a task or a lease.
   ///
   /// A date of the next 4,000 years plus this duration is a date that every store can hold.
-  fileprivate static var longestStorable: Duration { .seconds(100_000_000_000) }
+  static var longestStorable: Duration { .seconds(100_000_000_000) }
 }

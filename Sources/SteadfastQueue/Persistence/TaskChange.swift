@@ -88,8 +88,10 @@ public enum TaskChange: Sendable {
   indirect case update(TaskID, TaskUpdate)
   /// A retained task is removed, and leaves no trace.
   case remove(TaskID)
-  /// A claim lasts until this date; only for stores that several queues share.
-  case extend(Lease, until: Date)
+  /// A claim lasts for this duration from now on, by the store's clock.
+  ///
+  /// It is only for stores that several queues share.
+  case extend(Lease, for: Duration)
   /// Retained tasks of this queue that ended in this state are removed.
   ///
   /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds

@@ -9,9 +9,9 @@ import Foundation
 
 /// What a queue does on a store that others use at the same time.
 extension TaskQueue {
-  /// The date until which a claim that is made now lasts; `nil` if the store is not shared.
-  nonisolated var leaseEnd: Date? {
-    store.sharing.map { (now + max(0, $0.leaseDuration / .seconds(1))).storable }
+  /// How long a claim lasts unless it is extended; `nil` if the store is not shared.
+  nonisolated var leaseDuration: Duration? {
+    store.sharing.map { min($0.leaseDuration, .longestStorable) }
   }
 
   /// Extends leases until the body has returned.
@@ -33,9 +33,9 @@ extension TaskQueue {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       let leases = machine.withLock { $0.leases }
-      guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
+      guard let duration = leaseDuration, !leases.isEmpty, !Task.isCancelled else { continue }
       do {
-        let results = try await persist(leases.map { .extend($0, until: end) }, .relaxed)
+        let results = try await persist(leases.map { .extend($0, for: duration) }, .relaxed)
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
       } catch {
         fail(error, to: "extend its claims")

@@ -22,7 +22,7 @@ extension TaskChange {
     case .reschedule(let target, let date): "reschedule \(target.step) to \(date.step)"
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
-    case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
+    case .extend(let lease, let duration): "extend \(lease.step) for \(duration.step)"
     case .prune(let state, let date, let count, let now, _):
       "prune \(state) at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
         + (count.map { ", keeping \($0)" } ?? "")
@@ -65,6 +65,10 @@ extension [UInt8]? {
     guard let self else { return "none" }
     return self.count > 20 ? "\(self.count) bytes" : "\(self)"
   }
+}
+
+extension Duration {
+  var step: String { "\(self / .seconds(1)) s" }
 }
 
 extension TaskFailure {

@@ -43,7 +43,9 @@ extension PersistenceConformance.Requirement {
     )
     let first = try await store.claim()
     try store.expect(first, [1, 3])
-    try store.expectNextDate(first, 50)
+    let second = try await store.claim()
+    try store.expect(second, [])
+    try store.expectNextDate(second, by: 50, at: 0)
     try await store.apply(
       .retry(first.tasks[0].lease, availableDate: .second(60), retryCount: 1, failure: nil)
     )
