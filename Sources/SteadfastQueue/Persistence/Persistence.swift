@@ -46,7 +46,10 @@
 /// 10. **A queue's tasks are apart.** A claim, a ``TaskChange/unpark(name:queue:)`` and a pruning
 ///     concern the tasks of one queue (``TaskRecord/queue``), and so do unique keys and order keys.
 ///     A look-up finds those of one queue or of all. Dependencies and IDs are those of the store.
-/// 11. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+/// 11. **An insertion that is sent again is done.** If the task is in the store already
+///     (``TaskRecord/isStored(as:)``), its outcome is ``ChangeOutcome/done``, and nothing changes.
+///     A queue sends it again if the store's error was transient (``PersistenceError``).
+/// 12. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///     cancelled: attempts finish inside cancelled tasks.
 ///
 /// ## What a store is given

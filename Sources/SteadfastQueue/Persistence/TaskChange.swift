@@ -14,6 +14,10 @@ public import Foundation
 public enum TaskChange: Sendable {
   /// A new task.
   ///
+  /// If a task has its ID, nothing changes. If that is this task, which was sent before
+  /// (``TaskRecord/isStored(as:)``), the outcome is ``ChangeOutcome/done``. Otherwise, it is
+  /// ``ChangeOutcome/identityTaken``.
+  ///
   /// If no task with its name and its unique key has a role (``TaskRecord/keyRole``), the new task
   /// is the key's holder. Else the policy decides about the new task and its twin, the successor if
   /// there is one, and otherwise the holder:
@@ -185,7 +189,8 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// The change was skipped, because it does not apply to the task any more.
   ///
   /// The lease is not the task's present one, the task is gone, or it is not in a state to which
-  /// the change applies.
+  /// the change applies. If the change was sent before, and the answer was a transient error
+  /// (``PersistenceError``), the reason may be that it was stored then.
   case stale
   /// The change was skipped, because the batch was refused.
   ///

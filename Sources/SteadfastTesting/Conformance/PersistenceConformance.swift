@@ -72,10 +72,10 @@ public struct PersistenceConformance: Sendable {
   /// Checks a store whose tasks outlive it.
   ///
   /// - Parameters:
-  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out; for
-  ///     stores that several queues share. The clock may go on by itself besides, as a database's
-  ///     does, by some seconds during a check. Without it, the requirements about claims that have
-  ///     run out are not checked, and the report says so.
+  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out. It
+  ///     is for stores that several queues share. The clock may go on by itself besides, as that of
+  ///     a database does, by some seconds during a check. Without the closure, the requirements
+  ///     about claims that have run out are not checked, and the report says so.
   ///   - makeStore: makes a store at a place, which is a short text of letters, digits and hyphens.
   ///     At a new place, the store is empty. At a place where a store was closed, it has that
   ///     store's tasks. At a place where a store is open, which happens only if stores are shared,

@@ -224,7 +224,7 @@ extension ModelLedger {
     case .released(let record): (id, name) = (record.id, "released")
     case .missed(let count): return require(false, "\(count) events were missed")
     // The model's tasks wait for no others.
-    case .progressed, .unhandled, .cancelledAlong, .batchProgressed: return
+    case .progressed, .unhandled, .cancelledAlong, .batchProgressed, .storeUnavailable: return
     @unknown default: return
     }
     require(entries[id] != nil, "\(name) is told of a task that was never stored")

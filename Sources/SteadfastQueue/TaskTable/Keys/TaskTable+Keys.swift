@@ -20,7 +20,11 @@ extension TaskTable {
   // MARK: Staging
 
   mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
-    guard slot(of: record.id) == nil else { return .identityTaken }
+    if let slot = slot(of: record.id) {
+      // One that is being stored is not stored yet.
+      let isThere = entries[slot].place != .staged && record.isStored(as: entries[slot].record)
+      return isThere ? .sentBefore : .identityTaken
+    }
     guard let key = record.uniqueKey else {
       if let id = unmetDependency(of: record) { return .unmet(id) }
       return StagedChange(.insertion(slot: insertNewEntry(of: record)))

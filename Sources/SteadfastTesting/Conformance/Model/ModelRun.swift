@@ -11,6 +11,8 @@ struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
   private var leases: [Lease] = []
+  /// The insertions so far, stored or not.
+  private var insertions: [(record: TaskRecord, policy: UniquePolicy)] = []
   /// The date of the next step; each step has a date of its own.
   private var now = 0.0
 
@@ -83,7 +85,14 @@ struct ModelRun {
       // Each task that ends has a date of its own.
       let date = now + Double(batch.changes.count) / 4
       switch change {
-      case .insert(let task): batch.insert(task, at: date)
+      case .insert(let task):
+        let record = TaskRecord.drawn(task, at: date)
+        insertions.append((record, task.policy))
+        batch.insert(record, task.policy)
+      case .insertAgain(let back):
+        guard back < insertions.count else { continue }
+        let insertion = insertions[insertions.count - 1 - back]
+        batch.insert(insertion.record, insertion.policy)
       case .end(let claim, let end, let retains, let delay):
         guard let lease = lease(claim) else { continue }
         batch.add(.ending(lease, end, retains: retains, at: date, delay: delay), of: lease.id)

@@ -51,7 +51,9 @@ package struct ReferenceTable: Sendable {
     _ record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) -> ChangeOutcome {
-    guard index(record.id) == nil else { return .identityTaken }
+    if let index = index(record.id) {
+      return record.isStored(as: entries[index].record) ? .done : .identityTaken
+    }
     var record = record
     record.keyRole = nil
     let unmet = unmetDependency(of: record)
