@@ -81,7 +81,7 @@ import Testing
     for (delay, middle) in zip(delays, [0.1, 0.2, 0.4]) {
       #expect(delay >= middle / 2 && delay <= middle * 1.5, "\(delays)")
     }
-    #expect(clock.date == last)
+    #expect(abs(clock.date.timeIntervalSince(last)) < 1e-5)
     #expect(try await queue.statistics.storeRetries == 3)
   }
 

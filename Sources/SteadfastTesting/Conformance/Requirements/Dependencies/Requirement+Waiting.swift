@@ -137,7 +137,7 @@ extension PersistenceConformance.Requirement {
     // Neither a refused insertion nor one that is skipped is of the batch.
     let outcomes = try await store.apply([
       .insert(.numbered(3).before(9), onDuplicate: .keep),
-      .insert(.numbered(1), onDuplicate: .keep),
+      .insert(.numbered(1, payload: 7), onDuplicate: .keep),
     ])
     let expected: [ChangeOutcome] = [.batchRefused, .identityTaken]
     try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))
