@@ -387,7 +387,10 @@ extension Document {
   private mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy)
     -> ChangeOutcome
   {
-    guard entries[record.id] == nil else { return .identityTaken }
+    if let entry = entries[record.id] {
+      // A queue sends it again if the answer to the first sending was lost.
+      return record.isStored(as: entry.record) ? .done : .identityTaken
+    }
     var record = record
     record.keyRole = nil
     if record.uniqueKey != nil, !record.state.isFinished {

@@ -867,7 +867,8 @@ class Tasks:
             fields.refuse(error)
 
     def do_extend(self, fields):
-        fields.date("until")
+        if fields.has("until"):
+            fields.date("until")
         self.task(fields, "running")
 
     def in_order(self, is_meant):

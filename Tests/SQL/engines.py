@@ -3,6 +3,7 @@
 Each statement is read from an article, so that what is run is what is printed.
 """
 
+import itertools
 import json
 import os
 import pathlib
@@ -15,6 +16,8 @@ import time
 STORES = pathlib.Path(__file__).resolve().parents[2] / (
     "Sources/SteadfastQueue/SteadfastQueue.docc/Stores")
 ARTICLES = ["WritingAStore.md", "StoringDependencies.md"]
+# The next tokens of leases.
+LEASES = itertools.count(1)
 BASE = "2026-01-01 00:00:"
 # A key that another session has just taken, a cause that it has just removed, and a deadlock.
 COLLISIONS = {"23505", "23503", "40P01"}
@@ -54,7 +57,7 @@ def literal(value):
         return "null"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
-    if isinstance(value, str) and not value.startswith("timestamptz"):
+    if isinstance(value, str) and not value.startswith(("timestamptz", "interval")):
         return "'" + value.replace("'", "''") + "'"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -70,6 +73,13 @@ def identity(number):
 
 def number(text):
     return int(text[-12:])
+
+
+# The server's clock stands still until a check sets it.
+CLOCK = """
+create function now() returns timestamptz language sql stable
+as 'select current_setting(''store.clock'')::timestamptz';
+"""
 
 
 # Engines
@@ -110,7 +120,7 @@ class PostgreSQL:
         self.sessions = []
         session = self.session()
         session.text("set client_min_messages = warning")
-        session.text("drop schema public cascade; create schema public;" + SCHEMA)
+        session.text("drop schema public cascade; create schema public;" + CLOCK + SCHEMA)
         return session
 
     def session(self, collides=False):
@@ -133,6 +143,16 @@ class PostgreSQLSession:
             [*command, "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if collides else None, text=True, cwd="/")
         self.pid = self.text("select pg_backend_pid()")[0][0]
+        # A function of the schema comes before the system's.
+        self.text("set search_path = public, pg_catalog")
+        self.set_clock(0)
+
+    def set_clock(self, second):
+        """Sets the clock by which the statements of this session know when a claim has run out."""
+        self.text(f"set store.clock = {date(second).removeprefix('timestamptz ')}")
+
+    def lease(self, seconds):
+        return f"interval '{seconds} s'"
 
     def begin_text(self, sql):
         self.process.stdin.write(f"{sql};\n\\echo END :SQLSTATE :LAST_ERROR_MESSAGE\n")
@@ -177,7 +197,7 @@ class PostgreSQLSession:
     def claim(self, names, limit, second, conditions, queue="", others=0):
         rooms = "{" + ",".join(["1000"] * len(names)) + "}"
         rows = self.run(
-            "claim", self.array(names), rooms, others, limit, date(second), date(second + 20),
+            "claim", self.array(names), rooms, others, limit, date(second), self.lease(20),
             self.array(conditions), queue)
         return sorted(number(row[0]) for row in rows)
 
@@ -224,6 +244,14 @@ class SQLiteSession:
     def __init__(self, path):
         self.connection = sqlite3.connect(path, isolation_level=None, timeout=0)
         self.connection.execute("pragma foreign_keys = on")
+        self.clock = 0
+        self.connection.create_function("now", 0, lambda: self.clock)
+
+    def set_clock(self, second):
+        self.clock = second
+
+    def lease(self, seconds):
+        return seconds
 
     def text(self, sql):
         sql = sql.replace("timestamptz ", "").replace("for update", "")
@@ -270,7 +298,8 @@ class SQLiteSession:
                 limit - len(claimed), queue)
             for (task,) in rows:
                 self.text(
-                    f"update task set state = 'running', lease_end = {date(second + 20)}"
+                    "update task set state = 'running', lease_end = now() + 20,"
+                    f" lease_token = {next(LEASES)}"
                     f" where id = '{task}'")
                 claimed.append(number(task))
         return sorted(claimed)

@@ -8,7 +8,8 @@ import threading
 from engines import BASE, PostgreSQL, SQLite, date, filled, identity, literal, number
 from store import (
     add, begin, claim, end, end_of, expect, give_turns, in_order, insertion, move, move_of,
-    prune, put, remove, restart, restart_of, retry, row, second_of, succeed, tasks, with_turns,
+    prune, put, remove, restart, restart_of, retry, row, second_of, succeed, tasks, was_sent,
+    with_turns,
 )
 
 # One session
@@ -33,6 +34,29 @@ def policies(engine):
     expect(add(session, 4, name="B"), ("done", "holder"))
     expect(succeed(session, 1), [2])
     expect(tasks(session), [(2, "holder", "waiting"), (4, "holder", "waiting")])
+
+
+def sent_again(engine):
+    """An insertion that is sent again is there, and another task with its identity is not."""
+    session = engine.reset()
+    expect(add(session, 1), ("done", "holder"))
+    begin(session, 1)
+    expect(add(session, 2), ("done", "successor"))
+    for policy in ("keep", "join", "reject", "replace"):
+        for task in (1, 2):
+            expect(add(session, task, policy), ("done", "before"))
+    put(session, 3, "o")
+    before = tasks(session, "state, key_role, position, payload")
+    assert not session.run("insert", *row(session, 3, order="o"))
+    expect(was_sent(session, 3, order="o"), True)
+    for other in [
+        {"name": "B"}, {"key": "k"}, {"order": "p"}, {"created": 1}, {"queue": "q"},
+        {"payload": "other"},
+    ]:
+        expect(was_sent(session, 3, **{"order": "o", **other}), False)
+    expect(tasks(session, "state, key_role, position, payload"), before)
+    expect(succeed(session, 1, retains=True), [2])
+    expect(add(session, 1, created=0), ("done", "before"))
 
 
 def dates(engine):
@@ -476,7 +500,7 @@ def costs(engine):
         "update task set has_turn = true where order_key <> 'one' or order_number = ("
         " select min(order_number) from task where order_key = 'one')")
     session.text("vacuum analyze task")
-    claim = ["{A}", "{10}", 0, 10, date(30), date(40), "{}", ""]
+    claim = ["{A}", "{10}", 0, 10, date(30), session.lease(20), "{}", ""]
     for name, values in [
         ("claim", claim), ("next date", [date(1)]),
         ("take the turn", ["one"]), ("give the turn", ["one"]),
@@ -489,7 +513,7 @@ def costs(engine):
 
 
 CHECKS = [
-    policies, dates, supersedes, windows, texts_and_dates, end_beside_addition, addition_beside_end,
+    policies, sent_again, dates, supersedes, windows, texts_and_dates, end_beside_addition, addition_beside_end,
     two_replacements, two_additions,
     order, held_up, held_order, restarted, required, end_beside_insertion, insertion_beside_end,
     two_first_insertions, restart_beside_claim, claim_beside_restart, many_sessions, costs,

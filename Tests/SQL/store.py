@@ -9,6 +9,8 @@ def add(session, task, policy="keep", name="A", key="k", created=0, at=None, unt
         latest=None, priority=0):
     """Does what the article says of an insertion; returns what became of it."""
     at = created if at is None else at
+    if was_sent(session, task, name, key, created):
+        return "done", "before"
     while True:
         twins = {row[1]: row for row in session.run("twins", name, key)}
         holder, successor = twins.get("holder"), twins.get("successor")
@@ -51,6 +53,12 @@ def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=
         session.array([]), None, None, order, holds, session.array(conditions), rule,
         None if follower is None else identity(follower), queue,
     ]
+
+
+def was_sent(session, task, name="A", key=None, created=0, order=None, queue="", payload=None):
+    return bool(session.run(
+        "sent before", identity(task), name, queue, payload or f"payload {task}", "json", 1,
+        date(created), key_in(queue, key), key_in(queue, order)))
 
 
 def key_in(queue, key):
@@ -177,13 +185,15 @@ def prune(session, state, second, keeping, queue=""):
     session.run("prune", state, session.array(task for (task,) in rows))
 
 
-def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="", others=0):
-    """Ends the claims that have run out, and takes tasks."""
+def claim(session, second=0, names=("A", "B"), limit=100, conditions=(), queue="", others=0,
+          clock=None):
+    """Ends the claims that have run out by the store's clock, and takes tasks."""
+    session.set_clock(second if clock is None else clock)
     session.text("begin")
-    overdue = [(number(task), key) for task, key in session.run("overdue", date(second))]
+    overdue = [(number(task), key) for task, key in session.run("overdue")]
     session.lock(tasks=[task for task, _ in overdue])
     for task, _ in overdue:
-        session.run("interrupt", date(second), identity(task))
+        session.run("interrupt", identity(task))
     give_turns(session, {key for _, key in overdue if key})
     claimed = session.claim(names, limit, second, conditions, queue, others)
     session.text("commit")

@@ -14,12 +14,13 @@ public struct ClaimRequest: Sendable {
   public var names: [String: Int]
   /// The largest number of tasks for each name that is not among ``names``; 0 for none.
   public var otherNames: Int
-  /// The date now; tasks with a later available date are not handed out.
+  /// The date now by the queue's clock; tasks with a later available date are not handed out.
   public var now: Date
   /// The conditions that hold; tasks with any other condition are not handed out.
   public var conditions: Set<TaskCondition>
-  /// When the claim ends if it is not extended; `nil` in a store that one queue uses.
-  public var leaseEnd: Date?
+  /// How long the claim lasts by the store's clock if it is not extended; `nil` in a store that one
+  /// queue uses.
+  public var leaseDuration: Duration?
 
   /// Makes a request.
   public init(
@@ -29,7 +30,7 @@ public struct ClaimRequest: Sendable {
     otherNames: Int = 0,
     now: Date,
     conditions: Set<TaskCondition> = [],
-    leaseEnd: Date? = nil
+    leaseDuration: Duration? = nil
   ) {
     self.limit = limit
     self.queue = queue
@@ -37,7 +38,7 @@ public struct ClaimRequest: Sendable {
     self.otherNames = otherNames
     self.now = now
     self.conditions = conditions
-    self.leaseEnd = leaseEnd
+    self.leaseDuration = leaseDuration
   }
 
   /// The largest number of tasks of a name to hand out, as ``names`` or ``otherNames`` says.
@@ -50,9 +51,18 @@ public struct ClaimRequest: Sendable {
 public struct Claim: Sendable {
   /// The tasks, each with its lease, in the order in which to perform them.
   public var tasks: [ClaimedTask]
-  /// The date from which another claim can find tasks; `nil` if nothing waits.
+  /// A date by the queue's clock, not later than that from which another claim can find tasks.
   ///
-  /// If more tasks were available than the limit allowed, it is not after the request's `now`.
+  /// It is `nil` if nothing waits.
+  ///
+  /// If more tasks were available than the limit allowed, it is not after the request's `now`. A
+  /// claim in a shared store may run out, and its task is found then. So the date is not later than
+  /// the request's `now` and the time that is left until then by the store's clock.
+  ///
+  /// A store that has handed out tasks need not look for the date: it may give the request's `now`,
+  /// and the queue claims again when it has an idle worker. A claim that hands out nothing, and has
+  /// left nothing because of its limit, looks. If it gives a date that has come all the same, the
+  /// queue asks again a second later.
   public var nextDate: Date?
 
   /// Makes a claim.

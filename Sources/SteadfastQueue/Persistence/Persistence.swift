@@ -1,8 +1,9 @@
 /// The place that holds a queue's tasks: memory, a file, a database, or a store of your own.
 ///
-/// A store holds tasks and hands them out in order. It does not schedule: backoff, handlers and
-/// limits are the queue's, and `now` is passed in. A store holds the tasks of one queue, which may
-/// run in several processes at the same time if the store says so (``sharing``).
+/// A store holds tasks and hands them out in order. It does not schedule: backoff, handlers, limits
+/// and the dates of tasks are the queue's, and `now` is passed in. A store holds the tasks of one
+/// queue, which may run in several processes at the same time if the store says so (``sharing``).
+/// Then the store's own clock, and no other, decides when a claim has run out.
 ///
 /// ## What a store promises
 ///
@@ -22,7 +23,9 @@
 ///    ``ChangeOutcome/stale``. So a worker that finishes late overwrites nothing.
 /// 4. **An interruption is counted.** The beginning of an attempt is stored with
 ///    ``Durability/relaxed``. A task that is leased when its store is opened, or whose lease has
-///    run out, is available again, and its ``TaskRecord/interruptionCount`` is raised by one.
+///    run out, is available again, and its ``TaskRecord/interruptionCount`` is raised by one. A
+///    store that several queues share ends leases that have run out when it likes, at the latest a
+///    third of ``StoreSharing/leaseDuration`` later. Until then, a lease is valid.
 /// 5. **Nothing is dropped.** Tasks of names that no queue claims stay as they are.
 /// 6. **A unique key has one holder.** Of the tasks with one name and one unique key, at most one
 ///    is the holder, and at most one the successor (``TaskRecord/keyRole``). Only the holder is
@@ -50,7 +53,10 @@
 ///     holder of the lease adds to it, and a ``TaskChange/complete(_:named:value:)`` fills what is
 ///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever
 ///     comes first.
-/// 12. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
+/// 12. **An insertion that is sent again is done.** If the task is in the store already
+///     (``TaskRecord/isStored(as:)``), its outcome is ``ChangeOutcome/done``, and nothing changes.
+///     A queue sends it again if the store's error was transient (``PersistenceError``).
+/// 13. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///     cancelled: attempts finish inside cancelled tasks.
 ///
 /// ## What a store is given

@@ -4,7 +4,8 @@ public struct StoreSharing: Sendable {
   ///
   /// A queue extends the claims of its tasks three times as often. It goes on, in a cancelled run
   /// too, until their handlers have ended and the results are stored. When a process is gone, its
-  /// tasks are available again after this time.
+  /// tasks are available again after this time, or up to a third of it later. The store's clock
+  /// measures it, so the clocks of the processes may differ.
   public var leaseDuration: Duration
   /// How often a waiting queue looks for tasks that other queues have added.
   public var pollInterval: Duration

@@ -21,7 +21,8 @@ extension TaskChange {
     case .update(_, let update): try update.checkDates()
     case .suspend(_, let date, _):
       try TaskQueueError.check(storable: date, "the date of a suspension")
-    case .extend(_, let date): try TaskQueueError.check(storable: date, "the end of a lease")
+    case .extend(_, let duration):
+      try TaskQueueError.check(storable: duration, "the duration of a lease")
     case .prune(_, let date, _, let now, _):
       try TaskQueueError.check(storable: date, "endedBefore")
       try TaskQueueError.check(storable: now, "now")
@@ -80,8 +81,8 @@ extension TaskQueueError {
 }
 
 extension Duration {
-  /// The longest duration that is chosen for a task.
+  /// The longest duration that is chosen for a task or a lease.
   ///
   /// A date of the next 4,000 years plus this duration is a date that every store can hold.
-  fileprivate static var longestStorable: Duration { .seconds(100_000_000_000) }
+  static var longestStorable: Duration { .seconds(100_000_000_000) }
 }

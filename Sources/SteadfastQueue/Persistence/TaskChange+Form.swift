@@ -12,8 +12,9 @@ extension TaskChange {
   /// texts of failures.
   ///
   /// Dates are not before `Date.distantPast`, at the beginning of the year 1, and not after the
-  /// year 9999. A time limit is at most 100,000,000,000 seconds, some 3,000 years. So text in ISO
-  /// 8601, the types of databases, and 64 bits of microseconds can all hold them.
+  /// year 9999. A time limit and the duration of a lease are at most 100,000,000,000 seconds, some
+  /// 3,000 years. So text in ISO 8601, the types of databases, and 64 bits of microseconds can all
+  /// hold them.
   ///
   /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes; one that
   /// a task remembers has at most 131,072.
@@ -42,7 +43,7 @@ extension TaskChange {
           + "one"
       )
     case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date, _),
-      .reschedule(_, let date), .extend(_, let date), .rebase(let date), .suspend(_, let date, _):
+      .reschedule(_, let date), .rebase(let date), .suspend(_, let date, _):
       try TaskQueueError.check(date, "a date")
     case .retry(_, let date, let retryCount, let failure):
       try TaskQueueError.check(date, "availableDate")
@@ -54,6 +55,12 @@ extension TaskChange {
       try TaskQueueError.check(date, "endedBefore")
       try TaskQueueError.check(now, "now")
       try TaskQueueError.check(count, "keepingLatest")
+    case .extend(_, let duration):
+      guard duration < .zero else { break }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the duration of a lease is \(duration); give zero or more"
+      )
     case .update(_, let update): try update.checkReadable()
     case .setValue(let name, let old, let new): try TaskQueueError.check(valueNamed: name, old, new)
     case .remember(_, let name, let value):

@@ -14,6 +14,10 @@ public import Foundation
 public enum TaskChange: Sendable {
   /// A new task.
   ///
+  /// If a task has its ID, nothing changes. If that is this task, which was sent before
+  /// (``TaskRecord/isStored(as:)``), the outcome is ``ChangeOutcome/done``. Otherwise, it is
+  /// ``ChangeOutcome/identityTaken``.
+  ///
   /// If no task with its name and its unique key has a role (``TaskRecord/keyRole``), the new task
   /// is the key's holder. Else the policy decides about the new task and its twin, the successor if
   /// there is one, and otherwise the holder:
@@ -100,8 +104,10 @@ public enum TaskChange: Sendable {
   indirect case update(TaskID, TaskUpdate)
   /// A retained task is removed, and leaves no trace.
   case remove(TaskID)
-  /// A claim lasts until this date; only for stores that several queues share.
-  case extend(Lease, until: Date)
+  /// A claim lasts for this duration from now on, by the store's clock.
+  ///
+  /// It is only for stores that several queues share.
+  case extend(Lease, for: Duration)
   /// Retained tasks of this queue that ended in this state are removed.
   ///
   /// A task whose ``TaskRecord/uniqueUntil`` is later than `now` stays, and so does one that holds
@@ -223,7 +229,8 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// The change was skipped, because it does not apply to the task any more.
   ///
   /// The lease is not the task's present one, the task is gone, or it is not in a state to which
-  /// the change applies.
+  /// the change applies. If the change was sent before, and the answer was a transient error
+  /// (``PersistenceError``), the reason may be that it was stored then.
   case stale
   /// The change was skipped, because the batch was refused.
   ///

@@ -25,6 +25,8 @@ public struct QueueStatistics: Sendable, Hashable {
   public internal(set) var abandoned = 0
   /// How many attempts ended in a snooze.
   public internal(set) var snoozed = 0
+  /// How many calls of the store were made again, because its error was transient.
+  public internal(set) var storeRetries = 0
   /// How long tasks waited from when they were available until an attempt began.
   public internal(set) var waitTime = Times()
   /// How long handlers ran.
@@ -88,6 +90,7 @@ extension TaskQueue {
     get async throws {
       try await open()
       var statistics = observers.statistics.withLock { $0.statistics }
+      statistics.storeRetries = patientStore?.patience.retryCount ?? 0
       for state in TaskState.allCases {
         let count = try await store.count(matching: TaskFilter(states: [state]))
         if count > 0 { statistics.counts[state] = count }

@@ -106,7 +106,7 @@ extension TaskQueue {
 
   private nonisolated func cutShort() {
     machine.withLock { $0.cutShort() }
-    signals.stopMayHaveCome()
+    stopMayHaveCome()
     for interrupt in signals.interrupts { interrupt.signal() }
   }
 
@@ -127,7 +127,7 @@ extension TaskQueue {
       machine.shutDown()
       return machine.hasEnded
     }
-    signals.stopMayHaveCome()
+    stopMayHaveCome()
     if hasEnded { end() }
   }
 

@@ -56,6 +56,8 @@ public actor TaskQueue {
   // down. What happens for each task takes a short way past the actor, which is faster: a lock
   // around the machine, and a call of the store.
   nonisolated let store: any Persistence
+  /// The store, if its errors may be transient.
+  nonisolated let patientStore: PatientStore?
   nonisolated let time: QueueTime
   nonisolated let handlers = HandlerTable()
   /// What runs, what it holds, and what each worker does next.
@@ -97,7 +99,6 @@ public actor TaskQueue {
       try configuration.validate()
       try sharing?.validate()
     }
-    store = persistence
     machine = Mutex(WorkMachine(workers: configuration.workerCount))
     judge = AttemptJudge(configuration)
     generators = Generators(configuration.randomness)
@@ -107,6 +108,10 @@ public actor TaskQueue {
       statistics: QueueStatistics.Tally(since: clock.date)
     )
     signals = Signals(workers: configuration.workerCount)
+    patientStore =
+      persistence.mayFailTransiently
+      ? PatientStore(persistence, StorePatience(configuration, clock, observers.events)) : nil
+    store = patientStore ?? persistence
   }
 
   /// Opens the store, if it is not open, and reads what it says is paused.

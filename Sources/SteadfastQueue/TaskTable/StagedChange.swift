@@ -45,6 +45,9 @@ struct StagedChange: Sendable {
   /// An insertion whose ID another task has.
   static let identityTaken = StagedChange(withoutEffect: .identityTaken, refusesBatch: true)
 
+  /// An insertion that was sent before, and whose task is in the table.
+  static let sentBefore = StagedChange(withoutEffect: .done, refusesBatch: false)
+
   /// An insertion of a task that would wait for another one without end.
   static func unmet(_ dependency: TaskID) -> StagedChange {
     StagedChange(withoutEffect: .unmetDependency(dependency), refusesBatch: true)
@@ -62,6 +65,10 @@ struct StagedChange: Sendable {
 
   /// The result of a change whose batch was refused.
   func refused() -> StagedChange {
-    StagedChange(withoutEffect: isKept ? .batchRefused : outcome, refusesBatch: refusesBatch)
+    let isStored = isKept || outcome == .done
+    return StagedChange(
+      withoutEffect: isStored ? .batchRefused : outcome,
+      refusesBatch: refusesBatch
+    )
   }
 }

@@ -23,7 +23,7 @@ public import Foundation
 /// list, and a date replaces a delay. Tags and conditions add up: a task has those of all places.
 public struct TaskOptions: Sendable, Equatable {
   // Most calls choose nothing. Then this is one word, and passing it on costs nothing.
-  private var choices: Rare<Choices>
+  var choices: Rare<Choices>
 
   /// Makes options; every argument has a default, which chooses nothing.
   public init(
@@ -221,7 +221,7 @@ public struct TaskOptions: Sendable, Equatable {
   var isEmpty: Bool { choices.isEmpty }
 
   /// The options that a call, a type or a queue has chosen.
-  private struct Choices: RareValue, Equatable {
+  struct Choices: RareValue, Equatable {
     var availableDate: Date?
     var delay: Duration?
     var maxRetries: RetryLimit?

@@ -4,6 +4,8 @@ extension PersistenceConformance {
     /// The kind of store that can be checked for the requirement.
     enum Condition: Sendable {
       case any, oneQueue, shared, reopened, reopenedByOneQueue
+      /// The store is shared, and the check can move its clock.
+      case sharedWithClock
     }
 
     /// A topic and a short name, such as `order.priority`.
@@ -41,14 +43,17 @@ extension PersistenceConformance {
 
 extension PersistenceConformance.Requirement.Condition {
   /// Returns why a store is not checked; `nil` if it is checked.
-  func reasonToSkip(reopens: Bool, isShared: Bool) -> String? {
+  func reasonToSkip(reopens: Bool, isShared: Bool, movesClock: Bool) -> String? {
     let notReopened = "the closure that makes stores takes no place to open again"
     let notShared = "the store's sharing is nil"
     let notAlone = "several queues share the store"
+    let notMoved = "the check has no closure that moves the store's clock"
     return switch self {
     case .any: nil
     case .oneQueue: isShared ? notAlone : nil
     case .shared: !reopens ? notReopened : isShared ? nil : notShared
+    case .sharedWithClock:
+      !reopens ? notReopened : !isShared ? notShared : movesClock ? nil : notMoved
     case .reopened: reopens ? nil : notReopened
     case .reopenedByOneQueue: !reopens ? notReopened : isShared ? notAlone : nil
     }

@@ -51,6 +51,12 @@ public struct PersistenceConformance: Sendable {
     self.callLimit = callLimit
   }
 
+  /// Moves the clock of the stores at a place forward.
+  ///
+  /// By this clock, a store knows when a claim has run out.
+  public typealias AdvanceClock =
+    @Sendable (_ place: String, _ duration: Duration) async throws -> Void
+
   /// Checks a store whose tasks don't outlive it.
   ///
   /// Requirements about opening a store again are not checked.
@@ -60,25 +66,32 @@ public struct PersistenceConformance: Sendable {
   public func check(
     _ makeStore: @escaping @Sendable () async throws -> any Persistence
   ) async -> Report {
-    await check(reopens: false) { _ in try await makeStore() }
+    await check(reopens: false, nil) { _ in try await makeStore() }
   }
 
   /// Checks a store whose tasks outlive it.
   ///
-  /// - Parameter makeStore: makes a store at a place, which is a short text of letters, digits and
-  ///   hyphens. At a new place, the store is empty. At a place where a store was closed, it has
-  ///   that store's tasks. At a place where a store is open, which happens only if stores are
-  ///   shared, both have the same tasks. Each check needs places of its own, for example a folder
-  ///   of its own. Its stores are destroyed at the end, so a later check may have the same places.
+  /// - Parameters:
+  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out. It
+  ///     is for stores that several queues share. The clock may go on by itself besides, as that of
+  ///     a database does, by some seconds during a check. Without the closure, the requirements
+  ///     about claims that have run out are not checked, and the report says so.
+  ///   - makeStore: makes a store at a place, which is a short text of letters, digits and hyphens.
+  ///     At a new place, the store is empty. At a place where a store was closed, it has that
+  ///     store's tasks. At a place where a store is open, which happens only if stores are shared,
+  ///     both have the same tasks. Each check needs places of its own, for example a folder of its
+  ///     own. Its stores are destroyed at the end, so a later check may have the same places.
   /// - Returns: the report.
   public func check(
+    advancingClocks advanceClock: AdvanceClock? = nil,
     _ makeStore: @escaping @Sendable (_ place: String) async throws -> any Persistence
   ) async -> Report {
-    await check(reopens: true, makeStore)
+    await check(reopens: true, advanceClock, makeStore)
   }
 
   private func check(
     reopens: Bool,
+    _ advanceClock: AdvanceClock?,
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Report {
     var report = Report()
@@ -100,10 +113,14 @@ public struct PersistenceConformance: Sendable {
     for requirement in Requirement.all {
       let reason =
         exclusions[requirement.id].map { "excluded: \($0)" }
-        ?? requirement.condition.reasonToSkip(reopens: reopens, isShared: sharing != nil)
+        ?? requirement.condition.reasonToSkip(
+          reopens: reopens,
+          isShared: sharing != nil,
+          movesClock: advanceClock != nil
+        )
       if let reason {
         report.skipped.append((requirement, reason))
-      } else if let failure = await failure(of: requirement, reopens, makeStore) {
+      } else if let failure = await failure(of: requirement, reopens, advanceClock, makeStore) {
         report.failures.append(failure)
       } else {
         report.passed.append(requirement)
@@ -115,9 +132,10 @@ public struct PersistenceConformance: Sendable {
   private func failure(
     of requirement: Requirement,
     _ reopens: Bool,
+    _ advanceClock: AdvanceClock?,
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Failure? {
-    let trial = makeCheck(reopens)
+    let trial = makeCheck(reopens, advanceClock)
     let place = requirement.id.replacing(".", with: "-")
     do {
       try await HangDetector(callLimit).wait(for: trial) {
@@ -136,7 +154,15 @@ public struct PersistenceConformance: Sendable {
     }
   }
 
-  private func makeCheck(_ reopens: Bool) -> RequirementCheck {
-    RequirementCheck(reopens: reopens, randomCases: randomCases, seed: seed)
+  private func makeCheck(
+    _ reopens: Bool,
+    _ advanceClock: AdvanceClock? = nil
+  ) -> RequirementCheck {
+    RequirementCheck(
+      reopens: reopens,
+      randomCases: randomCases,
+      seed: seed,
+      advanceClock: advanceClock
+    )
   }
 }

@@ -16,12 +16,20 @@ final class RequirementCheck: Sendable {
   let reopens: Bool
   let randomCases: Int
   let seed: UInt64
+  /// Moves the clock of the stores at a place; `nil` if the check has no way to.
+  let advanceClock: PersistenceConformance.AdvanceClock?
   private let state = Mutex(State())
 
-  init(reopens: Bool, randomCases: Int, seed: UInt64) {
+  init(
+    reopens: Bool,
+    randomCases: Int,
+    seed: UInt64,
+    advanceClock: PersistenceConformance.AdvanceClock? = nil
+  ) {
     self.reopens = reopens
     self.randomCases = randomCases
     self.seed = seed
+    self.advanceClock = advanceClock
   }
 
   /// The steps that were taken, and at the end the call that has not returned.

@@ -123,7 +123,7 @@ extension StoreProbe {
     otherNames: Int = 0,
     at seconds: Double = 0,
     holding conditions: Set<TaskCondition> = [],
-    leaseEnd: Double? = nil
+    leaseTime: Double? = nil
   ) async throws -> Claim {
     try await claim(
       ClaimRequest(
@@ -133,7 +133,7 @@ extension StoreProbe {
         otherNames: otherNames,
         now: .second(seconds),
         conditions: conditions,
-        leaseEnd: store.sharing == nil ? nil : .second(leaseEnd ?? Self.farLeaseEnd)
+        leaseDuration: store.sharing == nil ? nil : .seconds(leaseTime ?? Self.longLeaseTime)
       )
     )
   }
@@ -144,7 +144,7 @@ extension StoreProbe {
     let others = request.otherNames > 0 ? ", others: \(request.otherNames)" : ""
     let held =
       request.conditions.isEmpty ? "" : ", holding \(request.conditions.sorted().map(\.rawValue))"
-    let end = request.leaseEnd.map { ", until \($0.step)" } ?? ""
+    let end = request.leaseDuration.map { ", for \($0.step)" } ?? ""
     let queue = request.queue.isEmpty ? "" : " in the queue '\(request.queue)'"
     let call =
       "claim \(request.limit)\(queue) of [\(names.joined(separator: ", "))\(others)] "
@@ -153,14 +153,29 @@ extension StoreProbe {
   }
 
   /// Claims tasks, and expects that there is exactly one.
-  func claimOne(at seconds: Double = 0, leaseEnd: Double? = nil) async throws -> Lease {
-    let claim = try await claim(at: seconds, leaseEnd: leaseEnd)
+  func claimOne(at seconds: Double = 0, leaseTime: Double? = nil) async throws -> Lease {
+    let claim = try await claim(at: seconds, leaseTime: leaseTime)
     try expect("the number of claimed tasks", claim.tasks.count, 1)
     return claim.tasks[0].lease
   }
 
-  /// The end of claims that must not run out, in seconds.
-  static var farLeaseEnd: Double { 1_000_000 }
+  /// How long claims last that must not run out, in seconds.
+  static var longLeaseTime: Double { 1_000_000 }
+  /// How long claims last that are to run out, in seconds.
+  ///
+  /// It is long beside the seconds by which a clock goes on by itself.
+  static var leaseTime: Double { 600 }
+
+  /// For how many seconds the store may leave a claim that has run out as it is.
+  var mostDelay: Double { (store.sharing?.leaseDuration ?? .zero) / .seconds(3) }
+
+  /// Moves the store's clock forward.
+  func advanceClock(_ seconds: Double) async throws {
+    let call = "move the store's clock by \(seconds) s"
+    try await step(call, { _ in "done" }) {
+      try await trial.advanceClock?(place, .seconds(seconds))
+    }
+  }
 
   func tasks(
     _ filter: TaskFilter = TaskFilter(),
@@ -217,13 +232,29 @@ extension StoreProbe {
     try expect("the claimed tasks", claim.tasks.map(\.record.id.number), numbers)
   }
 
-  /// Expects the date at which to claim again.
+  /// Expects that a claim says to claim again at a date, or earlier.
   ///
-  /// In a shared store, `nil` stands for the end of the claim if the claim has tasks.
-  func expectNextDate(_ claim: Claim, _ seconds: Double?) throws {
-    let hasClaims = store.sharing != nil && !claim.tasks.isEmpty
-    let expected = seconds ?? (hasClaims ? Self.farLeaseEnd : nil)
-    try expect("the claim's next date", claim.nextDate, expected.map(Date.second))
+  /// - Parameters:
+  ///   - claim: a claim whose limit has left nothing.
+  ///   - seconds: when another claim can find tasks; `nil` if none will.
+  ///   - now: the date of the claim.
+  /// - Throws: a ``ConformanceMismatch`` if it does not.
+  func expectNextDate(_ claim: Claim, by seconds: Double?, at now: Double) throws {
+    if let seconds {
+      let isInTime = claim.nextDate.map { $0 <= .second(seconds) + 1e-6 } ?? false
+      guard isInTime else {
+        throw ConformanceMismatch(
+          expected: "the claim's next date is not later than \(seconds) s",
+          found: claim.nextDate?.step ?? "none"
+        )
+      }
+    }
+    // A store that has handed out tasks need not look for the date.
+    guard claim.tasks.isEmpty, let date = claim.nextDate, date <= .second(now) else { return }
+    throw ConformanceMismatch(
+      expected: "the next date of a claim that finds nothing is after \(now) s",
+      found: date.step
+    )
   }
 
   /// Looks the task with this number up, and expects that it equals the record.

@@ -10,6 +10,9 @@ extension FaultInjectingStore {
     case hang
     /// The call waits for this duration on a clock, or until its caller is cancelled.
     case delay(Duration, on: any Clock<Duration>)
+
+    /// The call throws a ``TransientFault``, after which a queue makes it again.
+    public static var transientError: Fault { .error(TransientFault()) }
   }
 
   /// When in a call a fault happens.

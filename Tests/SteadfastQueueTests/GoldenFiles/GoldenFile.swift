@@ -36,7 +36,8 @@ struct GoldenFile: Sendable, CustomStringConvertible {
   static let all = [
     GoldenFile(name: "fields"),
     GoldenFile(name: "fields-2") { try $0.writeFields() },
-    GoldenFile(name: "changes") { try $0.writeChanges() },
+    GoldenFile(name: "changes"),
+    GoldenFile(name: "changes-2") { try $0.writeChanges() },
     GoldenFile(name: "keys"),
     GoldenFile(name: "roles") { try $0.writeRoles() },
     GoldenFile(name: "order-keys") { try $0.writeOrderKeys() },

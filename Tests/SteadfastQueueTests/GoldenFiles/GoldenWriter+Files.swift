@@ -79,7 +79,7 @@ extension GoldenWriter {
       .restart(.claimed(lease(11)), availableDate: date(15)),
       .restart(.unclaimed(.numbered(3)), availableDate: date(16)),
       .restart(.unclaimed(.numbered(17)), availableDate: date(17)),
-      .extend(lease(12), until: date(18)),
+      .extend(lease(12), for: .seconds(18)),
       .cancel(.unclaimed(.numbered(18)), at: date(19), retains: true),
       .remove(.numbered(18)),
       .unpark(name: "Other"),

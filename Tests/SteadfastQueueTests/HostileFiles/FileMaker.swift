@@ -181,7 +181,7 @@ struct FileMaker {
     case 5: return .cancel(.claimed(lease), at: date, retains: pick(2) == 0)
     case 6: return .pause(.claimed(lease))
     case 7: return .restart(.claimed(lease), availableDate: date)
-    default: return pick(2) == 0 ? .release(lease) : .extend(lease, until: date)
+    default: return pick(2) == 0 ? .release(lease) : .extend(lease, for: .seconds(60))
     }
   }
 

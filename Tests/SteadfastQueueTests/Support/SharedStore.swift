@@ -1,4 +1,5 @@
 import Foundation
+import SteadfastTesting
 import Synchronization
 
 @testable import SteadfastQueue
@@ -7,7 +8,12 @@ import Synchronization
 final class SharedStore: Sendable {
   struct State {
     var table = TaskTable()
+    /// When claims run out, by the store's clock.
     var leaseEnds: [Lease: Date] = [:]
+    /// When claims were last ended.
+    var lastEnding = Date.distantPast
+    /// By how many seconds the clock was moved forward.
+    var clockOffset = 0.0
     var isDestroyed = false
     var listeners: [AsyncStream<Void>.Continuation] = []
   }
@@ -16,10 +22,26 @@ final class SharedStore: Sendable {
   let sharing: StoreSharing
   /// Whether it tells all processes of each batch.
   private let givesHints: Bool
+  /// Whether it ends claims three times in a lease, and says to look again after each claim that
+  /// finds something.
+  private let looksSeldom: Bool
+  /// The store's own clock; it stands still if a test has no virtual time.
+  private let clock: VirtualClock
 
-  init(_ sharing: StoreSharing = StoreSharing(), givesHints: Bool = false) {
+  init(
+    _ sharing: StoreSharing = StoreSharing(),
+    givesHints: Bool = false,
+    looksSeldom: Bool = false
+  ) {
     self.sharing = sharing
     self.givesHints = givesHints
+    self.looksSeldom = looksSeldom
+    clock = VirtualTime.current?.clock ?? VirtualClock()
+  }
+
+  /// Moves the store's clock forward.
+  func advanceClock(by duration: Duration) {
+    state.withLock { $0.clockOffset += duration / .seconds(1) }
   }
 
   var isDestroyed: Bool { state.withLock { $0.isDestroyed } }
@@ -101,8 +123,8 @@ final class SharedStore: Sendable {
     state.withLock { state in
       defer { for listener in state.listeners { listener.yield() } }
       let outcomes = state.table.apply(batch)
-      for case (.extend(let lease, let end), .done) in zip(batch, outcomes) {
-        state.leaseEnds[lease] = end
+      for case (.extend(let lease, let duration), .done) in zip(batch, outcomes) {
+        state.leaseEnds[lease] = state.now(clock) + duration / .seconds(1)
       }
       let table = state.table
       state.leaseEnds = state.leaseEnds.filter { table.isHeld($0.key) }
@@ -113,14 +135,33 @@ final class SharedStore: Sendable {
   /// Releases the tasks whose leases have run out, and then claims.
   private func claim(_ request: ClaimRequest) -> Claim {
     state.withLock { state in
-      for (lease, end) in state.leaseEnds where end <= request.now {
-        state.table.interrupt(lease)
-        state.leaseEnds[lease] = nil
+      let now = state.now(clock)
+      if !looksSeldom || now >= state.lastEnding + sharing.leaseDuration / .seconds(3) {
+        state.endClaims(until: now)
       }
       var claim = state.table.claim(request)
-      for task in claim.tasks { state.leaseEnds[task.lease] = request.leaseEnd }
-      if let end = state.leaseEnds.values.min() { claim.nextDate = min(claim.nextDate ?? end, end) }
+      for task in claim.tasks {
+        state.leaseEnds[task.lease] = request.leaseDuration.map { now + $0 / .seconds(1) }
+      }
+      if let end = state.leaseEnds.values.min() {
+        // If it has run out already, it is ended later.
+        let date = request.now + max(1, end.timeIntervalSince(now))
+        claim.nextDate = min(claim.nextDate ?? date, date)
+      }
+      if looksSeldom, !claim.tasks.isEmpty { claim.nextDate = request.now }
       return claim
+    }
+  }
+}
+
+extension SharedStore.State {
+  fileprivate func now(_ clock: VirtualClock) -> Date { clock.date + clockOffset }
+
+  fileprivate mutating func endClaims(until now: Date) {
+    lastEnding = now
+    for (lease, end) in leaseEnds where end <= now {
+      table.interrupt(lease)
+      leaseEnds[lease] = nil
     }
   }
 }

@@ -130,7 +130,6 @@ import Foundation
           ("failure", .park(lease, failure: failure)),
           ("availableDate", .restart(id, availableDate: date)),
           ("availableDate", .reschedule(id, availableDate: date)),
-          ("lease", .extend(lease, until: date)),
           ("rebase", .rebase(date)),
           (
             "endedBefore", .prune(.succeeded, endedBefore: date, keepingLatest: 1, now: .seconds(0))

@@ -34,6 +34,24 @@ extension Mutant {
         return outcomes
       }
     },
+    Mutant("what is sent again is refused", breaks: "batch.sent-again") {
+      $0.answersTaken { batch, isTaken, table in
+        isTaken.contains(true) ? isTaken.map { $0 ? .identityTaken : .batchRefused } : nil
+      }
+    },
+    Mutant("any task with the identity is taken for sent again", breaks: "batch.sent-again") {
+      $0.answersTaken { batch, isTaken, table in
+        var outcomes = table.apply(zip(batch, isTaken).filter { !$1 }.map(\.0)).makeIterator()
+        return isTaken.map { $0 ? .done : outcomes.next() ?? .stale }
+      }
+    },
+    Mutant("what is sent again begins anew", breaks: "batch.sent-again") {
+      $0.answersTaken { batch, isTaken, table in
+        let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.taskID))
+        table.entries.removeAll { ids.contains($0.record.id) }
+        return table.apply(batch)
+      }
+    },
     Mutant("nonsense is kept", breaks: "form.checked") { $0.checksForm = false },
     Mutant("a NUL is kept", breaks: "form.texts") {
       $0.overlooks = { $0.message.contains("NUL") }
@@ -191,4 +209,20 @@ extension Mutant {
       }
     },
   ]
+}
+
+extension PlainStore.Behaviour {
+  /// Answers batches in another way, told which of their changes insert a task whose ID is taken.
+  fileprivate mutating func answersTaken(
+    _ answer:
+      @escaping @Sendable ([TaskChange], [Bool], inout ReferenceTable) -> [ChangeOutcome]?
+  ) {
+    apply = { batch, table in
+      let ids = Set(table.records.map(\.id))
+      let isTaken = batch.map { change in
+        if case .insert(let record, _) = change { ids.contains(record.id) } else { false }
+      }
+      return answer(batch, isTaken, &table) ?? table.apply(batch)
+    }
+  }
 }

@@ -85,20 +85,46 @@ extension Mutant {
     Mutant("claims never run out", breaks: "sharing.runs-out", isShared: true) {
       $0.request = { request in
         var request = request
-        request.leaseEnd = nil
+        request.leaseDuration = nil
         return request
       }
     },
-    Mutant("claims are not extended", breaks: "sharing.extend", isShared: true) {
+    Mutant("the clock of who claims ends claims", breaks: "sharing.clocks", isShared: true) {
+      $0.usesClockOfRequests = true
+    },
+    Mutant("a claim that is not held is extended", breaks: "sharing.extend", isShared: true) {
+      $0.answers { change, outcome in
+        if case .extend = change { return .done }
+        return outcome
+      }
+    },
+    Mutant("claims are not extended", breaks: "sharing.extended", isShared: true) {
       $0.rewrite = { change in
         if case .extend = change { return .unpark(name: "") }
         return change
+      }
+    },
+    Mutant("claims are extended by a queue's clock", breaks: "sharing.extended", isShared: true) {
+      $0.extendsFromRequests = true
+    },
+    Mutant("an extension lasts too short", breaks: "sharing.extended", isShared: true) {
+      $0.rewrite = { change in
+        guard case .extend(let lease, let duration) = change else { return change }
+        return .extend(lease, for: duration / 2)
       }
     },
     Mutant("the ends of claims are no next date", breaks: "sharing.next-date", isShared: true) {
       $0.nextDate = { date, request, table in
         let waiting = table.records.filter { $0.state == .waiting }.map(\.availableDate)
         return waiting.filter { $0 > request.now }.min()
+      }
+    },
+    Mutant("the store's clock tells the next date", breaks: "sharing.next-date", isShared: true) {
+      $0.first = { $0.clock += 1_000_000 }
+      $0.nextDate = { date, request, table in
+        let waiting = table.records.filter { $0.state == .waiting }.map(\.availableDate)
+        let ends = table.entries.compactMap(\.leaseEnd)
+        return (waiting.filter { $0 > request.now } + ends).min()
       }
     },
     Mutant("a second store takes tasks over at once", breaks: "sharing.two", isShared: true) {

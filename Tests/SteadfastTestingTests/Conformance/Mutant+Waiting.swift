@@ -10,12 +10,10 @@ extension Mutant {
         table.editDependencies { $1.tasks.remove(lease.id) }
       }
     },
-    Mutant("a task that waits for others has a next date", breaks: "dependencies.waits") {
+    Mutant("a task that waits for others makes the next date now", breaks: "dependencies.waits") {
       $0.nextDate = { date, request, table in
         let waiting = table.records.filter { $0.state == .waiting && !$0.dependencies.isEmpty }
-        return
-          (waiting.map(\.availableDate).filter { $0 > request.now } + [date].compactMap(\.self))
-          .min()
+        return waiting.contains { $0.availableDate <= request.now } ? request.now : date
       }
     },
     Mutant("a task waits without end", breaks: "dependencies.unmet") {

@@ -11,7 +11,9 @@ import Testing
     _ conformance: PersistenceConformance
   ) async -> PersistenceConformance.Report {
     let shelf = PlainStore.Shelf()
-    return await conformance.check { PlainStore(shelf, $0, behaviour) }
+    return await conformance.check(advancingClocks: shelf.advanceClock) {
+      PlainStore(shelf, $0, behaviour)
+    }
   }
 
   /// The check of a single requirement, with as many random cases as any mutant needs.
@@ -43,6 +45,28 @@ import Testing
     #expect(Set(ids).count == ids.count)
     #expect(Set(ids) == Set(Mutant.all.map(\.requirement)))
     #expect(Requirement.all.allSatisfy { $0.sentence.hasSuffix(".") })
+  }
+
+  @Test func `without a way to move its clock, a store's claims do not run out`() async {
+    var behaviour = PlainStore.Behaviour()
+    behaviour.sharing = StoreSharing()
+    let shelf = PlainStore.Shelf()
+    let report = await PersistenceConformance(randomCases: 20).check { [behaviour] in
+      PlainStore(shelf, $0, behaviour)
+    }
+    #expect(report.passes, "\(report)")
+    let skipped = report.skipped.filter { $0.requirement.id.hasPrefix("sharing.") }
+    #expect(skipped.map(\.requirement.id) == ["sharing.runs-out", "sharing.extended"])
+    #expect(skipped.allSatisfy { $0.reason.contains("clock") })
+  }
+
+  /// Some stores end claims a few times in a lease, and look for dates only if they find nothing.
+  @Test func `a store that looks seldom passes`() async {
+    var behaviour = PlainStore.Behaviour()
+    behaviour.sharing = StoreSharing(leaseDuration: .seconds(60))
+    behaviour.looksSeldom = true
+    let report = await check(behaviour, PersistenceConformance(randomCases: 200))
+    #expect(report.passes, "\(report)")
   }
 
   @Test func `what is excluded is not checked, and the report repeats why`() async {

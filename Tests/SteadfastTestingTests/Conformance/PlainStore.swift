@@ -51,6 +51,12 @@ final class PlainStore: Persistence {
     var destroysClosed = true
     /// What destroying a store again does.
     var destroysAgain = DestroyingAgain.nothing
+    /// Which clock decides that a claim has run out.
+    var usesClockOfRequests = false
+    /// Whether it ends claims three times in a lease, and looks for dates only if it finds nothing.
+    var looksSeldom = false
+    /// Whether an extension begins at the date of the latest request.
+    var extendsFromRequests = false
     /// Whether other calls come between what a call reads and what it writes.
     var racesInApply = false
     var racesInClaim = false
@@ -63,12 +69,20 @@ final class PlainStore: Persistence {
     var table = ReferenceTable()
     var durable = ReferenceTable()
     var lastToken: UInt64 = 0
+    var lastRequest = Date.distantPast
+    /// When claims were last ended, by the store's clock.
+    var lastEnding = Date.distantPast
     var isNew = true
   }
 
   /// The places where stores are.
   final class Shelf: Sendable {
     fileprivate let places = Mutex<[String: Contents]>([:])
+
+    /// Moves the clock of the stores at a place.
+    func advanceClock(_ place: String, _ duration: Duration) {
+      places.withLock { $0[place]?.table.clock += duration / .seconds(1) }
+    }
   }
 
   private let shelf: Shelf
@@ -120,7 +134,10 @@ final class PlainStore: Persistence {
     }
     return try update { contents in
       if let before { contents = before }
+      let clock = contents.table.clock
+      if behaviour.extendsFromRequests { contents.table.clock = contents.lastRequest }
       let outcomes = behaviour.apply(changes, &contents.table)
+      contents.table.clock = clock
       if durability == .durable { contents.durable = contents.table }
       return outcomes
     }
@@ -143,21 +160,29 @@ final class PlainStore: Persistence {
     }
     return try update { contents in
       if let before { contents.table = before.table }
+      contents.lastRequest = request.now
+      if behaviour.usesClockOfRequests { contents.table.clock = request.now }
       var unlimited = request
       unlimited.limit = .max
-      let available = contents.table.claimable(unlimited).sorted(by: behaviour.goesBefore)
+      let endsClaims = contents.endsClaims(sharing, seldom: behaviour.looksSeldom)
+      let available = contents.table.claimable(unlimited, endsClaims: endsClaims)
+        .sorted(by: behaviour.goesBefore)
       let tasks = available.prefix(request.limit).map { entry in
         contents.lastToken += 1
         let lease = Lease(id: entry.record.id, token: contents.lastToken)
-        if behaviour.leases { contents.table.lease(lease, until: request.leaseEnd) }
+        if behaviour.leases { contents.table.lease(lease, for: request.leaseDuration) }
         var record = entry.record
         record.state = .running
         return ClaimedTask(record: behaviour.shown(record), lease: lease)
       }
       let waiting = contents.table.waiting.map(\.record.availableDate)
-      let ends = contents.table.entries.compactMap(\.leaseEnd)
+      let clock = contents.table.clock
+      let ends = contents.table.entries.compactMap(\.leaseEnd).map {
+        request.now + $0.timeIntervalSince(clock)
+      }
       let first = (waiting.filter { $0 > request.now } + ends).min()
-      let next = available.count > tasks.count ? request.now : first
+      let isSpared = behaviour.looksSeldom && !tasks.isEmpty
+      let next = isSpared || available.count > tasks.count ? request.now : first
       return Claim(tasks: tasks, nextDate: behaviour.nextDate(next, request, contents.table))
     }
   }
@@ -219,3 +244,14 @@ final class PlainStore: Persistence {
 }
 
 enum PlainStoreError: Error { case closed }
+
+extension PlainStore.Contents {
+  /// Returns whether a claim ends the claims that have run out.
+  fileprivate mutating func endsClaims(_ sharing: StoreSharing?, seldom: Bool) -> Bool {
+    guard seldom, let sharing else { return true }
+    let pause = sharing.leaseDuration / .seconds(3)
+    guard table.clock >= lastEnding + pause else { return false }
+    lastEnding = table.clock
+    return true
+  }
+}

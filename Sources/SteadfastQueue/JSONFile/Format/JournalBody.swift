@@ -116,9 +116,7 @@ struct JournalBody: Sendable {
       fields.add("available", date)
     case .update(let id, let update): try add(update, of: id)
     case .remove(let id): fields.begin("remove", id)
-    case .extend(let lease, let date):
-      fields.begin("extend", lease.id)
-      fields.add("until", date)
+    case .extend(let lease, _): fields.begin("extend", lease.id)
     case .unpark(let name, let queue):
       fields.begin("unpark")
       fields.add("name", name)

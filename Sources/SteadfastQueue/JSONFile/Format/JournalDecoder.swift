@@ -101,7 +101,10 @@ struct JournalDecoder {
       )
     case .update: return .change(.update(try fields.id(), try update()))
     case .remove: return .change(.remove(try fields.id()))
-    case .extend: return .change(.extend(try lease(), until: try fields.date(.until)))
+    case .extend:
+      // Earlier versions wrote the end of the claim, which means nothing in a file.
+      if fields.has(.until) { _ = try fields.date(.until) }
+      return .change(.extend(try lease(), for: .zero))
     case .unpark: return .change(.unpark(name: try fields.text(.name), queue: try queue()))
     case .prune: return .change(try prune())
     case .rebase: return .change(.rebase(try fields.date(.at)))

@@ -264,8 +264,8 @@ extension TaskTable {
       return .restart(present(target), availableDate: date, forgets: forgets)
     case .reschedule(let target, let date):
       return .reschedule(present(target), availableDate: date)
-    case .extend(let lease, let date):
-      return present(lease).map { .extend($0, until: date) }
+    case .extend(let lease, let duration):
+      return present(lease).map { .extend($0, for: duration) }
     case .succeed(let lease, let date, let retains):
       return present(lease).map { .succeed($0, at: date, retains: retains) }
     case .retry(let lease, let date, let count, let failure):

@@ -52,7 +52,33 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     var changes: [TaskChange] = []
     changes.reserveCapacity(batch.count)
     for change in batch { changes.append(try await sealed(change)) }
+    let outcomes = try await base.apply(changes, durability: durability)
+    guard outcomes.contains(.identityTaken), try await restoreSeals(in: &changes, of: batch) else {
+      return outcomes
+    }
     return try await base.apply(changes, durability: durability)
+  }
+
+  /// Gives insertions that are sent again the seals with which they were stored.
+  ///
+  /// A payload has another seal each time that it is sealed, so the store takes it for another one.
+  ///
+  /// - Returns: Whether there is such an insertion.
+  private func restoreSeals(
+    in changes: inout [TaskChange],
+    of batch: [TaskChange]
+  ) async throws -> Bool {
+    var isRestored = false
+    for (index, change) in batch.enumerated() {
+      guard case .insert(let record, let policy) = change else { continue }
+      let filter = TaskFilter(ids: [record.id], queue: nil)
+      guard let stored = try await base.tasks(matching: filter, after: nil, limit: 1).first,
+        record.isStored(as: opened(stored))
+      else { continue }
+      changes[index] = .insert(record.replacing(payload: stored.payload), onDuplicate: policy)
+      isRestored = true
+    }
+    return isRestored
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {

@@ -16,6 +16,9 @@ struct Outbox: Sendable {
   /// Whether there is nothing left to store.
   var isEmpty: Bool { settling.isEmpty && waiting.isEmpty }
 
+  /// Whether a caller is storing settlements.
+  var isStoring: Bool { !settling.isEmpty }
+
   /// All settlements that are not stored yet, beginning with those that were taken.
   var all: [Settlement] { settling + waiting }
 

@@ -65,12 +65,17 @@ public enum TaskEvent: Sendable {
   /// No handler is registered for its name, its payload can't be decoded, or the queue was told
   /// nothing about one of its conditions. The task stays, and is performed when that has changed.
   case unhandled(TaskRecord, reason: String)
+  /// The store is unavailable for a while, and a call to it is made again at about this date.
+  ///
+  /// The event comes before each further call. The queue goes on when the store answers.
+  case storeUnavailable(reason: String, retryDate: Date)
   /// This observer fell behind, and `count` events were dropped for it.
   case missed(count: Int)
 }
 
 extension TaskEvent {
-  /// The ID of the task that it is about; `nil` for ``missed(count:)``.
+  /// The ID of the task that it is about; `nil` for ``missed(count:)`` and
+  /// ``storeUnavailable(reason:retryDate:)``.
   ///
   /// Of ``batchProgressed(followedBy:_:)``, it is the task that follows the batch.
   public var taskID: TaskID? {
@@ -85,7 +90,7 @@ extension TaskEvent {
       .paused(let id), .resumed(let id), .restarted(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
-    case .missed: nil
+    case .missed, .storeUnavailable: nil
     }
   }
 }
@@ -118,6 +123,7 @@ extension TaskEvent: CustomStringConvertible {
     case .superseded(let task, let id): "superseded by \(id): \(task)"
     case .released(let task): "released: \(task)"
     case .unhandled(let task, let reason): "unhandled: \(task): \(reason)"
+    case .storeUnavailable(let reason, let date): "store unavailable, retry at \(date): \(reason)"
     case .missed(let count): "missed: \(count) events"
     }
   }

@@ -35,7 +35,7 @@ extension TaskQueue {
           otherNames: handled.others,
           now: now,
           conditions: conditions,
-          leaseEnd: leaseEnd
+          leaseDuration: leaseDuration
         )
       )
       if let date = claim.nextDate {

@@ -92,7 +92,7 @@ extension TaskQueue {
         // The task stays as it is: another one stands for its key.
         continue
       } catch {
-        fail(error, to: "do what was asked of a task")
+        fail(error, to: "do what was asked of a task", losing: true)
       }
     }
     if !requests.isEmpty { machine.withLock { $0.obeyed(requests.count) } }
@@ -114,7 +114,7 @@ extension TaskQueue {
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     do {
-      results = try await persist(batch)
+      results = try await withoutDoubt(try await send(batch), batch)
     } catch {
       // During the call, a claim may have skipped the tasks.
       lookForWork()
@@ -133,6 +133,22 @@ extension TaskQueue {
     if !consequences.isEmpty { await tell(consequences) }
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
+    return results
+  }
+
+  /// Returns the outcomes, with `done` for each change that is stale because it was sent before.
+  private nonisolated func withoutDoubt(
+    _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
+    _ batch: [TaskChange]
+  ) async throws -> [ChangeOutcome] {
+    guard answer.wasResent else { return answer.outcomes }
+    var results = answer.outcomes
+    for (index, change) in batch.enumerated() where results[index] == .stale {
+      guard let id = change.unclaimedID else { continue }
+      let record = try await record(of: id)
+      guard change.wasStored(leaving: record, isAlone: store.sharing == nil) else { continue }
+      results[index] = .done
+    }
     return results
   }
 
@@ -161,6 +177,18 @@ extension TaskQueue {
 
   nonisolated func record(of id: TaskID) async throws -> TaskRecord? {
     try await store.tasks(matching: TaskFilter(ids: [id]), after: nil, limit: 1).first
+  }
+}
+
+extension TaskChange {
+  /// The task that the change concerns, if no queue has claimed it.
+  fileprivate var unclaimedID: TaskID? {
+    switch self {
+    case .cancel(.unclaimed(let id), _, _), .pause(.unclaimed(let id)), .resume(let id),
+      .restart(.unclaimed(let id), _), .reschedule(.unclaimed(let id), _), .remove(let id):
+      id
+    default: nil
+    }
   }
 }
 

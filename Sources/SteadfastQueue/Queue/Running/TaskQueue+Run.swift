@@ -51,7 +51,10 @@ extension TaskQueue {
       machine.begin(mode, names: names)
       signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
+    tellPatience()
     await beginRun()
+    // Nothing is claimed yet.
+    patientStore?.patience.noteExtension(at: time.stopwatch())
     await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
@@ -111,8 +114,8 @@ extension TaskQueue {
           workers.addTask { await self.work(worker) }
         }
       }
-      await settleAll()
-      await putBack(machine.withLock { $0.takeUnbegun() })
+      await settleRest()
+      await putBack(machine.withLock { $0.takeUnbegun() }, isLast: true)
       services.cancelAll()
     }
   }

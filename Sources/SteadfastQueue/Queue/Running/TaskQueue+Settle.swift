@@ -36,23 +36,49 @@ extension TaskQueue {
     await settleAll()
   }
 
-  nonisolated func settleAll() async {
+  /// Stores all settlements in the outbox.
+  ///
+  /// - Parameter isLast: whether the run ends, so that nothing else stores them.
+  nonisolated func settleAll(isLast: Bool = false) async {
     while let settlements = machine.withLock({ $0.takeOutbox() }) {
-      await apply(settlements)
+      let isLeft = await apply(settlements, isLast: isLast)
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
+      if patientStore != nil { signals.settlement.resumeAll(with: .success(())) }
       if wakesWorkers { signals.workers.signalAll() }
       await obey(requests)
+      if isLeft { return signals.finisher.signal() }
     }
   }
 
-  private nonisolated func apply(_ settlements: [Settlement]) async {
+  /// Stores the settlements that are left when the workers of a run have ended.
+  nonisolated func settleRest() async {
+    await settleAll(isLast: true)
+    guard patientStore != nil else { return }
+    // The finisher may be waiting for the store, and is cancelled after this.
+    while machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) {
+      await signals.settlement.waitUncancelled {
+        machine.withLock { $0.outbox.isStoring ? nil : () }
+      }
+      await settleAll(isLast: true)
+    }
+  }
+
+  /// Stores settlements.
+  ///
+  /// - Returns: Whether the finisher is to store them, because the store is gone for a while and
+  ///   this Swift task can't wait.
+  @discardableResult
+  private nonisolated func apply(
+    _ settlements: [Settlement],
+    isLast: Bool = false
+  ) async -> Bool {
     var batch = settlements.map(\.change)
     batch += prunings(after: settlements)
     let remaining = settlements.filter(\.leavesTask).map(\.record.id)
     if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
-      let results = try await withoutDoubt(try await persist(batch), of: settlements)
+      let results = try await withoutDoubt(try await send(batch), of: settlements)
       let stored = settlements.indices.lazy.filter { results[$0].isDone }
       wereStored(stored.map { settlements[$0] })
       let meanings = consequences(of: settlements, results)
@@ -66,9 +92,16 @@ extension TaskQueue {
         if isAwaited { try? await tellWhatIsStored(of: [successor]) }
       }
     } catch {
-      machine.withLock { $0.putBack(settlements) }
-      fail(error, to: "keep how tasks ended")
+      // An attempt that is cut short has a cancelled Swift task in a run that goes on.
+      let isLeft = machine.withLock { machine in
+        machine.putBack(settlements)
+        return !isLast && error.isTransientFailure && Task.isCancelled && machine.mode != nil
+          && !machine.wasCancelled && !machine.cutsShort
+      }
+      if isLeft { return true }
+      fail(error, to: "keep how tasks ended", losing: true)
     }
+    return false
   }
 
   /// Returns what changes that were stored have meant for other tasks.
@@ -88,24 +121,29 @@ extension TaskQueue {
     return upkeep.withLock { $0.pruning.changes(after: settlements, now: now) }
   }
 
-  /// Returns the results, with `done` for each end that was stored although the store failed.
+  /// Returns the outcomes, with `done` for each change that is stale because it was stored before.
+  ///
+  /// The store has stored it although the store failed, or it was sent again.
   private nonisolated func withoutDoubt(
-    _ results: [ChangeOutcome],
+    _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
     of settlements: [Settlement]
   ) async throws -> [ChangeOutcome] {
     // In a shared store, another process may have ended the task. Then `tellOfOthersTasks()` looks
     // up the outcome for waiting callers.
-    guard store.sharing == nil else { return results }
-    var results = results
+    let isAlone = store.sharing == nil || !leasesMayHaveRunOut
+    var results = answer.outcomes
     for (index, settlement) in settlements.enumerated()
-    where settlement.isInDoubt && results[index] == .stale {
+    where answer.wasResent || settlement.isInDoubt {
+      guard results[index] == .stale else { continue }
       let record = try await record(of: settlement.record.id)
-      if let outcome = settlement.outcome {
-        if record == nil || record?.outcome == outcome { results[index] = .done }
-      } else if record == nil, let successor = try await holder(ofKeyOf: settlement.record) {
-        results[index] = .superseded(by: successor)
-      } else if record == nil {
-        observers.outcomes.fail(settlement.record.id, Self.unknown(settlement.record.id))
+      if settlement.change.wasStored(leaving: record, isAlone: isAlone) {
+        results[index] = .done
+      } else if isAlone, record == nil {
+        if let successor = try await holder(ofKeyOf: settlement.record) {
+          results[index] = .superseded(by: successor)
+        } else {
+          observers.outcomes.fail(settlement.record.id, Self.unknown(settlement.record.id))
+        }
       }
     }
     return results
@@ -124,13 +162,15 @@ extension TaskQueue {
   }
 
   /// Releases tasks that were claimed but not begun.
-  nonisolated func putBack(_ tasks: [ClaimedTask]) async {
+  nonisolated func putBack(_ tasks: [ClaimedTask], isLast: Bool = false) async {
     guard !tasks.isEmpty else { return }
-    await apply(
+    let isLeft = await apply(
       tasks.map {
         Settlement(change: .release($0.lease), record: $0.record, wasBegun: false)
-      }
+      },
+      isLast: isLast
     )
+    if isLeft { signals.finisher.signal() }
     let requests = machine.withLock { $0.wereReturned(tasks) }
     await obey(requests)
   }
@@ -185,7 +225,16 @@ extension TaskQueue {
     signals.workers.signal()
   }
 
-  nonisolated func fail(_ error: any Error, to operation: String) {
+  /// Stops the run, because the store has failed.
+  ///
+  /// A run that is to end anyway does without a store that is gone for a while, unless something is
+  /// lost by that.
+  nonisolated func fail(_ error: any Error, to operation: String, losing: Bool = false) {
+    if !losing, error.isTransientFailure,
+      Task.isCancelled || machine.withLock({ $0.isStopping })
+    {
+      return
+    }
     let error = TaskQueueError(
       .storeFailed,
       "the queue '\(name)' has stopped, because its store (\(store)) could not \(operation): "
@@ -194,7 +243,27 @@ extension TaskQueue {
       underlying: error
     )
     machine.withLock { $0.fail(error) }
+    stopMayHaveCome()
+  }
+
+  /// Wakes whatever waits for something that may not come any more.
+  nonisolated func stopMayHaveCome() {
+    tellPatience()
     signals.stopMayHaveCome()
+  }
+
+  /// Tells the code that waits for the store what is about to end.
+  nonisolated func tellPatience() {
+    guard let patience = patientStore?.patience else { return }
+    patience.note(
+      machine.withLock {
+        StorePatience.Stop(
+          isStopping: $0.isStopping,
+          isShutDown: $0.isShutDown,
+          isCutShort: $0.cutsShort
+        )
+      }
+    )
   }
 }
 
@@ -209,6 +278,19 @@ extension TaskQueue {
       throw UnusableAnswer(results: results, to: changes.count)
     }
     return results
+  }
+
+  /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
+  /// once.
+  nonisolated func send(
+    _ changes: [TaskChange]
+  ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
+    guard let patientStore else { return (try await persist(changes), false) }
+    let answer = try await patientStore.send(changes, .durable)
+    guard answer.outcomes.count == changes.count else {
+      throw UnusableAnswer(results: answer.outcomes, to: changes.count)
+    }
+    return answer
   }
 }
 

@@ -9,9 +9,9 @@ import Foundation
 
 /// What a queue does on a store that others use at the same time.
 extension TaskQueue {
-  /// The date until which a claim that is made now lasts; `nil` if the store is not shared.
-  nonisolated var leaseEnd: Date? {
-    store.sharing.map { (now + max(0, $0.leaseDuration / .seconds(1))).storable }
+  /// How long a claim lasts unless it is extended; `nil` if the store is not shared.
+  nonisolated var leaseDuration: Duration? {
+    store.sharing.map { min($0.leaseDuration, .longestStorable) }
   }
 
   /// Extends leases until the body has returned.
@@ -32,15 +32,24 @@ extension TaskQueue {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
+      let start = time.stopwatch()
       let leases = machine.withLock { $0.leases }
-      guard let end = leaseEnd, !leases.isEmpty, !Task.isCancelled else { continue }
+      if leases.isEmpty { patientStore?.patience.noteExtension(at: start) }
+      guard let duration = leaseDuration, !leases.isEmpty, !Task.isCancelled else { continue }
       do {
-        let results = try await persist(leases.map { .extend($0, until: end) }, .relaxed)
+        let results = try await persist(leases.map { .extend($0, for: duration) }, .relaxed)
+        patientStore?.patience.noteExtension(at: start)
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
       } catch {
         fail(error, to: "extend its claims")
       }
     }
+  }
+
+  /// Whether a claim of this queue may have run out, because it could not be extended.
+  nonisolated var leasesMayHaveRunOut: Bool {
+    guard let patientStore, let leaseDuration else { return true }
+    return time.stopwatch() >= patientStore.patience.lastExtension + leaseDuration
   }
 
   /// Handles a lease whose task another queue has taken over.

@@ -80,9 +80,19 @@ extension TaskQueue {
     _ durability: Durability,
     _ next: ([UInt8]?) throws -> [UInt8]?
   ) async throws {
+    var retries = 0
     for _ in 0..<Self.mostRefusals {
       let old = try await store.value(named: name)
-      if try await replaceValue(named: name, old, by: try next(old), durability) { return }
+      let new = try next(old)
+      do {
+        if try await replaceValue(named: name, old, by: new, durability) { return }
+      } catch {
+        // It may have been stored. What the next look finds is the present value in any case.
+        guard let patience = patientStore?.patience,
+          await patience.waits(after: error, retries: retries, .other)
+        else { throw error }
+        retries += 1
+      }
     }
     throw TaskQueueError(
       .storeFailed,

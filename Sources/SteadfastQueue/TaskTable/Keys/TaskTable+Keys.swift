@@ -20,8 +20,12 @@ extension TaskTable {
   // MARK: Staging
 
   mutating func stageInsertion(of record: TaskRecord, _ policy: UniquePolicy) -> StagedChange {
-    guard slot(of: record.id) == nil else { return .identityTaken }
     // `insertAtOnce(_:)` says the same.
+    if let slot = slot(of: record.id) {
+      // One that is being stored is not stored yet.
+      let isThere = entries[slot].place != .staged && record.isStored(as: entries[slot].record)
+      return isThere ? .sentBefore : .identityTaken
+    }
     guard let key = record.uniqueKey else {
       if let id = unmetDependency(of: record) { return .unmet(id) }
       return StagedChange(.insertion(slot: insertNewEntry(of: record)))
@@ -50,7 +54,7 @@ extension TaskTable {
 
   /// Inserts a task without a unique key, as staging and committing it would in more time.
   mutating func insertAtOnce(_ record: TaskRecord) -> ChangeOutcome {
-    guard slot(of: record.id) == nil else { return .identityTaken }
+    guard slot(of: record.id) == nil else { return commit(stageInsertion(of: record, .keep)) }
     if let id = unmetDependency(of: record) { return .unmetDependency(id) }
     commitInsertion(of: insertNewEntry(of: record))
     return .done

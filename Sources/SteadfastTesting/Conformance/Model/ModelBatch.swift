@@ -54,8 +54,7 @@ struct ModelBatch {
     Set(ids.compactMap(reference.record).compactMap { $0.nameAndKey })
   }
 
-  mutating func insert(_ task: ModelStep.NewTask, at seconds: Double) {
-    let record = TaskRecord.drawn(task, at: seconds)
+  mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy) {
     let id = record.id
     guard !touched.contains(id), !named.contains(id), !reference.isAwaited(id),
       mayWait(record)
@@ -73,7 +72,7 @@ struct ModelBatch {
     if let follower = record.dependencies.follower {
       members[follower, default: []].insert(id)
     }
-    changes.append(.insert(record, onDuplicate: task.policy))
+    changes.append(.insert(record, onDuplicate: policy))
   }
 
   /// Returns whether nothing else changes the tasks for which a new one waits, nor its follower.
@@ -109,7 +108,7 @@ extension Date {
 }
 
 extension TaskRecord {
-  fileprivate static func drawn(_ task: ModelStep.NewTask, at seconds: Double) -> TaskRecord {
+  static func drawn(_ task: ModelStep.NewTask, at seconds: Double) -> TaskRecord {
     TaskRecord(
       id: .numbered(task.number),
       name: task.name,

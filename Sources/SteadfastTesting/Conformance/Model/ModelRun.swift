@@ -11,6 +11,8 @@ struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
   private var leases: [Lease] = []
+  /// The insertions so far, stored or not.
+  private var insertions: [(record: TaskRecord, policy: UniquePolicy)] = []
   /// The date of the next step; each step has a date of its own.
   private var now = 0.0
 
@@ -80,8 +82,8 @@ struct ModelRun {
       now -= 4 + seconds
       try await apply(.rebase(.second(now)))
     case .extend(let claim):
-      guard isShared, let lease = lease(claim), !hasRunOut(lease) else { return }
-      try await apply(.extend(lease, until: .second(now + 40)))
+      guard isShared, let lease = lease(claim) else { return }
+      try await apply(.extend(lease, for: leaseDuration * 2))
     case .reopen:
       guard store.trial.reopens else { return }
       store = try await store.reopened()
@@ -103,9 +105,16 @@ struct ModelRun {
       // Each task that ends has a date of its own.
       let date = now + Double(batch.changes.count) / 4
       switch change {
-      case .insert(let task): batch.insert(task, at: date)
+      case .insert(let task):
+        let record = TaskRecord.drawn(task, at: date)
+        insertions.append((record, task.policy))
+        batch.insert(record, task.policy)
+      case .insertAgain(let back):
+        guard back < insertions.count else { continue }
+        let insertion = insertions[insertions.count - 1 - back]
+        batch.insert(insertion.record, insertion.policy)
       case .end(let claim, let end, let retains, let delay):
-        guard let lease = lease(claim), !hasRunOut(lease) else { continue }
+        guard let lease = lease(claim) else { continue }
         batch.add(.ending(lease, end, retains: retains, at: date, delay: delay), of: lease.id)
       case .control(let task, let control, let retains):
         let id = TaskID.numbered(task)
@@ -133,16 +142,28 @@ struct ModelRun {
     return leases[place < 0 ? place + leases.count : place]
   }
 
-  /// Returns whether a lease that is still current has run out, or does before the next step.
-  ///
-  /// Then it is not known whether another claim takes the task over.
-  private func hasRunOut(_ lease: Lease) -> Bool {
-    reference.entries.contains { entry in
-      entry.lease == lease && entry.leaseEnd.map { $0 <= .second(now + 3) } ?? false
-    }
+  // MARK: Claims
+
+  /// How long claims last: a few steps, or for ever if the store's clock can't be moved.
+  private var leaseDuration: Duration {
+    .seconds(store.trial.advanceClock == nil ? StoreProbe.longLeaseTime : 30)
   }
 
-  // MARK: Claims
+  /// Moves the store's clock on to the date of the step, so that claims run out.
+  ///
+  /// Just after a claim has run out, the store may have ended it or not. The clock moves past that
+  /// time. So at each claim, it is known which ones are over.
+  private mutating func advanceClock() async throws {
+    guard isShared, store.trial.advanceClock != nil else { return }
+    var date = max(reference.clock, .second(now))
+    let ends = reference.entries.compactMap(\.leaseEnd).sorted()
+    for end in ends where (end - 3...end + store.mostDelay + 3).contains(date) {
+      date = end + store.mostDelay + 4
+    }
+    let seconds = date.timeIntervalSince(reference.clock)
+    reference.clock = date
+    if seconds > 0 { try await store.advanceClock(seconds) }
+  }
 
   private mutating func claim(
     _ limit: Int,
@@ -151,6 +172,7 @@ struct ModelRun {
     _ otherNames: Int,
     _ conditions: Set<TaskCondition>
   ) async throws {
+    try await advanceClock()
     var request = ClaimRequest(
       limit: limit,
       queue: queue,
@@ -158,7 +180,7 @@ struct ModelRun {
       otherNames: otherNames,
       now: .second(now),
       conditions: conditions,
-      leaseEnd: isShared ? .second(now + 20) : nil
+      leaseDuration: isShared ? leaseDuration : nil
     )
     let claim = try await store.claim(request)
     request.limit += 1
@@ -174,7 +196,7 @@ struct ModelRun {
       )
     }
     for task in claim.tasks {
-      reference.lease(task.lease, until: request.leaseEnd)
+      reference.lease(task.lease, for: request.leaseDuration)
       leases.append(task.lease)
       let record = reference.record(of: task.lease.id)
       try store.expect(task.record, is: try record.required())
@@ -189,25 +211,18 @@ struct ModelRun {
   ) throws {
     let isDue = claim.nextDate.map { $0 <= request.now } ?? false
     if hasMore { return try store.expect("whether the next date has come", isDue, true) }
-    // After a claim that reached its limit, the next date may be now.
-    if isDue, claim.tasks.count >= request.limit { return }
-    let ends = reference.entries.compactMap(\.leaseEnd)
-    func first(where isWanted: (TaskRecord) -> Bool) -> Date? {
-      let dates = reference.waiting.map(\.record).filter { record in
-        record.availableDate > request.now && isWanted(record)
-      }.map(\.availableDate)
-      return (dates + ends).min()
-    }
+    // A claim that reached its limit need not look for more, even if that is none.
+    if isDue, request.limit <= 0 { return }
     // The date of a task that this claim does not accept may count or not.
-    let latest = first { record in
-      record.queue == request.queue && (request.names[record.name] ?? request.otherNames) > 0
+    let dates = reference.waiting.map(\.record).filter { record in
+      record.availableDate > request.now && record.queue == request.queue
+        && (request.names[record.name] ?? request.otherNames) > 0
         && record.conditions.isSubset(of: request.conditions)
+    }.map(\.availableDate)
+    let ends = reference.entries.compactMap(\.leaseEnd).map { end in
+      request.now + end.timeIntervalSince(reference.clock) + store.mostDelay
     }
-    let earliest = first { _ in true }
-    let isWithin =
-      claim.nextDate ?? .distantFuture >= (earliest ?? .distantFuture) - 1e-6
-      && claim.nextDate ?? .distantFuture <= (latest ?? .distantFuture) + 1e-6
-    if !isWithin { try store.expect("the claim's next date", claim.nextDate, earliest) }
+    try store.expectNextDate(claim, by: (dates + ends).min()?.second, at: request.now.second)
   }
 
   // MARK: Comparing

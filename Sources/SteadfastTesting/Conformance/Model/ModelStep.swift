@@ -42,6 +42,8 @@ enum ModelStep: Sendable {
   /// One change.
   enum Change: Sendable {
     case insert(NewTask)
+    /// One of the latest insertions is sent again.
+    case insertAgain(back: Int)
     case end(claim: Int, End, retains: Bool, delay: Double)
     case control(task: Int, Control, retains: Bool)
     /// A value is set if it is the present one, or one that it seldom is.
@@ -115,7 +117,7 @@ struct ModelDrawing {
 
   private mutating func change() -> ModelStep.Change {
     switch below(10) {
-    case 0..<4: return .insert(newTask())
+    case 0..<4: return below(8) == 0 ? .insertAgain(back: below(4)) : .insert(newTask())
     case 4..<7:
       // One of the latest claims, because earlier ones are mostly stale.
       return .end(

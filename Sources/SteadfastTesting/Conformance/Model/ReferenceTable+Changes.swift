@@ -112,7 +112,7 @@ extension ReferenceTable {
     case .prune(let state, let date, let count, let now, let queue):
       prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): rebase(to: date)
-    case .extend(let lease, let date): return extend(lease, until: date)
+    case .extend(let lease, let duration): return extend(lease, for: duration)
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
     case .remember(let lease, let name, let value): return remember(lease, name, value)
     case .suspend(let lease, let date, let names):

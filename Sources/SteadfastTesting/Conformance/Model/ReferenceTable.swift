@@ -15,7 +15,7 @@ package struct ReferenceTable: Sendable {
     /// Tasks that were unparked together share a place.
     package var place: Int
     package var lease: Lease?
-    /// The date at which the claim ends; `nil` in a store that one queue uses.
+    /// The date by the store's clock at which the claim ends; `nil` in a store that one queue uses.
     package var leaseEnd: Date?
     /// The task's place in the order in which tasks ended.
     package var end = 0
@@ -26,6 +26,8 @@ package struct ReferenceTable: Sendable {
   }
 
   package var entries: [Entry] = []
+  /// The store's own clock, which stands still until it is moved.
+  package var clock = Date.second(0)
   /// The progress of batches whose followers may come later in the same batch of changes.
   var earlyBatches: [TaskID: BatchProgress] = [:]
   /// The values, by the bytes of their names.
@@ -51,7 +53,9 @@ package struct ReferenceTable: Sendable {
     _ record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) -> ChangeOutcome {
-    guard index(record.id) == nil else { return .identityTaken }
+    if let index = index(record.id) {
+      return record.isStored(as: entries[index].record) ? .done : .identityTaken
+    }
     var record = record
     record.keyRole = nil
     record.memorySize = 0
@@ -135,9 +139,9 @@ package struct ReferenceTable: Sendable {
     }
   }
 
-  package mutating func extend(_ lease: Lease, until date: Date) -> ChangeOutcome {
+  package mutating func extend(_ lease: Lease, for duration: Duration) -> ChangeOutcome {
     guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
-    entries[index].leaseEnd = date
+    entries[index].leaseEnd = clock + duration / .seconds(1)
     return .done
   }
 
@@ -192,8 +196,10 @@ package struct ReferenceTable: Sendable {
 
 extension ReferenceTable {
   /// Returns the tasks to claim, in order; their leases come from the store under test.
-  package mutating func claimable(_ request: ClaimRequest) -> [Entry] {
-    interrupt { $0.leaseEnd.map { $0 <= request.now } ?? false }
+  package mutating func claimable(_ request: ClaimRequest, endsClaims: Bool = true) -> [Entry] {
+    if endsClaims {
+      interrupt { [clock] in $0.leaseEnd.map { $0 <= clock } ?? false }
+    }
     let hasReady = waiting.contains { $0.record.availableDate <= cutoff }
     cutoff = hasReady ? max(cutoff, request.now) : request.now
     var taken: [ExactText: Int] = [:]
@@ -211,11 +217,11 @@ extension ReferenceTable {
     )
   }
 
-  package mutating func lease(_ lease: Lease, until end: Date? = nil) {
+  package mutating func lease(_ lease: Lease, for duration: Duration? = nil) {
     guard let index = index(lease.id) else { return }
     entries[index].record.state = .running
     entries[index].lease = lease
-    entries[index].leaseEnd = end
+    entries[index].leaseEnd = duration.map { clock + $0 / .seconds(1) }
   }
 
   /// Ends the claims of these tasks: they wait again, in their places, with one more interruption.

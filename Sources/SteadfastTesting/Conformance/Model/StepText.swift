@@ -23,9 +23,10 @@ extension TaskChange {
     case .reschedule(let target, let date): "reschedule \(target.step) to \(date.step)"
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
-    case .extend(let lease, let date): "extend \(lease.step) until \(date.step)"
+    case .extend(let lease, let duration): "extend \(lease.step) for \(duration.step)"
     case .prune(let state, let date, let count, let now, let queue):
-      "prune \(state)\(queue.isEmpty ? "" : " in \(queue)") at \(now.step)\(date.map { ", ended before \($0.step)" } ?? "")"
+      "prune \(state)\(queue.isEmpty ? "" : " in \(queue)") at \(now.step)"
+        + (date.map { ", ended before \($0.step)" } ?? "")
         + (count.map { ", keeping \($0)" } ?? "")
     case .remember(let lease, let name, let value):
       "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
@@ -73,6 +74,10 @@ extension [UInt8]? {
     guard let self else { return "none" }
     return self.count > 20 ? "\(self.count) bytes" : "\(self)"
   }
+}
+
+extension Duration {
+  var step: String { "\(self / .seconds(1)) s" }
 }
 
 extension TaskFailure {

@@ -34,6 +34,12 @@ extension PersistenceConformance.Requirement {
       "If the ID of one insertion is taken, none of the batch is stored.",
       check: identityTaken
     ),
+    Self(
+      "batch.sent-again",
+      "An insertion that is sent again is done and changes nothing; one of another task with the ID "
+        + "is not.",
+      check: sentAgain
+    ),
   ]
 
   private static func outcomes(_ store: StoreProbe) async throws {
@@ -94,6 +100,37 @@ extension PersistenceConformance.Requirement {
 
   private static func identityTaken(_ store: StoreProbe) async throws {
     try await refuse(store, .insert(.numbered(1), onDuplicate: .keep), .identityTaken)
+  }
+
+  private static func sentAgain(_ store: StoreProbe) async throws {
+    let first = TaskRecord.numbered(1, at: 5, key: "k", order: "o")
+    let batch: [TaskChange] = [
+      .insert(first, onDuplicate: .reject), .insert(.numbered(2), onDuplicate: .keep),
+      .insert(.numbered(3, priority: 1), onDuplicate: .keep),
+    ]
+    let expected = [ChangeOutcome.done.step, ChangeOutcome.done.step, ChangeOutcome.done.step]
+    try store.expect("the outcomes", try await store.apply(batch).map(\.step), expected)
+    let lease = try await store.claim(1).tasks.first.required().lease
+    try store.expect("the claimed task", lease.id.number, 3)
+    try await store.insert(.numbered(4))
+    try await store.apply(.update(.numbered(2), TaskUpdate(tags: ["new"])))
+    let before = try await store.tasks()
+    for _ in 0..<2 {
+      try store.expect("the outcomes", try await store.apply(batch).map(\.step), expected)
+      for record in before { try await store.expect(record.id.number, is: record) }
+      try await store.expectTasks([1, 2, 3, 4])
+    }
+    for other: TaskRecord in [
+      .numbered(1, at: 5, key: "other", order: "o"), .numbered(1, at: 5, key: "k", order: "p"),
+      .numbered(2, name: "B"), .numbered(2, created: 1), .numbered(2, payload: 7),
+    ] {
+      try await store.apply(.insert(other, onDuplicate: .keep), .identityTaken)
+    }
+    for record in before { try await store.expect(record.id.number, is: record) }
+    try await store.apply(.succeed(lease, at: .second(6), retains: true))
+    try store.expect("the outcomes", try await store.apply(batch).map(\.step), expected)
+    try store.expect(try await store.claim(at: 6), [2, 4, 1])
+    try await store.expectTasks([3], TaskFilter(states: [.succeeded]))
   }
 
   /// Checks a batch of various changes with one insertion that can't be stored.

@@ -33,7 +33,8 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "claim.next-date",
-      "A claim tells the first date at which a task becomes available, and nothing if none will.",
+      "A claim tells a date that is not later than the first one at which a task becomes available, "
+        + "and is after now if the claim finds nothing.",
       check: nextDate
     ),
     Self(
@@ -43,7 +44,8 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "claim.next-date-room",
-      "Tasks that are available and lack a name or room do not make a claim's next date now.",
+      "Tasks that are available and lack a name or room do not make the next date of a claim that "
+        + "finds nothing now.",
       check: nextDateWithoutRoom
     ),
   ]
@@ -111,15 +113,14 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func nextDate(_ store: StoreProbe) async throws {
-    try store.expectNextDate(try await store.claim(), nil)
+    try store.expectNextDate(try await store.claim(), by: nil, at: 0)
     try await store.insert(.numbered(1, at: 90), .numbered(2, at: 60.5), .numbered(3, at: 70))
-    try store.expectNextDate(try await store.claim(at: 1), 60.5)
-    try store.expectNextDate(try await store.claim(at: 60.5), 70)
+    try store.expectNextDate(try await store.claim(at: 1), by: 60.5, at: 1)
+    try store.expectNextDate(try await store.claim(at: 60.5), by: 70, at: 60.5)
     try await store.apply(.cancel(.unclaimed(.numbered(3)), at: .second(61), retains: true))
-    try store.expectNextDate(try await store.claim(at: 61), 90)
+    try store.expectNextDate(try await store.claim(at: 61), by: 90, at: 61)
     try await store.apply(.pause(.unclaimed(.numbered(1))))
-    let last = try await store.claim(at: 62)
-    try store.expect("the claim's next date", last.nextDate, store.endOfClaims)
+    try store.expectNextDate(try await store.claim(at: 62), by: nil, at: 62)
   }
 
   private static func nextDateNow(_ store: StoreProbe) async throws {
@@ -130,7 +131,7 @@ extension PersistenceConformance.Requirement {
       let isDue = claim.nextDate.map { $0 <= .second(5) } ?? false
       try store.expect("whether the next date has come", isDue, true)
     }
-    try store.expectNextDate(try await store.claim(2, at: 5), 60)
+    try store.expectNextDate(try await store.claim(2, at: 5), by: 60, at: 5)
   }
 
   private static func nextDateWithoutRoom(_ store: StoreProbe) async throws {
@@ -138,12 +139,9 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(4, at: 60))
     let claim = try await store.claim(names: ["A": 1], at: 5)
     try store.expect(claim, [1])
-    try store.expectNextDate(claim, 60)
-
+    try store.expectNextDate(claim, by: 60, at: 5)
+    let second = try await store.claim(names: ["A": 0], at: 5)
+    try store.expect(second, [])
+    try store.expectNextDate(second, by: 60, at: 5)
   }
-}
-
-extension StoreProbe {
-  /// A claim's next date when no task waits and some task is claimed.
-  fileprivate var endOfClaims: Date? { store.sharing == nil ? nil : .second(Self.farLeaseEnd) }
 }

@@ -46,12 +46,11 @@ extension PersistenceConformance.Requirement {
   private static func concurrentClaims(_ store: StoreProbe) async throws {
     try await insertMany(200, store)
     store.note("\(callers) callers claim 3 at a time, until nothing is left")
-    let end = store.store.sharing.map { _ in StoreProbe.farLeaseEnd }
     let request = ClaimRequest(
       limit: 3,
       names: ["A": 1000],
       now: .second(0),
-      leaseEnd: end.map { .second($0) }
+      leaseDuration: store.store.sharing.map { _ in .seconds(StoreProbe.longLeaseTime) }
     )
     var claimed = try await atOnce { _ in
       var claimed: [ClaimedTask] = []

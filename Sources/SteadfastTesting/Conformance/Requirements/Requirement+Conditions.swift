@@ -30,9 +30,9 @@ extension PersistenceConformance.Requirement {
     )
     let claim = try await store.claim(holding: [])
     try store.expect(claim, [3])
-    let isDue = claim.nextDate.map { $0 <= .second(0) } ?? false
-    try store.expect("whether the next date has come", isDue, false)
-    try store.expect(try await store.claim(holding: ["charging", "other"]), [])
+    let second = try await store.claim(holding: ["charging", "other"])
+    try store.expect(second, [])
+    try store.expectNextDate(second, by: 50, at: 0)
     try store.expect(try await store.claim(holding: ["network"]), [2])
     try store.expect(try await store.claim(at: 50, holding: ["network"]), [])
     let both: Set<TaskCondition> = ["network", "charging", "other"]

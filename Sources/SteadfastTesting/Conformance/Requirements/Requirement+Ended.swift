@@ -95,7 +95,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(4, is: before[3])
     let claim = try await store.claim(at: -50)
     try store.expect(claim, [1])
-    try store.expectNextDate(claim, -20)
+    try store.expectNextDate(claim, by: -20, at: -50)
   }
 
   private static func rebaseOrder(_ store: StoreProbe) async throws {

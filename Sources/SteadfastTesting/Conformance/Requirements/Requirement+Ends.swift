@@ -190,7 +190,7 @@ extension PersistenceConformance.Requirement {
     try await store.expect(1, is: expected)
     let claim = try await store.claim(otherNames: 5, at: 1e5)
     try store.expect(claim, [])
-    try store.expectNextDate(claim, nil)
+    try store.expectNextDate(claim, by: nil, at: 1e5)
   }
 
   private static func unpark(_ store: StoreProbe) async throws {

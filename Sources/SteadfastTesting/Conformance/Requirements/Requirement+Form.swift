@@ -80,7 +80,7 @@ extension PersistenceConformance.Requirement {
       .abandon(lease, failure: TaskFailure(reason: "", date: never), retains: true),
       .park(lease, failure: TaskFailure(reason: "", date: never)),
       .restart(id, availableDate: never), .reschedule(id, availableDate: endless), .rebase(endless),
-      .extend(lease, until: never),
+      .extend(lease, for: .seconds(-1)),
       .prune(.succeeded, endedBefore: never, keepingLatest: nil, now: .second(0)),
       .prune(.succeeded, endedBefore: nil, keepingLatest: -1, now: .second(0)),
     ]
@@ -120,11 +120,12 @@ extension PersistenceConformance.Requirement {
         .retry(lease, availableDate: date, retryCount: 1, failure: nil),
         .abandon(lease, failure: failure, retains: true), .park(lease, failure: failure),
         .restart(id, availableDate: date), .reschedule(id, availableDate: date), .rebase(date),
-        .extend(lease, until: date), .update(.numbered(1), TaskUpdate(expiryDate: date)),
+        .update(.numbered(1), TaskUpdate(expiryDate: date)),
         .prune(.succeeded, endedBefore: date, keepingLatest: nil, now: .second(0)),
       ]
     } + [
       .insert(limited, onDuplicate: .keep), .update(.numbered(1), TaskUpdate(timeLimit: long)),
+      .extend(lease, for: long),
     ]
   }
 }

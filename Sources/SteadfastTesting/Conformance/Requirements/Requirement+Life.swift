@@ -40,7 +40,7 @@ extension PersistenceConformance.Requirement {
     try store.expect("the count", try await store.count(), 0)
     let claim = try await store.claim(otherNames: 9)
     try store.expect(claim, [])
-    try store.expectNextDate(claim, nil)
+    try store.expectNextDate(claim, by: nil, at: 0)
   }
 
   private static func openAgain(_ store: StoreProbe) async throws {

@@ -74,7 +74,7 @@ extension PersistenceConformance.Requirement {
     for record in extremes { try await store.expect(record.id.number, is: record) }
     let claim = try await store.claim()
     try store.expect(claim, [1, 3, 4])
-    try store.expect("the claim's next date", claim.nextDate, store.earlier(.distantFuture))
+    try store.expectNextDate(claim, by: Date.distantFuture.second, at: 0)
   }
 
   private static func payloads(_ store: StoreProbe) async throws {
@@ -159,11 +159,4 @@ extension PersistenceConformance.Requirement {
 extension TaskRecord {
   /// The last second of the year 9999: the latest date that a store is given.
   static var lastDate: Date { Date(timeIntervalSince1970: 253_402_300_799) }
-}
-
-extension StoreProbe {
-  /// Returns the date, or the end of claims in a shared store if that is earlier.
-  fileprivate func earlier(_ date: Date) -> Date {
-    store.sharing == nil ? date : min(date, .second(Self.farLeaseEnd))
-  }
 }

@@ -10,21 +10,33 @@ extension PersistenceConformance.Requirement {
       check: durations
     ),
     Self(
+      "sharing.clocks",
+      "A store knows by its own clock when a claim has run out, whatever date a request has.",
+      .shared,
+      check: ownClock
+    ),
+    Self(
       "sharing.runs-out",
       "A claim that has come to its end is void: the task is handed out again, in its place and with "
         + "one interruption more, and the old lease is stale.",
-      .shared,
+      .sharedWithClock,
       check: runsOut
     ),
     Self(
       "sharing.extend",
-      "A claim that is extended lasts until then; one that is not held cannot be.",
+      "A claim that is held can be extended, and another one cannot.",
       .shared,
       check: extend
     ),
     Self(
+      "sharing.extended",
+      "A claim that is extended lasts for the duration from then on, by the store's clock.",
+      .sharedWithClock,
+      check: extended
+    ),
+    Self(
       "sharing.next-date",
-      "A claim's next date is not later than the end of a claim.",
+      "A claim's next date is not later than its now and the time until a claim runs out.",
       .shared,
       check: nextDateOfClaims
     ),
@@ -48,13 +60,26 @@ extension PersistenceConformance.Requirement {
     try store.expect("whether pollInterval is positive", sharing.pollInterval > .zero, true)
   }
 
+  private static func ownClock(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1))
+    let lease = try await store.claimOne(at: 86_400, leaseTime: StoreProbe.leaseTime)
+    for now in [0, 86_400 + StoreProbe.leaseTime, 172_800] as [Double] {
+      try store.expect(try await store.claim(at: now), [])
+    }
+    try await store.apply(.extend(lease, for: .seconds(StoreProbe.leaseTime)))
+    try store.expect(try await store.claim(at: 259_200), [])
+    try await store.apply(.succeed(lease, at: .second(1), retains: false))
+  }
+
   private static func runsOut(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1), .numbered(2))
-    let old = try await store.claim(1, leaseEnd: 60).tasks.first.required().lease
-    try store.expect(try await store.claim(1, at: 59.5), [2])
-    try store.expect(try await store.claim(at: 59.75), [])
+    let old = try await store.claim(1, leaseTime: StoreProbe.leaseTime).tasks.first.required().lease
+    try await store.advanceClock(StoreProbe.leaseTime / 2)
+    try store.expect(try await store.claim(1), [2])
+    try store.expect(try await store.claim(), [])
     try await store.insert(.numbered(3))
-    let claim = try await store.claim(at: 60)
+    try await store.advanceClock(StoreProbe.leaseTime / 2 + store.mostDelay)
+    let claim = try await store.claim()
     try store.expect(claim, [1, 3])
     let expected = TaskRecord.numbered(1).with { record in
       record.state = .running
@@ -62,7 +87,7 @@ extension PersistenceConformance.Requirement {
     }
     try store.expect(claim.tasks[0].record, is: expected)
     for change in changes(with: old) { try await store.apply(change, .stale) }
-    try await store.apply(.extend(old, until: .second(500)), .stale)
+    try await store.apply(.extend(old, for: .seconds(500)), .stale)
     try await store.expect(1, is: expected)
     try await store.apply(
       .retry(claim.tasks[0].lease, availableDate: .second(70), retryCount: 1, failure: nil)
@@ -73,28 +98,47 @@ extension PersistenceConformance.Requirement {
 
   private static func extend(_ store: StoreProbe) async throws {
     try await store.insert(.numbered(1))
-    let lease = try await store.claimOne(leaseEnd: 60)
-    try await store.apply(.extend(lease, until: .second(120)))
-    try store.expect(try await store.claim(at: 60), [])
-    try store.expect(try await store.claim(at: 119.5), [])
-    try await store.apply(.extend(lease, until: .second(180)))
-    try store.expect(try await store.claim(at: 120), [])
+    let lease = try await store.claimOne(leaseTime: StoreProbe.leaseTime)
+    let time = Duration.seconds(StoreProbe.leaseTime)
+    try await store.apply(.extend(lease, for: time))
+    try await store.apply(.extend(lease, for: time))
+    try store.expect(try await store.claim(), [])
     try await store.apply(.succeed(lease, at: .second(121), retains: true))
-    try await store.apply(.extend(lease, until: .second(240)), .stale)
-    try await store.apply(.extend(Lease(id: .numbered(9), token: 1), until: .second(1)), .stale)
+    try await store.apply(.extend(lease, for: time), .stale)
+    try await store.apply(.extend(Lease(id: .numbered(9), token: 1), for: time), .stale)
     try store.expect(try await store.claim(at: 1000), [])
     try await store.expectTasks([1], TaskFilter(states: [.succeeded]))
   }
 
+  private static func extended(_ store: StoreProbe) async throws {
+    let time = StoreProbe.leaseTime
+    try await store.insert(.numbered(1))
+    let lease = try await store.claimOne(leaseTime: time)
+    // Another queue, whose clock is a day ahead.
+    try store.expect(try await store.claim(at: 86_400), [])
+    try await store.advanceClock(time / 2)
+    try await store.apply(.extend(lease, for: .seconds(time)))
+    try await store.advanceClock(time * 3 / 4)
+    try store.expect(try await store.claim(at: 86_400), [])
+    try await store.apply(.extend(lease, for: .seconds(time)))
+    try await store.advanceClock(time * 3 / 4)
+    try store.expect(try await store.claim(), [])
+    try await store.advanceClock(time / 4 + store.mostDelay)
+    try store.expect(try await store.claim(), [1])
+  }
+
   private static func nextDateOfClaims(_ store: StoreProbe) async throws {
-    try await store.insert(.numbered(1), .numbered(2, at: 90))
-    let claim = try await store.claim(leaseEnd: 60)
-    try store.expect("the next date", claim.nextDate, .second(60))
-    try await store.apply(.extend(claim.tasks[0].lease, until: .second(120)))
-    try store.expect("the next date", try await store.claim(at: 50).nextDate, .second(90))
-    try await store.apply(.succeed(claim.tasks[0].lease, at: .second(50), retains: false))
+    let (now, time) = (86_400.0, StoreProbe.leaseTime)
+    let end = now + time + store.mostDelay
+    try await store.insert(.numbered(1), .numbered(2, at: end + 900))
+    let lease = try await store.claimOne(at: now, leaseTime: time)
+    try store.expectNextDate(try await store.claim(at: now), by: end, at: now)
+    try await store.apply(.extend(lease, for: .seconds(2 * time)))
+    try store.expectNextDate(try await store.claim(at: now), by: end + time, at: now)
+    try await store.apply(.succeed(lease, at: .second(50), retains: false))
+    try store.expectNextDate(try await store.claim(at: now), by: end + 900, at: now)
     try await store.apply(.cancel(.unclaimed(.numbered(2)), at: .second(50), retains: false))
-    try store.expect("the next date", try await store.claim(at: 50).nextDate, nil)
+    try store.expectNextDate(try await store.claim(at: now), by: nil, at: now)
   }
 
   private static func two(_ store: StoreProbe) async throws {

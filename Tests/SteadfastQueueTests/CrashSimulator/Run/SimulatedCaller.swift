@@ -209,7 +209,7 @@ struct SimulatedCaller: Sendable {
     case 5: return .pause(.claimed(lease))
     case 6: return .cancel(.claimed(lease), at: date, retains: true)
     case 7: return .restart(.claimed(lease), availableDate: date)
-    case 8: return .extend(lease, until: date)
+    case 8: return .extend(lease, for: .seconds(60))
     default: return .release(lease)
     }
   }

@@ -43,7 +43,9 @@ extension PersistenceConformance.Requirement {
     )
     let first = try await store.claim()
     try store.expect(first, [1, 3])
-    try store.expectNextDate(first, 50)
+    let second = try await store.claim()
+    try store.expect(second, [])
+    try store.expectNextDate(second, by: 50, at: 0)
     try await store.apply(
       .retry(first.tasks[0].lease, availableDate: .second(60), retryCount: 1, failure: nil)
     )
@@ -135,7 +137,7 @@ extension PersistenceConformance.Requirement {
     // Neither a refused insertion nor one that is skipped is of the batch.
     let outcomes = try await store.apply([
       .insert(.numbered(3).before(9), onDuplicate: .keep),
-      .insert(.numbered(1), onDuplicate: .keep),
+      .insert(.numbered(1, payload: 7), onDuplicate: .keep),
     ])
     let expected: [ChangeOutcome] = [.batchRefused, .identityTaken]
     try store.expect("the outcomes", outcomes.map(\.step), expected.map(\.step))

@@ -81,14 +81,14 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(3), .numbered(4, order: "other"))
     let others = try await store.claim(at: 0)
     try store.expect(others, [3, 4])
-    if store.store.sharing == nil { try store.expectNextDate(others, 90) }
+    try store.expectNextDate(others, by: 90, at: 0)
     var lease = try await claim(1, store, at: 90)
     try await store.apply(
       .retry(lease, availableDate: .second(200), retryCount: 1, failure: .at(1))
     )
     let claim = try await store.claim(at: 199)
     try store.expect(claim, [])
-    if store.store.sharing == nil { try store.expectNextDate(claim, 200) }
+    try store.expectNextDate(claim, by: 200, at: 199)
     lease = try await self.claim(1, store, at: 200)
     try await store.apply(.park(lease, failure: .at(2)))
     try store.expect(try await store.claim(at: 200), [])

@@ -1,0 +1,111 @@
+import SteadfastRetry
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// How a queue waits before it makes a call of its store again whose error is transient.
+///
+/// It waits as long as the error is transient, until the caller is cancelled or the queue is cut
+/// short. A claim is not made again once the run is to end, and a store is not opened again once
+/// the queue is shut down.
+final class StorePatience: Sendable {
+  /// The kinds of calls that differ in when they are not made again.
+  enum Call { case open, claim, other }
+
+  /// What a queue is about to end.
+  struct Stop: Sendable {
+    /// The run: nothing more begins.
+    var isStopping = false
+    /// The queue.
+    var isShutDown = false
+    /// Attempts, and all waits.
+    var isCutShort = false
+  }
+
+  private struct State: Sendable {
+    var stop = Stop()
+    var retryCount = 0
+    var generator: SplitMix64
+    /// When the claims that the queue holds were last extended, at the earliest.
+    var lastExtension = Duration.zero
+  }
+
+  private let clock: any WallClock
+  private let events: EventHub
+  private let errorText: @Sendable (any Error) -> String
+  private let state: Mutex<State>
+  private let stops = Waiters<Void>()
+
+  /// Half a tenth of a second to 5 s: short beside a lease, and not in step with other queues.
+  private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
+    .jittered(.proportional(0.5)).capped(at: .seconds(5))
+
+  init(_ configuration: TaskQueueConfiguration, _ clock: any WallClock, _ events: EventHub) {
+    self.clock = clock
+    self.events = events
+    errorText = configuration.errorText
+    state = Mutex(State(generator: configuration.randomness.makeGenerator()))
+  }
+
+  /// How many calls were made again.
+  var retryCount: Int { state.withLock { $0.retryCount } }
+
+  /// When the claims that the queue holds were last extended, at the earliest.
+  var lastExtension: Duration { state.withLock { $0.lastExtension } }
+
+  func noteExtension(at time: Duration) { state.withLock { $0.lastExtension = time } }
+
+  /// Notes what is about to end, and ends the waits for which that matters.
+  func note(_ stop: Stop) {
+    state.withLock { $0.stop = stop }
+    stops.resumeAll(with: .success(()))
+  }
+
+  /// Waits before a call is made again, if its error is transient.
+  ///
+  /// - Parameters:
+  ///   - error: what the call has thrown.
+  ///   - retries: how often the call was made again already.
+  ///   - call: the kind of the call.
+  /// - Returns: Whether to make the call again.
+  func waits(after error: any Error, retries: Int, _ call: Call) async -> Bool {
+    guard error.isTransientFailure, !Task.isCancelled, !ends(call) else { return false }
+    let attempt = RetryAttempt(number: retries + 1)
+    let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
+    events.post(
+      .storeUnavailable(
+        reason: errorText(error),
+        retryDate: (clock.date + delay / .seconds(1)).storable
+      )
+    )
+    await withTaskGroup { group in
+      group.addTask { try? await self.clock.wait(for: delay) }
+      group.addTask { await self.waitForEnd(of: call) }
+      await group.next()
+      group.cancelAll()
+    }
+    guard !Task.isCancelled, !ends(call) else { return false }
+    state.withLock { $0.retryCount += 1 }
+    return true
+  }
+
+  private func ends(_ call: Call) -> Bool {
+    let stop = state.withLock { $0.stop }
+    return switch call {
+    case .open: stop.isShutDown
+    case .claim: stop.isStopping
+    case .other: stop.isCutShort
+    }
+  }
+
+  private func waitForEnd(of call: Call) async {
+    while !Task.isCancelled, !ends(call) {
+      // Cancellation ends the loop.
+      try? await stops.wait { ends(call) ? .success(()) : nil }
+    }
+  }
+}

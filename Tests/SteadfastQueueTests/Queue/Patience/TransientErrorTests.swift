@@ -1,0 +1,227 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A store that is gone for a while: the queue waits, and goes on.
+@Suite(.virtualTime) struct TransientErrorTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// A queue whose tasks take as many seconds as their texts say.
+  private func queue(_ store: some Persistence, workers: Int = 4) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: workers),
+      clock: clock
+    )
+    await queue.register(Note.self) { [clock, log] note, _ in
+      log.add(note.text)
+      try await clock.sleep(for: .seconds(Int(note.text) ?? 0))
+      return note.text
+    }
+    return queue
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a store that is gone for a minute stops no worker`(kind: StoreKind) async throws {
+    try await kind.withStore { base in
+      let store = FaultInjectingStore(base)
+      let queue = await queue(store)
+      let texts = (1...30).map { "\($0)" }
+      let tasks = try await queue.enqueue(contentsOf: texts.map(Note.init))
+      try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(10))
+        let before = store.calls.count
+        store.cutOff(throwing: TransientFault())
+        try await clock.sleep(for: .seconds(60))
+        // Each call that is under way comes back more and more seldom.
+        #expect(store.calls.count - before < 60)
+        store.restore()
+        for task in tasks { #expect(try await task.outcome() == .succeeded) }
+      }
+      #expect(log.entries.sorted() == texts.sorted())
+      let statistics = try await queue.statistics
+      #expect(statistics.succeeded == 30)
+      #expect(statistics.storeRetries > 0)
+    }
+  }
+
+  @Test func `a pass waits for the store, too`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
+    store.inject(.transientError, times: 5) { $0.kind == .claim }
+    #expect(try await queue.runAvailable() == 20)
+    #expect(clock.now.offset > .seconds(1))
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `each further call is told by an event and counted`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    store.inject(.transientError, times: 3) { $0.changes.contains("insert") }
+    let events = queue.events
+    try await queue.enqueue(Note("0"))
+    await queue.shutDown()
+    var delays: [Double] = []
+    var last = Date(timeIntervalSinceReferenceDate: 0)
+    for await event in events {
+      guard case .storeUnavailable(let reason, let date) = event else { continue }
+      #expect(reason == "the store is unavailable for a while")
+      #expect(event.taskID == nil && event.description.contains(reason))
+      delays.append(date.timeIntervalSince(last))
+      last = date
+    }
+    #expect(delays.count == 3)
+    for (delay, middle) in zip(delays, [0.1, 0.2, 0.4]) {
+      #expect(delay >= middle / 2 && delay <= middle * 1.5, "\(delays)")
+    }
+    #expect(abs(clock.date.timeIntervalSince(last)) < 1e-5)
+    #expect(try await queue.statistics.storeRetries == 3)
+  }
+
+  @Test(arguments: FaultInjectingStore.Call.Kind.allCases)
+  func `each kind of call is made again`(kind: FaultInjectingStore.Call.Kind) async throws {
+    let store = FaultInjectingStore()
+    store.inject(.transientError, times: 2) { $0.kind == kind }
+    let queue = await queue(store)
+    let task = try await queue.enqueue(Note("1"))
+    try await withRunning(queue) {
+      let isThere = try await queue.contains(task.id)
+      #expect(isThere)
+      #expect(try await queue.tasks().count == 1)
+      #expect(try await queue.count == 1)
+      #expect(try await queue.value(named: "a") == nil)
+      #expect(try await task.outcome() == .succeeded)
+    }
+    // Nothing can be done with a store that was closed or destroyed.
+    let expected = [.close, .destroy].contains(kind) ? 0 : 2
+    #expect(try await queue.statistics.storeRetries == expected)
+  }
+
+  @Test func `another error stops the run at once`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Note("0"))
+    store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .claim }
+    let error = await queueError { try await queue.runAvailable() }
+    #expect(error?.code == .storeFailed)
+    #expect(try await queue.statistics.storeRetries == 0)
+  }
+
+  @Test func `the stores of the package are called without a detour`() throws {
+    let folder = FileManager.default.temporaryDirectory
+    let file = JSONFileStore(at: folder.appending(path: "unused"))
+    let seal = TestSeal().payloadSeal
+    #expect(TaskQueue(persistence: InMemoryStore()).patientStore == nil)
+    #expect(TaskQueue(persistence: file).patientStore == nil)
+    #expect(TaskQueue(persistence: file.sealingPayloads(with: seal)).patientStore == nil)
+    let faulty = FaultInjectingStore().sealingPayloads(with: seal)
+    #expect(TaskQueue(persistence: faulty).patientStore != nil)
+    #expect(TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).patientStore == nil)
+  }
+
+  // MARK: Ends
+
+  @Test func `a caller that is cancelled gets the store's error`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.open()
+    store.cutOff(throwing: TransientFault())
+    await withTaskGroup { group in
+      group.addTask {
+        await #expect(throws: TransientFault.self) { try await queue.enqueue(Note("0")) }
+      }
+      try? await clock.sleep(for: .seconds(30))
+      group.cancelAll()
+    }
+    #expect(clock.now.offset == .seconds(30))
+    store.restore()
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `a queue that is idle shuts down although its store is gone`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Note("1"))
+    async let run: Void = queue.run()
+    try await clock.sleep(for: .seconds(5))
+    store.cutOff(throwing: TransientFault())
+    queue.lookForWork()
+    try await clock.sleep(for: .seconds(5))
+    await queue.shutDown()
+    try await run
+    #expect(clock.now.offset == .seconds(10))
+  }
+
+  @Test func `a cancelled run ends although its store is gone`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.open()
+    await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try? await clock.sleep(for: .seconds(5))
+      store.cutOff(throwing: TransientFault())
+      queue.lookForWork()
+      try? await clock.sleep(for: .seconds(5))
+      group.cancelAll()
+      await #expect(throws: CancellationError.self) { try await group.waitForAll() }
+    }
+    #expect(clock.now.offset == .seconds(10))
+  }
+
+  @Test func `a shutdown waits for the store up to its limit, and tells what is not stored`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    let task = try await queue.enqueue(Note("5"))
+    await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try? await clock.sleep(for: .seconds(1))
+      store.cutOff(throwing: TransientFault())
+      try? await clock.sleep(for: .seconds(10))
+      await queue.shutDown(within: .seconds(60))
+      let error = await #expect(throws: TaskQueueError.self) { try await group.waitForAll() }
+      #expect(error?.code == .storeFailed)
+      #expect(error?.underlying is TransientFault)
+    }
+    #expect(clock.now.offset == .seconds(71))
+    store.restore()
+    #expect(try await task.record()?.state == .running)
+  }
+
+  @Test func `a shutdown without a limit waits until the end is stored`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    let task = try await queue.enqueue(Note("5"))
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try await clock.sleep(for: .seconds(1))
+      store.cutOff(throwing: TransientFault())
+      group.addTask { await queue.shutDown() }
+      try await clock.sleep(for: .seconds(600))
+      store.restore()
+      try await group.waitForAll()
+    }
+    #expect(try await task.record() == nil)
+  }
+
+  @Test func `a run that begins while its store is gone waits for it`() async throws {
+    let store = FaultInjectingStore()
+    store.cutOff(throwing: TransientFault())
+    let queue = await queue(store)
+    async let run: Void = queue.run()
+    try await clock.sleep(for: .seconds(30))
+    store.restore()
+    let task = try await queue.enqueue(Note("1"))
+    #expect(try await task.outcome() == .succeeded)
+    await queue.shutDown()
+    try await run
+  }
+}

@@ -1,0 +1,107 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// How a queue knows that a change is stale because it was stored before.
+@Suite struct WasStoredTests {
+  private static let lease = Lease(id: .numbered(1), token: 1)
+  private static let target = TaskTarget.unclaimed(.numbered(1))
+  private static let failure = TaskFailure(reason: "no", date: .seconds(5))
+
+  private func record(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
+    var record = TaskRecord.make(1)
+    change(&record)
+    return record
+  }
+
+  @Test func `a task that is gone has ended as the change says, unless others may have ended it`() {
+    let ends: [TaskChange] = [
+      .succeed(Self.lease, at: .seconds(5), retains: false),
+      .abandon(Self.lease, failure: Self.failure, retains: false),
+      .cancel(Self.target, at: .seconds(5), retains: false), .remove(.numbered(1)),
+    ]
+    for end in ends {
+      #expect(end.wasStored(leaving: nil, isAlone: true))
+      #expect(!end.wasStored(leaving: nil, isAlone: false))
+    }
+    let retry = TaskChange.retry(
+      Self.lease,
+      availableDate: .seconds(9),
+      retryCount: 1,
+      failure: nil
+    )
+    #expect(!retry.wasStored(leaving: nil, isAlone: true))
+    #expect(!TaskChange.pause(Self.target).wasStored(leaving: nil, isAlone: true))
+  }
+
+  @Test(arguments: [true, false])
+  func `a task that is there shows what was stored`(isAlone: Bool) {
+    let ended = record { record in
+      record.state = .succeeded
+      record.finishedDate = .seconds(5)
+    }
+    let success = TaskChange.succeed(Self.lease, at: .seconds(5), retains: true)
+    #expect(success.wasStored(leaving: ended, isAlone: isAlone))
+    let later = TaskChange.succeed(Self.lease, at: .seconds(6), retains: true)
+    #expect(!later.wasStored(leaving: ended, isAlone: isAlone))
+    #expect(!success.wasStored(leaving: record { _ in }, isAlone: isAlone))
+    let cancellation = TaskChange.cancel(Self.target, at: .seconds(5), retains: true)
+    #expect(!cancellation.wasStored(leaving: ended, isAlone: isAlone))
+    let retried = record { record in
+      record.retryCount = 2
+      record.availableDate = .seconds(9)
+    }
+    for (count, date, expected) in [(2, 9.0, true), (1, 9, false), (2, 8, false)] {
+      let retry = TaskChange.retry(
+        Self.lease,
+        availableDate: .seconds(date),
+        retryCount: count,
+        failure: nil
+      )
+      #expect(retry.wasStored(leaving: retried, isAlone: isAlone) == expected)
+    }
+    for (change, state) in [
+      (TaskChange.pause(Self.target), TaskState.paused), (.resume(.numbered(1)), .waiting),
+      (.park(Self.lease, failure: Self.failure), .parked), (.release(Self.lease), .waiting),
+    ] {
+      for found in TaskState.allCases where !found.isFinished {
+        let record = record { $0.state = found }
+        #expect(change.wasStored(leaving: record, isAlone: isAlone) == (found == state))
+      }
+    }
+    #expect(!TaskChange.remove(.numbered(1)).wasStored(leaving: ended, isAlone: isAlone))
+  }
+
+  @Test func `an insertion that is sent again has the same payload, and the date to a microsecond`()
+  {
+    let task = TaskRecord.make(1, created: 5)
+    #expect(task.isStored(as: record { $0.retryCount = 7 }.createdNow(5)))
+    #expect(task.isStored(as: TaskRecord.make(1, created: 5.000_000_5)))
+    #expect(!task.isStored(as: TaskRecord.make(1, created: 5.001)))
+    #expect(!task.isStored(as: TaskRecord.make(2, created: 5)))
+    let other = task.replacing(payload: StoredPayload([1], format: .json))
+    #expect(!task.isStored(as: other))
+  }
+
+  @Test func `an insertion that is only staged is not taken for stored`() {
+    var table = TaskTable()
+    let insertion = TaskChange.insert(.make(1), onDuplicate: .keep)
+    let first = table.stage(insertion)
+    #expect(table.stage(insertion).outcome == .identityTaken)
+    _ = table.commit(first)
+    let again = table.stage(insertion)
+    #expect(again.outcome == .done && !again.isKept)
+    let outcomes = table.apply([insertion, .insert(.make(1, created: 9), onDuplicate: .keep)])
+    #expect(outcomes == [.batchRefused, .identityTaken])
+  }
+}
+
+extension TaskRecord {
+  /// The task, made at another date.
+  fileprivate func createdNow(_ seconds: Double) -> TaskRecord {
+    var record = TaskRecord.make(1, created: seconds)
+    record.retryCount = retryCount
+    return record
+  }
+}

@@ -1,0 +1,141 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Queues on one store whose clocks differ, and stores that look for run-out claims seldom.
+@Suite(.virtualTime) struct StoreClockTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// A queue whose clock is ahead, and whose tasks take as many seconds as their texts say.
+  private func queue(
+    _ name: String,
+    _ store: any Persistence,
+    ahead seconds: Double = 0
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      name: name,
+      persistence: store,
+      clock: SkewedClock(base: clock, seconds: seconds)
+    )
+    await queue.register(Note.self) { [clock, log] note, context in
+      let date = clock.now.offset.components.seconds
+      log.add("\(name) begins \(note.text) (\(context.interruptionCount)) at \(date)")
+      try await clock.sleep(for: .seconds(Int(note.text) ?? 0))
+      log.add("\(name) ends \(note.text)")
+    }
+    return queue
+  }
+
+  @Test(arguments: [61.0, -61, 86_400])
+  func `queues whose clocks differ take no live tasks from each other`(
+    seconds: Double
+  ) async throws {
+    let store = SharedStore(StoreSharing(leaseDuration: .seconds(60)))
+    let a = await queue("a", store.process())
+    let b = await queue("b", store.process(), ahead: seconds)
+    let task = try await a.enqueue(Note("600"))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(1))
+      try await withRunning(b) { _ = try await task.outcome() }
+    }
+    #expect(log.entries == ["a begins 600 (0) at 0", "a ends 600"])
+  }
+
+  @Test(arguments: [61.0, -61])
+  func `a claim of a process that is gone runs out by the store's clock`(
+    seconds: Double
+  ) async throws {
+    let store = SharedStore(
+      StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(3600))
+    )
+    let dying = store.process()
+    let a = await queue("a", dying)
+    let b = await queue("b", store.process(), ahead: seconds)
+    try await a.enqueue(Note("30"))
+    await withThrowingTaskGroup { group in
+      group.addTask { try await a.run() }
+      try? await clock.sleep(for: .seconds(1))
+      dying.die()
+      try? await withRunning(b) { try await clock.sleep(for: .seconds(200)) }
+      group.cancelAll()
+      dying.revive()
+    }
+    // The next date of a claim is one of the queue that asks: it need not poll. By a clock that is
+    // slow, the task is available a second later.
+    let date = seconds < 0 ? 61 : 60
+    #expect(log.entries.contains("b begins 30 (1) at \(date)"), "\(log.entries)")
+    #expect(log.entries.count { $0.hasPrefix("b begins") } == 1)
+  }
+
+  @Test func `a store that looks seldom loses nothing, and is not asked all the time`()
+    async throws
+  {
+    let store = SharedStore(
+      StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(3600)),
+      looksSeldom: true
+    )
+    let dying = store.process()
+    let a = await queue("a", dying)
+    let counted = FaultInjectingStore(store.process())
+    let b = await queue("b", counted)
+    try await a.enqueue(contentsOf: ["30", "2", "2"].map(Note.init))
+    try await a.enqueue(Note("1"), options: TaskOptions(delay: .seconds(300)))
+    await withThrowingTaskGroup { group in
+      group.addTask { try await a.run() }
+      try? await clock.sleep(for: .seconds(1))
+      dying.die()
+      try? await withRunning(b) { try await clock.sleep(for: .seconds(400)) }
+      group.cancelAll()
+      dying.revive()
+    }
+    let begun = log.entries.filter { $0.hasPrefix("b begins") }
+    #expect(begun.count == 4, "\(begun)")
+    #expect(begun.contains("b begins 1 (0) at 300"))
+    let date = begun.first { $0.hasPrefix("b begins 30 (1)") }?.split(separator: " ").last
+    #expect(date.flatMap { Int($0) }.map { 60...81 ~= $0 } == true, "\(begun)")
+    #expect(counted.calls.count { $0.kind == .claim } < 40)
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a store that always says to look again is asked once a second`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let counted = FaultInjectingStore(Hasty(base: store))
+      let queue = await queue("a", counted)
+      try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
+      try await queue.enqueue(Note("1"), options: TaskOptions(delay: .milliseconds(30_500)))
+      try await withRunning(queue) { try await clock.sleep(for: .seconds(100)) }
+      #expect(try await queue.count == 0)
+      #expect(log.entries.count == 42)
+      let claims = counted.calls.count { $0.kind == .claim }
+      // Each task, each second, and the claims around a task.
+      #expect(claims < 20 + 100 + 25, "\(claims) claims")
+    }
+  }
+
+  @Test func `a pass over a store that always says to look again ends`() async throws {
+    let counted = FaultInjectingStore(Hasty(base: InMemoryStore()))
+    let queue = await queue("a", counted)
+    try await queue.enqueue(contentsOf: (0..<20).map { _ in Note("0") })
+    #expect(try await queue.runAvailable() == 20)
+    #expect(counted.calls.count { $0.kind == .claim } <= 21)
+  }
+}
+
+/// A store that never looks for the next date.
+private struct Hasty: ForwardingStore {
+  let base: any Persistence
+
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    var claim = try await base.claim(request)
+    claim.nextDate = request.now
+    return claim
+  }
+}
