@@ -47,10 +47,11 @@ func perform(_ download: Download, _ context: TaskContext) async throws {
   for try await chunk in response.chunks {
     try file.append(chunk)
     place.offset += chunk.count
-    // Stored once a second. When the queue is shut down, this throws.
+    // Stored once a second. If the queue is shut down, this throws.
     try await context.save(place)
     if let length = response.length {
-      context.report(progress: Double(place.offset) / Double(max(1, length)))
+      let part = Double(place.offset) / Double(max(1, length))
+      context.report(progress: part)
     }
   }
   guard response.length.map({ $0 == place.offset }) ?? true else {

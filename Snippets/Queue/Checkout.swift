@@ -16,7 +16,7 @@ struct Order: TaskPayload {
 /// The services that a checkout asks.
 protocol Services: Sendable {
   func perform(_ action: String, key: String) async throws -> String
-  func wasPerformed(key: String) async throws -> String?
+  func receipt(key: String) async throws -> String?
   func askForApproval(token: TaskToken) async throws
 }
 
@@ -30,11 +30,12 @@ func checkOut(
   let charge = try await context.step("charge") { step in
     try await services.perform("charge", key: step.key)
   }
-  // A transfer must not be repeated: after a crash, ask whether it was made.
+  // A transfer must not be repeated: after a crash, ask whether it is done.
   try await context.step("wire", repeats: .never) { step in
     _ = try await services.perform("wire \(charge)", key: step.key)
   } ifInterrupted: { step in
-    guard try await services.wasPerformed(key: step.key) == nil else { return }
+    let receipt = try await services.receipt(key: step.key)
+    if receipt != nil { return }
     _ = try await services.perform("wire \(charge)", key: step.key)
   }
   // Steps side by side are known by their names.
@@ -50,7 +51,7 @@ func checkOut(
       _ = try await services.perform("pick", key: step.key)
     }
   }
-  // The task leaves its worker until it is approved, or until the time is up.
+  // The task leaves its worker until it is approved, or the time is up.
   do {
     let approver = try await context.completion(
       "approval",
@@ -92,7 +93,7 @@ actor PrintingServices: Services {
     return receipt
   }
 
-  func wasPerformed(key: String) -> String? { performed[key] }
+  func receipt(key: String) -> String? { performed[key] }
 
   func askForApproval(token: TaskToken) async throws { try await approve?(token) }
 }

@@ -2,7 +2,7 @@
 ///
 /// ```swift
 /// extension DatabaseError: PersistenceError {
-///   var isTransient: Bool { isConnectionLost || isSerializationFailure || isBusy }
+///   var isTransient: Bool { isConnectionLost || isSerializationFailure }
 /// }
 /// ```
 /// A queue makes a call again whose error is transient, after a while and as often as it takes. So

@@ -60,12 +60,12 @@ extension TaskOptions {
     follower: TaskID? = nil,
     now: Date
   ) throws(TaskQueueError) -> TaskRecord {
-    guard !name.isEmpty else {
-      throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
-    }
+    try check(name: name)
     try TaskQueueError.check(key: uniqueKey, "uniqueKey")
-    if choices.isEmpty, follower == nil {
-      let record = TaskRecord(
+    try check(path: "")
+    let record =
+      isEmpty && follower == nil
+      ? TaskRecord(
         id: id,
         name: name,
         payload: payload,
@@ -73,11 +73,23 @@ extension TaskOptions {
         uniqueKey: uniqueKey,
         now: now
       )
-      try record.checkReadable()
-      return record
-    }
-    try check(path: "")
-    let record = TaskRecord(
+      : chosenRecord(id, name, payload, uniqueKey, prohibitsBackoff, follower, now)
+    // The store checks the rest. The dates are within their bounds by now.
+    try record.checkReadable()
+    try check(isInTime: record)
+    return record
+  }
+
+  private func chosenRecord(
+    _ id: TaskID,
+    _ name: String,
+    _ payload: StoredPayload,
+    _ uniqueKey: String?,
+    _ prohibitsBackoff: Bool,
+    _ follower: TaskID?,
+    _ now: Date
+  ) -> TaskRecord {
+    TaskRecord(
       id: id,
       name: name,
       payload: payload,
@@ -98,16 +110,20 @@ extension TaskOptions {
       availableDate: availableDate?.storable ?? delay.map { (now + $0 / .seconds(1)).storable }
         ?? now
     )
-    // The store checks the rest. The dates are within their bounds by now.
-    try record.checkReadable()
-    if let expiryDate, record.availableDate >= expiryDate {
-      throw TaskQueueError(
-        .invalidArgument,
-        "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
-          + "the task could never be performed"
-      )
-    }
-    return record
+  }
+
+  private func check(isInTime record: TaskRecord) throws(TaskQueueError) {
+    guard let expiryDate, record.availableDate >= expiryDate else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
+        + "the task could never be performed"
+    )
+  }
+
+  private func check(name: String) throws(TaskQueueError) {
+    guard name.isEmpty else { return }
+    throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
   }
 
   private func dependencies(_ follower: TaskID?) -> TaskDependencies? {

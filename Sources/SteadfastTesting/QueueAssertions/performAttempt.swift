@@ -45,12 +45,9 @@ public func performAttempt<Payload: TaskPayload>(
   handler: @escaping @Sendable (Payload, TaskContext) async throws -> Void
 ) async throws -> AttemptResult {
   let payload = try payload.decodedAnew()
-  let queue = try await queue(
-    holding: .attempted(Payload.taskName, retryCount, maxRetries, usesBackoff, clock.date),
-    remembering: memory,
-    configuration,
-    clock
-  )
+  let name = Payload.taskName
+  let task = TaskRecord.attempted(name, retryCount, maxRetries, usesBackoff, clock.date)
+  let queue = try await queue(holding: task, remembering: memory, configuration, clock)
   let thrown = Mutex<(any Error)?>(nil)
   await queue.register(Stand<Payload>.self) { _, context in
     // No attempt follows this one, even if a retry is due at once.

@@ -102,9 +102,7 @@ extension TaskQueue {
     // Of several tasks with one key, one is stored, and stands for all of them.
     let kept = records.count > 1 ? try Self.oneOfEachKey(records, policy) : records
     // Make the handles before the tasks can be performed, so that no outcome is missed.
-    var tasks = kept.map { record in
-      EnqueuedTask(handle: observers.outcomes.handle(of: record.id), isNew: true, queue: self)
-    }
+    var tasks = kept.map(newTask)
     observers.willEnqueue(kept)
     // The turn lasts until what was stored is told.
     let keys = policy == .replace ? turnKeys(of: kept) : []
@@ -135,6 +133,10 @@ extension TaskQueue {
       if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
     }
     return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
+  }
+
+  private nonisolated func newTask(_ record: TaskRecord) -> EnqueuedTask {
+    EnqueuedTask(handle: observers.outcomes.handle(of: record.id), isNew: true, queue: self)
   }
 
   /// Returns whether the store has added the tasks; if not, it holds a task with one of their IDs.

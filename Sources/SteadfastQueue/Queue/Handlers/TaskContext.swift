@@ -17,10 +17,10 @@ public struct TaskContext: Sendable {
 
   init(
     _ task: ClaimedTask,
-    queue: TaskQueue,
-    worker: Int,
-    number: AttemptNumber,
-    memory: WorkerMemory
+    _ queue: TaskQueue,
+    _ worker: Int,
+    _ number: AttemptNumber,
+    _ memory: WorkerMemory
   ) {
     record = task.record
     leaseToken = task.lease.token

@@ -87,8 +87,8 @@ struct AttemptMemory: Sendable {
 
   /// Returns the checkpoint to store now, if there is one.
   ///
-  /// If it is due, it is stored even if one was stored a moment ago. `again` stores it even if it is
-  /// stored already.
+  /// If it is due, it is stored even if one was stored a moment ago. `again` stores it even if it
+  /// is stored already.
   mutating func beginSaving(at time: Duration, isDue: Bool, again: Bool) -> [UInt8]? {
     guard !isSaving, let value = unsaved ?? (again ? self[MemoryName.checkpoint] : nil) else {
       return nil

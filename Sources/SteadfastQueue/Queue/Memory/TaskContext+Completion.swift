@@ -8,8 +8,10 @@ extension TaskContext {
   /// Suspends the task until the wait is completed with a value.
   ///
   /// ```swift
-  /// let etag = try await context.completion("upload", of: String.self, within: .seconds(86_400)) {
-  ///   token in
+  /// let etag: String = try await context.completion(
+  ///   "upload",
+  ///   within: .seconds(86_400)
+  /// ) { token in
   ///   transfer.taskDescription = token.description
   ///   transfer.resume()
   /// }
@@ -66,8 +68,13 @@ extension TaskContext {
   /// Opens a completion without waiting for it, so that a task can wait for several at once.
   ///
   /// ```swift
-  /// let bank = try await context.openCompletion("bank", of: Approval.self) { ask(bank, $0) }
-  /// let stock = try await context.openCompletion("stock", of: Approval.self) { ask(stock, $0) }
+  /// let bank = try await context.openCompletion("bank", of: Int.self) { token in
+  ///   try await ask(theBank, token)
+  /// }
+  /// let stock = try await context.openCompletion("stock", of: Int.self) {
+  ///   token in
+  ///   try await ask(theStock, token)
+  /// }
   /// let approvals = try await (bank.value, stock.value)
   /// ```
   /// - Parameters:

@@ -71,8 +71,12 @@ extension TaskQueue {
     let id = token.taskID
     await observers.changes.beginChanges(of: [id])
     defer { observers.changes.changesAreTold(of: [id]) }
-    let change = TaskChange.complete(id, named: MemoryName.outcome(token), value: outcome)
-    guard try await persist([change])[0].isDone else { return false }
+    let name = MemoryName.outcome(token)
+    let answer = try await send([.complete(id, named: name, value: outcome)])
+    if !answer.outcomes[0].isDone {
+      // The first sending may have been stored.
+      guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
+    }
     await observers.changes.waitUntilEndIsTold(of: id)
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))

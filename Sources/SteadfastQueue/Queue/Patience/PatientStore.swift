@@ -100,6 +100,10 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
     try await repeating { try await base.value(named: name) }
   }
 
+  func memory(of id: TaskID) async throws -> TaskMemory {
+    try await repeating { try await base.memory(of: id) }
+  }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 

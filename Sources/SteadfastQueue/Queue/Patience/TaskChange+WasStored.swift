@@ -25,8 +25,12 @@ extension TaskChange {
     case .cancel(_, let date, _): record.hasEnded(.cancelled, at: date)
     case .retry(_, let date, let count, _):
       record.retryCount == count && record.availableDate.isStored(as: date)
-    case .restart(_, let date), .reschedule(_, let date):
+    case .restart(_, let date, _), .reschedule(_, let date):
       record.availableDate.isStored(as: date)
+    case .suspend(_, let date, _):
+      record.state == .suspended && record.availableDate.isStored(as: date)
+        // It woke at once, or has woken since.
+        || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
     case .park: record.state == .parked
     case .pause: record.state == .paused
     case .release, .resume: record.state == .waiting

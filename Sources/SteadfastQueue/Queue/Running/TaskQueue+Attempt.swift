@@ -19,13 +19,7 @@ extension TaskQueue {
     _ memory: WorkerMemory
   ) async -> Bool {
     let record = task.record
-    let context = TaskContext(
-      task,
-      queue: self,
-      worker: worker,
-      number: number,
-      memory: memory
-    )
+    let context = TaskContext(task, self, worker, number, memory)
     guard let handler = handlers[record.name] else {
       // The store has handed out a task that it was not asked for.
       fail(UnaskedTask(name: record.name), to: "hand out tasks")

@@ -13,6 +13,23 @@ extension TaskRecord {
     return earlierFailures + [TaskFailure(reason: lastError, date: failedDate)]
   }
 
+  /// Notes that an attempt has failed.
+  ///
+  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:)`` with a failure,
+  /// ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
+  ///
+  /// The failure becomes the last one. The one that was last becomes the last of
+  /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.
+  public mutating func note(_ failure: TaskFailure) {
+    var noted = failureState.value
+    if let last = noted.lastFailure {
+      noted.earlierFailures = Self.kept(noted.earlierFailures + [last.shortened()])
+    }
+    noted.lastError = failure.reason
+    noted.failedDate = failure.date
+    failureState.value = noted
+  }
+
   /// Returns the failures before the last one that are kept.
   static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
     failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures

@@ -8,8 +8,8 @@ public import Foundation
 ///
 /// A record is small, because a queue may hold a million of them.
 public struct TaskRecord: Sendable, Identifiable {
-  private var shared: SharedDefinition
-  private var failureState: Rare<FailureState>
+  var shared: SharedDefinition
+  var failureState: Rare<FailureState>
   // A flag after an optional uses space that the optional leaves free. So the order matters, here
   // and below.
 
@@ -244,23 +244,6 @@ public struct TaskRecord: Sendable, Identifiable {
     set { failureState.value.earlierFailures = Self.kept(newValue) }
   }
 
-  /// Notes that an attempt has failed.
-  ///
-  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:)`` with a failure,
-  /// ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
-  ///
-  /// The failure becomes the last one. The one that was last becomes the last of
-  /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.
-  public mutating func note(_ failure: TaskFailure) {
-    var noted = failureState.value
-    if let last = noted.lastFailure {
-      noted.earlierFailures = Self.kept(noted.earlierFailures + [last.shortened()])
-    }
-    noted.lastError = failure.reason
-    noted.failedDate = failure.date
-    failureState.value = noted
-  }
-
   /// Whether anything has gone wrong with the task.
   var hasFailureState: Bool { !failureState.isEmpty }
   /// Whether it has any of the options that few tasks have.
@@ -278,75 +261,6 @@ public struct TaskRecord: Sendable, Identifiable {
   /// Returns whether the task has expired by this date, so that no attempt begins.
   func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 
-  /// Changes what an update names.
-  ///
-  /// Stores call this on ``TaskChange/update(_:_:)``.
-  public mutating func apply(_ update: TaskUpdate) {
-    var definition = shared.value
-    if let payload = update.payload { definition.payload = payload }
-    if let priority = update.priority { definition.priority = priority }
-    if let maxRetries = update.maxRetries { definition.maxRetries = maxRetries }
-    if let usesBackoff = update.usesBackoff { definition.usesBackoff = usesBackoff }
-    var extras = definition.extras.value
-    if let timeLimit = update.timeLimit { extras.timeLimit = timeLimit }
-    if let expiryDate = update.expiryDate { extras.expiryDate = expiryDate }
-    if let tags = update.tags { extras.tags = tags }
-    definition.extras.value = extras
-    shared = SharedDefinition(definition)
-  }
-
-  /// Takes over the payload, the options and the date of a new task with the same key.
-  ///
-  /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
-  /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
-  /// itself moves the task in line. The task keeps its order key and its place in that order, and
-  /// waits for the tasks that it waited for.
-  ///
-  /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
-  ///   one, or it was parked.
-  public mutating func takeOver(_ new: TaskRecord) -> Bool {
-    let before = (state, priority, availableDate)
-    var definition = shared.value
-    let old = definition.extras.value
-    definition.payload = new.payload
-    definition.maxRetries = new.maxRetries
-    definition.usesBackoff = new.usesBackoff
-    definition.priority = new.priority
-    var extras = new.shared.value.extras.value
-    extras.latestDate = old.latestDate ?? extras.latestDate
-    extras.prerequisites.value = Prerequisites(
-      orderKey: orderKey,
-      orderNumber: orderNumber,
-      holdsOrder: holdsOrder,
-      conditions: new.conditions,
-      dependencies: Rare(dependencies)
-    )
-    definition.extras.value = extras
-    shared = SharedDefinition(definition)
-    if state == .suspended { wake() }
-    if state == .parked { state = .waiting }
-    if isPostponed {
-      availableDate = max(availableDate, new.availableDate)
-    } else if new.availableDate <= new.createdDate {
-      availableDate = min(availableDate, new.availableDate)
-    } else {
-      availableDate = min(new.availableDate, extras.latestDate ?? .distantFuture)
-    }
-    return (state, priority, availableDate) != before
-  }
-
-  /// Takes the place of the holder of its key, which has failed.
-  ///
-  /// Stores call this for the successor on
-  /// ``TaskChange/retry(_:availableDate:retryCount:failure:)`` of the holder. `holder` is the
-  /// holder after that change. The successor gets its retries and its failures, and is not
-  /// performed before the retry's date.
-  public mutating func takePlace(of holder: TaskRecord) {
-    keyRole = .holder
-    failureState = holder.failureState
-    availableDate = max(availableDate, holder.availableDate)
-  }
-
   /// The place among the tasks with the order key, which the table gives.
   var orderNumber: UInt64 { prerequisites?.orderNumber ?? 0 }
 
@@ -355,7 +269,7 @@ public struct TaskRecord: Sendable, Identifiable {
   /// Reading them makes no empty value.
   var presentDependencies: TaskDependencies? { prerequisites?.dependencies.present }
 
-  private var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
+  var prerequisites: Prerequisites? { shared.value.extras.present?.prerequisites.present }
 
   mutating func setOrderNumber(_ number: UInt64) {
     var definition = shared.value
@@ -367,32 +281,5 @@ public struct TaskRecord: Sendable, Identifiable {
     var definition = shared.value
     definition.extras.value.expiryDate = nil
     shared = SharedDefinition(definition)
-  }
-}
-
-extension TaskRecord {
-  /// Returns the same task with its payload in another form.
-  func replacing(payload: StoredPayload) -> TaskRecord {
-    var definition = shared.value
-    definition.payload = payload
-    var record = self
-    record.shared = SharedDefinition(definition)
-    return record
-  }
-
-  /// Returns the same task in another queue.
-  package func replacing(queue: String) -> TaskRecord {
-    var definition = shared.value
-    definition.extras.value.queue = queue
-    var record = self
-    record.shared = SharedDefinition(definition)
-    return record
-  }
-
-  /// Returns the same task with another ID.
-  func replacing(id: TaskID) -> TaskRecord {
-    var record = self
-    record.shared = SharedDefinition(shared.value.replacing(id: id))
-    return record
   }
 }

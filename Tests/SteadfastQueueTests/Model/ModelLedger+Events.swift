@@ -1,0 +1,91 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// Checks the events that an observer has seen.
+extension ModelLedger {
+  mutating func saw(_ event: TaskEvent) {
+    let (id, name): (TaskID, String)
+    switch event {
+    case .enqueued(let record): (id, name) = (record.id, "enqueued")
+    case .started(let record): (id, name) = (record.id, "started")
+    case .suspended(let record, _): (id, name) = (record.id, "suspended")
+    case .completionArrived(let completed): (id, name) = (completed, "completion arrived")
+    case .failed(let record, _, _, _): (id, name) = (record.id, "failed")
+    case .snoozed(let record, _): (id, name) = (record.id, "snoozed")
+    case .succeeded(let record, _): (id, name) = (record.id, "succeeded")
+    case .abandoned(let record, _, _): (id, name) = (record.id, "abandoned")
+    case .cancelled(let task): (id, name) = (task, "cancelled")
+    case .paused(let task): (id, name) = (task, "paused")
+    case .resumed(let task): (id, name) = (task, "resumed")
+    case .restarted(let task): (id, name) = (task, "restarted")
+    case .rescheduled(let task, _): (id, name) = (task, "rescheduled")
+    case .updated(let task): (id, name) = (task, "updated")
+    case .superseded(let record, _): (id, name) = (record.id, "superseded")
+    case .released(let record): (id, name) = (record.id, "released")
+    case .missed(let count): return require(false, "\(count) events were missed")
+    case .cancelledAlong(let task, let cause):
+      require(entries[cause] != nil, "a task is cancelled because of one that was never stored")
+      (id, name) = (task, "cancelledAlong")
+    case .batchProgressed(let follower, let batch):
+      let wasSo = progress[follower]?.contains(batch) ?? false
+      return require(wasSo, "the batch before \(label(follower)) was never at \(batch)")
+    case .progressed, .unhandled, .storeUnavailable: return
+    @unknown default: return
+    }
+    require(entries[id] != nil, "\(name) is told of a task that was never stored")
+    entries[id]?.seenEvents.append(name)
+  }
+}
+
+extension ModelLedger.Entry {
+  /// Checks that the events came in order, and that no required event is missing.
+  var hasSeenWhatIsTold: Bool {
+    guard !wasChangedAlong else { return hasSeenInAnyOrder }
+    var seen = seenEvents[...]
+    for (place, event) in expectedEvents.enumerated() {
+      if seen.first == event {
+        seen.removeFirst()
+      } else if !untoldEvents.contains(place) {
+        return false
+      }
+    }
+    return seen.isEmpty
+  }
+
+  private var hasSeenInAnyOrder: Bool {
+    var unseen = Array(expectedEvents.enumerated())
+    for event in seenEvents {
+      let places = unseen.indices.filter { unseen[$0].element == event }
+      let place = places.first { !untoldEvents.contains(unseen[$0].offset) } ?? places.first
+      guard let place else { return false }
+      unseen.remove(at: place)
+    }
+    return unseen.allSatisfy { untoldEvents.contains($0.offset) }
+  }
+}
+
+extension TaskRecord {
+  fileprivate var modelSummary: String {
+    """
+    \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
+    \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
+    \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
+    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \(dependencies.modelSummary)
+    """
+  }
+}
+
+extension TaskDependencies {
+  fileprivate var modelSummary: String {
+    let ended = failed.sorted { $0.key < $1.key }.map { "\($0.key) \($0.value)" }
+    let progress = batch.map { "\($0)" } ?? "-"
+    return "\(tasks.sorted()) \(rule) \(follower.debugText) \(ended) \(cause.debugText) \(progress)"
+  }
+}
+
+extension TaskID? {
+  fileprivate var debugText: String { map { "\($0)" } ?? "-" }
+}

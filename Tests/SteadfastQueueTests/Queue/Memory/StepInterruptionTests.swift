@@ -1,0 +1,141 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Steps whose attempt is cancelled, taken over, or ends with its store.
+@Suite(.virtualTime) struct StepInterruptionTests {
+  private let test: StepQueue
+
+  init() throws { test = try StepQueue() }
+
+  @Test func `nothing begins in an attempt that was cancelled, and what has ended is remembered`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      _ = try await context.step("slow") { _ in
+        await test.work(for: .seconds(5))
+        test.note("slow")
+        return 1
+      }
+      _ = try await context.noted("next", test)
+    }
+    let task = try await queue.enqueue(Note("a"))
+    async let run: Void = queue.run()
+    try await test.clock.sleep(for: .seconds(1))
+    await queue.shutDown(within: .zero)
+    try? await run
+    #expect(test.log.entries == ["5 slow"])
+    #expect(try await queue.memory(of: task.id).steps == ["slow"])
+    #expect(try await queue.record(of: task.id)?.retryCount == 0)
+  }
+
+  @Test func `a restart goes on where the task stopped, or begins from the beginning`()
+    async throws
+  {
+    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+      _ = try await context.noted("one", test)
+      if note.text == "bad" { throw TaskAbandoned("no") }
+    }
+    let task = try await queue.enqueue(Note("bad"))
+    try await queue.runAvailable()
+    #expect(try await queue.restart(task.id))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 one"])
+    #expect(try await queue.restart(task.id, forgetting: true))
+    #expect(try await queue.memory(of: task.id).isEmpty)
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 one", "0 one"])
+    #expect(try await queue.restart(matching: .deadLetters, forgetting: true) == 1)
+    try await queue.runAvailable()
+    #expect(test.log.count == 3)
+  }
+
+  @Test func `progress renews retries, if the queue is configured so`() async throws {
+    for renews in [false, true] {
+      let configuration = TaskQueueConfiguration(
+        backoff: .constant(.seconds(1)),
+        progressRenewsRetries: renews,
+        abandonedRetention: .forever
+      )
+      let queue = await test.queue(InMemoryStore(), configuration) { [test] _, context in
+        let memory = try await context.queue.memory(of: context.id)
+        guard memory.steps.count < 5 else { return }
+        _ = try await context.noted("step \(memory.steps.count)", test)
+        throw Refusal()
+      }
+      let task = try await queue.enqueue(Note("a"), maxRetries: 2)
+      async let ending = task.outcome()
+      try await VirtualTime.current?.drain(queue)
+      if renews {
+        #expect(try await ending == .succeeded)
+      } else {
+        #expect(try await ending == .abandoned(reason: "refused"))
+      }
+    }
+  }
+
+  @Test func `a step of a task that another queue has taken over is not remembered`() async throws {
+    let store = SharedStore(StoreSharing(leaseDuration: .seconds(10), pollInterval: .seconds(1)))
+    let queue = TaskQueue(persistence: store.process(), clock: test.clock)
+    let other = store.process()
+    await queue.register(Note.self) { [test] _, context in
+      let later = test.clock.date + 1000
+      let request = ClaimRequest(
+        limit: 1,
+        names: ["Note": 1],
+        now: later,
+        leaseEnd: later + 1000
+      )
+      let claim = try await other.claim(request)
+      #expect(claim.tasks.map(\.lease.id) == [context.id])
+      await #expect(throws: CancellationError.self) { try await context.step("late") { _ in } }
+      // The attempt is cut short.
+      let wasCut = await Self.isCancelled { try await test.clock.sleep(for: .seconds(3600)) }
+      #expect(wasCut)
+      test.note("cut short")
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 cut short"])
+    #expect(try await queue.memory(of: task.id).isEmpty)
+    #expect(try await queue.record(of: task.id)?.state == .running)
+  }
+
+  /// Returns whether work is ended by cancellation.
+  private static func isCancelled(_ work: () async throws -> Void) async -> Bool {
+    do { try await work() } catch { return error is CancellationError }
+    return false
+  }
+
+  @Test func `a store that fails stops the queue, and the attempt is not counted`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await test.queue(store) { [test] _, context in
+      _ = try await context.noted("one", test)
+      _ = try await context.noted("two", test)
+    }
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.error(Refusal("the disk is full")), .beforeEffect) { call in
+      call.changes.contains { if case .remember(_, "step:two", _) = $0 { true } else { false } }
+    }
+    let error = try await #require(throws: TaskQueueError.self) { try await queue.runAvailable() }
+    #expect(error.code == .storeFailed)
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 one", "0 two", "0 two"])
+    #expect(try await task.outcome() == .succeeded)
+  }
+
+  @Test func `a context that outlives its attempt performs no step`() async throws {
+    let kept = Mutex<TaskContext?>(nil)
+    let queue = await test.queue(InMemoryStore()) { _, context in kept.withLock { $0 = context } }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let last = kept.withLock { $0 }
+    let context = try #require(last)
+    let error = await #expect(throws: StepError.self) { try await context.step("a") { _ in } }
+    #expect(error?.code == .attemptIsOver)
+  }
+}
