@@ -89,7 +89,7 @@ extension TaskChange {
   fileprivate var changedTask: TaskID? {
     switch self {
     case .succeed(let lease, _, _), .abandon(let lease, _, _): lease.id
-    case .cancel(let target, _, _), .restart(let target, _): target.id
+    case .cancel(let target, _, _), .restart(let target, _, _): target.id
     case .remove(let id): id
     default: nil
     }

@@ -68,7 +68,7 @@ extension ModelLedger.Entry {
 }
 
 extension TaskRecord {
-  fileprivate var modelSummary: String {
+  var modelSummary: String {
     """
     \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
