@@ -11,7 +11,7 @@ extension ModelRun {
   /// - Throws: a ``ModelViolation``.
   func settle() async throws {
     await time.advance(by: .zero)
-    let found = try await base.tasks(matching: TaskFilter(), after: nil, limit: .max)
+    let found = try await base.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max)
     // These calls must not fail, nor be interrupted.
     if fault == nil, !isInterrupted { try await checkCounts(found) }
     let state = state.withLock { $0 }
