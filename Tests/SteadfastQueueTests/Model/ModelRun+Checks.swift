@@ -11,7 +11,7 @@ extension ModelRun {
   /// - Throws: a ``ModelViolation``.
   func settle() async throws {
     await time.advance(by: .zero)
-    let found = try await base.tasks(matching: TaskFilter(), after: nil, limit: .max)
+    let found = try await base.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max)
     // These calls must not fail, nor be interrupted.
     if fault == nil, !isInterrupted { try await checkCounts(found) }
     let state = state.withLock { $0 }
@@ -29,8 +29,8 @@ extension ModelRun {
         mayHaveFailed: fault != nil,
         hasFailed: hasFailed
       )
-      if state.callsInFlight == 0, !state.runs.isEmpty, !hasFailed {
-        for (name, isQueuePaused) in arePaused {
+      if state.callsInFlight == 0, !hasFailed {
+        for (name, isQueuePaused) in arePaused where state.hasRun(name) {
           let isPaused = state.isPaused || ledger.isPausedInStore(name)
           ledger.require(isQueuePaused == isPaused, "the queue is paused: \(isQueuePaused)")
         }
@@ -77,7 +77,7 @@ extension ModelRun {
         try await restart()
         try await perform(.setCondition(true))
       }
-      if state.withLock(\.runs).isEmpty { run() }
+      runAgain()
       let date = left.map(\.availableDate).min() ?? time.clock.date
       // The alarm looks at the date once a minute.
       let seconds = min(max(0, date.timeIntervalSince(time.clock.date)), 1e6)
@@ -165,12 +165,11 @@ extension ModelLedger {
     mayHaveFailed: Bool,
     hasFailed: Bool
   ) {
-    let isRunning =
-      !state.isShutDown && !hasFailed
-      && state.runs.keys.contains { !state.cancelledRuns.contains($0) }
+    let mayRun = !state.isShutDown && !hasFailed
     for (id, entry) in entries where entry.lease != nil {
       let isLive = entry.attempt.map { $0.end == nil } ?? false
       // It has been claimed for a worker that then found the queue paused, or about to stop.
+      let isRunning = mayRun && state.isRunning(entry.queue)
       let isPaused = state.isPaused || isPausedInStore(entry.queue)
       let isHeldBack =
         entry.attempt == nil && (isPaused || !isRunning)
@@ -182,12 +181,13 @@ extension ModelLedger {
         "\(label(id)) is claimed, but not performed: \(entry)"
       )
     }
-    guard isRunning else { return }
+    guard mayRun else { return }
     var until = date
     if let (instant, earlier) = state.lastStep, instant.duration(to: now) <= .seconds(61) {
       until = min(until, earlier)
     }
-    for (name, _) in state.queues where !state.isPaused && !isPausedInStore(name) {
+    for (name, _) in state.queues where state.isRunning(name) {
+      if state.isPaused || isPausedInStore(name) { continue }
       checkNoneCouldRun(in: name, state, until)
     }
   }

@@ -28,7 +28,7 @@ extension ModelRun {
       return state.runs.values
     }
     ledger.update { $0.runsWereCut = true }
-    for run in runs { run.cancel() }
+    for run in runs { run.task.cancel() }
   }
 
   func shutDown(within limit: Duration?) {
@@ -38,17 +38,24 @@ extension ModelRun {
     for queue in queues { start { await queue.shutDown(within: limit) } }
   }
 
-  func run() { for queue in queues { run(queue) } }
+  func run() { for (name, queue) in state.withLock(\.queues) { run(queue, named: name) } }
 
-  private func run(_ queue: TaskQueue) {
+  /// Runs each queue that does not run.
+  func runAgain() {
+    let (queues, running) = state.withLock { ($0.queues, Set($0.runs.values.map(\.queue))) }
+    for (name, queue) in queues where !running.contains(name) { run(queue, named: name) }
+  }
+
+  private func run(_ queue: TaskQueue, named name: String) {
     state.withLock { state in
       state.runCount += 1
       let number = state.runCount
-      state.runs[number] = Task(executorPreference: time.executor) {
+      let task = Task(executorPreference: time.executor) {
         let result = await Result { try await queue.run() }
         self.check(result, of: "run()", wasCancelled: Task.isCancelled, isPass: false)
         self.state.withLock { $0.runs[number] = nil }
       }
+      state.runs[number] = State.Run(queue: name, task: task)
     }
   }
 

@@ -37,7 +37,7 @@ final class ModelRun: Sendable {
     var events: [TaskEvents]
     var eventTasks: [Task<Void, Never>] = []
     /// The calls of `run()` that have not ended.
-    var runs: [Int: Task<Void, Never>] = [:]
+    var runs: [Int: Run] = [:]
     var cancelledRuns: Set<Int> = []
     var runCount = 0
     var isShutDown = false
@@ -53,6 +53,18 @@ final class ModelRun: Sendable {
     /// When the date was last stepped, and the earlier of the two dates.
     var lastStep: (instant: VirtualClock.Instant, date: Date)?
     var queueCount = 1
+
+    struct Run {
+      let queue: String
+      let task: Task<Void, Never>
+    }
+
+    func hasRun(_ queue: String) -> Bool { runs.values.contains { $0.queue == queue } }
+
+    /// Whether a call of `run()` goes on in a queue, and was not cancelled.
+    func isRunning(_ queue: String) -> Bool {
+      runs.contains { $0.value.queue == queue && !cancelledRuns.contains($0.key) }
+    }
 
     /// The queues, each under its name in the store.
     var queues: [(name: String, queue: TaskQueue)] {
@@ -275,7 +287,7 @@ final class ModelRun: Sendable {
   private func abandon() async {
     fault?.mend()
     let (runs, eventTasks) = state.withLock { ($0.runs, $0.eventTasks) }
-    for run in runs.values { run.cancel() }
+    for run in runs.values { run.task.cancel() }
     for _ in 0..<10 { await time.advance(by: .seconds(10)) }
     for task in eventTasks { task.cancel() }
     await time.advance(by: .zero)

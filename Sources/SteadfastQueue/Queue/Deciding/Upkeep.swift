@@ -44,4 +44,7 @@ struct ClockStepDetector: Sendable {
     self.latest = now
     return true
   }
+
+  /// Makes the next call as the first one, because what was to follow from the last one failed.
+  mutating func forget() { latest = nil }
 }

@@ -73,8 +73,14 @@ extension TaskQueue {
     guard store.sharing == nil else { return }
     // A store that was just opened has made no claim by the old date. Without unfinished tasks, it
     // has nothing to rebase.
-    if isFirst, try await !store.contains(.unfinished) { return }
-    _ = try await store.apply([.rebase(now)], durability: .relaxed)
+    do {
+      if isFirst, try await !store.contains(.unfinished) { return }
+      _ = try await store.apply([.rebase(now)], durability: .relaxed)
+    } catch {
+      // The next run asks the store once more.
+      upkeep.withLock { $0.dates.forget() }
+      throw error
+    }
   }
 
   private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {

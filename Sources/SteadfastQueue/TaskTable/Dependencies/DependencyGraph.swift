@@ -37,8 +37,13 @@ struct DependencyGraph: Sendable {
   }
 
   mutating func remove(_ id: TaskID, waitingFor dependency: TaskID) {
-    dependents[dependency]?.remove(id)
-    if dependents[dependency]?.isEmpty == true { dependents[dependency] = nil }
+    // In place, with one look at the dictionary.
+    Self.remove(id, from: &dependents[dependency])
+  }
+
+  private static func remove(_ id: TaskID, from ids: inout Set<TaskID>?) {
+    ids?.remove(id)
+    if ids?.isEmpty == true { ids = nil }
   }
 
   /// The tasks that name a task, in no order.
@@ -52,8 +57,12 @@ struct DependencyGraph: Sendable {
   func openCount(of id: TaskID) -> Int { openCounts[id] ?? 0 }
 
   mutating func addOpen(_ difference: Int, to id: TaskID) {
-    let count = max(0, (openCounts[id] ?? 0) + difference)
-    openCounts[id] = count == 0 ? nil : count
+    Self.add(difference, to: &openCounts[id])
+  }
+
+  private static func add(_ difference: Int, to count: inout Int?) {
+    let sum = max(0, (count ?? 0) + difference)
+    count = sum == 0 ? nil : sum
   }
 
   mutating func removeOpenCount(of id: TaskID) { openCounts[id] = nil }
