@@ -116,7 +116,9 @@ private struct Verification {
       if body(of: entries[slot]) != body(of: file.entries[other]) {
         problems.add("the file says something else of task \(id) than the store holds")
       } else if held.memories[slot] != file.memories[other] {
-        problems.add("the file says something else of what task \(id) remembers than the store holds")
+        problems.add(
+          "the file says something else of what task \(id) remembers than the store holds"
+        )
       }
     }
     guard count != file.entries.count else { return }
