@@ -48,8 +48,8 @@
 ///     ``TaskChange/remember(_:named:value:)`` has stored is found by ``memory(of:)``, by every
 ///     later attempt, until the task succeeds, is removed, or is restarted with `forgets`. Only the
 ///     holder of the lease adds to it, and a ``TaskChange/complete(_:named:value:)`` fills what is
-///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever comes
-///     first.
+///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever
+///     comes first.
 /// 12. **A call runs to its end.** Once made, it completes even if the Swift task that made it is
 ///     cancelled: attempts finish inside cancelled tasks.
 ///

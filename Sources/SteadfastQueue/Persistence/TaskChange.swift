@@ -123,8 +123,8 @@ public enum TaskChange: Sendable {
   case rebase(Date)
   /// A claimed task remembers these bytes under a name, in place of others if there are some.
   ///
-  /// Its ``TaskRecord/interruptionCount`` becomes 0. The name has 1 to 1,024 bytes of UTF-8, and the
-  /// value at most 131,072 bytes. A value without bytes is *open*: it waits for a
+  /// Its ``TaskRecord/interruptionCount`` becomes 0. The name has 1 to 1,024 bytes of UTF-8, and
+  /// the value at most 131,072 bytes. A value without bytes is *open*: it waits for a
   /// ``complete(_:named:value:)``.
   ///
   /// A batch may have several of these changes for one task, with different names, if it has no
@@ -132,11 +132,12 @@ public enum TaskChange: Sendable {
   case remember(Lease, named: String, value: [UInt8])
   /// A claimed task is suspended until a date (``TaskRecord/suspend(until:)``).
   ///
-  /// It goes behind its equals. A claim hands it out from that date on, like a task that waits. With
-  /// `Date.distantFuture` or a later date, no claim does.
+  /// It goes behind its equals. A claim hands it out from that date on, like a task that waits, and
+  /// a release makes it wait then. With `Date.distantFuture` or a later date, no claim does.
   ///
-  /// If the task remembers at least one byte under any of the names that it awaits, it wakes at once
-  /// (``TaskRecord/wake()``): the completion came before the suspension.
+  /// If the task remembers at least one byte under any of the names that it awaits, it wakes at
+  /// once (``TaskRecord/wake()``): the completion came before the suspension. The names have the
+  /// limits of ``remember(_:named:value:)``.
   case suspend(Lease, until: Date, awaiting: [String])
   /// A value becomes what a task remembers, if it is open; the task need not be claimed.
   ///
@@ -145,7 +146,8 @@ public enum TaskChange: Sendable {
   /// counts. A suspended task wakes (``TaskRecord/wake()``) and goes behind its equals. In any
   /// other state, nothing else changes: the task finds the value when it looks.
   ///
-  /// The value has at least one byte, and otherwise the limits of ``remember(_:named:value:)`` hold.
+  /// The value has at least one byte, and otherwise the limits of ``remember(_:named:value:)``
+  /// hold.
   case complete(TaskID, named: String, value: [UInt8])
   /// The bytes that the store holds under a name become others, if they are the ones that are
   /// named.

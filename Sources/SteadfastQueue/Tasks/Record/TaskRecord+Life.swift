@@ -7,7 +7,7 @@ public import Foundation
 extension TaskRecord {
   /// Makes the task wait as it did when it was enqueued, but from another date on.
   ///
-  /// Stores call this on ``TaskChange/restart(_:availableDate:)``. This clears the task's retries,
+  /// Stores call this on ``TaskChange/restart(_:availableDate:forgets:)``. This clears the task's retries,
   /// interruptions, failures, end date and ``isPostponed``, and the task because of which it was
   /// cancelled. It also drops an expiry date that has come by `availableDate`: otherwise the task
   /// would be abandoned again at once. The store itself changes the task's lease, if it has one,
@@ -38,8 +38,8 @@ extension TaskRecord {
 
   /// Makes a suspended task wait, available at once.
   ///
-  /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace a
-  /// suspended task. The date becomes the one on which the task was enqueued: no clock that goes
+  /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace
+  /// a suspended task. The date becomes the one on which the task was enqueued: no clock that goes
   /// back makes the task wait for that.
   public mutating func wake() {
     state = .waiting
