@@ -32,7 +32,8 @@ extension PersistenceConformance {
     public static let all: [Requirement] =
       order + claims + ends + leases + control + ended + batches + form + uniqueKeys + successors
       + orderKeys + conditions + waiting + endsAlong + restartsAlong + removalsAlong
-      + waitingInStores + queues + values + lookUps + records + life + reopening + sharing
+      + waitingInStores + queues + values + memory + forgetting + suspension + suspensionAndOthers
+      + completion + memoryInStores + lookUps + records + life + reopening + sharing
       + concurrency
       + model
   }

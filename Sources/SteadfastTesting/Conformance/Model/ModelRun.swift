@@ -11,6 +11,8 @@ struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
   private var leases: [Lease] = []
+  /// The tasks that have remembered something.
+  private var remembering: Set<TaskID> = []
   /// The date of the next step; each step has a date of its own.
   private var now = 0.0
 
@@ -84,9 +86,17 @@ struct ModelRun {
       let date = now + Double(batch.changes.count) / 4
       switch change {
       case .insert(let task): batch.insert(task, at: date)
-      case .end(let claim, let end, let retains, let delay):
+      case .end(let claim, let end, let retains, let delay, let names):
         guard let lease = lease(claim), !hasRunOut(lease) else { continue }
-        batch.add(.ending(lease, end, retains: retains, at: date, delay: delay), of: lease.id)
+        batch.add(
+          .ending(lease, end, retains: retains, at: date, delay: delay, awaiting: names),
+          of: lease.id
+        )
+      case .remember(let claim, let values):
+        guard let lease = lease(claim), !hasRunOut(lease) else { continue }
+        batch.remember(lease, values)
+      case .complete(let task, let name, let value):
+        batch.add(.complete(task, name, value), of: .numbered(task))
       case .control(let task, let control, let retains):
         let id = TaskID.numbered(task)
         batch.add(.controlling(id, control, retains: retains, at: date), of: id)
@@ -190,11 +200,26 @@ struct ModelRun {
 
   // MARK: Comparing
 
-  private func compare() async throws {
+  private mutating func compare() async throws {
     let found = try await store.tasks()
     let expected = reference.records
     try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
     for (found, expected) in zip(found, expected) { try store.expect(found, is: expected) }
+    try await compareMemories()
+  }
+
+  /// Compares the memories of all tasks that have ever remembered something.
+  private mutating func compareMemories() async throws {
+    for entry in reference.entries where !entry.memory.isEmpty {
+      remembering.insert(entry.record.id)
+    }
+    for id in remembering.sorted() {
+      var expected = TaskMemory()
+      for (name, value) in reference.memory(of: id) { expected[name.text] = value }
+      // The report shows only the look-up that finds a difference.
+      guard try await store.store.memory(of: id) != expected else { continue }
+      try await store.expectMemory(id.number, expected)
+    }
   }
 
   private func compareValues() async throws {
