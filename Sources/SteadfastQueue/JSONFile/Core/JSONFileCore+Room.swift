@@ -21,8 +21,8 @@ struct FileFull: Error {
 }
 
 // The limit of the file's size applies only to changes that add tasks, give them another payload or
-// other tags, set a larger value, or add to what a task remembers. A change that ends a task must be
-// written, so that there is room again.
+// other tags, set a larger value, or add to what a task remembers. A change that ends a task must
+// be written, so that there is room again.
 extension JSONFileCore {
   /// Stores changes whose lines were made.
   ///
