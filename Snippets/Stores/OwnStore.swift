@@ -139,7 +139,7 @@ extension Document {
   mutating func claim(_ request: ClaimRequest) -> Claim {
     let heldUp = heldUp
     let waiting = entries.values.filter { entry in
-      entry.record.state == .waiting && entry.record.keyRole != .successor
+      entry.record.isDueOnDate && entry.record.keyRole != .successor
         && entry.record.queue.utf8.elementsEqual(request.queue.utf8)
         && hasTurn(entry) && !heldUp.contains(entry.record.id)
     }
@@ -238,7 +238,9 @@ extension Document {
     switch change {
     case .insert(let record, let policy): return insert(record, policy)
     case .succeed(let lease, let date, let retains):
-      return end(.claimed(lease), as: .succeeded, date, retains)
+      let outcome = end(.claimed(lease), as: .succeeded, date, retains)
+      if outcome.isDone { forget(lease.id) }
+      return outcome
     case .abandon(let lease, let failure, let retains):
       return end(.claimed(lease), as: .abandoned, failure.date, retains) {
         $0.note(failure)
@@ -259,29 +261,39 @@ extension Document {
     case .park(let lease, let failure):
       return move(.claimed(lease), to: .parked) { $0.note(failure) }
     case .pause(let target):
-      return move(target, from: [.waiting, .parked], to: .paused)
-    case .resume(let id):
-      return move(.unclaimed(id), from: [.paused], to: .waiting)
-    case .restart(let target, let date, _): return restart(target, date)
-    case .reschedule(let target, let date):
-      let state = entries[target.id]?.record.state ?? .waiting
-      let states: Set<TaskState> = [.waiting, .parked, .paused]
+      let isSuspended = entries[target.id]?.record.state == .suspended
       return move(
         target,
-        from: states,
-        to: state == .running ? .waiting : state
+        from: [.waiting, .suspended, .parked],
+        to: .paused
+      ) { record in
+        if isSuspended { record.wake() }
+        record.state = .paused
+      }
+    case .resume(let id):
+      return move(.unclaimed(id), from: [.paused], to: .waiting)
+    case .restart(let target, let date, let forgets):
+      let outcome = restart(target, date)
+      if outcome.isDone, forgets { forget(target.id) }
+      return outcome
+    case .reschedule(let target, let date):
+      let state = entries[target.id]?.record.state ?? .waiting
+      let waitsAgain = state == .running || state == .suspended
+      return move(
+        target,
+        from: Self.unclaimed,
+        to: waitsAgain ? .waiting : state
       ) {
         $0.availableDate = date
         $0.isPostponed = false
       }
     case .update(let id, let update):
-      let states: Set<TaskState> = [.waiting, .parked, .paused]
       guard let record = entries[id]?.record else { return .stale }
       let keepsPlace =
         update.priority == nil || update.priority == record.priority
       return move(
         .unclaimed(id),
-        from: states,
+        from: Self.unclaimed,
         to: record.state,
         keepsPlace: keepsPlace
       ) {
@@ -302,10 +314,21 @@ extension Document {
     // Only one queue uses this store, so its claims have no end.
     case .extend: break
     case .setValue(let name, _, let new): values[Array(name.utf8)] = new
+    case .remember(let lease, let name, let value):
+      return remember(lease, name, value)
+    case .suspend(let lease, let date, let names):
+      return suspend(lease, until: date, awaiting: names)
+    case .complete(let id, let name, let value):
+      return complete(id, name, value)
     @unknown default: throw DocumentError.unknownChange
     }
     return .done
   }
+
+  /// The states of tasks that have not ended and are not claimed.
+  private static let unclaimed: Set<TaskState> = [
+    .waiting, .suspended, .parked, .paused,
+  ]
 
   private mutating func end(
     _ target: TaskTarget,
@@ -316,8 +339,7 @@ extension Document {
   ) -> ChangeOutcome {
     guard let record = entries[target.id]?.record else { return .stale }
     let others = isAwaited(record)
-    let outcome = move(target, from: [.waiting, .parked, .paused], to: state) {
-      record in
+    let outcome = move(target, from: Self.unclaimed, to: state) { record in
       note(&record)
       record.finishedDate = date
       record.keyRole = nil
@@ -393,6 +415,7 @@ extension Document {
     }
     var record = record
     record.keyRole = nil
+    record.memorySize = 0
     if record.uniqueKey != nil, !record.state.isFinished {
       if let same = succeeded(like: record), policy != .replace {
         return .duplicate(of: same)
@@ -430,6 +453,8 @@ extension Document {
       return nil
     }
     guard policy == .replace else { return .duplicate(of: twin) }
+    // What it has begun does not go on with another payload.
+    if successor == nil, remembers(holder) { return nil }
     replace(twin, by: record)
     return .replaced(twin)
   }
@@ -456,7 +481,8 @@ extension Document {
   /// Puts the successor of a task that has failed in its place, if there is one.
   private mutating func supersede(_ id: TaskID) -> ChangeOutcome? {
     guard let holder = entries[id]?.record, holder.keyRole == .holder,
-      !isAwaited(holder), let successor = task(like: holder, .successor)
+      !isAwaited(holder), !remembers(id),
+      let successor = task(like: holder, .successor)
     else { return nil }
     entries[successor]?.record.takePlace(of: holder)
     entries[id] = nil
@@ -571,7 +597,7 @@ extension Document {
     _ date: Date,
     _ retains: Bool
   ) -> [TaskID] {
-    let atRest: Set<TaskState> = [.waiting, .parked, .paused]
+    let atRest = Self.unclaimed
     var (next, along) = ([(record, state)], Set<TaskID>())
     while let (task, state) = next.popLast() {
       count(task, as: state, 1)
@@ -674,6 +700,76 @@ extension BatchProgress? {
 }
 // snippet.end
 
+// snippet.memory
+extension Document {
+  private func remembers(_ id: TaskID) -> Bool {
+    entries[id].map { !$0.memory.isEmpty } ?? false
+  }
+
+  private mutating func remember(
+    _ lease: Lease,
+    _ name: String,
+    _ value: [UInt8]
+  ) -> ChangeOutcome {
+    guard entries[lease.id]?.token == lease.token else { return .stale }
+    set(value, under: name, of: lease.id)
+    entries[lease.id]?.record.interruptionCount = 0
+    return .done
+  }
+
+  private mutating func set(
+    _ value: [UInt8],
+    under name: String,
+    of id: TaskID
+  ) {
+    guard var entry = entries[id] else { return }
+    entry.memory[name] = value
+    entry.record.memorySize = entry.memory.size
+    entries[id] = entry
+  }
+
+  private mutating func forget(_ id: TaskID) {
+    entries[id]?.memory = TaskMemory()
+    entries[id]?.record.memorySize = 0
+  }
+
+  /// Suspends a claimed task, unless what it awaits has come.
+  private mutating func suspend(
+    _ lease: Lease,
+    until date: Date,
+    awaiting names: [String]
+  ) -> ChangeOutcome {
+    let memory = entries[lease.id]?.memory ?? TaskMemory()
+    let hasCome = names.contains { memory[$0]?.isEmpty == false }
+    return move(.claimed(lease), to: .suspended) { record in
+      record.suspend(until: date)
+      if hasCome { record.wake() }
+    }
+  }
+
+  /// Sets a value that is open, and wakes the task if it is suspended.
+  private mutating func complete(
+    _ id: TaskID,
+    _ name: String,
+    _ value: [UInt8]
+  ) -> ChangeOutcome {
+    guard let entry = entries[id], !entry.record.state.isFinished,
+      entry.memory[name]?.isEmpty == true
+    else { return .stale }
+    set(value, under: name, of: id)
+    guard entry.record.state == .suspended else { return .done }
+    return move(.unclaimed(id), from: [.suspended], to: .waiting) { $0.wake() }
+  }
+}
+
+extension TaskRecord {
+  /// Whether a date makes the task available; without one, a completion does.
+  fileprivate var isDueOnDate: Bool {
+    state == .waiting || state == .suspended && availableDate < .distantFuture
+  }
+}
+// snippet.end
+
 extension Document {
   private mutating func unpark(_ name: String, in queue: String) {
     for entry in entries.values where entry.record.state == .parked {
@@ -737,7 +833,7 @@ extension Document: Codable {
   }
 }
 
-/// A value in the form that it has in the document.
+/// Bytes under a name in the form that they have in the document.
 private struct NamedValue: Codable {
   var name: Data
   var bytes: Data
@@ -790,7 +886,7 @@ extension Entry: Codable {
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, holdsOrder, conditions
     case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, retryCount
     case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
-    case place, number, token
+    case place, number, token, memory
   }
 
   init(from decoder: any Decoder) throws {
@@ -809,6 +905,10 @@ extension Entry: Codable {
     let conditions: [String] = try value(.conditions)
     let earlier: [EarlierFailure] = try valueIfAny(.earlierFailures) ?? []
     let dependencies: StoredDependencies? = try valueIfAny(.dependencies)
+    let remembered: [NamedValue] = try valueIfAny(.memory) ?? []
+    for value in remembered {
+      memory[String(decoding: value.name, as: UTF8.self)] = Array(value.bytes)
+    }
     record = TaskRecord(
       id: try value(.id),
       name: try value(.name),
@@ -829,6 +929,7 @@ extension Entry: Codable {
       tags: try value(.tags),
       timeLimit: try valueIfAny(.timeLimit),
       expiryDate: try valueIfAny(.expiryDate),
+      memorySize: memory.size,
       state: state,
       availableDate: try value(.availableDate),
       retryCount: try value(.retryCount),
@@ -882,6 +983,10 @@ extension Entry: Codable {
     if !earlier.isEmpty { try keep(earlier, .earlierFailures) }
     try keep(record.isPostponed, .isPostponed)
     try keep(record.finishedDate, .finishedDate)
+    let remembered = memory.names.map { name in
+      NamedValue(name: Data(name.utf8), bytes: Data(memory[name] ?? []))
+    }
+    if !remembered.isEmpty { try keep(remembered, .memory) }
     try keep(place, .place)
     try keep(number, .number)
     try keep(token, .token)

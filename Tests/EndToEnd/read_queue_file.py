@@ -27,9 +27,10 @@ MAX_QUEUE = 255
 MAX_NOTED = 1000
 REFERENCE = 978307200.0  # seconds from 1970 to 2001
 DISTANT_PAST = -62135769600.0
+DISTANT_FUTURE = 64092211200.0  # no task that is suspended until then is ever due
 ENDED = {"succeeded", "abandoned", "cancelled"}
 FORMS = ("payload", "data", "sealed", "sealedData")
-STATES = ENDED | {"waiting", "parked", "paused"}
+STATES = ENDED | {"waiting", "suspended", "parked", "paused"}
 NOTES = {"abandoned": "afterAbandoned", "cancelled": "afterCancelled"}
 COUNTS = ("members", "membersSucceeded", "membersFailed")
 DEPENDENCIES = ("after", "when", "follower", *NOTES.values(), "cause", *COUNTS)
@@ -291,6 +292,7 @@ class Tasks:
         self.naming = {}  # the identities of the tasks, by field and the identity that it names
         self.early_members = {}  # what counts for a follower that is not there yet
         self.values = {}  # the bytes, by name
+        self.memories = {}  # what each task remembers: the bytes, by name
         self.counter = 0
         self.generation = 0
         self.has_changed = False
@@ -305,7 +307,7 @@ class Tasks:
             fields.refuse(f"the kind '{fields.kind}' is of a newer version")
         if fields.kind in ("task", "kept") and self.has_changed:
             fields.refuse("a kept task stands behind changes")
-        self.has_changed |= fields.kind not in ("header", "task", "kept", "begin")
+        self.has_changed |= fields.kind not in ("header", "task", "kept", "memory", "begin")
         self.last_kept = step(fields)
 
     def do_header(self, fields):
@@ -356,7 +358,8 @@ class Tasks:
         task = self.record(fields)
         role = self.role(fields)
         reasons = ("key", "order", "requires", *DEPENDENCIES)
-        if "queue" not in task and not any(map(fields.has, reasons)):
+        is_plain = "queue" not in task and task["state"] != "suspended"
+        if is_plain and not any(map(fields.has, reasons)):
             fields.refuse("it adds a task that an insert would add")
         if role and "key" not in task:
             fields.refuse("it has a role, and no unique key")
@@ -405,6 +408,7 @@ class Tasks:
 
     def drop(self, id, has_ended=True):
         task = self.tasks.pop(id)
+        self.memories.pop(id, None)
         if not has_ended and "follower" in task:
             self.count(task["follower"], ["members"], -1)
         del self.places[id]
@@ -462,6 +466,8 @@ class Tasks:
                 task[name] = new[name]
         if "latestDate" not in task and "latestDate" in new:
             task["latestDate"] = new["latestDate"]
+        if task["state"] == "suspended":
+            self.wake(task)
         if task["state"] == "parked":
             task["state"] = "waiting"
         if task["putOff"]:
@@ -571,6 +577,10 @@ class Tasks:
             last = [task["error"][:500], task["failed"]]
             task["earlier"] = (task.get("earlier", []) + [last])[-4:]
         task["error"], task["failed"] = fields.text("error"), fields.date("failed")
+
+    def wake(self, task):
+        """Makes a suspended task wait, available at once."""
+        task["state"], task["available"], task["putOff"] = "waiting", task["created"], False
 
     def wait(self, task):
         task["state"] = "waiting"
@@ -726,7 +736,9 @@ class Tasks:
                 self.take_away(other["id"])
 
     def do_begin(self, fields):
-        task = self.task(fields, "waiting", "running")
+        task = self.task(fields, "waiting", "suspended", "running")
+        if task["state"] == "suspended" and task["available"] >= DISTANT_FUTURE:
+            fields.refuse("it is suspended without a date")
         if task.get("role") == "successor":
             fields.refuse("another task holds its key")
         if "order" in task and any(
@@ -735,7 +747,7 @@ class Tasks:
             if other.get("queue") == task.get("queue")
         ):
             fields.refuse("another task with its order key is running")
-        if task["state"] == "waiting" and self.last_kept != task["id"] and self.waits_for_others(task):
+        if task["state"] != "running" and self.last_kept != task["id"] and self.waits_for_others(task):
             fields.refuse("it waits for another task")
         if task["state"] == "running":
             self.add_interruption(task)
@@ -743,7 +755,9 @@ class Tasks:
         self.counter += 1
 
     def do_succeed(self, fields):
-        self.end(fields, self.task(fields, "running"), "succeeded", fields.date("at"))
+        task = self.task(fields, "running")
+        self.memories.pop(task["id"], None)
+        self.end(fields, task, "succeeded", fields.date("at"))
 
     def do_abandon(self, fields):
         task = self.task(fields, "running")
@@ -751,7 +765,7 @@ class Tasks:
         self.end(fields, task, "abandoned", task["failed"])
 
     def do_cancel(self, fields):
-        task = self.task(fields, "running", "waiting", "parked", "paused")
+        task = self.task(fields, "running", "waiting", "suspended", "parked", "paused")
         self.end(fields, task, "cancelled", fields.date("at"))
 
     def do_retry(self, fields):
@@ -777,7 +791,9 @@ class Tasks:
         self.move(task["id"])
 
     def do_pause(self, fields):
-        task = self.task(fields, "running", "waiting", "parked")
+        task = self.task(fields, "running", "waiting", "suspended", "parked")
+        if task["state"] == "suspended":
+            self.wake(task)
         task["state"] = "paused"
         self.move(task["id"])
 
@@ -792,6 +808,8 @@ class Tasks:
                 fields.refuse("another task holds its key")
             for other in self.restarting_along(task, excluded):
                 self.restart(other, available)
+        if fields.flag("forgets"):
+            self.memories.pop(task["id"], None)
         self.restart(task, available)
 
     def restart(self, task, available):
@@ -807,15 +825,15 @@ class Tasks:
         self.wait(task)
 
     def do_reschedule(self, fields):
-        task = self.task(fields, "running", "waiting", "parked", "paused")
+        task = self.task(fields, "running", "waiting", "suspended", "parked", "paused")
         task["available"] = fields.date("available")
         task["putOff"] = False
-        if task["state"] == "running":
+        if task["state"] in ("running", "suspended"):
             task["state"] = "waiting"
         self.move(task["id"])
 
     def do_update(self, fields):
-        task = self.task(fields, "waiting", "parked", "paused")
+        task = self.task(fields, "waiting", "suspended", "parked", "paused")
         if fields.has("priority"):
             priority = fields.integer("priority")
             if priority != task["priority"]:
@@ -843,22 +861,79 @@ class Tasks:
     def do_remove(self, fields):
         self.take_away(self.task(fields, *ENDED)["id"])
 
+    # Values, and what tasks remember
+
     def do_value(self, fields):
+        name, value = self.name_of_value(fields), self.bytes_if_any(fields, 65536)
+        if value is None:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = value
+
+    def name_of_value(self, fields):
         name = fields.text("name")
         if not 1 <= len(name.encode()) <= 1024:
             fields.refuse("the name of its value is too short or too long")
+        return name
+
+    def bytes_if_any(self, fields, limit):
         if fields.has("value") and fields.has("data"):
             fields.refuse("it has more than one value")
-        if fields.has("value"):
-            value = fields.text("value").encode()
-        elif fields.has("data"):
-            value = self.base64(fields, "data")
-        else:
-            self.values.pop(name, None)
-            return
-        if len(value) > 65536:
+        if not fields.has("value") and not fields.has("data"):
+            return None
+        value = fields.text("value").encode() if fields.has("value") else self.base64(fields, "data")
+        if len(value) > limit:
             fields.refuse("its value is too long")
-        self.values[name] = value
+        return value
+
+    def remembered(self, fields):
+        name, value = self.name_of_value(fields), self.bytes_if_any(fields, 131072)
+        if value is None:
+            fields.refuse("it has no value")
+        return name, value
+
+    def memory(self, task):
+        return self.memories.setdefault(task["id"], {})
+
+    def do_memory(self, fields):
+        if fields.id() != self.last_kept:
+            fields.refuse("it does not follow its task")
+        name, value = self.remembered(fields)
+        self.memory(self.tasks[self.last_kept])[name] = value
+        return self.last_kept
+
+    def do_remember(self, fields):
+        name, value = self.remembered(fields)
+        task = self.task(fields, "running")
+        self.memory(task)[name] = value
+        task["interruptions"] = 0
+
+    def do_suspend(self, fields):
+        names = fields.texts("awaits") if fields.has("awaits") else []
+        if fields.has("awaits") and not names:
+            fields.refuse("it awaits nothing")
+        if not all(1 <= len(name.encode()) <= 1024 for name in names):
+            fields.refuse("a name that it awaits is too short or too long")
+        task = self.task(fields, "running")
+        task["state"], task["available"] = "suspended", fields.date("until")
+        task["interruptions"], task["putOff"] = 0, False
+        if any(self.memories.get(task["id"], {}).get(name) for name in names):
+            self.wake(task)
+        self.move(task["id"])
+
+    def do_complete(self, fields):
+        name, value = self.remembered(fields)
+        if not value:
+            fields.refuse("it completes nothing")
+        task = self.tasks.get(fields.id())
+        if task is None or task["state"] in ENDED:
+            return
+        if self.memories.get(task["id"], {}).get(name) != b"":
+            return
+        self.memory(task)[name] = value
+        if task["state"] == "suspended":
+            self.wake(task)
+            self.move(task["id"])
 
     def base64(self, fields, name):
         try:
@@ -905,7 +980,7 @@ class Tasks:
 
     def do_rebase(self, fields):
         at = fields.date("at") - REFERENCE
-        for task in self.in_order(lambda t: t["state"] not in ENDED):
+        for task in self.in_order(lambda t: t["state"] not in ENDED | {"suspended"}):
             available = task["available"] - REFERENCE
             if "failed" in task:
                 failed = task["failed"] - REFERENCE
@@ -922,6 +997,13 @@ class Tasks:
             if task["state"] == "waiting":
                 self.move(task["id"])
 
+    def told(self, memory):
+        """Pairs of a name and its bytes, in the order of the names."""
+        return [
+            [name, base64.b64encode(value).decode()]
+            for name, value in sorted(memory.items(), key=lambda pair: pair[0].encode())
+        ]
+
     def listing(self):
         """The tasks in the order of their places, without what is as if it were not there, and
         the values in the order of their names."""
@@ -933,6 +1015,8 @@ class Tasks:
                 del task["role"]
             if task["putOff"] == (task.get("retries", 0) > 0):
                 del task["putOff"]
+            if memory := self.memories.get(task["id"]):
+                task["memory"] = self.told(memory)
         defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": []}
         return [
             {name: value for name, value in task.items() if defaults.get(name) != value}

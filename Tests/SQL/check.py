@@ -13,6 +13,7 @@ import tempfile
 import dependencies
 import keys
 import leases
+import memory
 import queues
 import stored_values
 from engines import PostgreSQL, SQLite
@@ -26,7 +27,7 @@ def main():
                 continue
             engine = kind(pathlib.Path(folder))
             try:
-                for module in (keys, leases, queues, stored_values, dependencies):
+                for module in (keys, leases, queues, stored_values, dependencies, memory):
                     for check in module.CHECKS:
                         if kind is SQLite and check in module.ONLY_IN_POSTGRESQL:
                             continue
@@ -34,7 +35,7 @@ def main():
                         print(f"{engine.name}: {check.__name__}", flush=True)
             finally:
                 engine.stop()
-    print("every statement about keys, leases, conditions, queues, values and dependencies does what the articles say")
+    print("every statement about keys, leases, conditions, queues, values, dependencies and memories does what the articles say")
 
 
 if __name__ == "__main__":

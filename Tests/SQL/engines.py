@@ -15,7 +15,7 @@ import time
 
 STORES = pathlib.Path(__file__).resolve().parents[2] / (
     "Sources/SteadfastQueue/SteadfastQueue.docc/Stores")
-ARTICLES = ["WritingAStore.md", "StoringDependencies.md"]
+ARTICLES = ["WritingAStore.md", "StoringDependencies.md", "StoringMemory.md"]
 # The next tokens of leases.
 LEASES = itertools.count(1)
 BASE = "2026-01-01 00:00:"
@@ -225,6 +225,7 @@ class SQLite:
         self.path.unlink(missing_ok=True)
         session = self.session()
         schema = re.sub(r"text\[\] not null default '\{\}'", "text not null default '[]'", SCHEMA)
+        schema = schema.replace("timestamptz '", "'")
         schema = re.sub(r"create sequence .*?;|create index on task using .*?;", "", schema)
         number = iter(range(100))
         schema = re.sub(
@@ -262,6 +263,7 @@ class SQLiteSession:
         sql = re.sub(
             r"unnest\(('[^']*')::uuid\[\]\) as named \(id\)",
             r"(select value as id from json_each(\1)) as named", sql)
+        sql = re.sub(r"octet_length\((\w+)\)", r"length(cast(\1 as blob))", sql)
         sql = re.sub(r"'\\x([0-9a-f]*)'", r"x'\1'", sql)
         rows = self.connection.execute(sql).fetchall()
         return [tuple(map(self.shown, row)) for row in rows]

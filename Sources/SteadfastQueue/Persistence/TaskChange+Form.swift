@@ -43,8 +43,11 @@ extension TaskChange {
           + "one"
       )
     case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date, _),
-      .reschedule(_, let date), .rebase(let date), .suspend(_, let date, _):
+      .reschedule(_, let date), .rebase(let date):
       try TaskQueueError.check(date, "a date")
+    case .suspend(_, let date, let names):
+      try TaskQueueError.check(date, "a date")
+      for name in names { try TaskQueueError.check(valueNamed: name) }
     case .retry(_, let date, let retryCount, let failure):
       try TaskQueueError.check(date, "availableDate")
       try TaskQueueError.check(retryCount, "retryCount")

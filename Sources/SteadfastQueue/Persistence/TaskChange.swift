@@ -138,11 +138,12 @@ public enum TaskChange: Sendable {
   case remember(Lease, named: String, value: [UInt8])
   /// A claimed task is suspended until a date (``TaskRecord/suspend(until:)``).
   ///
-  /// It goes behind its equals. A claim hands it out from that date on, like a task that waits.
-  /// With `Date.distantFuture` or a later date, no claim does.
+  /// It goes behind its equals. A claim hands it out from that date on, like a task that waits, and
+  /// a release makes it wait then. With `Date.distantFuture` or a later date, no claim does.
   ///
   /// If the task remembers at least one byte under any of the names that it awaits, it wakes at
-  /// once (``TaskRecord/wake()``): the completion came before the suspension.
+  /// once (``TaskRecord/wake()``): the completion came before the suspension. The names have the
+  /// limits of ``remember(_:named:value:)``.
   case suspend(Lease, until: Date, awaiting: [String])
   /// A value becomes what a task remembers, if it is open; the task need not be claimed.
   ///

@@ -149,7 +149,8 @@ extension TaskTable {
     case .change(_, let slot): setFree(slot)
     case .broadChange(.prune): ended.stagedPrunes -= 1
     case .value(let name, _): values.rollBack(name)
-    case .memory, .broadChange, nil: break
+    case .memory(let change): unstageMemory(change)
+    case .broadChange, nil: break
     }
   }
 

@@ -28,6 +28,8 @@ struct TaskTable: Sendable {
   var memories = TaskMemories()
   /// How many values all tasks remember.
   var memoryCount = 0
+  /// How many changes are staged to what the tasks of these slots remember.
+  var stagedMemories: [Int: Int] = [:]
   private(set) var readyCount = 0
   /// The slots of the tasks that have begun; used while a file is read.
   ///

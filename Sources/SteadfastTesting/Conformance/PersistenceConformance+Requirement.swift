@@ -34,7 +34,8 @@ extension PersistenceConformance {
     public static let all: [Requirement] =
       order + claims + ends + leases + control + ended + batches + form + uniqueKeys + successors
       + orderKeys + conditions + waiting + endsAlong + restartsAlong + removalsAlong
-      + waitingInStores + queues + values + valuesInStores + lookUps + records + life + reopening
+      + waitingInStores + queues + values + valuesInStores + memory + forgetting + suspension
+      + suspensionAndOthers + completion + memoryInStores + lookUps + records + life + reopening
       + sharing
       + concurrency
       + model

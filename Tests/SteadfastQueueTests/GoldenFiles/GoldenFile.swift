@@ -47,6 +47,8 @@ struct GoldenFile: Sendable, CustomStringConvertible {
     GoldenFile(name: "queues") { try $0.writeQueues() },
     GoldenFile(name: "values") { try $0.writeValues() },
     GoldenFile(name: "values-compacted") { try $0.writeCompactedValues() },
+    GoldenFile(name: "memory") { try $0.writeMemory() },
+    GoldenFile(name: "memory-compacted") { try $0.writeCompactedMemory() },
     GoldenFile(name: "order") { try $0.writeOrder() },
     GoldenFile(name: "clock") { try $0.writeClock() },
     GoldenFile(name: "dates") { try $0.writeDates() },

@@ -46,7 +46,8 @@ import Testing
       "header", "insert", "add", "task", "kept", "compacted", "begin", "succeed", "retry",
       "abandon", "release",
       "park", "cancel", "pause", "resume", "restart", "reschedule", "update", "remove", "extend",
-      "unpark", "prune", "rebase", "value", "interruption", "seal",
+      "unpark", "prune", "rebase", "value", "remember", "suspend", "complete",
+      "memory", "interruption", "seal",
     ] {
       #expect(text.contains("\"k\":\"\(kind)\""), "\(kind)")
     }

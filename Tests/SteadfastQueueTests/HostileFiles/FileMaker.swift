@@ -96,6 +96,15 @@ struct FileMaker {
     return .setValue(named: name, from: values[name], to: new)
   }
 
+  private static let stepNames = ["step", "é\"", "\u{1}"]
+
+  private mutating func stepName() -> String { Self.stepNames[pick(3)] }
+
+  /// Mostly no bytes, which a completion may change.
+  private mutating func stepValue() -> [UInt8] {
+    [[], [], Array("{\"a\":\(pick(99))}".utf8), [0, 10, 255]][pick(4)]
+  }
+
   private mutating func insertion() -> TaskChange {
     taskCount += 1
     let date = Date.seconds(now)
@@ -122,7 +131,8 @@ struct FileMaker {
         ]
         : nil,
       expiryDate: pick(4) == 0 ? [date + 1e6, .distantFuture, .distantPast][pick(3)] : nil,
-      state: pick(9) == 0 ? [.paused, .parked, .abandoned, .succeeded][pick(4)] : .waiting,
+      state: pick(9) == 0
+        ? [.paused, .parked, .abandoned, .succeeded, .suspended][pick(5)] : .waiting,
       availableDate: [date, date + 20.25, .distantPast][pick(3)],
       retryCount: pick(5) == 0 ? pick(9) : 0,
       interruptionCount: pick(9) == 0 ? pick(9) : 0,
@@ -167,7 +177,13 @@ struct FileMaker {
   private mutating func end(_ lease: Lease) -> TaskChange {
     let date = Date.seconds(now)
     let failure = TaskFailure(reason: "no\n\(pick(9))", date: date)
-    switch pick(9) {
+    switch pick(13) {
+    case 9: return .suspend(lease, until: [date + 9.5, .distantFuture][pick(2)], awaiting: [])
+    case 10: return .suspend(lease, until: .distantFuture, awaiting: Self.stepNames)
+    case 11, 12:
+      // Mostly more than once.
+      if pick(3) > 0 { leases.append(lease) }
+      return .remember(lease, named: stepName(), value: stepValue())
     case 0, 1: return .succeed(lease, at: date, retains: pick(2) == 0)
     case 2:
       return .retry(
@@ -180,17 +196,18 @@ struct FileMaker {
     case 4: return .park(lease, failure: failure)
     case 5: return .cancel(.claimed(lease), at: date, retains: pick(2) == 0)
     case 6: return .pause(.claimed(lease))
-    case 7: return .restart(.claimed(lease), availableDate: date)
+    case 7: return .restart(.claimed(lease), availableDate: date, forgets: pick(2) == 0)
     default: return pick(2) == 0 ? .release(lease) : .extend(lease, for: .seconds(60))
     }
   }
 
   private mutating func control(_ id: TaskID) -> TaskChange {
-    switch pick(6) {
+    switch pick(8) {
+    case 6, 7: .complete(id, named: stepName(), value: stepValue() + [UInt8(pick(256))])
     case 0: .cancel(.unclaimed(id), at: .seconds(now), retains: pick(2) == 0)
     case 1: .pause(.unclaimed(id))
     case 2: .resume(id)
-    case 3: .restart(.unclaimed(id), availableDate: .seconds(now))
+    case 3: .restart(.unclaimed(id), availableDate: .seconds(now), forgets: pick(2) == 0)
     case 4: .update(id, update())
     default: .remove(id)
     }

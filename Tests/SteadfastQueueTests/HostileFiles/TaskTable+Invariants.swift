@@ -68,7 +68,7 @@ extension TaskTable {
     check(values.staged.isEmpty, "no value is staged")
     let valueSize = values.committed.values.reduce(0) { $0 + $1.byteCount }
     check(values.byteCount == valueSize, "the bytes of values are counted")
-    return broken + brokenLines() + brokenOrder() + brokenHeads() + brokenGraph()
+    return broken + brokenMemories() + brokenLines() + brokenOrder() + brokenHeads() + brokenGraph()
   }
 
   /// Whether each task stands in the line of its place, and nothing else does.
@@ -123,7 +123,8 @@ extension TaskTable {
     }
     for slot in entries.slots {
       let place = entries[slot].place
-      let hasLine = entries[slot].record.state != .running && place != .paused && place != .held
+      let standsInNone = [Place.paused, .held, .suspended].contains(place)
+      let hasLine = entries[slot].record.state != .running && !standsInNone
       let id = entries[slot].record.id
       if entries[slot].isInLine != hasLine { broken.append("\(id) is in line if it is at rest") }
     }
@@ -173,7 +174,7 @@ extension TaskTable {
   private func brokenOrder(_ queue: Lanes.Queue) -> [String] {
     var table = self
     let expected = entries.slots.map { entries[$0] }.filter {
-      $0.record.state == .waiting && $0.record.keyRole != .successor && !$0.isHeld
+      $0.isDueOnDate && $0.record.keyRole != .successor && !$0.isHeld
         && $0.record.queue == queue.name
     }
     .sorted {
@@ -210,7 +211,7 @@ extension TaskTable {
         )
       )
       return String(decoding: line.bytes, as: UTF8.self)
-    }.sorted() + values.listing()
+    }.sorted() + values.listing() + memoryListing()
   }
 
   /// As `everything()`, with the order of the tasks in place of the numbers that make it.

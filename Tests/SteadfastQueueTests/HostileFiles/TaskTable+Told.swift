@@ -12,7 +12,11 @@ extension TaskTable {
     let values = values.committed.sorted { left, right in
       left.key.text.utf8.lexicographicallyPrecedes(right.key.text.utf8)
     }
-    return try tasks.map { try $0.fields() as NSDictionary }
+    return try tasks.map { entry in
+      var fields = try entry.fields()
+      if entry.remembers { fields["memory"] = memory(of: entry.id).told() }
+      return fields as NSDictionary
+    }
       + values.map { name, value in
         ["value": name.text, "data": Data(value.bytes).base64EncodedString()] as NSDictionary
       }
@@ -91,5 +95,14 @@ extension TaskTable.Entry {
     case .sealedBinary: fields["sealedData"] = payload.base64EncodedString()
     }
     return fields
+  }
+}
+
+extension TaskMemory {
+  /// Pairs of a name and its bytes, in the order of the names.
+  fileprivate func told() -> [[String]] {
+    names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }.map { name in
+      [name, Data(self[name] ?? []).base64EncodedString()]
+    }
   }
 }

@@ -41,7 +41,7 @@ import Testing
     #expect(report.passes, "\(report)")
     #expect(
       report.skipped.map(\.requirement.id) == [
-        "rebase.dates", "rebase.order", "reopen.interrupted", "reopen.leases",
+        "rebase.dates", "rebase.order", "suspension.rebase", "reopen.interrupted", "reopen.leases",
       ]
     )
   }

@@ -37,6 +37,7 @@ private struct Comparison {
       }
       let values = table.values.committed.mapValues(\.bytes)
       try #require(values == reference.values, "operation \(number)")
+      try Self.requireSameMemories(table, reference, "operation \(number)")
     }
   }
 
@@ -61,6 +62,22 @@ private struct Comparison {
       try Self.requireClaimed(found.claim(request), of: &expected, request)
     }
     try #require(found.values.committed.mapValues(\.bytes) == reference.values)
+    try Self.requireSameMemories(found, reference, "after a restart")
+  }
+
+  private static func requireSameMemories(
+    _ table: TaskTable,
+    _ reference: ReferenceTable,
+    _ moment: String
+  ) throws {
+    var count = 0
+    for entry in reference.entries {
+      var expected = TaskMemory()
+      for (name, value) in entry.memory { expected[name.text] = value }
+      try #require(table.memory(of: entry.record.id) == expected, "\(moment)")
+      count += entry.memory.count
+    }
+    try #require(table.memoryCount == count, "\(moment)")
   }
 
   /// Tasks that were unparked together may be handed out in any order.
@@ -79,28 +96,8 @@ private struct Comparison {
     _ expected: [TaskRecord],
     _ moment: String
   ) throws {
-    let difference = found.map(summary).difference(from: expected.map(summary))
+    let difference = found.map(\.summary).difference(from: expected.map(\.summary))
     try #require(difference.isEmpty, "\(moment)")
-  }
-
-  private static func summary(_ record: TaskRecord) -> String {
-    """
-    \(record.id) \(record.queue) \(record.name) \(record.priority.rawValue) \(record.state) \
-    \((try? record.payload.bytes()) ?? []) \(record.maxRetries) \(record.usesBackoff) \
-    \(record.timeLimit, default: "-") \(record.expiryDate?.timeIntervalSince1970 ?? 0) \
-    \(record.tags.sorted()) \
-    \(record.availableDate.timeIntervalSince1970) \(record.retryCount) \
-    \(record.interruptionCount) \(record.uniqueKey ?? "-") \(record.lastError ?? "-") \
-    \(record.failedDate?.timeIntervalSince1970 ?? 0) \
-    \(record.earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(record.finishedDate?.timeIntervalSince1970 ?? 0) \(record.isPostponed) \
-    \(record.keyRole, default: "-") \(record.uniqueUntil?.timeIntervalSince1970 ?? 0) \
-    \(record.latestDate?.timeIntervalSince1970 ?? 0) \(record.orderKey ?? "-") \
-    \(record.holdsOrder) \(record.conditions.sorted()) \(record.dependencies.tasks.sorted()) \
-    \(record.dependencies.rule) \(record.dependencies.follower, default: "-") \
-    \(record.dependencies.failed.sorted { $0.key < $1.key }) \
-    \(record.dependencies.cause, default: "-") \(record.dependencies.batch, default: "-")
-    """
   }
 
   // MARK: Operations
@@ -112,7 +109,7 @@ private struct Comparison {
     case 4...5: try claim()
     case 6...7: try end()
     case 8: try control()
-    case 9: try setValue()
+    case 9: try random.next() % 2 == 0 ? setValue() : complete()
     default: try lookAfter()
     }
   }
@@ -122,6 +119,33 @@ private struct Comparison {
     let present = reference.values[ExactText(name)]
     let new: [UInt8]? = random.next() % 3 == 0 ? nil : [UInt8(random.next() % 4)]
     try apply(.setValue(named: name, from: random.next() % 4 == 0 ? [1] : present, to: new))
+  }
+
+  private static let names = ["step", "\u{e9}", "e\u{301}"]
+
+  private mutating func drawName() -> String { Self.names[Int(random.next() % 3)] }
+
+  /// Completes a value of a task that has one open, or of any other task.
+  private mutating func complete() throws {
+    let open = reference.entries.filter { $0.memory.values.contains([]) }.map(\.record.id)
+    let id =
+      open.isEmpty || random.next() % 4 == 0
+      ? TaskID.numbered(Int(random.next() % UInt64(lastNumber + 1)))
+      : open[Int(random.next() % UInt64(open.count))]
+    try apply(.complete(id, named: drawName(), value: [UInt8(random.next() % 256)]))
+  }
+
+  /// Lets a claimed task remember something, or suspends it.
+  private mutating func remember(_ lease: Lease) throws {
+    let value = [[], Array("text".utf8), [0, UInt8(random.next() % 256)]][Int(random.next() % 3)]
+    try apply(.remember(lease, named: drawName(), value: value))
+    leases.append(lease)
+  }
+
+  private mutating func suspend(_ lease: Lease) throws {
+    let date = [now + Double(random.next() % 20) - 5, .distantFuture, .distantFuture + 86_400]
+    let names = random.next() % 3 == 0 ? Self.names : random.next() % 2 == 0 ? [drawName()] : []
+    try apply(.suspend(lease, until: date[Int(random.next() % 3)], awaiting: names))
   }
 
   private mutating func apply(_ change: TaskChange) throws {
@@ -201,7 +225,9 @@ private struct Comparison {
     if random.next() % 5 != 0 { leases.remove(at: index) }
     let retains = random.next() % 2 == 0
     let failure = TaskFailure(reason: "no \(lease.token)", date: now)
-    switch random.next() % 8 {
+    switch random.next() % 13 {
+    case 8...10: try remember(lease)
+    case 11, 12: try suspend(lease)
     case 0: try apply(.succeed(lease, at: now, retains: retains))
     case 1: try apply(.abandon(lease, failure: failure, retains: retains))
     case 2: try apply(.release(lease))
@@ -211,7 +237,7 @@ private struct Comparison {
       try apply(.retry(lease, availableDate: date, retryCount: 4, failure: failure))
     case 5: try apply(.cancel(.claimed(lease), at: now, retains: retains))
     case 6: try apply(.pause(.claimed(lease)))
-    default: try apply(.restart(.claimed(lease), availableDate: now))
+    default: try apply(.restart(.claimed(lease), availableDate: now, forgets: retains))
     }
   }
 
@@ -226,7 +252,7 @@ private struct Comparison {
     case 0: try apply(.cancel(.unclaimed(id), at: now, retains: retains))
     case 1: try apply(.pause(.unclaimed(id)))
     case 2: try apply(.resume(id))
-    case 3: try apply(.restart(.unclaimed(id), availableDate: now))
+    case 3: try apply(.restart(.unclaimed(id), availableDate: now, forgets: retains))
     case 4:
       let date = now + Double(random.next() % 20) - 10
       try apply(.reschedule(.unclaimed(id), availableDate: date))

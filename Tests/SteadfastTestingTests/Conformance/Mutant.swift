@@ -27,7 +27,8 @@ struct Mutant: Sendable, CustomTestStringConvertible {
   static let all =
     order + claims + ends + leases + control + ended + batches + uniqueKeys + orderKeys
     + conditions + waiting + endsAlong + restartsAlong + removalsAlong + waitingInStores
-    + queues + values + lookUps + records
+    + queues + values + memory + forgetting + suspension + suspensionAndOthers + completion
+    + memoryInStores + lookUps + records
     + life + reopening + sharing + concurrency + model
 }
 

@@ -137,7 +137,7 @@ import Testing
     #expect(failure.requirement.id == "model.random")
     // Of 40 steps, these are left: a task, its retry, its pause and two claims, each with the
     // look-up that compares.
-    #expect(failure.steps.count <= 20, "\(failure)")
+    #expect(failure.steps.count <= 24, "\(failure)")
     #expect(failure.steps.last?.contains("seed") == true)
   }
 }

@@ -5,11 +5,10 @@ extension TaskTable {
   ///
   /// - Returns: Whether the entry could be applied.
   mutating func salvage(_ entry: JournalEntry) -> Bool {
+    // The line that opened the value may be lost, and an intact file may have a completion that
+    // came too late. So the line can always be replayed, and the value is opened before.
+    if case .change(.complete(let id, let name, _)) = entry { open(name, of: id) }
     if replay(entry) { return true }
-    if case .change(.complete(let id, let name, let value)) = entry {
-      // The line that opened the value may be lost.
-      salvageCompletion(value, name, of: id)
-    }
     if presuppose(entry), replay(entry) { return true }
     switch entry {
     case .addition(let record, .takenOver(by: let id)):
@@ -132,13 +131,13 @@ extension TaskTable {
     }
   }
 
-  /// Completes a value that a task does not remember, or has open.
-  private mutating func salvageCompletion(_ value: [UInt8], _ name: String, of id: TaskID) {
+  /// Opens a value of which a task that has not ended remembers nothing, because a later line
+  /// completes it.
+  private mutating func open(_ name: String, of id: TaskID) {
     guard let slot = slot(of: id), !entries[slot].record.state.isFinished,
       memories[slot][name] == nil
     else { return }
     remember([], name, slot)
-    _ = replay(.change(.complete(id, named: name, value: value)))
   }
 
   /// Releases the head of an order key, because another task with the key was performed.

@@ -108,9 +108,9 @@ extension TaskTable {
     // If another change to the successor is staged, both tasks wait. If other tasks wait for the
     // holder, it stays, so that they wait for what they named. If it remembers something, it stays
     // to end what it has begun.
-    guard let slot, !concernsOthers(slot), !entries[slot].remembers,
-      let successor = successor(of: slot),
-      !entries[successor].isReserved, !entries[successor].isBound
+    guard let slot, !concernsOthers(slot), !willRemember(slot),
+      let successor = successor(of: slot), !entries[successor].isReserved,
+      !entries[successor].isBound
     else { return stage(change, of: slot) }
     entries[slot].isEndingBadly = true
     reserve(slot)

@@ -25,8 +25,25 @@ extension TaskTable {
   /// Stages a change to what a claimed task remembers.
   ///
   /// It does not reserve the task: the changes that are staged after it are committed after it.
-  func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    slot == nil ? .stale : StagedChange(.memory(change))
+  mutating func stageMemory(_ change: TaskChange, of slot: Int?) -> StagedChange {
+    guard let slot else { return .stale }
+    stagedMemories[slot, default: 0] += 1
+    return StagedChange(.memory(change))
+  }
+
+  /// Takes note that a staged change to what a task remembers is committed, or rolled back.
+  mutating func unstageMemory(_ change: TaskChange) {
+    guard case .remember(let lease, _, _) = change, let slot = slot(of: lease.id),
+      let count = stagedMemories[slot]
+    else { return }
+    stagedMemories[slot] = count > 1 ? count - 1 : nil
+  }
+
+  /// Returns whether a task remembers something when all staged changes are committed.
+  ///
+  /// The end of its attempt may be decided before the last step of the attempt is committed.
+  func willRemember(_ slot: Int) -> Bool {
+    entries[slot].remembers || stagedMemories[slot] != nil
   }
 
   /// Stages a completion, if its value is open by now.
@@ -52,6 +69,7 @@ extension TaskTable {
   ///
   /// - Returns: Its outcome; `.stale` for a completion that comes too late after all.
   mutating func commitMemory(_ change: TaskChange) -> ChangeOutcome {
+    unstageMemory(change)
     switch change {
     case .remember(let lease, let name, let value):
       guard let slot = slot(of: lease.id) else { return .stale }

@@ -7,11 +7,11 @@ public import Foundation
 extension TaskRecord {
   /// Makes the task wait as it did when it was enqueued, but from another date on.
   ///
-  /// Stores call this on ``TaskChange/restart(_:availableDate:)``. This clears the task's retries,
-  /// interruptions, failures, end date and ``isPostponed``, and the task because of which it was
-  /// cancelled. It also drops an expiry date that has come by `availableDate`: otherwise the task
-  /// would be abandoned again at once. The store itself changes the task's lease, if it has one,
-  /// and moves the task behind its equals in line.
+  /// Stores call this on ``TaskChange/restart(_:availableDate:forgets:)``. This clears the task's
+  /// retries, interruptions, failures, end date and ``isPostponed``, and the task because of which
+  /// it was cancelled. It also drops an expiry date that has come by `availableDate`: otherwise the
+  /// task would be abandoned again at once. The store itself changes the task's lease, if it has
+  /// one, and moves the task behind its equals in line.
   public mutating func restart(availableDate: Date) {
     state = .waiting
     self.availableDate = availableDate

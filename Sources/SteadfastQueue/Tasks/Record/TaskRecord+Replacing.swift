@@ -31,7 +31,7 @@ extension TaskRecord {
   /// waits for the tasks that it waited for.
   ///
   /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
-  ///   one, or it was parked.
+  ///   one, or it was parked or suspended.
   public mutating func takeOver(_ new: TaskRecord) -> Bool {
     let before = (state, priority, availableDate)
     var definition = shared.value

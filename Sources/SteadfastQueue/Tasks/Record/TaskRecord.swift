@@ -230,7 +230,8 @@ public struct TaskRecord: Sendable, Identifiable {
   /// The date is then that of a retry, or the end of a snooze.
   ///
   /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:)``. It clears it
-  /// on ``TaskChange/restart(_:availableDate:)`` and ``TaskChange/reschedule(_:availableDate:)``.
+  /// on ``TaskChange/restart(_:availableDate:forgets:)``,
+  /// ``TaskChange/reschedule(_:availableDate:)`` and ``TaskChange/suspend(_:until:awaiting:)``.
   /// Nothing else changes it: neither the next attempt, nor a clock that goes back.
   public var isPostponed: Bool {
     get { failureState.present?.isPostponed ?? false }

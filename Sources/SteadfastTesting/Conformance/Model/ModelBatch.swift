@@ -89,6 +89,17 @@ struct ModelBatch {
       .isDisjoint(with: tasks.union(members[record.id] ?? []))
   }
 
+  /// Lets a task remember values, in an order of the names that is always the same.
+  mutating func remember(_ lease: Lease, _ values: [String: [UInt8]]) {
+    let changes = values.sorted { $0.key < $1.key }.map { name, value in
+      TaskChange.remember(lease, named: name, value: value)
+    }
+    let count = self.changes.count
+    add(changes[0], of: lease.id)
+    // A task has either several of these changes in a batch, or one other change.
+    if self.changes.count > count { self.changes += changes.dropFirst() }
+  }
+
   mutating func set(_ name: String, isPresent: Bool, to bytes: [UInt8]?) {
     guard names.insert(ExactText(name)).inserted else { return }
     let present = reference.values[ExactText(name)]
@@ -155,7 +166,8 @@ extension TaskChange {
     _ end: ModelStep.End,
     retains: Bool,
     at seconds: Double,
-    delay: Double
+    delay: Double,
+    awaiting names: [String]
   ) -> TaskChange {
     let date = Date.second(seconds)
     let failure = TaskFailure(reason: "failed at \(seconds)", date: date)
@@ -173,7 +185,10 @@ extension TaskChange {
     case .cancel: .cancel(.claimed(lease), at: date, retains: retains)
     case .pause: .pause(.claimed(lease))
     case .restart: .restart(.claimed(lease), availableDate: later)
+    case .restartForgetting: .restart(.claimed(lease), availableDate: later, forgets: true)
     case .reschedule: .reschedule(.claimed(lease), availableDate: later)
+    case .suspend: .suspend(lease, until: later, awaiting: names)
+    case .suspendEndlessly: .suspend(lease, until: .distantFuture, awaiting: names)
     }
   }
 
@@ -189,6 +204,8 @@ extension TaskChange {
     case .pause: .pause(.unclaimed(id))
     case .resume: .resume(id)
     case .restart: .restart(.unclaimed(id), availableDate: .coarse(seconds))
+    case .restartForgetting:
+      .restart(.unclaimed(id), availableDate: .coarse(seconds), forgets: true)
     case .reschedule: .reschedule(.unclaimed(id), availableDate: .coarse(seconds))
     case .update: .update(id, .drawn(at: seconds, changesAll: retains))
     case .remove: .remove(id)

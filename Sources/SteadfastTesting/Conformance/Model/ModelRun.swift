@@ -13,6 +13,8 @@ struct ModelRun {
   private var leases: [Lease] = []
   /// The insertions so far, stored or not.
   private var insertions: [(record: TaskRecord, policy: UniquePolicy)] = []
+  /// The tasks that have remembered something.
+  private var remembering: Set<TaskID> = []
   /// The date of the next step; each step has a date of its own.
   private var now = 0.0
 
@@ -113,9 +115,17 @@ struct ModelRun {
         guard back < insertions.count else { continue }
         let insertion = insertions[insertions.count - 1 - back]
         batch.insert(insertion.record, insertion.policy)
-      case .end(let claim, let end, let retains, let delay):
+      case .end(let claim, let end, let retains, let delay, let names):
         guard let lease = lease(claim) else { continue }
-        batch.add(.ending(lease, end, retains: retains, at: date, delay: delay), of: lease.id)
+        batch.add(
+          .ending(lease, end, retains: retains, at: date, delay: delay, awaiting: names),
+          of: lease.id
+        )
+      case .remember(let claim, let values):
+        guard let lease = lease(claim) else { continue }
+        batch.remember(lease, values)
+      case .complete(let task, let name, let value):
+        batch.add(.complete(task, name, value), of: .numbered(task))
       case .control(let task, let control, let retains):
         let id = TaskID.numbered(task)
         batch.add(.controlling(id, control, retains: retains, at: date), of: id)
@@ -227,11 +237,26 @@ struct ModelRun {
 
   // MARK: Comparing
 
-  private func compare() async throws {
+  private mutating func compare() async throws {
     let found = try await store.tasks(TaskFilter(queue: nil))
     let expected = reference.records
     try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
     for (found, expected) in zip(found, expected) { try store.expect(found, is: expected) }
+    try await compareMemories()
+  }
+
+  /// Compares the memories of all tasks that have ever remembered something.
+  private mutating func compareMemories() async throws {
+    for entry in reference.entries where !entry.memory.isEmpty {
+      remembering.insert(entry.record.id)
+    }
+    for id in remembering.sorted() {
+      var expected = TaskMemory()
+      for (name, value) in reference.memory(of: id) { expected[name.text] = value }
+      // The report shows only the look-up that finds a difference.
+      guard try await store.store.memory(of: id) != expected else { continue }
+      try await store.expectMemory(id.number, expected)
+    }
   }
 
   private func compareValues() async throws {

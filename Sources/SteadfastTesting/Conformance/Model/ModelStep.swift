@@ -32,11 +32,12 @@ enum ModelStep: Sendable {
 
   enum End: Sendable, CaseIterable {
     case succeed, retry, retryWithoutFailure, abandon, release, park
-    case cancel, pause, restart, reschedule
+    case cancel, pause, restart, restartForgetting, reschedule
+    case suspend, suspendEndlessly
   }
 
   enum Control: Sendable, CaseIterable {
-    case cancel, pause, resume, restart, reschedule, update, remove
+    case cancel, pause, resume, restart, restartForgetting, reschedule, update, remove
   }
 
   /// One change.
@@ -44,7 +45,10 @@ enum ModelStep: Sendable {
     case insert(NewTask)
     /// One of the latest insertions is sent again.
     case insertAgain(back: Int)
-    case end(claim: Int, End, retains: Bool, delay: Double)
+    case end(claim: Int, End, retains: Bool, delay: Double, awaiting: [String])
+    case remember(claim: Int, [String: [UInt8]])
+    /// A value is completed if it is open, which it need not be.
+    case complete(task: Int, String, [UInt8])
     case control(task: Int, Control, retains: Bool)
     /// A value is set if it is the present one, or one that it seldom is.
     case value(String, isPresent: Bool, to: [UInt8]?)
@@ -116,17 +120,25 @@ struct ModelDrawing {
   }
 
   private mutating func change() -> ModelStep.Change {
-    switch below(10) {
+    switch below(12) {
     case 0..<4: return below(8) == 0 ? .insertAgain(back: below(4)) : .insert(newTask())
     case 4..<7:
       // One of the latest claims, because earlier ones are mostly stale.
       return .end(
         claim: -1 - below(6),
-        draw(ModelStep.End.allCases),
+        draw(ModelStep.End.allCases + [.suspend, .suspendEndlessly]),
         retains: draw([true, false]),
-        delay: Double(below(20))
+        delay: Double(below(20)),
+        awaiting: draw([[], [draw(Self.stepNames)], Self.stepNames])
       )
-    case 7 where below(2) == 0:
+    case 7:
+      let values = (0...below(2)).map { _ in
+        (draw(Self.stepNames), draw([[], [], [UInt8(below(256))]] + Self.stepValues))
+      }
+      return .remember(claim: -1 - below(4), Dictionary(values) { first, _ in first })
+    case 8:
+      return .complete(task: recentTask(), draw(Self.stepNames), draw([[1], [2, 3]]))
+    case 9 where below(2) == 0:
       return .value(
         draw(Self.valueNames),
         isPresent: below(4) > 0,
@@ -134,15 +146,21 @@ struct ModelDrawing {
       )
     default:
       return .control(
-        // Mostly one of the latest tasks, which others wait for or that wait for others.
-        task: below(3) > 0 ? max(1, lastNumber - below(8)) : below(lastNumber + 2),
+        task: recentTask(),
         draw(ModelStep.Control.allCases + [.cancel, .restart, .restart, .remove]),
         retains: draw([true, false])
       )
     }
   }
 
+  /// Mostly one of the latest tasks, which others wait for or that wait for others.
+  private mutating func recentTask() -> Int {
+    below(3) > 0 ? max(1, lastNumber - below(8)) : below(lastNumber + 2)
+  }
+
   static let valueNames = ["A", "value", "\u{e9}", "e\u{301}"]
+  static let stepNames = ["step", "\u{e9}t", "e\u{301}t"]
+  private static let stepValues: [[UInt8]] = [Array("text".utf8), [0, 255]]
 
   private mutating func newTask() -> ModelStep.NewTask {
     lastNumber += 1

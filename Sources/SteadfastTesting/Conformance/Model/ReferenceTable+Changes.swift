@@ -87,7 +87,8 @@ extension ReferenceTable {
         at: date
       )
     case .pause(let target):
-      if record(of: target.id)?.state == .suspended { wake(target.id) }
+      // What is claimed is not suspended, and a stale lease wakes nothing.
+      if case .unclaimed(let id) = target, record(of: id)?.state == .suspended { wake(id) }
       return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
     case .restart(let target, let date, let forgets):

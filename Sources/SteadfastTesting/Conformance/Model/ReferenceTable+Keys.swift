@@ -50,7 +50,10 @@ extension ReferenceTable {
     let id = entries[last].record.id
     if policy == .keep { return .outcome(.duplicate(of: id)) }
     if successor == nil, !entries[last].memory.isEmpty { return .role(.successor) }
-    if entries[last].record.state == .suspended { wake(id) }
+    if entries[last].record.state == .suspended {
+      wake(id)
+      entries[last].place = nextPlace()
+    }
     replace(last, by: record)
     return .outcome(.replaced(id))
   }

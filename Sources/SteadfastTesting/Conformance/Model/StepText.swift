@@ -180,6 +180,7 @@ extension TaskFilter {
     if let unmetBy { criteria.append("unmet by \(list(unmetBy) { $0.rawValue })") }
     if let tags { criteria.append("tags \(list(tags) { $0 })") }
     if let isPostponed { criteria.append(isPostponed ? "put off" : "not put off") }
+    if let remembers { criteria.append(remembers ? "remembering" : "remembering nothing") }
     if let availableDates {
       let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
       criteria.append("available from \(from) to before \(to)")

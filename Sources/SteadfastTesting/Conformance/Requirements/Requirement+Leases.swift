@@ -37,6 +37,8 @@ extension PersistenceConformance.Requirement {
       .cancel(.claimed(lease), at: .second(9), retains: false), .pause(.claimed(lease)),
       .restart(.claimed(lease), availableDate: .second(9)),
       .reschedule(.claimed(lease), availableDate: .second(9)),
+      .remember(lease, named: "step", value: [9]),
+      .suspend(lease, until: .second(9), awaiting: []),
     ]
   }
 

@@ -160,7 +160,8 @@ struct SimulatedCaller: Sendable {
   /// A change to a task that may be there, and in a state that allows it, or not.
   private mutating func makeManagement(_ date: Date) -> TaskChange {
     let id = TaskID.numbered(1 + pick(taskCount + 1))
-    switch pick(10) {
+    switch pick(12) {
+    case 10, 11: return .complete(id, named: makeStepName(), value: [UInt8(pick(256))])
     case 0: return .unpark(name: "A", queue: makeQueue())
     case 1:
       return .prune(
@@ -175,11 +176,13 @@ struct SimulatedCaller: Sendable {
     case 4: return .cancel(.unclaimed(id), at: date, retains: pick(2) == 0)
     case 5: return .pause(.unclaimed(id))
     case 6: return .resume(id)
-    case 7: return .restart(.unclaimed(id), availableDate: date)
+    case 7: return .restart(.unclaimed(id), availableDate: date, forgets: pick(2) == 0)
     case 8: return .update(id, makeUpdate())
     default: return .remove(id)
     }
   }
+
+  private mutating func makeStepName() -> String { ["step", "b\n", "é"][pick(3)] }
 
   private mutating func makeUpdate() -> TaskUpdate {
     let isWhole = pick(3) == 0
@@ -201,14 +204,20 @@ struct SimulatedCaller: Sendable {
     }
     let lease = leases.remove(at: pick(leases.count))
     let failure = TaskFailure(reason: "refused \(seed)", date: date)
-    switch pick(10) {
+    switch pick(15) {
+    case 10...12:
+      if pick(4) > 0 { leases.append(lease) }
+      let value = pick(3) > 0 ? [] : [UInt8](repeating: UInt8(pick(256)), count: 1 + pick(60))
+      return .remember(lease, named: makeStepName(), value: value)
+    case 13: return .suspend(lease, until: date + Double(pick(900)), awaiting: [])
+    case 14: return .suspend(lease, until: .distantFuture, awaiting: [makeStepName()])
     case 0, 1: return .succeed(lease, at: date, retains: pick(2) == 0)
     case 2: return .retry(lease, availableDate: date, retryCount: 1, failure: failure)
     case 3: return .abandon(lease, failure: failure, retains: pick(2) == 0)
     case 4: return .park(lease, failure: failure)
     case 5: return .pause(.claimed(lease))
     case 6: return .cancel(.claimed(lease), at: date, retains: true)
-    case 7: return .restart(.claimed(lease), availableDate: date)
+    case 7: return .restart(.claimed(lease), availableDate: date, forgets: pick(2) == 0)
     case 8: return .extend(lease, for: .seconds(60))
     default: return .release(lease)
     }

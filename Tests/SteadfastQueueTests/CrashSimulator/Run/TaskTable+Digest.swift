@@ -3,8 +3,8 @@ import Foundation
 @testable import SteadfastQueue
 
 extension TaskTable {
-  /// A number for all that the next process could tell of this table: its values, its tasks, and
-  /// the order in which they are handed out and leave.
+  /// A number for all that the next process could tell of this table: its values, its tasks, what
+  /// they remember, and the order in which they are handed out and leave.
   func digest() -> UInt64 {
     var table = self
     return table.takeDigest()
@@ -18,6 +18,7 @@ extension TaskTable {
     for record in tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max) {
       record.combine(into: &hasher)
       hasher.combine(slot(of: record.id).map { entries[$0].hasLostKey })
+      hasher.combine(memory(of: record.id))
     }
     let queues = lanes.queues.map(\.name).sorted()
     for queue in queues { leaveInPart(queue, &hasher) }
@@ -97,5 +98,6 @@ extension TaskRecord {
     hasher.combine(earlierFailures)
     hasher.combine(isPostponed)
     hasher.combine(finishedDate)
+    hasher.combine(memorySize)
   }
 }

@@ -83,12 +83,12 @@ import Testing
     let queue = TaskQueue(persistence: store.process(), clock: test.clock)
     let other = store.process()
     await queue.register(Note.self) { [test] _, context in
-      let later = test.clock.date + 1000
+      store.advanceClock(by: .seconds(1000))
       let request = ClaimRequest(
         limit: 1,
         names: ["Note": 1],
-        now: later,
-        leaseEnd: later + 1000
+        now: test.clock.date,
+        leaseDuration: .seconds(1000)
       )
       let claim = try await other.claim(request)
       #expect(claim.tasks.map(\.lease.id) == [context.id])

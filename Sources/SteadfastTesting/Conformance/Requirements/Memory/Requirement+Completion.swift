@@ -1,0 +1,160 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requirements about completions: values that others give to a task.
+extension PersistenceConformance.Requirement {
+  static let completion: [Self] = [
+    Self(
+      "completion.wakes",
+      "A completion wakes a suspended task: it waits, from the date on which it was enqueued, behind "
+        + "its equals.",
+      check: wakes
+    ),
+    Self(
+      "completion.others",
+      "A completion changes nothing of a task that is not suspended but what it remembers.",
+      check: others
+    ),
+    Self(
+      "completion.first",
+      "Of several completions the first counts; a name that is not open is not completed.",
+      check: first
+    ),
+    Self(
+      "completion.ended",
+      "A task that has ended, or is not there, is not completed.",
+      check: ended
+    ),
+    Self(
+      "completion.held",
+      "A completed task that waits for others is not handed out before them.",
+      check: held
+    ),
+  ]
+
+  private static func wakes(_ store: StoreProbe) async throws {
+    let record = TaskRecord.numbered(1, created: -5)
+    for until: Double? in [60, nil] {
+      let fresh = try await store.fresh(until == nil ? "endless" : "dated")
+      let lease = try await fresh.begin(record, open: "open")
+      try await fresh.apply(.suspend(lease, until: until, "open"))
+      try await fresh.insert(.numbered(2, at: -5), .numbered(3, priority: 1), .numbered(4, at: -4))
+      try await fresh.apply(.complete(1, "open", [7]))
+      try await fresh.expectMemory(1, ["step": [1, 2], "open": [7]])
+      try await fresh.expect(1, is: record.being(.waiting, at: -5, remembering: 11))
+      try await fresh.insert(.numbered(5, at: -5))
+      let claim = try await fresh.claim()
+      try fresh.expect(claim, [3, 2, 1, 5, 4])
+      try fresh.expect(
+        claim.tasks[2].record,
+        is: record.being(.running, at: -5, remembering: 11)
+      )
+      try await fresh.apply(.complete(1, "open", [8]), .stale)
+    }
+    // Whatever it awaits, a completion wakes it: the task looks what has come.
+    let lease = try await store.begin(record, open: "one", "two")
+    try await store.apply(.suspend(lease, until: nil, "one"))
+    try await store.apply(.complete(1, "two", [1]))
+    try await store.apply(.suspend(try await store.claimOne(), until: nil, "one"))
+    try store.expect(try await store.claim(), [])
+    try await store.apply(.complete(1, "one", [2]))
+    try store.expect(try await store.claim(), [1])
+  }
+
+  private static func others(_ store: StoreProbe) async throws {
+    for number in 1...4 {
+      let lease = try await store.begin(.numbered(number), remembering: [:], open: "open")
+      switch number {
+      case 1:
+        try await store.apply(
+          .retry(lease, availableDate: .second(60), retryCount: 2, failure: .at(1))
+        )
+      case 2: try await store.apply(.pause(.claimed(lease)))
+      case 3: try await store.apply(.park(lease, failure: .at(1)))
+      default: break
+      }
+    }
+    try await store.insert(.numbered(5, at: 60))
+    let before = try await store.tasks()
+    for number in 1...4 {
+      try await store.apply(.complete(number, "open", [1]))
+      try await store.expect(number, is: before[number - 1].with { $0.memorySize = 5 })
+      try await store.expectMemory(number, ["open": [1]])
+    }
+    try store.expect(try await store.claim(at: 59), [])
+    try store.expect(try await store.claim(at: 60), [1, 5])
+    try await store.apply(.resume(.numbered(2)))
+    try await store.apply(.unpark(name: "A"))
+    try store.expect(try await store.claim(), [2, 3])
+    for number in 1...4 { try await store.expectMemory(number, ["open": [1]]) }
+  }
+
+  private static func first(_ store: StoreProbe) async throws {
+    let lease = try await store.begin(.numbered(1), open: "open", "other")
+    try await store.apply(.complete(1, "step", [9]), .stale)
+    try await store.apply(.complete(1, "never", [9]), .stale)
+    try await store.apply(.complete(1, "Open", [9]), .stale)
+    try await store.apply(.complete(1, "open", [3]))
+    try await store.apply(.complete(1, "open", [4]), .stale)
+    try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": []])
+    try await store.expect(1, is: .numbered(1).being(.running, remembering: 16))
+    try await store.apply(.suspend(lease, until: nil, "other"))
+    // A completion that comes too late does not wake it.
+    try await store.apply(.complete(1, "open", [4]), .stale)
+    try await store.apply(.complete(1, "never", [4]), .stale)
+    try store.expect(try await store.claim(), [])
+    try await store.apply(.complete(1, "other", [5]))
+    try await store.apply(.complete(1, "other", [6]), .stale)
+    try await store.expectMemory(1, ["step": [1, 2], "open": [3], "other": [5]])
+    // Who has the lease may set what was completed, and open it again.
+    let next = try await store.claimOne()
+    try await store.remember(next, "open", [])
+    try await store.apply(.complete(1, "open", [7]))
+    try await store.remember(next, "other", [8])
+    try await store.apply(.complete(1, "other", [9]), .stale)
+    try await store.expectMemory(1, ["step": [1, 2], "open": [7], "other": [8]])
+  }
+
+  private static func ended(_ store: StoreProbe) async throws {
+    try await store.apply(.complete(1, "open", [1]), .stale)
+    try await store.insert(.numbered(1))
+    try await store.apply(.complete(1, "open", [1]), .stale)
+    try await store.expectMemory(1, [:])
+    try await store.apply(.cancel(1, retains: false))
+    let ends: [(Lease) -> TaskChange] = [
+      { .abandon($0, failure: .at(1), retains: true) },
+      { .cancel(.claimed($0), at: .second(1), retains: true) },
+      { .succeed($0, at: .second(1), retains: true) },
+    ]
+    for (number, end) in ends.enumerated() {
+      let lease = try await store.begin(.numbered(number), open: "open")
+      try await store.apply(end(lease))
+      let before = try await store.task(number)
+      try await store.apply(.complete(number, "open", [1]), .stale)
+      try await store.expect(number, is: before)
+    }
+    try await store.expectMemory(0, ["step": [1, 2], "open": []])
+    // Restarted, it may be completed.
+    try await store.apply(.restart(0))
+    try await store.apply(.complete(0, "open", [1]))
+    try await store.expectMemory(0, ["step": [1, 2], "open": [1]])
+  }
+
+  private static func held(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), TaskRecord.numbered(2).after(1))
+    try await store.perform(1)
+    let lease = try await store.claimed(2)[0]
+    try await store.remember(lease, "open", [])
+    try await store.apply(.suspend(lease, until: nil, "open"))
+    try await store.apply(.restart(1, at: 60), .along())
+    try await store.apply(.complete(2, "open", [1]))
+    try store.expect(try await store.claim(), [])
+    try await store.perform(1, at: 60)
+    try store.expect(try await store.claim(), [2])
+  }
+}

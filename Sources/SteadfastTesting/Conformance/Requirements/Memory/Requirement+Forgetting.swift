@@ -1,0 +1,262 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requirements about when a task forgets what it remembers, and when it does not.
+extension PersistenceConformance.Requirement {
+  static let forgetting: [Self] = [
+    Self(
+      "memory.succeeded",
+      "A task that succeeds forgets all that it remembers, even if it is retained.",
+      check: succeeded
+    ),
+    Self(
+      "memory.stays",
+      "In any other change a task keeps what it remembers, also if it is abandoned or cancelled.",
+      check: stays
+    ),
+    Self(
+      "memory.removed",
+      "A task that leaves takes what it remembers with it; one with its ID remembers nothing.",
+      check: removed
+    ),
+    Self(
+      "memory.restarted",
+      "A restart keeps what the task remembers, or forgets all of it.",
+      check: restarted
+    ),
+    Self(
+      "memory.along",
+      "Tasks that are cancelled or restarted along with another one keep what they remember.",
+      check: along
+    ),
+    Self(
+      "unique.remembers",
+      "A holder that remembers something is not superseded, and a new task does not replace it but "
+        + "comes after it.",
+      check: unique
+    ),
+  ]
+
+  private static func succeeded(_ store: StoreProbe) async throws {
+    let lease = try await store.begin(.numbered(1), open: "open")
+    let other = try await store.begin(.numbered(2))
+    try await store.apply(.succeed(lease, at: .second(1), retains: true))
+    try await store.expectMemory(1, [:])
+    try await store.expectMemory(2, ["step": [1, 2]])
+    try await store.expect(
+      1,
+      is: .numbered(1).being(.succeeded).with { $0.finishedDate = .second(1) }
+    )
+    try await store.apply(.complete(1, "open", [1]), .stale)
+    try await store.apply(.restart(1))
+    try await store.expectMemory(1, [:])
+    let again = try await store.claimOne()
+    try await store.expectMemory(1, [:])
+    try await store.remember(again, "step", [3])
+    try await store.expectMemory(1, ["step": [3]])
+    try await store.apply(.succeed(other, at: .second(2), retains: false))
+    try await store.expectMemory(2, [:])
+  }
+
+  private static func stays(_ store: StoreProbe) async throws {
+    let target = TaskTarget.unclaimed(.numbered(1))
+    var lease = try await store.begin(.numbered(1))
+    let ends: [(Lease) -> TaskChange] = [
+      { .retry($0, availableDate: .second(0), retryCount: 1, failure: .at(1)) }, { .release($0) },
+      { .pause(.claimed($0)) }, { .park($0, failure: .at(1)) },
+      { .reschedule(.claimed($0), availableDate: .second(0)) },
+      { .suspend($0, until: 0) }, { .restart(.claimed($0), availableDate: .second(0)) },
+      { .abandon($0, failure: .at(2), retains: true) },
+      { .cancel(.claimed($0), at: .second(3), retains: true) },
+    ]
+    for end in ends {
+      let change = end(lease)
+      try await store.apply(change)
+      try await store.expectMemory(1, ["step": [1, 2]])
+      let size = try await store.task(1).memorySize
+      try store.expect("the size of the memory", size, 6)
+      switch change {
+      case .pause:
+        try await store.apply(.update(.numbered(1), TaskUpdate(tags: ["t"])))
+        try await store.apply(.resume(.numbered(1)))
+      case .park: try await store.apply(.unpark(name: "A"))
+      case .abandon, .cancel:
+        try await store.apply(.complete(1, "step", [1]), .stale)
+        try await store.apply(.restart(1))
+      default: break
+      }
+      try await store.expectMemory(1, ["step": [1, 2]])
+      lease = try await store.claimOne()
+    }
+    try await store.apply(.release(lease))
+    for change: TaskChange in [
+      .reschedule(target, availableDate: .second(5)), .pause(target),
+      .restart(target, availableDate: .second(5)), .cancel(1),
+    ] {
+      try await store.apply(change)
+      try await store.expectMemory(1, ["step": [1, 2]])
+    }
+  }
+
+  private static func removed(_ store: StoreProbe) async throws {
+    let leaves: [[(Lease) -> TaskChange]] = [
+      [{ .succeed($0, at: .second(1), retains: false) }],
+      [{ .abandon($0, failure: .at(1), retains: false) }],
+      [{ .cancel(.claimed($0), at: .second(1), retains: false) }],
+      [{ .release($0) }, { _ in .cancel(1, retains: false) }],
+      [{ .abandon($0, failure: .at(1), retains: true) }, { .remove($0.id) }],
+      [
+        { .abandon($0, failure: .at(1), retains: true) },
+        { _ in .prune(.abandoned, endedBefore: nil, keepingLatest: 0, now: .second(2)) },
+      ],
+      [
+        { .cancel(.claimed($0), at: .second(1), retains: true) },
+        { _ in .prune(.cancelled, endedBefore: .second(9), keepingLatest: nil, now: .second(2)) },
+      ],
+    ]
+    for changes in leaves {
+      let lease = try await store.begin(.numbered(1), open: "open")
+      for change in changes { try await store.apply(change(lease)) }
+      try await store.expectTasks([])
+      try await store.expectMemory(1, [:])
+      try await store.apply(.complete(1, "open", [1]), .stale)
+      try await store.insert(.numbered(1))
+      try await store.expectMemory(1, [:])
+      try await store.expect(1, is: .numbered(1))
+      try await store.apply(.complete(1, "open", [1]), .stale)
+      try await store.apply(.cancel(1, retains: false))
+    }
+    // What was cancelled along leaves with its cause.
+    let lease = try await store.begin(.numbered(2))
+    try await store.insert(.numbered(3).after(2))
+    try await store.apply(.cancel(.claimed(lease), at: .second(1), retains: true), .along(3))
+    try await store.apply(.remove(.numbered(2)), .along(3))
+    try await store.insert(.numbered(2), .numbered(3))
+    try await store.expectMemory(2, [:])
+    try await store.expectMemory(3, [:])
+  }
+
+  private static func restarted(_ store: StoreProbe) async throws {
+    var lease = try await store.begin(.numbered(1), open: "open")
+    func restart(_ target: TaskTarget, forgets: Bool) async throws {
+      try await store.apply(.restart(target, availableDate: .second(0), forgets: forgets))
+      let size = forgets ? 0 : 10
+      try await store.expectMemory(1, forgets ? [:] : ["step": [1, 2], "open": []])
+      try await store.expect(1, is: .numbered(1).being(.waiting, remembering: size))
+      lease = try await store.claimOne()
+      guard forgets else { return }
+      try await store.remember(lease, "step", [1, 2])
+      try await store.remember(lease, "open", [])
+    }
+    for forgets in [false, true] {
+      try await restart(.claimed(lease), forgets: forgets)
+      try await store.apply(.abandon(lease, failure: .at(1), retains: true))
+      try await restart(.unclaimed(.numbered(1)), forgets: forgets)
+      try await store.apply(.suspend(lease))
+      try await restart(.unclaimed(.numbered(1)), forgets: forgets)
+      try await store.apply(.pause(.claimed(lease)))
+      try await restart(.unclaimed(.numbered(1)), forgets: forgets)
+    }
+    // A restart that is stale, or has no effect, forgets nothing.
+    let target = TaskTarget.unclaimed(.numbered(1))
+    try await store.apply(.restart(target, availableDate: .second(0), forgets: true), .stale)
+    try await store.apply(.release(lease))
+    let old = TaskTarget.claimed(lease)
+    try await store.apply(.restart(old, availableDate: .second(0), forgets: true), .stale)
+    try await store.expectMemory(1, ["step": [1, 2], "open": []])
+    try await store.apply(.pause(.unclaimed(.numbered(1))))
+    let twin = try await store.begin(.numbered(2, priority: 1, key: "k"))
+    try await store.apply(.abandon(twin, failure: .at(1), retains: true))
+    try await store.insert(.numbered(3, at: 60, key: "k"))
+    try await store.apply(
+      .restart(.unclaimed(.numbered(2)), availableDate: .second(0), forgets: true),
+      .duplicate(of: .numbered(3))
+    )
+    try await store.expectMemory(2, ["step": [1, 2]])
+  }
+
+  private static func along(_ store: StoreProbe) async throws {
+    // Task 2 has begun before task 1, for which it waits, is restarted.
+    try await store.insert(.numbered(1), TaskRecord.numbered(2, priority: 1).after(1))
+    try await store.apply(
+      .succeed(try await store.claimed(1)[0], at: .second(1), retains: true),
+      .along()
+    )
+    let lease = try await store.claimed(2)[0]
+    try await store.remember(lease, "step", [1])
+    try await store.apply(.release(lease))
+    try await store.apply(.restart(1), .along())
+    let first = try await store.claimed(1)[0]
+    try await store.remember(first, "own", [2])
+    try await store.apply(.abandon(first, failure: .at(2), retains: true), .along(2))
+    try await store.expectMemory(2, ["step": [1]])
+    try await store.apply(
+      .restart(.unclaimed(.numbered(1)), availableDate: .second(0), forgets: true),
+      .along(2)
+    )
+    try await store.expectMemory(1, [:])
+    try await store.expectMemory(2, ["step": [1]])
+    try await store.expect(
+      2,
+      is: TaskRecord.numbered(2, priority: 1).after(1).with {
+        $0.memorySize = 5
+      }
+    )
+  }
+
+  private static func unique(_ store: StoreProbe) async throws {
+    let lease = try await store.begin(.numbered(1, key: "k"))
+    try await store.insert(.numbered(2, key: "k"))
+    try await store.apply(
+      .retry(lease, availableDate: .second(10), retryCount: 1, failure: .at(1))
+    )
+    let holder = TaskRecord.numbered(1, at: 10, key: "k").with { record in
+      record.memorySize = 6
+      record.retryCount = 1
+      record.isPostponed = true
+      record.note(.at(1))
+    }
+    try await store.expect(1, is: holder)
+    try await store.expect(2, is: TaskRecord.numbered(2, key: "k").with { $0.keyRole = .successor })
+    try store.expect(try await store.claim(at: 9), [])
+    // The successor is replaced; the holder is not, whatever its state.
+    let third = TaskRecord.numbered(3, key: "k", payload: 33)
+    try await store.apply(.insert(third, onDuplicate: .replace), .replaced(.numbered(2)))
+    try await store.apply(.cancel(2, retains: false))
+    var number = 4
+    for change: TaskChange in [.pause(.unclaimed(.numbered(1))), .resume(.numbered(1))] {
+      try await store.apply(change)
+      let next = TaskRecord.numbered(number, key: "k")
+      try await store.apply(.insert(next, onDuplicate: .keep), .duplicate(of: .numbered(1)))
+      try await store.insert(next, onDuplicate: .replace)
+      try await store.expect(number, is: next.with { $0.keyRole = .successor })
+      try await store.apply(.cancel(number, retains: false))
+      number += 1
+    }
+    let again = try await store.claimed(1, at: 10)[0]
+    try await store.apply(.suspend(again))
+    try await store.insert(.numbered(number, key: "k"), onDuplicate: .replace)
+    try await store.expect(
+      1,
+      is: holder.with { record in
+        record.state = .suspended
+        record.availableDate = .distantFuture
+        record.isPostponed = false
+      }
+    )
+    try await store.apply(
+      .restart(.unclaimed(.numbered(1)), availableDate: .second(0), forgets: true)
+    )
+    let forgetful = try await store.claimed(1)[0]
+    // Now it remembers nothing, and is superseded.
+    try await store.apply(
+      .retry(forgetful, availableDate: .second(10), retryCount: 1, failure: nil),
+      .superseded(by: .numbered(number))
+    )
+  }
+}

@@ -1,0 +1,236 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Requirements about tasks that their attempts have suspended.
+extension PersistenceConformance.Requirement {
+  static let suspension: [Self] = [
+    Self(
+      "suspension.suspended",
+      "A suspended task has the date that was chosen, is not claimed any more, and keeps its retries "
+        + "and its failures. It has no interruptions, and was not put off.",
+      check: suspended
+    ),
+    Self(
+      "suspension.due",
+      "A suspended task is handed out on its date, in its place among those that wait.",
+      check: due
+    ),
+    Self(
+      "suspension.endless",
+      "A task that is suspended until the distant future, or longer, is never handed out, and no "
+        + "claim's next date is that.",
+      check: endless
+    ),
+    Self(
+      "suspension.awaited",
+      "A task that is suspended after the completion that it awaits came wakes at once.",
+      check: awaited
+    ),
+    Self(
+      "suspension.controlled",
+      "A suspended task is cancelled, restarted, updated and given another date. One that is paused "
+        + "wakes first.",
+      check: controlled
+    ),
+    Self(
+      "suspension.rebase",
+      "When the clock goes back, a suspended task keeps its date.",
+      .oneQueue,
+      check: rebase
+    ),
+  ]
+
+  private static func suspended(_ store: StoreProbe) async throws {
+    let record = TaskRecord.numbered(1, priority: 2)
+    try await store.insert(record)
+    let first = try await store.claimOne(leaseTime: StoreProbe.leaseTime)
+    try await store.apply(
+      .retry(first, availableDate: .second(0), retryCount: 3, failure: .at(1))
+    )
+    var next = store
+    if store.canBeInterrupted {
+      _ = try await store.claimOne(leaseTime: StoreProbe.leaseTime)
+      next = try await store.interrupted()
+    }
+    let claim = try await next.claim(at: 20)
+    let interruptions = store.canBeInterrupted ? 1 : 0
+    try next.expect("interruptions", claim.tasks.map(\.record.interruptionCount), [interruptions])
+    let lease = try claim.tasks.first.required().lease
+    try await next.apply(.suspend(lease, until: 60))
+    let expected = record.with { record in
+      record.note(.at(1))
+      record.retryCount = 3
+      record.state = .suspended
+      record.availableDate = .second(60)
+    }
+    try await next.expect(1, is: expected)
+    try await next.expectTasks([1], TaskFilter(states: [.suspended]))
+    try await next.expectTasks([1], .unfinished)
+    try await next.expectTasks([], .retrying)
+    try await next.expectTasks([], TaskFilter(states: [.waiting, .running]))
+    let dates = TaskFilter(availableDates: .second(60)..<(.second(61)))
+    try next.expect("the count", try await next.count(dates), 1)
+    for change in changes(with: lease) { try await next.apply(change, .stale) }
+    try await next.expect(1, is: expected)
+    if store.trial.reopens { next = try await next.reopened() }
+    try await next.expect(1, is: expected)
+    try next.expect(try await next.claim(at: 59), [])
+    let again = try await next.claim(at: 60)
+    try next.expect(again, [1])
+    try next.expect(again.tasks[0].record, is: expected.being(.running))
+    // Once it was handed out, it waits like any other task.
+    try await next.apply(.release(again.tasks[0].lease))
+    try await next.expect(1, is: expected.being(.waiting))
+  }
+
+  private static func due(_ store: StoreProbe) async throws {
+    for number in 1...3 { try await store.insert(.numbered(number)) }
+    let leases = try await store.claimed(1, 2, 3)
+    try await store.insert(
+      .numbered(4, at: 60),
+      .numbered(5, priority: 1, at: 70),
+      .numbered(6, at: 59)
+    )
+    try await store.apply(.suspend(leases[2], until: 60))
+    try await store.apply(.suspend(leases[0], until: 60))
+    try await store.apply(.suspend(leases[1], until: 61))
+    try await store.insert(.numbered(7, at: 60))
+    let claim = try await store.claim(1, at: 59)
+    try store.expect(claim, [6])
+    try await store.apply(.succeed(claim.tasks[0].lease, at: .second(59), retains: false))
+    let none = try await store.claim(at: 59)
+    try store.expect(none, [])
+    try store.expectNextDate(none, 60)
+    // Behind the equals that waited when it was suspended, before later ones.
+    try store.expect(try await store.claim(at: 60), [4, 3, 1, 7])
+    let late = try await store.claim(names: ["B": 9], at: 60)
+    try store.expect(late, [])
+    try store.expect(try await store.claim(1, at: 61), [2])
+    try await store.insert(.numbered(8, at: 61))
+    let last = try await store.claimed(5, 8, at: 70)
+    try await store.apply(.suspend(last[0], until: 90))
+    let rest = try await store.claim(at: 80)
+    try store.expect(rest, [])
+    try store.expectNextDate(rest, 90)
+  }
+
+  private static func endless(_ store: StoreProbe) async throws {
+    for number in 1...3 { try await store.insert(.numbered(number)) }
+    let leases = try await store.claimed(1, 2, 3)
+    try await store.apply(.suspend(leases[0]))
+    try await store.apply(.suspend(leases[1], until: TaskRecord.lastDate, awaiting: []))
+    let last = Date.distantFuture - 1
+    try await store.apply(.suspend(leases[2], until: last, awaiting: []))
+    var claim = try await store.claim()
+    try store.expect(claim, [])
+    try store.expect("the claim's next date", claim.nextDate, last)
+    try await store.expect(
+      1,
+      is: TaskRecord.numbered(1).with { record in
+        record.state = .suspended
+        record.availableDate = .distantFuture
+      }
+    )
+    try await store.apply(.cancel(3, retains: false))
+    claim = try await store.claim()
+    try store.expect("the claim's next date", claim.nextDate, nil)
+    for now in [Date.distantFuture, TaskRecord.lastDate] {
+      claim = try await store.claim(at: now.second)
+      try store.expect(claim, [])
+      try store.expect("the claim's next date", claim.nextDate, nil)
+    }
+  }
+
+  private static func awaited(_ store: StoreProbe) async throws {
+    let cases: [(names: [String], wakes: Bool)] = [
+      (["come"], true), (["open", "come"], true), (["other", "come", "come"], true), ([], false),
+      (["open"], false), (["other"], false), (["Come", "come "], false), (["e\u{301}"], false),
+      (["\u{e9}", "open"], true),
+    ]
+    for (number, (names, wakes)) in cases.enumerated() {
+      let fresh = try await store.fresh("\(number)")
+      let record = TaskRecord.numbered(1, created: -5)
+      let lease = try await fresh.begin(record, remembering: [:], open: "come", "open", "\u{e9}")
+      try await fresh.apply(.complete(1, "come", [1]))
+      try await fresh.apply(.complete(1, "\u{e9}", [2]))
+      try await fresh.insert(.numbered(2, at: -5))
+      try await fresh.apply(.suspend(lease, until: .second(60), awaiting: names))
+      let expected = record.with { record in
+        record.state = wakes ? .waiting : .suspended
+        record.availableDate = .second(wakes ? -5 : 60)
+        record.memorySize = 12
+      }
+      try await fresh.expect(1, is: expected)
+      try await fresh.expectMemory(1, ["come": [1], "open": [], "\u{e9}": [2]])
+      try fresh.expect(try await fresh.claim(), wakes ? [2, 1] : [2])
+      if wakes { continue }
+      // It is not too late to await what has come.
+      let again = try await fresh.claimOne(at: 60)
+      try await fresh.apply(.suspend(again, until: nil, "come"))
+      try await fresh.expect(1, is: expected.being(.waiting, at: -5))
+    }
+  }
+
+  private static func controlled(_ store: StoreProbe) async throws {
+    let target = TaskTarget.unclaimed(.numbered(1))
+    let update = TaskUpdate(priority: .init(rawValue: 4), tags: ["t"])
+    let woken = TaskRecord.numbered(1, created: -5)
+    let suspended = woken.being(.suspended, at: 60)
+    let cases: [(change: TaskChange, leadsTo: TaskRecord)] = [
+      (.cancel(1), suspended.being(.cancelled).with { $0.finishedDate = .second(1) }),
+      (.pause(target), woken.being(.paused, at: -5)),
+      (.restart(target, availableDate: .second(20)), woken.being(.waiting, at: 20)),
+      (.reschedule(target, availableDate: .second(20)), woken.being(.waiting, at: 20)),
+      (.update(.numbered(1), update), suspended.with { $0.apply(update) }),
+      (.unpark(name: "A"), suspended), (.rebase(.second(1)), suspended),
+    ]
+    for (number, (change, expected)) in cases.enumerated() {
+      if case .rebase = change, store.store.sharing != nil { continue }
+      let fresh = try await store.fresh("\(number)")
+      try await fresh.insert(woken)
+      try await fresh.apply(.suspend(try await fresh.claimOne(), until: 60))
+      for stale: TaskChange in [.resume(.numbered(1)), .remove(.numbered(1))] {
+        try await fresh.apply(stale, .stale)
+      }
+      try await fresh.expect(1, is: suspended)
+      try await fresh.apply(change)
+      try await fresh.expect(1, is: expected)
+      let isSuspended = expected.state == .suspended
+      try fresh.expect(try await fresh.claim(at: 19), [])
+      try fresh.expect(try await fresh.claim(at: 59), expected.state == .waiting ? [1] : [])
+      try fresh.expect(try await fresh.claim(at: 60), isSuspended ? [1] : [])
+      guard case .pause = change else { continue }
+      try await fresh.apply(.resume(.numbered(1)))
+      try fresh.expect(try await fresh.claim(), [1])
+    }
+    // A cancelled task that is not retained leaves.
+    try await store.insert(woken)
+    try await store.apply(.suspend(try await store.claimOne()))
+    try await store.apply(.cancel(1, retains: false))
+    try await store.expectTasks([])
+  }
+
+  private static func rebase(_ store: StoreProbe) async throws {
+    for number in 1...3 { try await store.insert(.numbered(number, created: 50)) }
+    let leases = try await store.claimed(1, 2, 3)
+    try await store.apply(
+      .retry(leases[0], availableDate: .second(1), retryCount: 1, failure: .at(100))
+    )
+    let again = try await store.claimed(1, at: 1)[0]
+    try await store.apply(.suspend(again, until: 160))
+    // A date that was chosen, and is earlier than the task's.
+    try await store.apply(.suspend(leases[1], until: 40))
+    try await store.apply(.suspend(leases[2]))
+    let before = try await store.tasks()
+    try await store.apply(.rebase(.second(10)))
+    for record in before { try await store.expect(record.id.number, is: record) }
+    try store.expect(try await store.claim(at: 39), [])
+    try store.expect(try await store.claim(at: 40), [2])
+    try store.expect(try await store.claim(at: 160), [1])
+  }
+}

@@ -1,0 +1,50 @@
+import SteadfastRetry
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What the tasks of a table remember, by their slots.
+@Suite struct TaskMemoriesTests {
+  private func memory(_ value: UInt8) -> TaskMemory {
+    var memory = TaskMemory()
+    memory["step"] = [value]
+    return memory
+  }
+
+  @Test func `a slot that was never set remembers nothing`() {
+    var memories = TaskMemories()
+    #expect(memories[0].isEmpty && memories[100_000].isEmpty)
+    memories[100_000] = TaskMemory()
+    #expect(memories[100_000].isEmpty)
+    memories[700] = memory(1)
+    #expect(memories[699].isEmpty && memories[701].isEmpty && memories[0].isEmpty)
+    #expect(memories[700] == memory(1))
+  }
+
+  @Test func `a copy is not changed along`() {
+    var memories = TaskMemories()
+    for slot in [0, 255, 256, 1_000] { memories[slot] = memory(UInt8(slot % 256)) }
+    let copy = memories
+    for slot in [0, 255, 256, 1_000] { memories[slot] = TaskMemory() }
+    memories[1] = memory(9)
+    for slot in [0, 255, 256, 1_000] {
+      #expect(copy[slot] == memory(UInt8(slot % 256)))
+      #expect(memories[slot].isEmpty)
+    }
+    #expect(copy[1].isEmpty)
+  }
+
+  @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
+  func `random changes leave what they leave in a dictionary`(seed: UInt64) {
+    var random = SplitMix64(seed: seed)
+    var (memories, expected) = (TaskMemories(), [Int: TaskMemory]())
+    for _ in 0..<2_000 {
+      let slot = Int(random.next() % 1_500)
+      let memory = random.next() % 3 == 0 ? TaskMemory() : self.memory(UInt8(random.next() % 256))
+      memories[slot] = memory
+      expected[slot] = memory
+    }
+    for slot in 0..<1_500 { #expect(memories[slot] == expected[slot] ?? TaskMemory()) }
+  }
+}

@@ -1,0 +1,195 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What a store does with a file in which tasks remember something.
+@Suite struct MemoryStoreTests {
+  private let id = TaskID.numbered(1)
+
+  /// A file whose task 1 remembers a step and an open value, and is suspended.
+  private func makeFile(_ file: URL) async throws {
+    let store = JSONFileStore(at: file)
+    _ = try await store.apply([.insert(.make(1), onDuplicate: .keep)], durability: .durable)
+    let lease = try await store.claim(
+      ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0))
+    ).tasks[0].lease
+    for change: TaskChange in [
+      .remember(lease, named: "step", value: Array("text".utf8)),
+      .remember(lease, named: "open", value: []),
+      .suspend(lease, until: .distantFuture, awaiting: ["open"]),
+      .insert(.make(2, available: 60), onDuplicate: .keep),
+    ] {
+      #expect(try await store.apply([change], durability: .durable) == [.done])
+    }
+    try await store.close()
+  }
+
+  private func found(_ file: URL) async throws -> (record: TaskRecord?, memory: TaskMemory) {
+    let store = JSONFileStore(at: file)
+    let filter = TaskFilter(ids: [id])
+    let record = try await store.tasks(matching: filter, after: nil, limit: 1).first
+    let memory = try await store.memory(of: id)
+    try await store.close()
+    return (record, memory)
+  }
+
+  private var kept: TaskMemory {
+    var memory = TaskMemory()
+    (memory["step"], memory["open"]) = (Array("text".utf8), [])
+    return memory
+  }
+
+  private func lines(_ file: URL) throws -> [[UInt8]] {
+    try Data(contentsOf: file).split(separator: 0x0A).map { Array($0) + [0x0A] }
+  }
+
+  @Test(arguments: [false, true])
+  func `a file that is opened again has what its tasks remember`(isLinked: Bool) async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try await makeFile(file)
+      if isLinked {
+        // It is compacted into a file of its own.
+        let backup = folder.appending(path: "backup")
+        try FileManager.default.linkItem(at: file, to: backup)
+      }
+      for _ in 1...2 {
+        let found = try await found(file)
+        #expect(found.memory == kept)
+        #expect(found.record?.state == .suspended)
+        #expect(found.record?.memorySize == kept.size)
+      }
+    }
+  }
+
+  @Test func `a repair saves what can be read`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      // The line of the step, that of the open value, and that of the suspension.
+      for (lost, memory, state) in [
+        (3, ["open"], TaskState.suspended), (4, ["step"], .suspended),
+        (5, ["open", "step"], .waiting),
+      ] {
+        try await makeFile(file)
+        try Data(lines(file).flipping(lost).flatMap { $0 }).write(to: file)
+        let repair = try await JSONFileStore.repair(at: file)
+        #expect(repair.skippedLineCount == 1)
+        let found = try await found(file)
+        #expect(found.memory.names.sorted() == memory)
+        #expect(found.record?.state == state)
+        try await JSONFileStore(at: file).destroy()
+      }
+    }
+  }
+
+  @Test func `a completion whose opening line is lost is saved, and wakes the task`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try await makeFile(file)
+      let store = JSONFileStore(at: file)
+      let completion = TaskChange.complete(id, named: "open", value: [7])
+      #expect(try await store.apply([completion], durability: .durable) == [.done])
+      try await store.close()
+      try Data(lines(file).flipping(4).flatMap { $0 }).write(to: file)
+      _ = try await JSONFileStore.repair(at: file)
+      let found = try await found(file)
+      #expect(found.memory["open"] == [7])
+      #expect(found.record?.state == .waiting)
+    }
+  }
+
+  @Test func `an attempt that began proves that a suspended task woke`() throws {
+    var text = try JournalText()
+    let lease = Lease(id: id, token: 0)
+    try text.addTasks([1])
+    try text.add(
+      .begin(id),
+      .change(.remember(lease, named: "open", value: [])),
+      .change(.suspend(lease, until: .distantFuture, awaiting: ["open"])),
+      .change(.complete(id, named: "open", value: [1])),
+      .begin(id),
+      .change(.remember(lease, named: "late", value: [2])),
+      .seal
+    )
+    var lines = text.lines
+    lines.remove(at: 5)
+    let found = try JournalInspection(lines.flatMap { $0 })
+    #expect(found.table.memory(of: id).names.sorted() == ["late", "open"])
+    #expect(found.table.record(of: id)?.state == .waiting)
+    #expect(found.table.brokenInvariants() == [])
+  }
+
+  @Test func `a store notices that its file says that a task remembers something else`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      try await makeFile(file)
+      let store = JSONFileStore(at: file)
+      _ = try await store.apply([.complete(id, named: "open", value: [1])], durability: .durable)
+      #expect(try await store.verify().problems == [])
+      try await store.close()
+      // The store goes on with what it has read.
+      let second = JSONFileStore(at: file)
+      try await second.open()
+      var contents = lines(String(decoding: try Data(contentsOf: file), as: UTF8.self))
+      let line = try #require(contents.firstIndex { $0.contains("\"name\":\"step\"") })
+      contents[line] = rewritten(contents[line])
+      try Data(contents.joined().utf8).write(to: file)
+      let problems = try await second.verify().problems.map(\.reason)
+      let expected =
+        "the file says something else of what task \(id) remembers than the store holds"
+      #expect(problems.contains(expected), "\(problems)")
+      try? await second.close()
+    }
+  }
+
+  private func lines(_ text: String) -> [String] {
+    text.split(separator: "\n").map { $0 + "\n" }
+  }
+
+  /// A line that says another text, with its checksum.
+  private func rewritten(_ line: String) -> String {
+    let rest = String(line.dropFirst("{\"c\":\"00000000".count).dropLast())
+      .replacing("\"value\":\"text\"", with: "\"value\":\"test\"")
+    return String(decoding: ForgedFile.line(rest), as: UTF8.self)
+  }
+
+  @Test func `in a full file, no task remembers more, and each may end`() async throws {
+    let storage = MemoryStorage()
+    let executor = ManualExecutor { 0 }
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      options: JSONFileStore.Options(maxFileSize: 4_000),
+      compactionPolicy: CompactionPolicy(minimumSize: .max, stepSize: 300, flushSize: 1_000),
+      thread: { executor }
+    ) { (nil, storage) }
+    try await executor.run {
+      try await core.open()
+      _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
+      let request = ClaimRequest(limit: 1, names: ["Note": 1], now: .seconds(0))
+      let lease = try await core.claim(request).tasks[0].lease
+      _ = try await core.apply([.remember(lease, named: "open", value: [])], .durable)
+      _ = try await fill(core)
+      let large = [UInt8](repeating: 1, count: 400)
+      for change: TaskChange in [
+        .remember(lease, named: "step", value: large), .complete(id, named: "open", value: large),
+      ] {
+        let error = await #expect(throws: JSONFileError.self) {
+          try await core.apply([change], .durable)
+        }
+        #expect(error?.code == .fileFull)
+      }
+      #expect(core.read { $0.memory(of: id).names } == ["open"])
+      let suspension = TaskChange.suspend(lease, until: .distantFuture, awaiting: [])
+      #expect(try await core.apply([suspension], .durable) == [.done])
+      let cancellation = TaskChange.cancel(.unclaimed(id), at: .seconds(1), retains: false)
+      #expect(try await core.apply([cancellation], .durable) == [.done])
+      #expect(core.read { $0.memoryCount == 0 && $0.stagedMemories.isEmpty })
+    }
+    let file = try JournalReader.read(storage.bytes).table
+    #expect(file.brokenInvariants() == [])
+  }
+}

@@ -1,0 +1,27 @@
+import Foundation
+
+@testable import SteadfastQueue
+
+extension TaskRecord {
+  /// Everything that a store keeps of a task, to compare two of them.
+  var summary: String {
+    """
+    \(id) \(queue) \(name) \(priority.rawValue) \(state) \
+    \((try? payload.bytes()) ?? []) \(maxRetries) \(usesBackoff) \
+    \(timeLimit, default: "-") \(expiryDate?.timeIntervalSince1970 ?? 0) \
+    \(tags.sorted()) \
+    \(availableDate.timeIntervalSince1970) \(retryCount) \
+    \(interruptionCount) \(uniqueKey ?? "-") \(lastError ?? "-") \
+    \(failedDate?.timeIntervalSince1970 ?? 0) \
+    \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
+    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \
+    \(memorySize) \
+    \(keyRole, default: "-") \(uniqueUntil?.timeIntervalSince1970 ?? 0) \
+    \(latestDate?.timeIntervalSince1970 ?? 0) \(orderKey ?? "-") \
+    \(holdsOrder) \(conditions.sorted()) \(dependencies.tasks.sorted()) \
+    \(dependencies.rule) \(dependencies.follower, default: "-") \
+    \(dependencies.failed.sorted { $0.key < $1.key }) \
+    \(dependencies.cause, default: "-") \(dependencies.batch, default: "-")
+    """
+  }
+}

@@ -1,0 +1,125 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that break a rule of completions, or lose memories between stores.
+extension Mutant {
+  static let completion = [
+    Mutant("a completion leaves the date", breaks: "completion.wakes") {
+      $0.afterSuspending { change, entry, before in
+        if case .complete = change { entry.record.availableDate = before.record.availableDate }
+      }
+    },
+    Mutant("a completion wakes no task", breaks: "completion.wakes") {
+      $0.afterSuspending { change, entry, _ in
+        if case .complete = change { entry.record.state = .suspended }
+      }
+    },
+    Mutant("a completed task keeps its place", breaks: "completion.wakes") {
+      $0.afterSuspending { change, entry, before in
+        if case .complete = change { entry.place = before.place }
+      }
+    },
+    Mutant("a completion makes a paused task wait", breaks: "completion.others") {
+      $0.afterwards { change, entry, _ in
+        if case .complete = change, entry.record.state == .paused { entry.record.state = .waiting }
+      }
+    },
+    Mutant("a completion makes a waiting task available", breaks: "completion.others") {
+      $0.afterwards { change, entry, _ in
+        guard case .complete = change, entry.record.state == .waiting else { return }
+        entry.record.availableDate = entry.record.createdDate
+      }
+    },
+    Mutant("a completion moves a waiting task", breaks: "completion.others") {
+      $0.afterwards { change, entry, _ in
+        guard case .complete = change, entry.record.retryCount == 2 else { return }
+        entry.place += 1_000_000
+      }
+    },
+    Mutant("the last completion counts", breaks: "completion.first") {
+      $0.completing { memory, name in memory[name] != nil }
+    },
+    Mutant("any name is completed", breaks: "completion.first") {
+      $0.completing { memory, name in memory[name]?.isEmpty ?? true }
+    },
+    Mutant("a task that has ended is completed", breaks: "completion.ended") {
+      $0.completing { memory, name in memory[name]?.isEmpty ?? false }
+    },
+    Mutant("a completed task is handed out before others", breaks: "completion.held") {
+      $0.afterwards { change, entry, _ in
+        if case .complete = change { entry.record.dependencies.tasks = [] }
+      }
+    },
+  ]
+
+  static let memoryInStores = [
+    Mutant("a name to remember is taken that is too short", breaks: "form.memory") {
+      $0.overlooks = { $0.message.contains("has 0 bytes of UTF-8") }
+    },
+    Mutant("a name to remember is taken that is too long", breaks: "form.memory") {
+      $0.overlooks = { $0.message.contains("bytes of UTF-8; give it 1 to") }
+    },
+    Mutant("a value to remember is taken that is too long", breaks: "form.memory") {
+      $0.overlooks = { $0.message.contains("a task remembers at most") }
+    },
+    Mutant("a NUL is taken in a name to remember", breaks: "form.memory") {
+      $0.overlooks = { $0.message.contains("the name of a remembered value has a NUL") }
+    },
+    Mutant("a NUL is taken in a name to await", breaks: "form.memory") {
+      $0.overlooks = { $0.message.contains("the name of an awaited value has a NUL") }
+    },
+    Mutant("a completion of no bytes is taken", breaks: "form.memory") {
+      $0.overlooks = { $0.message.contains("has no bytes, so the value would stay open") }
+    },
+    Mutant("a destroyed store leaves what tasks remember", breaks: "life.memory") {
+      let left = LeftMemories()
+      $0.after { change, _, table in
+        switch change {
+        case .insert(let record, _):
+          guard let memory = left[record.id] else { return }
+          table.edit(record.id) { $0.memory = memory }
+        case .remember(let lease, _, _): left[lease.id] = table.memory(of: lease.id)
+        default: break
+        }
+      }
+    },
+    Mutant("memories are lost when opened again", breaks: "reopen.memory") {
+      $0.reopen = { table in
+        table.interrupt()
+        for index in table.entries.indices { table.entries[index].memory = [:] }
+      }
+    },
+    Mutant("a paused task forgets when opened again", breaks: "reopen.memory") {
+      $0.reopen = { table in
+        table.interrupt()
+        for index in table.entries.indices where table.entries[index].record.state == .paused {
+          table.entries[index].forget()
+        }
+      }
+    },
+    Mutant("suspended tasks wake when opened again", breaks: "reopen.suspended") {
+      $0.reopen = { table in
+        table.interrupt()
+        for index in table.entries.indices where table.entries[index].record.state == .suspended {
+          table.entries[index].wake()
+        }
+      }
+    },
+    Mutant("memories are lost if another opens", breaks: "sharing.memory", isShared: true) {
+      $0.reopen = { table in
+        for index in table.entries.indices { table.entries[index].memory = [:] }
+      }
+      $0.opensAnew = true
+    },
+    Mutant("the claim of a suspended task runs out", breaks: "sharing.suspended", isShared: true) {
+      $0.afterSuspending { change, entry, before in
+        guard case .suspend = change else { return }
+        (entry.lease, entry.leaseEnd) = (before.lease, before.leaseEnd)
+      }
+    },
+    Mutant("memories are read before others write them", breaks: "concurrency.memory") {
+      $0.racesInApply = true
+    },
+    Mutant("completions race", breaks: "concurrency.completions") { $0.racesInApply = true },
+  ]
+}

@@ -1,0 +1,240 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that lose what tasks remember, or remember what they must not.
+extension Mutant {
+  static let memory = [
+    Mutant("a value to remember is cut at 1,000 bytes", breaks: "memory.kept") {
+      $0.remembering { Array($0.prefix(1_000)) }
+    },
+    Mutant("a value to remember is cut at 64 KiB", breaks: "memory.kept") {
+      $0.remembering { Array($0.prefix(65_536)) }
+    },
+    Mutant("a value to remember is text", breaks: "memory.kept") {
+      $0.remembering { Array(String(decoding: $0, as: UTF8.self).utf8) }
+    },
+    Mutant("the first value under a name stays", breaks: "memory.kept") {
+      $0.afterRemembering { table, index, name, before in
+        guard let old = before[name] else { return }
+        table.entries[index].memory[name] = old
+      }
+    },
+    Mutant("a longer value stays in part", breaks: "memory.kept") {
+      $0.afterRemembering { table, index, name, before in
+        guard let old = before[name], let new = table.entries[index].memory[name] else { return }
+        table.entries[index].memory[name] = new + old.dropFirst(new.count)
+      }
+    },
+    Mutant("names to remember are cut", breaks: "memory.kept") {
+      $0.namingMemory { String($0.prefix(255)) }
+    },
+    Mutant("names to remember are normalised", breaks: "memory.names") {
+      $0.namingMemory { $0.precomposedStringWithCanonicalMapping }
+    },
+    Mutant("names to remember are the same in lower case", breaks: "memory.names") {
+      $0.namingMemory { $0.lowercased() }
+    },
+    Mutant("all tasks remember the same", breaks: "memory.apart") {
+      $0.memory = { _, table in
+        var memory = TaskMemory()
+        for entry in table.entries {
+          for (name, value) in entry.memory { memory[name.text] = value }
+        }
+        return memory
+      }
+    },
+    Mutant("a task remembers a value of the store", breaks: "memory.apart") {
+      $0.afterRemembering { table, _, name, _ in table.values[name] = [1] }
+    },
+    Mutant("whoever had a lease may remember", breaks: "memory.lease") {
+      $0.apply = { batch, table in
+        table.apply(
+          batch.map { change in
+            guard case .remember = change else { return change }
+            let leases = table.entries.map { ($0.record.id, $0.lease) }
+            return change.with { old in leases.first { $0.0 == old.id }?.1 ?? old }
+          }
+        )
+      }
+    },
+    Mutant("the last of a batch is remembered", breaks: "memory.batch") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        var names: [TaskID: ExactText] = [:]
+        for case .remember(let lease, let name, _) in batch {
+          if let earlier = names.updateValue(ExactText(name), forKey: lease.id) {
+            table.edit(lease.id) { $0.memory[earlier] = nil }
+          }
+        }
+        return outcomes
+      }
+    },
+    Mutant("a batch with a stale change remembers nothing", breaks: "memory.batch") {
+      $0.apply = { batch, table in
+        let before = table
+        let outcomes = table.apply(batch)
+        if batch.count > 1, outcomes.contains(.stale) { table = before }
+        return outcomes
+      }
+    },
+    Mutant("what a refused batch remembers stays", breaks: "memory.refused") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        guard outcomes.contains(.batchRefused) else { return outcomes }
+        for case .remember(let lease, let name, let value) in batch {
+          table.edit(lease.id) { $0.memory[ExactText(name)] = value }
+        }
+        return outcomes
+      }
+    },
+    Mutant("a value that differs refuses no completion", breaks: "memory.refused") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        guard outcomes.contains(.valueDiffers) else { return outcomes }
+        for case .complete(let id, let name, let value) in batch {
+          table.edit(id) { $0.memory[ExactText(name)] = value }
+        }
+        return outcomes
+      }
+    },
+    Mutant("names are not counted", breaks: "memory.size") {
+      $0.sizes { entry in entry.memory.values.reduce(0) { $0 + $1.count } }
+    },
+    Mutant("the characters of names are counted", breaks: "memory.size") {
+      $0.sizes { entry in entry.memory.reduce(0) { $0 + $1.key.text.count + $1.value.count } }
+    },
+    Mutant("a completion is not counted", breaks: "memory.size") {
+      $0.afterwards { change, entry, before in
+        guard case .complete = change, let before else { return }
+        entry.record.memorySize = before.record.memorySize
+      }
+    },
+    Mutant("a claim does not tell the size", breaks: "memory.size") {
+      $0.shown = { record in
+        var record = record
+        if record.state == .running { record.memorySize = 0 }
+        return record
+      }
+    },
+    Mutant("whether tasks remember is no criterion", breaks: "memory.size") {
+      $0.matches = { record, filter in
+        var filter = filter
+        filter.remembers = nil
+        return filter.matches(record)
+      }
+    },
+    Mutant("a new record says how much it remembers", breaks: "memory.size") {
+      $0.after { change, _, table in
+        guard case .insert(let record, _) = change else { return }
+        table.edit(record.id) { $0.record.memorySize = record.memorySize }
+      }
+    },
+    Mutant("interruptions stay", breaks: "reopen.interruptions") {
+      $0.afterwards { change, entry, before in
+        guard case .remember = change, let before else { return }
+        entry.record.interruptionCount = before.record.interruptionCount
+      }
+    },
+    Mutant("an interrupted task forgets", breaks: "reopen.interruptions") {
+      $0.reopen = { table in
+        for index in table.entries.indices where table.entries[index].lease != nil {
+          table.entries[index].forget()
+        }
+        table.interrupt()
+      }
+    },
+  ]
+
+  static let forgetting = [
+    Mutant("a task that has succeeded remembers", breaks: "memory.succeeded") {
+      $0.afterwards { change, entry, before in
+        guard case .succeed = change, let before else { return }
+        entry.memory = before.memory
+        entry.record.memorySize = before.record.memorySize
+      }
+    },
+    Mutant("a success forgets only its size", breaks: "memory.succeeded") {
+      $0.afterwards { change, entry, before in
+        guard case .succeed = change, let before else { return }
+        entry.memory = before.memory
+      }
+    },
+    Mutant("an abandoned task forgets", breaks: "memory.stays") {
+      $0.afterwards { change, entry, _ in if case .abandon = change { entry.forget() } }
+    },
+    Mutant("a cancelled task forgets", breaks: "memory.stays") {
+      $0.afterwards { change, entry, _ in if case .cancel = change { entry.forget() } }
+    },
+    Mutant("a retry forgets", breaks: "memory.stays") {
+      $0.afterwards { change, entry, _ in if case .retry = change { entry.forget() } }
+    },
+    Mutant("an update forgets", breaks: "memory.stays") {
+      $0.afterwards { change, entry, _ in if case .update = change { entry.forget() } }
+    },
+    Mutant("a paused task forgets", breaks: "memory.stays") {
+      $0.afterwards { change, entry, _ in if case .pause = change { entry.forget() } }
+    },
+    Mutant("a removed task leaves its memory", breaks: "memory.removed") {
+      $0.leaving { if case .remove = $0 { true } else { false } }
+    },
+    Mutant("a pruning leaves memories", breaks: "memory.removed") {
+      $0.leaving { if case .prune = $0 { true } else { false } }
+    },
+    Mutant("an end without a trace leaves a memory", breaks: "memory.removed") {
+      $0.leaving { if case .abandon(_, _, false) = $0 { true } else { false } }
+    },
+    Mutant("each restart forgets", breaks: "memory.restarted") {
+      $0.afterwards { change, entry, _ in if case .restart = change { entry.forget() } }
+    },
+    Mutant("no restart forgets", breaks: "memory.restarted") {
+      $0.rewrite = { change in
+        guard case .restart(let target, let date, _) = change else { return change }
+        return .restart(target, availableDate: date)
+      }
+    },
+    Mutant("the restart of a task that has ended does not forget", breaks: "memory.restarted") {
+      $0.afterwards { change, entry, before in
+        guard case .restart(_, _, true) = change, let before, before.record.state.isFinished else {
+          return
+        }
+        entry.memory = before.memory
+        entry.record.memorySize = before.record.memorySize
+      }
+    },
+    Mutant("what has no effect forgets", breaks: "memory.restarted") {
+      $0.apply = { batch, table in
+        let outcomes = table.apply(batch)
+        for case .restart(let target, _, true) in batch { table.edit(target.id) { $0.forget() } }
+        return outcomes
+      }
+    },
+    Mutant("what is restarted along forgets", breaks: "memory.along") {
+      $0.after { change, before, table in
+        guard case .restart(let target, _, _) = change else { return }
+        for index in table.entries.indices {
+          let record = table.entries[index].record
+          let was = before.record(of: record.id)?.state
+          guard record.id != target.id, was == .cancelled, record.state == .waiting else {
+            continue
+          }
+          table.entries[index].forget()
+        }
+      }
+    },
+    Mutant("what is cancelled along forgets", breaks: "memory.along") {
+      $0.after { change, _, table in
+        guard case .abandon = change else { return }
+        for index in table.entries.indices
+        where table.entries[index].record.dependencies.cause != nil {
+          table.entries[index].forget()
+        }
+      }
+    },
+    Mutant("a holder that remembers is superseded", breaks: "unique.remembers") {
+      $0.withoutMemory { if case .retry = $0 { true } else { false } }
+    },
+    Mutant("a holder that remembers is replaced", breaks: "unique.remembers") {
+      $0.withoutMemory { if case .insert = $0 { true } else { false } }
+    },
+  ]
+}

@@ -1,0 +1,192 @@
+import Foundation
+import SteadfastTesting
+
+/// Stores that break a rule of suspended tasks.
+extension Mutant {
+  static let suspension = [
+    Mutant("a suspension counts as a retry", breaks: "suspension.suspended") {
+      $0.afterSuspending { change, entry, before in
+        if case .suspend = change { entry.record.retryCount = before.record.retryCount + 1 }
+      }
+    },
+    Mutant("a suspension clears the retries", breaks: "suspension.suspended") {
+      $0.afterSuspending { change, entry, _ in
+        if case .suspend = change { entry.record.retryCount = 0 }
+      }
+    },
+    Mutant("a suspension leaves interruptions", breaks: "suspension.suspended") {
+      $0.afterSuspending { change, entry, before in
+        guard case .suspend = change else { return }
+        entry.record.interruptionCount = before.record.interruptionCount
+      }
+    },
+    Mutant("a suspended task is put off", breaks: "suspension.suspended") {
+      $0.afterSuspending { change, entry, _ in
+        if case .suspend = change { entry.record.isPostponed = true }
+      }
+    },
+    Mutant("a suspended task stays leased", breaks: "suspension.suspended") {
+      $0.afterSuspending { change, entry, before in
+        if case .suspend = change { entry.lease = before.lease }
+      }
+    },
+    Mutant("a suspended task waits", breaks: "suspension.suspended") {
+      $0.afterSuspending { change, entry, _ in
+        if case .suspend = change { entry.record.state = .waiting }
+      }
+    },
+    Mutant("a suspended task that was handed out stays suspended", breaks: "suspension.suspended") {
+      $0.afterwards { change, entry, _ in
+        guard case .release = change, entry.record.retryCount == 3 else { return }
+        entry.record.state = .suspended
+      }
+    },
+    Mutant("a suspended task keeps its place", breaks: "suspension.due") {
+      $0.afterSuspending { change, entry, before in
+        if case .suspend = change { entry.place = before.place }
+      }
+    },
+    Mutant("suspended tasks come last", breaks: "suspension.due") {
+      $0.goesBefore = { left, right in
+        let isLeft = left.record.state == .suspended
+        let isRight = right.record.state == .suspended
+        return isLeft == isRight ? left.rank < right.rank : isRight
+      }
+    },
+    Mutant("suspended tasks have no next date", breaks: "suspension.due") {
+      $0.nextDate = { date, request, table in
+        let later = table.waiting.map(\.record).filter {
+          $0.state == .waiting && $0.availableDate > request.now
+        }
+        return date == request.now ? date : later.map(\.availableDate).min()
+      }
+    },
+    Mutant("the distant future is a next date", breaks: "suspension.endless") {
+      $0.nextDate = { date, _, table in
+        let suspended = table.records.filter { $0.state == .suspended }.map(\.availableDate)
+        return date ?? suspended.min()
+      }
+    },
+    Mutant("the distant future comes", breaks: "suspension.endless") {
+      $0.afterSuspending { change, entry, _ in
+        guard case .suspend(_, let date, _) = change, date >= .distantFuture else { return }
+        entry.record.state = .waiting
+      }
+    },
+    Mutant("only the distant future is without end", breaks: "suspension.endless") {
+      $0.afterSuspending { change, entry, _ in
+        guard case .suspend(_, let date, _) = change, date > .distantFuture else { return }
+        entry.record.state = .waiting
+      }
+    },
+    Mutant("what has come is not looked for", breaks: "suspension.awaited") {
+      $0.awaiting { _, _ in [] }
+    },
+    Mutant("only the first name is awaited", breaks: "suspension.awaited") {
+      $0.awaiting { names, _ in Array(names.prefix(1)) }
+    },
+    Mutant("any completion is awaited", breaks: "suspension.awaited") {
+      $0.awaiting { names, memory in names.isEmpty ? [] : memory.keys.map(\.text) }
+    },
+    Mutant("an open name has come", breaks: "suspension.awaited") {
+      $0.afterwards { change, entry, _ in
+        guard case .suspend(_, _, let names) = change, names == ["open"] else { return }
+        entry.wake()
+      }
+    },
+    Mutant("names that are awaited are normalised", breaks: "suspension.awaited") {
+      $0.awaiting { names, _ in names.map(\.precomposedStringWithCanonicalMapping) }
+    },
+    Mutant("what wakes at once has the date of its suspension", breaks: "suspension.awaited") {
+      $0.afterwards { change, entry, _ in
+        guard case .suspend(_, let date, _) = change, entry.record.state == .waiting else { return }
+        entry.record.availableDate = date
+      }
+    },
+    Mutant("a suspended task is not cancelled", breaks: "suspension.controlled") {
+      $0.ignoringSuspended { if case .cancel = $0 { true } else { false } }
+    },
+    Mutant("a suspended task is not updated", breaks: "suspension.controlled") {
+      $0.ignoringSuspended { if case .update = $0 { true } else { false } }
+    },
+    Mutant("a suspended task that is paused keeps its date", breaks: "suspension.controlled") {
+      $0.afterSuspending { change, entry, before in
+        if case .pause = change { entry.record.availableDate = before.record.availableDate }
+      }
+    },
+    Mutant("a suspended task with another date stays so", breaks: "suspension.controlled") {
+      $0.afterSuspending { change, entry, _ in
+        if case .reschedule = change { entry.record.state = .suspended }
+      }
+    },
+    Mutant("a suspended task is resumed", breaks: "suspension.controlled") {
+      $0.rewrite = { change in
+        guard case .resume(let id) = change else { return change }
+        return .reschedule(.unclaimed(id), availableDate: .distantPast)
+      }
+    },
+    Mutant("a rebase moves suspended tasks", breaks: "suspension.rebase") {
+      $0.after { change, _, table in
+        guard case .rebase(let date) = change else { return }
+        for index in table.entries.indices
+        where table.entries[index].record.state == .suspended
+          && table.entries[index].record.availableDate > date
+          && table.entries[index].record.availableDate < .distantFuture
+        {
+          table.entries[index].record.availableDate = date
+        }
+      }
+    },
+    Mutant("a rebase moves the failures of suspended tasks", breaks: "suspension.rebase") {
+      $0.after { change, _, table in
+        guard case .rebase(let date) = change else { return }
+        for index in table.entries.indices
+        where table.entries[index].record.failedDate.map({ $0 > date }) ?? false {
+          table.entries[index].record.failedDate = date
+        }
+      }
+    },
+  ]
+
+  static let suspensionAndOthers = [
+    Mutant("a suspended task gives its place away", breaks: "suspension.order") {
+      $0.afterSuspending { change, entry, _ in
+        if case .suspend = change { entry.number += 1_000_000 }
+      }
+    },
+    Mutant("a suspended task is not replaced", breaks: "suspension.unique") {
+      $0.apply = { batch, table in
+        table.apply(
+          batch.map { change in
+            guard case .insert(let record, .replace) = change,
+              table.records.contains(where: { $0.state == .suspended && $0.isTwin(of: record) })
+            else { return change }
+            return .insert(record, onDuplicate: .keep)
+          }
+        )
+      }
+    },
+    Mutant("a replaced task stays suspended", breaks: "suspension.unique") {
+      $0.replacing { entry, before in
+        if before.record.state == .suspended { entry.record.state = .suspended }
+      }
+    },
+    Mutant("a replaced task keeps its place", breaks: "suspension.unique") {
+      $0.replacing { entry, before in entry.place = before.place }
+    },
+    Mutant("a suspended task is not cancelled along", breaks: "suspension.dependencies") {
+      $0.after { change, before, table in
+        guard case .abandon = change else { return }
+        for entry in before.entries where entry.record.state == .suspended {
+          table.edit(entry.record.id) { $0.record.state = .suspended }
+        }
+      }
+    },
+    Mutant("a suspended task waits for no other", breaks: "suspension.dependencies") {
+      $0.afterSuspending { change, entry, _ in
+        guard case .suspend = change else { return }
+        entry.record.dependencies.tasks = []
+      }
+    },
+  ]
+}
