@@ -4,8 +4,8 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// Random operations on a whole queue, or on two of a group, in virtual time, compared with what must
-/// follow from them.
+/// Random operations on a whole queue, or on two of a group, in virtual time, compared with what
+/// must follow from them.
 ///
 /// Three million: `STEADFAST_RUNS=18800 swift test -c release -Xswiftc -enable-testing --filter
 /// QueueModelTests`. `STEADFAST_SEED=17` repeats the case with this seed alone.

@@ -254,24 +254,23 @@ private struct Comparison {
     case 2: try apply(.resume(id))
     case 3: try apply(.restart(.unclaimed(id), availableDate: now, forgets: retains))
     case 4:
-      let date = now + Double(random.next() % 20) - 10
-      try apply(.reschedule(.unclaimed(id), availableDate: date))
+      try apply(.reschedule(.unclaimed(id), availableDate: now + Double(random.next() % 20) - 10))
     case 5: try apply(.update(id, drawnUpdate()))
     default: try apply(.remove(id))
     }
   }
 
   private mutating func drawnUpdate() -> TaskUpdate {
-    let payload = "\(random.next() % 9)"
+    let text = "\(random.next() % 9)"
     return TaskUpdate(
-      payload: random.next() % 2 == 0 ? StoredPayload(Array(payload.utf8), format: .json) : nil,
+      payload: random.next() % 2 == 0 ? StoredPayload(Array(text.utf8), format: .json) : nil,
       priority: random.next() % 2 == 0
         ? TaskQueue.Priority(rawValue: Int(random.next() % 3)) : nil,
       maxRetries: random.next() % 4 == 0 ? .alwaysRetry : nil,
       usesBackoff: random.next() % 4 == 0 ? random.next() % 2 == 0 : nil,
       timeLimit: random.next() % 4 == 0 ? .seconds(1 + Int(random.next() % 9)) : nil,
       expiryDate: random.next() % 4 == 0 ? now + 1e6 : nil,
-      tags: random.next() % 4 == 0 ? (random.next() % 2 == 0 ? [] : [payload]) : nil
+      tags: random.next() % 4 == 0 ? (random.next() % 2 == 0 ? [] : [text]) : nil
     )
   }
 
@@ -283,8 +282,8 @@ private struct Comparison {
       try apply(.rebase(now))
     default:
       let state: TaskState = random.next() % 2 == 0 ? .succeeded : .abandoned
-      let date = random.next() % 2 == 0 ? now - 50 : nil
-      let count = random.next() % 2 == 0 ? Int(random.next() % 6) : nil
+      let (isByDate, isByCount) = (random.next() % 2 == 0, random.next() % 2 == 0)
+      let (date, count) = (isByDate ? now - 50 : nil, isByCount ? Int(random.next() % 6) : nil)
       try apply(
         .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: drawQueue())
       )

@@ -224,7 +224,14 @@ extension PersistenceConformance.Requirement {
     try await store.expect(1, is: holder)
     try await store.expect(2, is: TaskRecord.numbered(2, key: "k").with { $0.keyRole = .successor })
     try store.expect(try await store.claim(at: 9), [])
-    // The successor is replaced; the holder is not, whatever its state.
+    try await replaceSuccessors(store, of: holder)
+  }
+
+  /// The successor is replaced; the holder is not, whatever its state.
+  private static func replaceSuccessors(
+    _ store: StoreProbe,
+    of holder: TaskRecord
+  ) async throws {
     let third = TaskRecord.numbered(3, key: "k", payload: 33)
     try await store.apply(.insert(third, onDuplicate: .replace), .replaced(.numbered(2)))
     try await store.apply(.cancel(2, retains: false))

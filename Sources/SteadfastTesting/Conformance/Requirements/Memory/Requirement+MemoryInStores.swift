@@ -108,14 +108,18 @@ extension PersistenceConformance.Requirement {
     try await third.expectMemory(1, ["other": [1]])
   }
 
-  private static func reopened(_ store: StoreProbe) async throws {
-    let ends: [(Lease) -> TaskChange] = [
+  /// One change of each kind that ends a claim.
+  private static var ends: [(Lease) -> TaskChange] {
+    [
       { .release($0) }, { .pause(.claimed($0)) }, { .park($0, failure: .at(1)) },
       { .abandon($0, failure: .at(1), retains: true) },
       { .cancel(.claimed($0), at: .second(1), retains: true) }, { .suspend($0) },
       { .succeed($0, at: .second(1), retains: true) },
       { .restart(.claimed($0), availableDate: .second(60), forgets: true) },
     ]
+  }
+
+  private static func reopened(_ store: StoreProbe) async throws {
     var leases: [Lease] = []
     // Task 9 still runs.
     for number in 1...9 {

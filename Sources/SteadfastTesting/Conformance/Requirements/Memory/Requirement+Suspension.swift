@@ -78,14 +78,18 @@ extension PersistenceConformance.Requirement {
     for change in changes(with: lease) { try await next.apply(change, .stale) }
     try await next.expect(1, is: expected)
     if store.trial.reopens { next = try await next.reopened() }
-    try await next.expect(1, is: expected)
-    try next.expect(try await next.claim(at: 59), [])
-    let again = try await next.claim(at: 60)
-    try next.expect(again, [1])
-    try next.expect(again.tasks[0].record, is: expected.being(.running))
-    // Once it was handed out, it waits like any other task.
-    try await next.apply(.release(again.tasks[0].lease))
-    try await next.expect(1, is: expected.being(.waiting))
+    try await wakes(expected, in: next)
+  }
+
+  /// Expects that the task is handed out on its date, and then waits like any other one.
+  private static func wakes(_ task: TaskRecord, in store: StoreProbe) async throws {
+    try await store.expect(1, is: task)
+    try store.expect(try await store.claim(at: 59), [])
+    let claim = try await store.claim(at: 60)
+    try store.expect(claim, [1])
+    try store.expect(claim.tasks[0].record, is: task.being(.running))
+    try await store.apply(.release(claim.tasks[0].lease))
+    try await store.expect(1, is: task.being(.waiting))
   }
 
   private static func due(_ store: StoreProbe) async throws {
