@@ -255,23 +255,9 @@ private struct Comparison {
     case 3: try apply(.restart(.unclaimed(id), availableDate: now, forgets: retains))
     case 4:
       try apply(.reschedule(.unclaimed(id), availableDate: now + Double(random.next() % 20) - 10))
-    case 5: try apply(.update(id, drawnUpdate()))
+    case 5: try apply(.update(id, .drawn(by: &random, at: now)))
     default: try apply(.remove(id))
     }
-  }
-
-  private mutating func drawnUpdate() -> TaskUpdate {
-    let text = "\(random.next() % 9)"
-    return TaskUpdate(
-      payload: random.next() % 2 == 0 ? StoredPayload(Array(text.utf8), format: .json) : nil,
-      priority: random.next() % 2 == 0
-        ? TaskQueue.Priority(rawValue: Int(random.next() % 3)) : nil,
-      maxRetries: random.next() % 4 == 0 ? .alwaysRetry : nil,
-      usesBackoff: random.next() % 4 == 0 ? random.next() % 2 == 0 : nil,
-      timeLimit: random.next() % 4 == 0 ? .seconds(1 + Int(random.next() % 9)) : nil,
-      expiryDate: random.next() % 4 == 0 ? now + 1e6 : nil,
-      tags: random.next() % 4 == 0 ? (random.next() % 2 == 0 ? [] : [text]) : nil
-    )
   }
 
   private mutating func lookAfter() throws {

@@ -21,8 +21,8 @@ struct FileFull: Error {
 }
 
 // The limit of the file's size applies only to changes that add tasks, give them another payload or
-// other tags, set a larger value, or add to what a task remembers. A change that ends a task must
-// be written, so that there is room again.
+// other tags, or set a larger value. A change that ends a task must be written, so that there is
+// room again, and so must what a task remembers: its work is done.
 extension JSONFileCore {
   /// Stores changes whose lines were made.
   ///
@@ -179,8 +179,7 @@ extension Submission {
   /// How many bytes the lines take, at most.
   var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
 
-  /// Whether the changes add a task, give one another payload or other tags, set a larger value, or
-  /// add to what a task remembers.
+  /// Whether the changes add a task, give one another payload or other tags, or set a larger value.
   fileprivate var addsTasks: Bool {
     guard case .changes(let staged, _, _) = caller else { return false }
     return staged.contains { change in
@@ -188,7 +187,8 @@ extension Submission {
       case .insertion, .replacement: true
       case .change(.update(_, let update), _): update.addsBytes
       case .value(_, let grows): grows
-      case .memory: true
+      // The work is done, and would be done again if nothing remembered it.
+      case .memory: false
       case .change, .supersession, .broadChange, nil: false
       }
     }

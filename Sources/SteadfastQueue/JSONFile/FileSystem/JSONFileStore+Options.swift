@@ -19,7 +19,7 @@ extension JSONFileStore {
     ///
     /// What happens to tasks that are in the file is always written, so that a full queue can
     /// drain. This may let the file grow to about twice the limit, and further by the texts of
-    /// stored errors. For a moment, a compaction takes room for a second copy of what is left. A
+    /// stored errors, and by what tasks remember (``TaskQueueConfiguration/maxMemorySize``). For a moment, a compaction takes room for a second copy of what is left. A
     /// file that is already larger than the limit is opened.
     public var maxFileSize: Int?
     /// How many bytes to reserve at the end of the file whenever none are left, at most 67,108,864.

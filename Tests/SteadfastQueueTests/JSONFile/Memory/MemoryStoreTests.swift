@@ -157,7 +157,7 @@ import Testing
     return String(decoding: ForgedFile.line(rest), as: UTF8.self)
   }
 
-  @Test func `in a full file, no task remembers more, and each may end`() async throws {
+  @Test func `in a full file, tasks still remember, are completed, and end`() async throws {
     let storage = MemoryStorage()
     let executor = ManualExecutor { 0 }
     let core = JSONFileCore(
@@ -177,12 +177,13 @@ import Testing
       for change: TaskChange in [
         .remember(lease, named: "step", value: large), .complete(id, named: "open", value: large),
       ] {
-        let error = await #expect(throws: JSONFileError.self) {
-          try await core.apply([change], .durable)
-        }
-        #expect(error?.code == .fileFull)
+        #expect(try await core.apply([change], .durable) == [.done])
       }
-      #expect(core.read { $0.memory(of: id).names } == ["open"])
+      let error = await #expect(throws: JSONFileError.self) {
+        try await core.apply([.insert(.make(9_999), onDuplicate: .keep)], .durable)
+      }
+      #expect(error?.code == .fileFull)
+      #expect(core.read { $0.memory(of: id).names } == ["open", "step"])
       let suspension = TaskChange.suspend(lease, until: .distantFuture, awaiting: [])
       #expect(try await core.apply([suspension], .durable) == [.done])
       let cancellation = TaskChange.cancel(.unclaimed(id), at: .seconds(1), retains: false)

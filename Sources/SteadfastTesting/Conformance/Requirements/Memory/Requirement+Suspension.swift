@@ -109,7 +109,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.succeed(claim.tasks[0].lease, at: .second(59), retains: false))
     let none = try await store.claim(at: 59)
     try store.expect(none, [])
-    try store.expectNextDate(none, 60)
+    try store.expectNextDate(none, by: 60, at: 59)
     // Behind the equals that waited when it was suspended, before later ones.
     try store.expect(try await store.claim(at: 60), [4, 3, 1, 7])
     let late = try await store.claim(names: ["B": 9], at: 60)
@@ -120,7 +120,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.suspend(last[0], until: 90))
     let rest = try await store.claim(at: 80)
     try store.expect(rest, [])
-    try store.expectNextDate(rest, 90)
+    try store.expectNextDate(rest, by: 90, at: 80)
   }
 
   private static func endless(_ store: StoreProbe) async throws {

@@ -87,7 +87,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.restart(1, at: 80), .along())
     let claim = try await store.claim(at: 70)
     try store.expect(claim, [])
-    try store.expectNextDate(claim, 80)
+    try store.expectNextDate(claim, by: 80, at: 70)
     let last = try await store.claimed(1, at: 80)[0]
     try await store.apply(.abandon(last, failure: .at(81), retains: true), .along(2))
     try await store.expect(
