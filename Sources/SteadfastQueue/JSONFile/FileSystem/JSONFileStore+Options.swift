@@ -13,14 +13,15 @@ extension JSONFileStore {
     /// `nil`, the default, sets no limit.
     ///
     /// A call that would exceed the limit by adding tasks, by giving a task another payload or
-    /// other tags, or by setting a larger value, is refused with
-    /// ``JSONFileError/Code/fileFull``, and stores nothing. Before that, the file is compacted if
-    /// this makes room and frees at least a quarter of the file. The call waits for the compaction.
+    /// other tags, or by setting a larger value, is refused with ``JSONFileError/Code/fileFull``,
+    /// and stores nothing. Before that, the file is compacted if this makes room and frees at least
+    /// a quarter of the file. The call waits for the compaction.
     ///
     /// What happens to tasks that are in the file is always written, so that a full queue can
     /// drain. This may let the file grow to about twice the limit, and further by the texts of
-    /// stored errors, and by what tasks remember (``TaskQueueConfiguration/maxMemorySize``). For a moment, a compaction takes room for a second copy of what is left. A
-    /// file that is already larger than the limit is opened.
+    /// stored errors, and by what tasks remember (``TaskQueueConfiguration/maxMemorySize``). For a
+    /// moment, a compaction takes room for a second copy of what is left. A file that is already
+    /// larger than the limit is opened.
     public var maxFileSize: Int?
     /// How many bytes to reserve at the end of the file whenever none are left, at most 67,108,864.
     ///

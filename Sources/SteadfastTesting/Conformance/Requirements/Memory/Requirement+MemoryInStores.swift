@@ -109,7 +109,7 @@ extension PersistenceConformance.Requirement {
   }
 
   /// One change of each kind that ends a claim.
-  private static var ends: [(Lease) -> TaskChange] {
+  private static var changesThatEnd: [(Lease) -> TaskChange] {
     [
       { .release($0) }, { .pause(.claimed($0)) }, { .park($0, failure: .at(1)) },
       { .abandon($0, failure: .at(1), retains: true) },
@@ -128,7 +128,7 @@ extension PersistenceConformance.Requirement {
         try await store.begin(.numbered(number), remembering: ["step": value], open: "open")
       )
     }
-    for (lease, end) in zip(leases, ends) { try await store.apply(end(lease)) }
+    for (lease, end) in zip(leases, changesThatEnd) { try await store.apply(end(lease)) }
     var expected = (1...9).map { TaskMemory(["step": [UInt8($0)], "open": []]) }
     (expected[6], expected[7]) = (TaskMemory(), TaskMemory())
     for (name, value) in memories {
