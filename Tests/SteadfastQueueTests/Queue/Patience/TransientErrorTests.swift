@@ -97,6 +97,7 @@ import Testing
       #expect(try await queue.tasks().count == 1)
       #expect(try await queue.count == 1)
       #expect(try await queue.value(named: "a") == nil)
+      #expect(try await queue.memory(of: task.id).isEmpty)
       #expect(try await task.outcome() == .succeeded)
     }
     // Nothing can be done with a store that was closed or destroyed.
