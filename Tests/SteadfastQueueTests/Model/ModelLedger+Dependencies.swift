@@ -1,4 +1,5 @@
 import Foundation
+import SteadfastTesting
 
 @testable import SteadfastQueue
 
@@ -77,21 +78,22 @@ extension ModelLedger {
     }
     guard let batch = consequences.batch else { return }
     require(batch.unfinished >= 0, "the progress of a batch is \(batch)")
-    guard let follower = change.changedTask.flatMap({ entries[$0]?.follower }) else {
+    guard let follower = change.taskID.flatMap({ entries[$0]?.follower }) else {
       return require(false, "\(change) of no batch changes its progress to \(batch)")
     }
     progress[follower, default: []].append(batch)
   }
-}
 
-extension TaskChange {
-  /// The task whose end, restart or removal it is.
-  fileprivate var changedTask: TaskID? {
-    switch self {
-    case .succeed(let lease, _, _), .abandon(let lease, _, _): lease.id
-    case .cancel(let target, _, _), .restart(let target, _, _): target.id
-    case .remove(let id): id
-    default: nil
+  /// Returns which changes of a batch a store has left out.
+  ///
+  /// It may answer that one is stale that concerns a task which an earlier one may change along.
+  /// The queue then asks for it alone.
+  func leftOut(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> [Bool] {
+    var concerned: Set<TaskID> = []
+    return zip(batch, outcomes).map { change, outcome in
+      guard let id = change.taskID else { return false }
+      defer { concerned.formUnion(table.concerned(by: id)) }
+      return outcome == .stale && concerned.contains(id)
     }
   }
 }

@@ -43,16 +43,14 @@ extension ModelLedger {
 extension ModelLedger.Entry {
   /// Checks that the events came in order, and that no required event is missing.
   var hasSeenWhatIsTold: Bool {
-    guard !wasChangedAlong else { return hasSeenInAnyOrder }
-    var seen = seenEvents[...]
-    for (place, event) in expectedEvents.enumerated() {
-      if seen.first == event {
-        seen.removeFirst()
-      } else if !untoldEvents.contains(place) {
-        return false
-      }
-    }
-    return seen.isEmpty
+    wasChangedAlong ? hasSeenInAnyOrder : fits(seenEvents[...], from: 0)
+  }
+
+  /// Whether these are the expected events from a place on, without some that need not be told.
+  private func fits(_ seen: ArraySlice<String>, from place: Int) -> Bool {
+    guard place < expectedEvents.count else { return seen.isEmpty }
+    if seen.first == expectedEvents[place], fits(seen.dropFirst(), from: place + 1) { return true }
+    return untoldEvents.contains(place) && fits(seen, from: place + 1)
   }
 
   private var hasSeenInAnyOrder: Bool {

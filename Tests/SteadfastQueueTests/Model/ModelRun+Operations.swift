@@ -54,12 +54,16 @@ extension ModelRun {
   }
 
   private func setValue(_ number: Int) async {
+    // No other call sets the same value.
+    let value = state.withLock { state in
+      state.valueCount += 1
+      return Array("\(number) of call \(state.valueCount)".utf8)
+    }
     do {
-      try await queue.setValue([UInt8(number)], named: "number")
-      let isNumber = try await queue.setValue(nil, named: "number", replacing: [UInt8(number)])
-      // Another call may have set another value.
+      try await queue.setValue(value, named: "number")
+      let wasThere = try await queue.setValue(nil, named: "number", replacing: value)
       let next = try await queue.value(named: "number")
-      if isNumber, next == [UInt8(number)] { violate("the value \(number) is there again") }
+      if wasThere, next == value { violate("the value \(number) is there again") }
     } catch {
       failed("setValue", error)
     }

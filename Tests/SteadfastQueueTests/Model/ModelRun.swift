@@ -53,6 +53,7 @@ final class ModelRun: Sendable {
     /// When the date was last stepped, and the earlier of the two dates.
     var lastStep: (instant: VirtualClock.Instant, date: Date)?
     var queueCount = 1
+    var valueCount = 0
 
     struct Run {
       let queue: String

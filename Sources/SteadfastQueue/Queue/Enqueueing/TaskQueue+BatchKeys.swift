@@ -24,10 +24,10 @@ extension TaskQueue {
 
   /// Returns the unique keys whose turns a call takes that replaces or changes these tasks.
   ///
-  /// Of two such calls at the same time, it would be unknown which was stored first. A store that
-  /// applies changes at once needs no turns.
+  /// Of two such calls at the same time, it would be unknown which was stored first. That holds for
+  /// a store that applies changes at once, too: each call tells what it has stored after that.
   nonisolated func turnKeys(of records: [TaskRecord]) -> Set<String> {
-    store.appliesAtOnce ? [] : Set(records.compactMap(\.uniqueKey))
+    Set(records.compactMap(\.uniqueKey))
   }
 }
 

@@ -1,4 +1,4 @@
-import SteadfastQueue
+package import SteadfastQueue
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -44,7 +44,7 @@ extension ReferenceTable {
   }
 
   /// The tasks that a change to a task may change: it, those that wait for it, and so on.
-  func concerned(by id: TaskID) -> Set<TaskID> {
+  package func concerned(by id: TaskID) -> Set<TaskID> {
     var (found, next): (Set<TaskID>, [TaskID]) = ([id], [id])
     while let id = next.popLast() {
       guard let record = record(of: id) else { continue }
@@ -220,7 +220,7 @@ extension ReferenceTable {
 
 extension TaskChange {
   /// The task that the change concerns, if it is there and the change is for it alone.
-  var taskID: TaskID? {
+  package var taskID: TaskID? {
     switch self {
     case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
