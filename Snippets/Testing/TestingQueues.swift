@@ -94,6 +94,24 @@ try await withVirtualTime { time in
 }
 // snippet.end
 
+// snippet.remembering
+try await withVirtualTime { time in
+  // An earlier attempt has uploaded the photo, and then failed.
+  let memory = try TaskMemory(steps: ["upload": "photo-7"])
+  let attempt = try await performAttempt(
+    PostComment(text: "hi"),
+    remembering: memory
+  ) { comment, context in
+    let photo = try await context.step("upload") { _ in "photo-8" }
+    try await context.step("post") { _ in
+      print("post '\(comment.text)' with \(photo)")
+    }
+    try await context.sleep("before the reminder", for: .seconds(86_400))
+  }
+  print(attempt.ending, attempt.memory.steps)
+}
+// snippet.end
+
 // snippet.drain
 try await withVirtualTime { time in
   let server = Server(isUp: false)

@@ -1,0 +1,86 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+/// Single attempts of a task that works in steps.
+@Suite(.virtualTime, .timeLimit(.minutes(5))) struct AttemptWithMemoryTests {
+  private let time: VirtualTime
+
+  init() throws { time = try #require(VirtualTime.current) }
+
+  private func attempt(
+    _ memory: TaskMemory,
+    _ trace: Trace,
+    _ body: @escaping @Sendable (TaskContext) async throws -> Void = { _ in }
+  ) async throws -> AttemptResult {
+    try await performAttempt(Letter("hi"), remembering: memory) { _, context in
+      let receipt = try await context.step("charge") { _ in
+        trace.note("charge")
+        return "new"
+      }
+      trace.note(receipt)
+      try await context.step("wire", repeats: .never) { _ in trace.note("wire") }
+      try await body(context)
+    }
+  }
+
+  @Test func `a step that the task remembers is not performed`() async throws {
+    let trace = Trace()
+    let memory = try TaskMemory(steps: ["charge": "old", "pick[7]": 7])
+    let result = try await attempt(memory, trace) { context in
+      #expect(try await context.step("pick", for: 7) { _ in 8 } == 7)
+      throw Offline()
+    }
+    #expect(trace.entries == ["old", "wire"])
+    #expect(result.memory.steps == ["wire", "charge", "pick[7]"])
+    #expect(try result.memory.value(ofStep: "charge", as: String.self) == "old")
+  }
+
+  @Test func `the next attempt goes on with what the last one has left`() async throws {
+    let trace = Trace()
+    let first = try await attempt(TaskMemory(), trace) { _ in throw Offline() }
+    let second = try await attempt(first.memory, trace)
+    #expect(trace.entries == ["charge", "new", "wire", "new"])
+    #expect(second.ending == .succeeded)
+    #expect(second.memory.isEmpty)
+  }
+
+  @Test func `a sleep and a completion suspend, and say until when`() async throws {
+    let trace = Trace()
+    let sleep = try await attempt(TaskMemory(), trace) { context in
+      try await context.sleep("nap", for: .seconds(60))
+    }
+    #expect(sleep.ending == .suspended(until: time.clock.date + 60))
+    #expect(sleep.nextDate == time.clock.date + 60)
+    let completion = try await attempt(TaskMemory(), trace) { context in
+      try await context.completion("seen") { _ in }
+    }
+    #expect(completion.ending == .suspended(until: nil))
+    #expect(completion.nextDate == nil)
+  }
+
+  @Test func `an interrupted step, a checkpoint, and one that can't be read`() async throws {
+    let trace = Trace()
+    let memory = try TaskMemory(steps: ["charge": "old"], interrupted: ["wire"])
+    let interrupted = try await attempt(memory, trace)
+    #expect(interrupted.error is StepInterrupted)
+    guard case .abandoned = interrupted.ending else {
+      Issue.record("\(interrupted.ending)")
+      return
+    }
+    let saved = try TaskMemory(checkpoint: 41)
+    let result = try await performAttempt(Letter("hi"), remembering: saved) { _, context in
+      let count = try await context.checkpoint(Int.self) ?? 0
+      try await context.save(count + 1)
+      throw Offline()
+    }
+    #expect(try result.memory.checkpoint(as: Int.self) == 42)
+    let parked = try await performAttempt(Letter("hi"), remembering: saved) { _, context in
+      _ = try await context.checkpoint(String.self)
+    }
+    guard case .parked = parked.ending else {
+      Issue.record("\(parked.ending)")
+      return
+    }
+  }
+}
