@@ -6,7 +6,7 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// The step of a task that is under way (``TaskContext/step(_:for:repeats:_:ifInterrupted:)``).
+/// The step of a task that is under way (``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_``).
 public struct TaskStep: Sendable, Hashable {
   /// The name that the handler gave it, with what it is for, as in `pick[7]`.
   public let name: String
@@ -83,8 +83,8 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
 /// The error for a step that is not repeated, and that was interrupted.
 ///
 /// It began in an earlier attempt, and nothing tells whether its work was done. Ask the other side,
-/// as `ifInterrupted` of ``TaskContext/step(_:for:repeats:_:ifInterrupted:)`` does. If the handler
-/// lets this error through, the task is abandoned: a dead letter for a person to look at.
+/// as `ifInterrupted` of ``TaskContext/step(_:for:repeats:_:ifInterrupted:)->_`` does. If the
+/// handler lets this error through, the task is abandoned: a dead letter for a person to look at.
 public struct StepInterrupted: RetryAwareError, CustomStringConvertible {
   /// The step.
   public let step: TaskStep
