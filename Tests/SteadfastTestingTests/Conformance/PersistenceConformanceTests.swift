@@ -56,7 +56,8 @@ import Testing
     }
     #expect(report.passes, "\(report)")
     let skipped = report.skipped.filter { $0.requirement.id.hasPrefix("sharing.") }
-    #expect(skipped.map(\.requirement.id) == ["sharing.runs-out", "sharing.extended"])
+    let ids = ["sharing.suspended", "sharing.runs-out", "sharing.extended"]
+    #expect(skipped.map(\.requirement.id) == ids)
     #expect(skipped.allSatisfy { $0.reason.contains("clock") })
   }
 
