@@ -22,6 +22,7 @@ public struct TaskStep: Sendable, Hashable {
 }
 
 /// Whether a step is repeated if it was interrupted.
+@nonexhaustive
 public enum StepRepetition: Sendable, Hashable {
   /// The step is repeated: it is done at least once.
   case always

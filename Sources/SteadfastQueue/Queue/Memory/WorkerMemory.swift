@@ -11,11 +11,17 @@ final class WorkerMemory: Sendable {
   private let savings = Waiters<Void>()
 
   /// Calls the body with the memory of an attempt, which begins empty.
+  ///
+  /// A context that outlives its attempt finds an empty one, and leaves the next attempt's alone.
   func with<Result>(
     _ number: AttemptNumber,
     _ body: (inout sending AttemptMemory) throws -> sending Result
   ) rethrows -> Result {
     try state.withLock { state in
+      if let state, state.number > number {
+        var past = AttemptMemory(of: number)
+        return try body(&past)
+      }
       if state?.number != number { state = AttemptMemory(of: number) }
       isUsed.store(true, ordering: .relaxed)
       var memory = state ?? AttemptMemory(of: number)
