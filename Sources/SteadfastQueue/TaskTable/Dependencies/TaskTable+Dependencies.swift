@@ -88,7 +88,12 @@ extension TaskTable {
     guard record.hasPrerequisites, !record.state.isFinished,
       let dependencies = record.presentDependencies
     else { return nil }
-    return dependencies.tasks.lazy.filter { isUnmet($0, dependencies.rule) }.min()
+    // A loop, because a closure that a lazy collection keeps would copy the table.
+    var least: TaskID?
+    for id in dependencies.tasks where isUnmet(id, dependencies.rule) {
+      least = min(least ?? id, id)
+    }
+    return least
   }
 
   private func isUnmet(_ id: TaskID, _ rule: DependencyRule) -> Bool {
