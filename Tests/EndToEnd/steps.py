@@ -39,6 +39,11 @@ class Server(http.server.ThreadingHTTPServer):
         self.lock = threading.Lock()
         self.random = random.Random(seed)
 
+    def handle_error(self, request, client_address):
+        # A client that is killed resets its connections.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}"
