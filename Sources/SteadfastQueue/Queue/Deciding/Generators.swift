@@ -29,10 +29,10 @@ struct Generators: ~Copyable, Sendable {
     switch randomness {
     case .system:
       var system = SystemRandomNumberGenerator()
-      return TaskToken(taskID: id, using: &system)
+      return TaskToken(taskID: id, high: system.next(), low: system.next())
     default:
       var generator = makeGenerator()
-      return TaskToken(taskID: id, using: &generator)
+      return TaskToken(taskID: id, high: generator.next(), low: generator.next())
     }
   }
 

@@ -8,10 +8,10 @@ public struct TaskToken: Sendable, Hashable {
   private let high: UInt64
   private let low: UInt64
 
-  init(taskID: TaskID, using generator: inout some RandomNumberGenerator) {
+  init(taskID: TaskID, high: UInt64, low: UInt64) {
     self.taskID = taskID
-    high = generator.next()
-    low = generator.next()
+    self.high = high
+    self.low = low
   }
 
   private static var secretLength: Int { 32 }

@@ -159,9 +159,8 @@ import Testing
     let task = try await queue.enqueue(Note("a"))
     try await queue.runAvailable()
     let token = tokens.entries[0]
-    var generator = SystemRandomNumberGenerator()
-    let forged = TaskToken(taskID: task.id, using: &generator)
-    let unknown = TaskToken(taskID: TaskID(high: 1, low: 1), using: &generator)
+    let forged = TaskToken(taskID: task.id, high: 1, low: 2)
+    let unknown = TaskToken(taskID: TaskID(high: 1, low: 1), high: 1, low: 2)
     #expect(try await !queue.complete(forged, with: "x"))
     #expect(try await !queue.complete(unknown, with: "x"))
     await #expect(throws: TaskQueueError.self) {
