@@ -5,7 +5,7 @@ enum MemoryName {
   static let checkpoint = "checkpoint"
 
   /// The name for the value of a step.
-  static func step(_ name: String) -> String { "step:\(name)" }
+  static func step(_ name: String) -> String { stepPrefix + name }
   /// The name for the intent to begin a step that is not repeated.
   static func intent(_ name: String) -> String { "intent:\(name)" }
   /// The name for the date of a sleep.
@@ -15,8 +15,20 @@ enum MemoryName {
   /// The name that says that the token of a completion was handed out.
   static func handedOut(_ name: String) -> String { "opened:\(name)" }
   /// The name for the outcome of a completion, which is open until it comes.
-  static func outcome(_ token: TaskToken) -> String { outcomePrefix + token.secretText }
+  static func outcome(_ token: TaskToken) -> String { "outcome:\(token.secretText)" }
 
+  static let stepPrefix = "step:"
   static let completionPrefix = "completion:"
-  static let outcomePrefix = "outcome:"
+
+  /// What a task remembers under the name of an intent.
+  static let begun = Array("true".utf8)
+
+  /// Returns what follows a prefix in a name; `nil` if the name does not begin with it.
+  ///
+  /// Both are compared by their bytes: the first character of what follows may combine with the
+  /// end of the prefix.
+  static func name(in stored: String, after prefix: String) -> String? {
+    guard stored.utf8.starts(with: prefix.utf8) else { return nil }
+    return String(stored.unicodeScalars.dropFirst(prefix.unicodeScalars.count))
+  }
 }

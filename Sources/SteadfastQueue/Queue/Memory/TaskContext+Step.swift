@@ -53,8 +53,8 @@ extension TaskContext {
     } else {
       if repetition == .never {
         let intent = MemoryName.intent(step.name)
-        try check(Self.begun, under: step.name, intent)
-        try await remember([(intent, Self.begun)])
+        try check(MemoryName.begun, under: step.name, intent)
+        try await remember([(intent, MemoryName.begun)])
       }
       value = try await inStep { try await body(step) }
     }
@@ -99,9 +99,6 @@ extension TaskContext {
       ifInterrupted: ask
     )
   }
-
-  /// What a task remembers of the beginning of a step.
-  private static var begun: [UInt8] { Array("true".utf8) }
 }
 
 /// The value of a step without one: `true` in the store.

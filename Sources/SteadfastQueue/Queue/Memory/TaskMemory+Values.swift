@@ -12,9 +12,7 @@ extension TaskMemory {
 
   /// The names of the steps that have ended, with what they are for in brackets.
   public var steps: [String] {
-    let prefix = MemoryName.step("")
-    return names.filter { $0.utf8.starts(with: prefix.utf8) }
-      .map { String($0.dropFirst(prefix.count)) }
+    names.compactMap { MemoryName.name(in: $0, after: MemoryName.stepPrefix) }
   }
 
   /// The checkpoint that was saved last; `nil` if there is none.
@@ -33,7 +31,7 @@ extension TaskMemory {
 
   /// Has the memory say that a step that is not repeated was interrupted; for tests.
   package mutating func setInterrupted(step name: String) {
-    self[MemoryName.intent(name)] = Array("true".utf8)
+    self[MemoryName.intent(name)] = MemoryName.begun
   }
 
   /// Sets the checkpoint; for tests.

@@ -94,18 +94,13 @@ extension TaskQueue {
     try await open()
     let filter = TaskFilter(states: TaskState.unfinished, remembers: true)
     var pending: [PendingCompletion] = []
-    var last: TaskID?
-    repeat {
-      let page = try await store.tasks(matching: filter, after: last, limit: Self.memoryPageSize)
+    try await forEachPage(of: filter, after: nil) { page in
       for record in page {
         pending += PendingCompletion.all(of: record, try await store.memory(of: record.id))
       }
-      last = page.count < Self.memoryPageSize ? nil : page.last?.id
-    } while last != nil
+    }
     return pending
   }
-
-  private static let memoryPageSize = 256
 
   /// Returns what a task remembers: the values of its steps, its checkpoint, its sleeps and its
   /// completions.
@@ -134,7 +129,8 @@ public struct PendingCompletion: Sendable, Hashable {
   /// Returns the completions that a task has opened, and that have not come.
   static func all(of record: TaskRecord, _ memory: TaskMemory) -> [PendingCompletion] {
     memory.names.compactMap { stored in
-      guard stored.utf8.starts(with: MemoryName.completionPrefix.utf8), let bytes = memory[stored],
+      guard let name = MemoryName.name(in: stored, after: MemoryName.completionPrefix),
+        let bytes = memory[stored],
         let open = try? MemoryCoding.decode(OpenCompletion.self, from: bytes),
         let token = TaskToken(taskID: record.id, secret: open.secret),
         memory[MemoryName.outcome(token)]?.isEmpty == true
@@ -142,7 +138,7 @@ public struct PendingCompletion: Sendable, Hashable {
       return PendingCompletion(
         token: token,
         taskName: record.name,
-        name: String(stored.dropFirst(MemoryName.completionPrefix.count)),
+        name: name,
         deadline: open.deadline.map { Date(timeIntervalSince1970: $0) }
       )
     }

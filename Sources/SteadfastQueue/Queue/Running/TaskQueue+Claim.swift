@@ -101,14 +101,9 @@ extension TaskQueue {
   private nonisolated func parkedNamesOfOthers() async throws -> Set<ExactText> {
     let filter = TaskFilter(excludedNames: Set(handlers.names), states: [.parked])
     var names: Set<ExactText> = []
-    var last: TaskID?
-    repeat {
-      let page = try await store.tasks(matching: filter, after: last, limit: Self.parkedPageSize)
+    try await forEachPage(of: filter, after: nil) { page in
       names.formUnion(page.lazy.map { ExactText($0.name) })
-      last = page.count < Self.parkedPageSize ? nil : page.last?.id
-    } while last != nil
+    }
     return names
   }
-
-  private static let parkedPageSize = 1_000
 }

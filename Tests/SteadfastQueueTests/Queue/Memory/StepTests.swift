@@ -132,6 +132,22 @@ import Testing
     }
   }
 
+  @Test func `a name may begin with a character that combines with the one before it`() async throws
+  {
+    let name = "\u{301}tude"
+    let queue = await test.queue(InMemoryStore()) { _, context in
+      _ = try await context.step(name) { _ in 1 }
+      try await context.completion(name) { _ in }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let memory = try await queue.memory(of: task.id)
+    #expect(memory.steps.map { Array($0.utf8) } == [Array(name.utf8)])
+    #expect(try memory.value(ofStep: name, as: Int.self) == 1)
+    let pending = try await queue.pendingCompletions()
+    #expect(pending.map { Array($0.name.utf8) } == [Array(name.utf8)])
+  }
+
   @Test func `what a task remembers has a limit, which its configuration gives`() async throws {
     let configuration = TaskQueueConfiguration(maxMemorySize: 100)
     let queue = await test.queue(InMemoryStore(), configuration) { _, context in
