@@ -26,6 +26,11 @@ extension Date {
     )
   }
 
+  /// Returns the date after a delay, as it reads after it was stored.
+  ///
+  /// A negative delay counts as none.
+  func storable(after delay: Duration) -> Date { (self + max(0, delay / .seconds(1))).storable }
+
   /// Returns the time since an earlier date, to a nanosecond, and at most 285 years.
   ///
   /// It is zero since a later date.

@@ -98,8 +98,8 @@ extension TaskOptions {
       maxRetries: maxRetries ?? 10,
       usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
       uniqueKey: uniqueKey,
-      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { (now + $0 / .seconds(1)).storable },
-      latestDate: uniqueKey == nil ? nil : maxDelay.map { (now + $0 / .seconds(1)).storable },
+      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { now.storable(after: $0) },
+      latestDate: uniqueKey == nil ? nil : maxDelay.map { now.storable(after: $0) },
       orderKey: inOrder,
       holdsOrder: inOrder != nil && holdsOrder ?? false,
       conditions: requires,
@@ -107,8 +107,7 @@ extension TaskOptions {
       tags: tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
-      availableDate: availableDate?.storable ?? delay.map { (now + $0 / .seconds(1)).storable }
-        ?? now
+      availableDate: availableDate?.storable ?? delay.map { now.storable(after: $0) } ?? now
     )
   }
 

@@ -19,7 +19,7 @@ struct AttemptJudge: Sendable {
 
     /// Returns the date after a delay; in a pass, a date after the cutoff.
     func date(after delay: Duration) -> Date {
-      notBeforeCutoff((now + max(0, delay / .seconds(1))).storable)
+      notBeforeCutoff(now.storable(after: delay))
     }
 
     func notBeforeCutoff(_ date: Date) -> Date {
@@ -89,7 +89,6 @@ struct AttemptJudge: Sendable {
 
   /// Decides what happens to a task whose attempt has decided that itself.
   func verdict(
-    on record: TaskRecord,
     after ending: AttemptMemory.Ending,
     directive: Directive?,
     now: Date

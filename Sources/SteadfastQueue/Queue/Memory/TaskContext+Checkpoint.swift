@@ -60,19 +60,14 @@ extension TaskContext {
       let time = queue.time.stopwatch()
       // What is stored may be relaxed, or an earlier checkpoint.
       let again = durability == .durable
-      if let value = memory.with(
-        number,
-        { memory in
-          memory.beginSaving(at: time, isDue: isDue, again: again)
-        }
-      ) {
-        do {
-          try await remember([(MemoryName.checkpoint, value)], durability)
-        } catch {
-          memory.endSaving(number) { $0.endSaving(value, at: time, isStored: false) }
-          throw error
-        }
-        memory.endSaving(number) { $0.endSaving(value, at: time, isStored: true) }
+      let unsaved = memory.with(number) { memory in
+        memory.beginSaving(at: time, isDue: isDue, again: again)
+      }
+      if let unsaved {
+        var isStored = false
+        defer { memory.endSaving(number, unsaved, at: time, isStored: isStored) }
+        try await remember([(MemoryName.checkpoint, unsaved)], durability)
+        isStored = true
         return
       }
       // If a checkpoint is being stored, it may not be the last one.

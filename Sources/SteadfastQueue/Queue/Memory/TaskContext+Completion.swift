@@ -102,7 +102,7 @@ extension TaskContext {
     guard let token = TaskToken(taskID: id, secret: open.secret) else {
       throw park(UndecodableMemory(name: name, type: "completion"))
     }
-    if remembered(MemoryName.outcome(token))?.isEmpty != false {
+    if !hasCome(MemoryName.outcome(token)) {
       try await handOut(token, name, body)
     }
     return TaskCompletion(
@@ -112,6 +112,9 @@ extension TaskContext {
       context: self
     )
   }
+
+  /// Whether the outcome of a completion is known.
+  func hasCome(_ outcome: String) -> Bool { remembered(outcome)?.isEmpty == false }
 
   /// Calls the body once, as a step does.
   private func handOut(
@@ -132,7 +135,7 @@ extension TaskContext {
     within timeLimit: Duration?
   ) async throws -> OpenCompletion {
     let token = queue.generators.makeToken(of: id)
-    let end = timeLimit.map { (queue.now + max(0, $0 / .seconds(1))).storable }
+    let end = timeLimit.map { queue.now.storable(after: $0) }
     let open = OpenCompletion(secret: token.secretText, deadline: end?.timeIntervalSince1970)
     let bytes = try encoded(open, name)
     try check(bytes, under: name, stored)
@@ -162,8 +165,8 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
       try context.checkIsNotSuspended()
       let outcome = MemoryName.outcome(token)
       // It may have come since the memory was read.
-      if context.remembered(outcome)?.isEmpty != false { try await reread(outcome) }
-      if context.remembered(outcome)?.isEmpty != false {
+      if !context.hasCome(outcome) { try await reread(outcome) }
+      if !context.hasCome(outcome) {
         guard let deadline, deadline <= context.queue.now else {
           throw context.suspend(until: deadline ?? .distantFuture, awaiting: [outcome])
         }

@@ -26,7 +26,7 @@ extension TaskContext {
   /// - Throws: ``TaskSuspended``; a ``StepError`` for a name that can't be used;
   ///   `CancellationError` if the attempt was cancelled, or the store fails.
   public func sleep(_ name: String, for duration: Duration) async throws {
-    try await sleep(name) { (queue.now + max(0, duration / .seconds(1))).storable }
+    try await sleep(name) { queue.now.storable(after: duration) }
   }
 
   /// Suspends the task until a date, as ``sleep(_:for:)`` does.

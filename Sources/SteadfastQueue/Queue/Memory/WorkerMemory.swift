@@ -18,14 +18,13 @@ final class WorkerMemory: Sendable {
     _ body: (inout sending AttemptMemory) throws -> sending Result
   ) rethrows -> Result {
     try state.withLock { state in
-      if let state, state.number > number {
-        var past = AttemptMemory(of: number)
-        return try body(&past)
-      }
-      if state?.number != number { state = AttemptMemory(of: number) }
-      isUsed.store(true, ordering: .relaxed)
-      var memory = state ?? AttemptMemory(of: number)
-      defer { state = memory }
+      // While `state` holds the value, a change of it would copy all that it holds.
+      let held = state.take()
+      var memory =
+        if let held, held.number == number { held } else { AttemptMemory(of: number) }
+      let isPast = held.map { $0.number > number } ?? false
+      defer { state = isPast ? held : memory }
+      if !isPast { isUsed.store(true, ordering: .relaxed) }
       return try body(&memory)
     }
   }
@@ -43,8 +42,9 @@ final class WorkerMemory: Sendable {
     }
   }
 
-  func endSaving(_ number: AttemptNumber, _ body: (inout AttemptMemory) -> Void) {
-    with(number) { body(&$0) }
+  /// Takes note that a checkpoint was stored, or could not be.
+  func endSaving(_ number: AttemptNumber, _ value: [UInt8], at time: Duration, isStored: Bool) {
+    with(number) { $0.endSaving(value, at: time, isStored: isStored) }
     savings.resumeAll(with: .success(()))
   }
 

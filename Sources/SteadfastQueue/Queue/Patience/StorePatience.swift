@@ -40,7 +40,7 @@ final class StorePatience: Sendable {
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
 
-  /// Half a tenth of a second to 5 s: short beside a lease, and not in step with other queues.
+  /// From 50 ms to 5 s: short beside a lease. The jitter keeps queues out of step.
   private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
     .jittered(.proportional(0.5)).capped(at: .seconds(5))
 
@@ -79,7 +79,7 @@ final class StorePatience: Sendable {
     events.post(
       .storeUnavailable(
         reason: errorText(error),
-        retryDate: (clock.date + delay / .seconds(1)).storable
+        retryDate: clock.date.storable(after: delay)
       )
     )
     await withTaskGroup { group in
