@@ -157,16 +157,15 @@ extension TaskTable {
   private mutating func commitReplacement(of slot: Int, by record: TaskRecord) {
     leaveLine(slot)
     entries[slot].isReserved = false
-    var changed = entries[slot].record
-    addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: changed), to: slot)
-    let goesBehind = changed.takeOver(record)
-    setState(changed.state, of: slot)
-    if changed.conditions != entries[slot].record.conditions {
+    let old = entries[slot].record
+    addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: old), to: slot)
+    var goesBehind = false
+    changeRecord(of: slot) { goesBehind = $0.takeOver(record) }
+    if entries[slot].record.conditions != old.conditions {
       let lane = entries[slot].lane
-      entries[slot].lane = lanes.enter(changed.queue, changed.name, changed.conditions)
+      entries[slot].lane = lanes.enter(old.queue, old.name, entries[slot].record.conditions)
       lanes.leave(lane)
     }
-    entries[slot].record = changed
     if goesBehind { lineUpAnew(slot) } else { lineUp(slot) }
   }
 
@@ -190,13 +189,7 @@ extension TaskTable {
     while let first = lanes.firstParked(of: name, in: queue) {
       leaveLine(first.slot)
       setState(.waiting, of: first.slot)
-      if entries[first.slot].isReserved {
-        // When the change that holds it is committed or rolled back, the task is lined up here.
-        entries[first.slot].position = nextNumber()
-        setPlace(.waiting, of: first.slot)
-      } else {
-        lineUpAnew(first.slot)
-      }
+      lineUpAnewWhenFree(first.slot)
     }
   }
 

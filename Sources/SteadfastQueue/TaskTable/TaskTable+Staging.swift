@@ -28,9 +28,8 @@ extension TaskTable {
       return stageInsertion(of: record, policy)
     case .retry(let lease, _, _, _):
       return stageRetry(change, of: claimed(lease))
-    case .succeed(let lease, _, _), .release(let lease), .park(let lease, _), .extend(let lease, _):
-      return stage(change, of: claimed(lease))
-    case .suspend(let lease, _, _):
+    case .succeed(let lease, _, _), .release(let lease), .park(let lease, _),
+      .suspend(let lease, _, _), .extend(let lease, _):
       return stage(change, of: claimed(lease))
     case .remember(let lease, _, _):
       return stageMemory(change, of: claimed(lease))

@@ -116,9 +116,15 @@ extension TaskTable {
   }
 
   mutating func setState(_ state: TaskState, of slot: Int) {
+    changeRecord(of: slot) { $0.state = state }
+  }
+
+  /// Changes a task's record, and counts the change of its state.
+  @inline(__always)
+  mutating func changeRecord(of slot: Int, _ change: (inout TaskRecord) -> Void) {
     count(entries[slot].record.state, -1, of: slot)
-    count(state, 1, of: slot)
-    entries[slot].record.state = state
+    change(&entries[slot].record)
+    count(entries[slot].record.state, 1, of: slot)
   }
 
   private mutating func count(_ state: TaskState, _ change: Int, of slot: Int) {

@@ -52,7 +52,7 @@ extension TaskTable {
     guard !graph.isEmpty else { return }
     let id = entries[slot].record.id
     let isOpen = !entries[slot].record.state.isFinished
-    for dependent in graph.dependents(of: id).compactMap({ self.slot(of: $0) }) {
+    for dependent in slots(of: graph.dependents(of: id)) {
       entries[slot].isAwaited = true
       guard isOpen else { continue }
       graph.addOpen(1, to: entries[dependent].record.id)
@@ -128,7 +128,7 @@ extension TaskTable {
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
       changeProgress(ofBatch: follower) { $0.removeUnfinished() }
     }
-    for dependent in graph.dependents(of: record.id).compactMap({ self.slot(of: $0) }) {
+    for dependent in slots(of: graph.dependents(of: record.id)) {
       graph.addOpen(-1, to: entries[dependent].record.id)
       reviewWaiting(dependent)
     }
@@ -143,9 +143,13 @@ extension TaskTable {
     let record = entries[slot].record
     var ids = graph.dependents(of: record.id)
     if let follower = record.presentDependencies?.follower { ids.insert(follower) }
-    let ordered = ids.count == 1 ? Array(ids) : ids.sorted()
+    return slots(of: ids.count == 1 ? Array(ids) : ids.sorted())
+  }
+
+  /// The places in the table of those tasks that are in it.
+  private func slots(of ids: some Sequence<TaskID>) -> [Int] {
     // `compactMap(self.slot)` would copy the table.
-    return ordered.compactMap { self.slot(of: $0) }
+    ids.compactMap { self.slot(of: $0) }
   }
 
   /// Whether a task in the table names a task, or the task is of a batch.

@@ -10,6 +10,16 @@ extension TaskTable {
     enterLine(slot)
   }
 
+  /// Moves a task to the end of its line.
+  ///
+  /// If a staged change holds the task, it enters the line when that change is committed or rolled
+  /// back.
+  mutating func lineUpAnewWhenFree(_ slot: Int) {
+    guard entries[slot].isReserved else { return lineUpAnew(slot) }
+    entries[slot].position = nextNumber()
+    setPlace(.waiting, of: slot)
+  }
+
   /// Puts a task in the line where its state and date put it, at its present position.
   mutating func lineUp(_ slot: Int) {
     leaveLine(slot)
@@ -20,18 +30,20 @@ extension TaskTable {
     let state = entries[slot].record.state
     if entries[slot].isOrdered, let key = orderKey(of: slot) { settleHead(of: key) }
     switch state {
-    case .waiting where entries[slot].record.keyRole == .successor || entries[slot].isHeld,
-      .suspended where entries[slot].record.keyRole == .successor || entries[slot].isHeld:
-      return setPlace(.held, of: slot)
-    case .suspended where !entries[slot].record.hasDueDate:
-      return setPlace(.suspended, of: slot)
-    case .waiting where entries[slot].record.availableDate <= cutoff,
-      .suspended where entries[slot].record.availableDate <= cutoff:
-      setPlace(.ready, of: slot)
-      lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
     case .waiting, .suspended:
-      setPlace(.waiting, of: slot)
-      waiting.insert(dateNode(of: slot))
+      if entries[slot].record.keyRole == .successor || entries[slot].isHeld {
+        return setPlace(.held, of: slot)
+      }
+      if state == .suspended, !entries[slot].record.hasDueDate {
+        return setPlace(.suspended, of: slot)
+      }
+      if entries[slot].record.availableDate <= cutoff {
+        setPlace(.ready, of: slot)
+        lanes.insertReady(readyNode(of: slot), in: entries[slot].lane)
+      } else {
+        setPlace(.waiting, of: slot)
+        waiting.insert(dateNode(of: slot))
+      }
     case .parked:
       setPlace(.parked, of: slot)
       lanes.insertParked(node(of: slot), in: entries[slot].lane)

@@ -126,39 +126,28 @@ extension TaskTable {
   /// Suspends a claimed task, unless what it waits for has come.
   mutating func suspend(_ slot: Int, until date: Date, awaiting names: [String]) {
     let hasCome = names.contains { memories[slot][$0]?.isEmpty == false }
-    entries[slot].record.suspend(until: date)
-    if hasCome { entries[slot].record.wake() }
-    let state = entries[slot].record.state
-    // The counts go by the state that the record had.
-    entries[slot].record.state = .running
-    setState(state, of: slot)
+    changeRecord(of: slot) { record in
+      record.suspend(until: date)
+      if hasCome { record.wake() }
+    }
     lineUpAnew(slot)
   }
 
   /// Makes a suspended task wait.
   private mutating func wake(_ slot: Int) {
     leaveLine(slot)
-    var record = entries[slot].record
-    record.wake()
-    setState(.waiting, of: slot)
-    entries[slot].record = record
-    // When the change that holds it is committed or rolled back, the task is lined up.
-    if entries[slot].isReserved {
-      entries[slot].position = nextNumber()
-      setPlace(.waiting, of: slot)
-    } else {
-      lineUpAnew(slot)
-    }
+    changeRecord(of: slot) { $0.wake() }
+    lineUpAnewWhenFree(slot)
   }
 
   /// Pauses a task.
   ///
   /// A suspended one looks again what it waits for when it is resumed.
   mutating func pause(_ slot: Int) {
-    let state = entries[slot].record.state
-    if state == .suspended { entries[slot].record.wake() }
-    entries[slot].record.state = state
-    setState(.paused, of: slot)
+    changeRecord(of: slot) { record in
+      if record.state == .suspended { record.wake() }
+      record.state = .paused
+    }
     lineUpAnew(slot)
   }
 }
