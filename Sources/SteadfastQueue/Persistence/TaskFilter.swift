@@ -100,3 +100,12 @@ public struct TaskFilter: Sendable, Hashable {
       && (remembers.map { $0 == (task.memorySize > 0) } ?? true)
   }
 }
+
+extension [TaskID] {
+  /// Parts of the list that are short enough for one look-up.
+  ///
+  /// A database limits the number of parameters.
+  var lookUpPages: [ArraySlice<TaskID>] {
+    stride(from: 0, to: count, by: 256).map { self[$0...].prefix(256) }
+  }
+}

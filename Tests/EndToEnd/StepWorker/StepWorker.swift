@@ -60,7 +60,7 @@ struct Order: TaskPayload {
       }
       try await queue.setValue([1], named: "enqueued")
     }
-    let running = Task { try await queue.run() }
+    async let running: Void = queue.run()
     while try await queue.count(matching: .unfinished) > 0 {
       for token in try await server.approvals() {
         try await queue.complete(token, with: "Ada")
@@ -68,7 +68,7 @@ struct Order: TaskPayload {
       }
     }
     await queue.shutDown()
-    try await running.value
+    try await running
     for letter in try await queue.tasks(matching: .deadLetters) {
       print("dead letter \(letter.id): \(letter.lastError ?? "")")
     }

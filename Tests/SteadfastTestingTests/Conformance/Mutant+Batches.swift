@@ -45,7 +45,7 @@ extension Mutant {
         return isTaken.map { $0 ? .done : outcomes.next() ?? .stale }
       }
     },
-    Mutant("what is sent again begins anew", breaks: "batch.sent-again") {
+    Mutant("an insertion that is sent again replaces the task", breaks: "batch.sent-again") {
       $0.answersTaken { batch, isTaken, table in
         let ids = Set(zip(batch, isTaken).filter(\.1).compactMap(\.0.taskID))
         table.entries.removeAll { ids.contains($0.record.id) }

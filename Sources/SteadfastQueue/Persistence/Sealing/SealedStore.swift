@@ -68,11 +68,16 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     in changes: inout [TaskChange],
     of batch: [TaskChange]
   ) async throws -> Bool {
+    var storedRecords: [TaskID: TaskRecord] = [:]
+    for page in batch.compactMap(\.newTaskID).lookUpPages {
+      let filter = TaskFilter(ids: Set(page), queue: nil)
+      for record in try await base.tasks(matching: filter, after: nil, limit: page.count) {
+        storedRecords[record.id] = record
+      }
+    }
     var isRestored = false
     for (index, change) in batch.enumerated() {
-      guard case .insert(let record, let policy) = change else { continue }
-      let filter = TaskFilter(ids: [record.id], queue: nil)
-      guard let stored = try await base.tasks(matching: filter, after: nil, limit: 1).first,
+      guard case .insert(let record, let policy) = change, let stored = storedRecords[record.id],
         record.isStored(as: opened(stored))
       else { continue }
       changes[index] = .insert(record.replacing(payload: stored.payload), onDuplicate: policy)

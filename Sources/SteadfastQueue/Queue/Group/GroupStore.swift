@@ -122,18 +122,18 @@ final class GroupMembers: Sendable {
 
   /// Makes the other queues look for available tasks.
   func lookForWork(except name: String) {
-    let others = members.withLock { members in
-      members.filter { $0.key != name }.compactMap(\.value.queue)
-    }
-    for other in others { other.lookForWork() }
+    for other in queues(except: name) { other.lookForWork() }
   }
 
   /// Reports to the other queues what a change of one of them has meant for tasks that wait.
   func tell(_ consequences: Consequences, of change: TaskChange, from name: String) async {
-    let others = members.withLock { members in
+    for other in queues(except: name) { await other.hear(consequences, of: change) }
+  }
+
+  private func queues(except name: String) -> [TaskQueue] {
+    members.withLock { members in
       members.filter { $0.key != name }.sorted { $0.key < $1.key }.compactMap(\.value.queue)
     }
-    for other in others { await other.hear(consequences, of: change) }
   }
 }
 

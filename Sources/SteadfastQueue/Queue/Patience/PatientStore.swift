@@ -139,10 +139,5 @@ extension Persistence {
 }
 
 extension TaskChange {
-  /// The ID of the task that the change adds; `nil` if it adds none.
-  fileprivate var newTaskID: TaskID? {
-    if case .insert(let record, _) = self { record.id } else { nil }
-  }
-
   fileprivate var comparesValue: Bool { if case .setValue = self { true } else { false } }
 }

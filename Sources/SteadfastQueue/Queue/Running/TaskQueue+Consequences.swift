@@ -55,13 +55,9 @@ extension TaskQueue {
 
   /// Makes the known outcomes of tasks those that the store has.
   private nonisolated func correctOutcomes(of ids: [TaskID]) async throws {
-    for start in stride(from: 0, to: ids.count, by: Self.awaitedPageSize) {
-      let page = Set(ids[start...].prefix(Self.awaitedPageSize))
-      let records = try await store.tasks(
-        matching: TaskFilter(ids: page),
-        after: nil,
-        limit: page.count
-      )
+    for page in ids.lookUpPages {
+      let filter = TaskFilter(ids: Set(page))
+      let records = try await store.tasks(matching: filter, after: nil, limit: page.count)
       for record in records {
         if let outcome = record.outcome {
           observers.outcomes.resolve(record.id, outcome)

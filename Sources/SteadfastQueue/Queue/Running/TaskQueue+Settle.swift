@@ -273,11 +273,10 @@ extension TaskQueue {
     _ changes: [TaskChange],
     _ durability: Durability = .durable
   ) async throws -> [ChangeOutcome] {
-    let results = try await store.apply(changes, durability: durability)
-    guard results.count == changes.count else {
-      throw UnusableAnswer(results: results, to: changes.count)
-    }
-    return results
+    try UnusableAnswer.check(
+      try await store.apply(changes, durability: durability),
+      to: changes.count
+    )
   }
 
   /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
@@ -286,10 +285,7 @@ extension TaskQueue {
     _ changes: [TaskChange]
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
     guard let patientStore else { return (try await persist(changes), false) }
-    let answer = try await patientStore.send(changes, .durable)
-    guard answer.outcomes.count == changes.count else {
-      throw UnusableAnswer(results: answer.outcomes, to: changes.count)
-    }
-    return answer
+    let (outcomes, wasResent) = try await patientStore.send(changes, .durable)
+    return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
   }
 }

@@ -98,13 +98,8 @@ extension TaskQueue {
   ///
   /// - Throws: What the store throws.
   nonisolated func tellWhatIsStored(of ids: [TaskID]) async throws {
-    // A database limits the number of parameters.
-    for start in stride(from: 0, to: ids.count, by: Self.awaitedPageSize) {
-      try await tellWhatIsStored(ofPage: ids[start...].prefix(Self.awaitedPageSize))
-    }
+    for page in ids.lookUpPages { try await tellWhatIsStored(ofPage: page) }
   }
-
-  static let awaitedPageSize = 256
 
   private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
     let filter = TaskFilter(ids: Set(ids))

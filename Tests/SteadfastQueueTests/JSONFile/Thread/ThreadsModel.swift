@@ -71,7 +71,7 @@ struct ThreadsModel {
       begin(thread)
     case .watch: threads[thread] = .watches
     case .sleep: threads[thread] = .sleeps
-    case .end: Issue.record("nobody has ended the threads")
+    case .end: Issue.record("a thread is to end before the model ends it")
     }
   }
 }

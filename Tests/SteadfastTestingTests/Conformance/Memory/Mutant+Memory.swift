@@ -46,7 +46,7 @@ extension Mutant {
     Mutant("a task remembers a value of the store", breaks: "memory.apart") {
       $0.afterRemembering { table, _, name, _ in table.values[name] = [1] }
     },
-    Mutant("whoever had a lease may remember", breaks: "memory.lease") {
+    Mutant("a lease that has ended still counts for memory", breaks: "memory.lease") {
       $0.apply = { batch, table in
         table.apply(
           batch.map { change in
