@@ -40,7 +40,7 @@ final class StorePatience: Sendable {
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
 
-  /// From 50 ms to 5 s: short beside a lease. The jitter keeps queues out of step.
+  /// From 50 ms to 5 s, which is short beside a lease, with a jitter that keeps queues out of step.
   private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
     .jittered(.proportional(0.5)).capped(at: .seconds(5))
 
