@@ -24,6 +24,28 @@ import Testing
     }
     #expect(try await queue.count == 1)
   }
+
+  @Test func `what a task has taken over is told before its attempt begins`() async throws {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in }
+    let events = queue.events
+    try await queue.enqueue(Note("a"), uniqueKey: "k")
+    store.inject(.hang, .afterEffect) { $0.changes.contains("insert") }
+    async let other = queue.enqueue(Note("b"), uniqueKey: "k", onDuplicate: .replace)
+    try await store.waitForHeldCalls()
+    async let count = queue.runAvailable()
+    try await clock.sleep(for: .seconds(1))
+    store.letGo()
+    #expect(try await (other.isNew, count) == (false, 1))
+    var kinds: [String] = []
+    for await event in events {
+      kinds.append(String("\(event)".prefix { $0 != ":" }))
+      if case .succeeded = event { break }
+    }
+    #expect(kinds == ["enqueued", "updated", "started", "succeeded"])
+  }
 }
 
 /// A store in which a task whose key is being taken is in doubt for a second.

@@ -52,6 +52,13 @@ struct Observers: ~Copyable, Sendable {
 
   // MARK: Stored changes
 
+  /// Waits until everything is told that happened to a task before it was claimed.
+  func catchUp(withClaimed record: TaskRecord) async {
+    // A call that replaces a task learns only from the store's answer which one that is.
+    if let key = record.uniqueKey { await keyTurns.waitForPresentTurn(at: key) }
+    await catchUp(with: record.id)
+  }
+
   /// Waits until everything that has happened to a task until now is told.
   func catchUp(with id: TaskID) async {
     await changes.waitUntilAllIsTold(of: id)

@@ -182,14 +182,14 @@ extension TaskQueue {
         continue
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { signals.workers.signal() }
-        await observers.catchUp(with: task.record.id)
+        await observers.catchUp(withClaimed: task.record)
         if await perform(task, worker, number, memory) { return .interrupted }
         attempts += 1
         // A store in memory and a handler may never suspend; others need the thread, too.
         if attempts.isMultiple(of: Self.attemptsBeforeYielding) { await Task.yield() }
       case .obey(let directive, let task, let wakesAnother):
         if wakesAnother { signals.workers.signal() }
-        await observers.catchUp(with: task.record.id)
+        await observers.catchUp(withClaimed: task.record)
         let settlement = judge.settlement(.obey(directive), of: task, now: now)
         await finish(settlement, worker, isAttempt: false)
       }

@@ -10,6 +10,8 @@ final class KeyTurns: Sendable {
     var waiters: [CheckedContinuation<Void, Never>] = []
     /// The number of them that have had their turn.
     var servedCount = 0
+    /// Those that wait until this turn ends, and want none themselves.
+    var watchers: [CheckedContinuation<Void, Never>] = []
 
     mutating func serve() {
       servedCount += 1
@@ -22,6 +24,8 @@ final class KeyTurns: Sendable {
 
   /// The keys that a caller has a turn at.
   private let turns = Mutex<[String: Turn]>([:])
+  /// Whether a caller has a turn at any key.
+  private let areAny = Atomic(false)
 
   /// The number of keys that a caller has a turn at.
   var count: Int { turns.withLock { $0.count } }
@@ -37,6 +41,7 @@ final class KeyTurns: Sendable {
       let isFree = turns.withLock { turns in
         guard turns[key] != nil else {
           turns[key] = Turn()
+          areAny.store(true, ordering: .releasing)
           return true
         }
         turns[key]?.waiters.append(continuation)
@@ -47,7 +52,31 @@ final class KeyTurns: Sendable {
   }
 
   func end(_ keys: Set<String>) {
-    for key in keys { turns.withLock { $0.next(at: key) }?.resume() }
+    for key in keys {
+      let (next, watchers) = turns.withLock { turns in
+        let watchers = turns[key]?.watchers ?? []
+        turns[key]?.watchers = []
+        defer { areAny.store(!turns.isEmpty, ordering: .releasing) }
+        return (turns.next(at: key), watchers)
+      }
+      for watcher in watchers { watcher.resume() }
+      next?.resume()
+    }
+  }
+
+  /// Returns when the caller that has its turn at a key now has had it.
+  ///
+  /// It does not wait for the callers behind that one. While no caller has a turn at any key, this
+  /// costs one atomic read.
+  func waitForPresentTurn(at key: String) async {
+    guard areAny.load(ordering: .acquiring) else { return }
+    await withCheckedContinuation { continuation in
+      let isTaken = turns.withLock { turns in
+        turns[key]?.watchers.append(continuation)
+        return turns[key] != nil
+      }
+      if !isTaken { continuation.resume() }
+    }
   }
 }
 

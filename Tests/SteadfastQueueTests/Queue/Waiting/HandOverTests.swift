@@ -92,4 +92,28 @@ private final class OneThread: TaskExecutor {
     turns.end(keys)
     #expect(turns.count == 0)
   }
+
+  @Test func `a wait for the present turn at a key does not wait for the next ones`() async {
+    let (turns, executor) = (KeyTurns(), ManualExecutor { 0 })
+    await turns.waitForPresentTurn(at: "k")
+    await turns.begin(["k", "other"])
+    let next = Task(executorPreference: executor) { await turns.begin(["k"]) }
+    let ended = Counter()
+    let watching = Task(executorPreference: executor) {
+      await turns.waitForPresentTurn(at: "k")
+      ended.add(1)
+    }
+    executor.runTasks()
+    turns.end(["other"])
+    executor.runTasks()
+    #expect(ended.value == 0)
+    turns.end(["k"])
+    executor.runTasks()
+    #expect(ended.value == 1)
+    await watching.value
+    await next.value
+    #expect(turns.count == 1)
+    turns.end(["k"])
+    await turns.waitForPresentTurn(at: "k")
+  }
 }
