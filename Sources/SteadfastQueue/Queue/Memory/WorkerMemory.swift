@@ -18,13 +18,15 @@ final class WorkerMemory: Sendable {
     _ body: (inout sending AttemptMemory) throws -> sending Result
   ) rethrows -> Result {
     try state.withLock { state in
-      // While `state` holds the value, a change of it would copy all that it holds.
-      let held = state.take()
-      var memory =
-        if let held, held.number == number { held } else { AttemptMemory(of: number) }
-      let isPast = held.map { $0.number > number } ?? false
-      defer { state = isPast ? held : memory }
-      if !isPast { isUsed.store(true, ordering: .relaxed) }
+      if let present = state?.number, present > number {
+        var past = AttemptMemory(of: number)
+        return try body(&past)
+      }
+      isUsed.store(true, ordering: .relaxed)
+      // While `state` held the value too, a change would copy all that it holds.
+      var memory = state.take() ?? AttemptMemory(of: number)
+      if memory.number != number { memory = AttemptMemory(of: number) }
+      defer { state = memory }
       return try body(&memory)
     }
   }
