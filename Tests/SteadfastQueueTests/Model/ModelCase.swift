@@ -71,6 +71,7 @@ struct ModelRandom {
     case 0..<26: .enqueue(newTask())
     case 26..<40: .ask(draw(ModelOperation.Request.allCases), task: below(40))
     case 40: .setCondition(draw([true, true, false]))
+    case 87..<91: .complete(task: below(40))
     case 41..<43:
       .askTagged(draw([.cancel, .restart, .reschedule, .remove]), tag: draw(["red", "blue"]))
     case 43..<49: .outcome(task: below(40))
@@ -86,7 +87,7 @@ struct ModelRandom {
     case 82..<84: .step(seconds: draw([-3600, -30, -1, 1, 30, 3600]))
     case 84: .pauseStore
     case 85..<87: .resumeStore
-    case 87: .setValue(below(3))
+    case 91: .setValue(below(3))
     default: .settle
     }
   }
@@ -138,6 +139,11 @@ struct ModelRandom {
     act.ignoresCancellation = once(in: 5)
     act.reportsProgress = once(in: 5)
     act.enqueues = once(in: 10)
+    if once(in: 4) { act.steps = 1 + below(3) }
+    act.savesCheckpoints = once(in: 8)
+    if once(in: 8) { act.nap = draw([0, 1, 5, 40]) }
+    if once(in: 8) { act.reply = draw([.whenever, .within(seconds: 2), .within(seconds: 40)]) }
+    act.hidesSuspension = once(in: 4)
     return act
   }
 }

@@ -17,6 +17,7 @@ extension ModelLedger {
         "\(label(lease.id)) succeeds after its time"
       )
       tally(lease.id) { $0.succeeded += 1 }
+      entries[lease.id]?.checkpoint = nil
       end(lease.id, .succeeded, event: "succeeded")
     case .retry(let lease, let date, let retryCount, let failure):
       if let failure {
@@ -41,15 +42,19 @@ extension ModelLedger {
       removed(id)
     case .pause(let target): controlled(target, .pause, "paused")
     case .resume(let id): controlled(.unclaimed(id), .resume, "resumed")
-    case .restart(let target, _, _):
-      controlled(target, .restart, "restarted")
+    case .restart(let target, _, let forgets):
+      controlled(target, forgets ? .startOver : .restart, "restarted")
+      if forgets { entries[target.id]?.checkpoint = nil }
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
     case .reschedule(let target, _): controlled(target, .reschedule, "rescheduled")
     case .update(let id, _): controlled(.unclaimed(id), .update, "updated")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
-    case .remember, .suspend, .complete, .unpark, .prune, .rebase, .setValue: break
+    case .remember(let lease, let name, _): remembered(lease, name)
+    case .suspend(let lease, let date, _): suspended(lease, until: date)
+    case .complete(let id, let name, let value): completed(id, name, value)
+    case .unpark, .prune, .rebase, .setValue: break
     }
   }
 
@@ -103,11 +108,11 @@ extension ModelLedger {
 
   // MARK: Ends of attempts
 
-  private func attempt(_ lease: Lease) -> Attempt? {
+  func attempt(_ lease: Lease) -> Attempt? {
     entries[lease.id].flatMap { $0.lease == lease ? $0.attempt : nil }
   }
 
-  private func requireEnd(of lease: Lease, _ verb: String, _ fits: (End) -> Bool) {
+  func requireEnd(of lease: Lease, _ verb: String, _ fits: (End) -> Bool) {
     let attempt = attempt(lease)
     require(
       attempt?.end.map(fits) ?? false,
@@ -144,6 +149,7 @@ extension ModelLedger {
       switch end {
       case .failed, .retryAfter: true
       case .returned, .abandoned, .snoozed, .cancelled: timedOut
+      case .suspended: false
       }
     }
     require(
@@ -203,6 +209,7 @@ extension ModelLedger {
       case .abandoned: true
       case .failed, .retryAfter: isLast || mayExpire
       case .returned, .snoozed, .cancelled: timedOut && (isLast || mayExpire)
+      case .suspended: false
       }
     require(isRight, "\(label(id)) is abandoned (\(failure.reason)) after \(attempt(lease).debug)")
     require(

@@ -71,7 +71,8 @@ extension TaskRecord {
     \(id) \(name) \(state) \(availableDate.timeIntervalSince1970) \(retryCount) \
     \(interruptionCount) \(lastError ?? "-") \(failedDate?.timeIntervalSince1970 ?? 0) \
     \(earlierFailures.map { "\($0.reason) \($0.date.timeIntervalSince1970)" }) \
-    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \(dependencies.modelSummary)
+    \(finishedDate?.timeIntervalSince1970 ?? 0) \(isPostponed) \(memorySize > 0) \
+    \(dependencies.modelSummary)
     """
   }
 }

@@ -8,7 +8,9 @@ import TestSupport
 ///
 /// Each event is checked against what came before it. An event that does not fit is a violation.
 struct ModelLedger: Sendable {
-  enum End: Sendable { case returned, failed, abandoned, snoozed(Int), retryAfter(Int), cancelled }
+  enum End: Sendable {
+    case returned, failed, abandoned, snoozed(Int), retryAfter(Int), cancelled, suspended
+  }
 
   /// An attempt of the present claim of a task.
   struct Attempt: Sendable {
@@ -17,6 +19,8 @@ struct ModelLedger: Sendable {
     var end: End?
     /// Its Swift task was cancelled when the handler ended.
     var wasCancelled = false
+    /// When the task is to wake, if the attempt has suspended it.
+    var wakeDate: Date?
   }
 
   struct Entry: Sendable {
@@ -26,8 +30,15 @@ struct ModelLedger: Sendable {
     var lease: Lease?
     var claimed: TaskRecord?
     var attempt: Attempt?
-    var attemptCount = 0
+    /// How many of its acts are over.
+    ///
+    /// One that has suspended the task is played again.
+    var actCount = 0
     var failureCount = 0
+    /// The token that the task has handed out last.
+    var token: TaskToken?
+    /// The checkpoint that a handler has saved last.
+    var checkpoint: Int?
     var outcomes: [TaskOutcome] = []
     var hasEnded = false
     var asked: Set<ModelOperation.Request> = []
@@ -35,7 +46,8 @@ struct ModelLedger: Sendable {
     var successor: TaskID?
     var expectedEvents: [String] = []
     var seenEvents: [String] = []
-    /// Whether it was cancelled or restarted along with another one.
+    /// Whether it was cancelled or restarted along with another one, or completed through another
+    /// queue.
     ///
     /// Such an event comes when the other task's change is told, which may be after a later change
     /// of this one.
@@ -80,6 +92,8 @@ struct ModelLedger: Sendable {
   /// How many handlers are at work in each queue.
   var liveCounts: [String: Int] = [:]
   var lastNumber = 0
+  /// What waits were completed with, by the names under which tasks remember it.
+  var replies: [String: [UInt8]] = [:]
   private let log = Log<String>()
 
   init(_ configuration: ModelCase) { self.configuration = configuration }
@@ -136,11 +150,9 @@ struct ModelLedger: Sendable {
       require(count == 0, "\(label(id)) is performed beside another of its name")
     }
     entries[id, default: entry].attempt = Attempt(began: now)
-    entries[id]?.attemptCount += 1
     entries[id]?.expectedEvents.append("started")
     tally(id) { $0.attempts += 1 }
-    return entry.attemptCount < work.acts.count
-      ? work.acts[entry.attemptCount] : Act(end: .succeed)
+    return entry.actCount < work.acts.count ? work.acts[entry.actCount] : Act(end: .succeed)
   }
 
   mutating func ended(_ id: TaskID, _ end: End, wasCancelled: Bool, at now: VirtualClock.Instant) {
@@ -149,6 +161,7 @@ struct ModelLedger: Sendable {
       entries[id]?.attempt?.end == nil && entries[id]?.attempt != nil,
       "\(label(id)) ended, but was not performed"
     )
+    if case .suspended = end {} else { entries[id]?.actCount += 1 }
     entries[id]?.attempt?.end = end
     entries[id]?.attempt?.ended = now
     entries[id]?.attempt?.wasCancelled = wasCancelled
@@ -218,7 +231,7 @@ struct ModelLedger: Sendable {
   /// What may happen to a task though no run is under way.
   private static let eventsWithoutRun: Set<String> = [
     "enqueued", "cancelled", "cancelledAlong", "paused", "resumed", "restarted", "rescheduled",
-    "updated",
+    "updated", "completion arrived",
   ]
 
   /// An event is to be told, unless the queue ends before.

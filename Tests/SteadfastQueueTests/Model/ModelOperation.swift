@@ -9,6 +9,8 @@ import SteadfastRetry
 indirect enum ModelOperation: Sendable {
   enum Request: String, Sendable, CaseIterable {
     case cancel, pause, resume, restart, reschedule, update, remove
+    /// A restart from the beginning: the task forgets what it remembers.
+    case startOver
   }
   enum Name: String, Sendable, CaseIterable { case plain, limited, stray }
 
@@ -43,6 +45,8 @@ indirect enum ModelOperation: Sendable {
   case ask(Request, task: Int)
   case askTagged(Request, tag: String)
   case outcome(task: Int)
+  /// Replies to a task that has waited for it at some time.
+  case complete(task: Int)
   case pauseQueue, resumeQueue
   /// The pause is held by the store.
   case pauseStore, resumeStore
@@ -66,6 +70,7 @@ extension ModelOperation: CustomStringConvertible {
     case .ask(let request, let task): "\(request) task \(task)"
     case .askTagged(let request, let tag): "\(request) all tagged \(tag)"
     case .outcome(let task): "ask for the outcome of task \(task)"
+    case .complete(let task): "reply to task \(task)"
     case .pauseQueue: "pause the queue"
     case .resumeQueue: "resume the queue"
     case .pauseStore: "pause the queues on the store"

@@ -14,6 +14,7 @@ extension ModelRun {
     let found = try await base.tasks(matching: TaskFilter(queue: nil), after: nil, limit: .max)
     // These calls must not fail, nor be interrupted.
     if fault == nil, !isInterrupted { try await checkCounts(found) }
+    try await checkMemories()
     let state = state.withLock { $0 }
     let now = (instant: time.clock.now, date: time.clock.date)
     let isBroken = fault?.isActive ?? false
@@ -71,6 +72,9 @@ extension ModelRun {
       let left = try await tasks(matching: .unfinished)
       if left.isEmpty { break }
       for record in left where record.state == .paused { askToResume(record.id) }
+      for record in left where record.state == .suspended && !record.hasDueDate {
+        complete(record.id)
+      }
       let ended = try await tasks(matching: TaskFilter(states: [.abandoned, .cancelled]))
       for record in ended where record.holdsUpOthers { askToRemove(record.id) }
       if state.withLock(\.isShutDown) {

@@ -12,16 +12,20 @@ extension ModelRun {
     store.passSuspension()
     let end: ModelLedger.End =
       switch (error, act.end) {
+      case (is TaskSuspended, _): .suspended
       case (nil, _): .returned
       case (is CancellationError, _): .cancelled
+      case (is CompletionFailed, _): .abandoned
       case (_, .succeed): .returned
       case (_, .fail): .failed
       case (_, .abandon): .abandoned
       case (_, .snooze(let seconds)): .snoozed(seconds)
       case (_, .retryAfter(let seconds)): .retryAfter(seconds)
       }
-    let wasCancelled = Task.isCancelled
+    // If the store fails in a step, the attempt ends as if it was cancelled.
+    let wasCancelled = Task.isCancelled || error is CancellationError
     ledger.update { $0.ended(context.id, end, wasCancelled: wasCancelled, at: time.clock.now) }
+    if error is TaskSuspended, act.hidesSuspension { return }
     if let error { throw error }
   }
 
@@ -31,6 +35,7 @@ extension ModelRun {
     if act.enqueues { await enqueueChild() }
     if act.joinsBatch { await addToBatch(context) }
     if act.seconds > 0, let error = await sleep(act) { return error }
+    if let error = await remember(act, context) { return error }
     switch act.end {
     case .succeed: return nil
     case .fail: return Refusal()

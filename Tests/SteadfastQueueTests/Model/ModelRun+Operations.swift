@@ -13,6 +13,7 @@ extension ModelRun {
     case .ask(let request, let index): ask(request, index)
     case .askTagged(let request, let tag): ask(request, tag: tag)
     case .outcome(let index): askForOutcome(index)
+    case .complete(let index): complete(index)
     case .pauseQueue:
       for queue in queues { start { await queue.pause() } }
       state.withLock { $0.isPaused = true }
@@ -183,14 +184,17 @@ extension ModelRun {
           case .reschedule: try await queue.reschedule(id)
           case .update: try await self.update(id, in: queue)
           case .remove: try await queue.remove(id)
+          case .startOver: try await queue.restart(id, forgetting: true)
           }
         self.ledger.update { ledger in
           // Without a task that it applies to, nothing is done later either.
-          if !was, request == .remove || request == .restart {
+          if !was, [.remove, .restart, .startOver].contains(request) {
             ledger.require(ledger.table.record(of: id) == nil, "\(ledger.label(id)): \(request)")
           }
         }
-      } catch let error as TaskQueueError where error.code == .duplicate && request == .restart {
+      } catch let error as TaskQueueError
+        where error.code == .duplicate && [.restart, .startOver].contains(request)
+      {
       } catch {
         self.failed("\(request)", error)
       }
@@ -223,7 +227,7 @@ extension ModelRun {
           case .restart: _ = try await queue.restart(matching: filter)
           case .reschedule: _ = try await queue.reschedule(matching: filter)
           case .remove: _ = try await queue.remove(matching: filter)
-          case .pause, .resume, .update: break
+          case .pause, .resume, .update, .startOver: break
           }
         }
       } catch {

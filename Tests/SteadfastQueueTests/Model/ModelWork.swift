@@ -18,6 +18,21 @@ struct Act: Codable, Hashable, Sendable {
   var enqueues = false
   /// It adds a task to its batch before it ends.
   var joinsBatch = false
+  /// How many steps it performs.
+  var steps = 0
+  var savesCheckpoints = false
+  /// How long the task sleeps after the steps.
+  var nap: Int?
+  /// The task waits for a reply after that.
+  var reply: Reply?
+  /// It returns although the task is to be suspended.
+  var hidesSuspension = false
+
+  /// How long a task waits for a reply.
+  enum Reply: Codable, Hashable, Sendable {
+    case whenever
+    case within(seconds: Int)
+  }
 }
 
 extension Act: CustomStringConvertible {
@@ -28,6 +43,11 @@ extension Act: CustomStringConvertible {
     if reportsProgress { text += ", reporting" }
     if enqueues { text += ", enqueueing" }
     if joinsBatch { text += ", adding to its batch" }
+    if steps > 0 { text += ", \(steps) steps" }
+    if savesCheckpoints { text += ", saving" }
+    if let nap { text += ", sleeping \(nap) s" }
+    if let reply { text += ", awaiting a reply \(reply)" }
+    if hidesSuspension { text += ", hiding its suspension" }
     return text
   }
 }

@@ -25,6 +25,8 @@ public enum TaskEvent: Sendable {
   /// The date is `nil` if only a completion or a request makes the task wait again.
   case suspended(TaskRecord, until: Date?)
   /// A completion was stored for a task, which waits again if it was suspended.
+  ///
+  /// In a group, the queue on which the wait was completed posts it.
   case completionArrived(TaskID)
   /// A handler returned.
   case succeeded(TaskRecord, timing: TaskTiming)
