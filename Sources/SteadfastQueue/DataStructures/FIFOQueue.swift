@@ -2,7 +2,8 @@
 ///
 /// The ring doubles when it is full, and never shrinks. A place whose element was removed holds
 /// nothing. It is inlinable, because the virtual time of another module has its hottest loop here.
-package struct FIFOQueue<Element> {
+/// The compiler specializes it there only if it is usable from inline code, too.
+@usableFromInline package struct FIFOQueue<Element> {
   /// The elements: the first one is at `head`, and place 0 follows the last place.
   ///
   /// The number of places is 0 or a power of two.
@@ -49,7 +50,7 @@ package struct FIFOQueue<Element> {
   /// Returns the place that is `offset` places behind the first element.
   @inlinable func place(_ offset: Int) -> Int { (head + offset) & (places.count - 1) }
 
-  @usableFromInline mutating func grow() {
+  @inlinable mutating func grow() {
     var larger: [Element?] = []
     larger.reserveCapacity(max(4, 2 * count))
     larger += places[head...]

@@ -1,8 +1,10 @@
-import Synchronization
+public import Synchronization
 
 /// The state of one suspension, shared by its task and the handler that cancels it.
-package enum CancellableSuspension<Ticket: Sendable>: Sendable {
-  package typealias Continuation = CheckedContinuation<Void, any Error>
+///
+/// It is inlinable, and usable from inline code, so that other modules specialize it.
+@usableFromInline package enum CancellableSuspension<Ticket: Sendable>: Sendable {
+  @usableFromInline package typealias Continuation = CheckedContinuation<Void, any Error>
 
   /// The continuation is not in the list yet.
   case starting

@@ -1,13 +1,14 @@
 // Inlinable, so that it is specialized in the modules that use it: each sleep of a clock uses it.
+// The compiler specializes inlinable code only of types that are usable from inline code, too.
 
 /// A priority queue by deadline, then by arrival, from which any element can be removed.
 ///
 /// It is a binary heap of small keys. The elements stay in slots that remember the positions of
 /// their keys, so inserting, popping and removing each cost O(log n). Slots are reused, tickets are
 /// not: a ticket whose element was removed finds nothing.
-package struct DeadlineHeap<Element, Deadline: Comparable> {
+@usableFromInline package struct DeadlineHeap<Element, Deadline: Comparable> {
   /// Identifies one insertion; tickets are never reused.
-  package struct Ticket: Hashable, Sendable {
+  @usableFromInline package struct Ticket: Hashable, Sendable {
     @usableFromInline let slot: Int
     @usableFromInline let arrival: UInt64
 
