@@ -4,6 +4,7 @@ extension TaskTable {
     return shownRecord(of: slot)
   }
 
+  @inline(__always)
   func slot(of id: TaskID) -> Int? {
     entries.slot(of: id)
   }

@@ -96,6 +96,7 @@ extension TaskTable {
     }
   }
 
+  @inline(__always)
   private func claimed(_ lease: Lease) -> Int? {
     guard let slot = slot(of: lease.id), !entries[slot].isReserved,
       entries[slot].place == .leased(token: lease.token)

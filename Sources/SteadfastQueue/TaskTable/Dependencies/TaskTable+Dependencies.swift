@@ -153,6 +153,7 @@ extension TaskTable {
   }
 
   /// Whether a task in the table names a task, or the task is of a batch.
+  @inline(__always)
   func concernsOthers(_ slot: Int) -> Bool {
     guard entries[slot].isAwaited else { return false }
     return entries[slot].record.presentDependencies?.follower != nil

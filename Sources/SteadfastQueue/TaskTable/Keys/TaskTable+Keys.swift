@@ -54,8 +54,9 @@ extension TaskTable {
 
   /// Inserts a task without a unique key, as staging and committing it would in more time.
   mutating func insertAtOnce(_ record: TaskRecord) -> ChangeOutcome {
-    guard slot(of: record.id) == nil else { return commit(stageInsertion(of: record, .keep)) }
-    if let id = unmetDependency(of: record) { return .unmetDependency(id) }
+    guard slot(of: record.id) == nil, !record.hasPrerequisites else {
+      return commit(stageInsertion(of: record, .keep))
+    }
     commitInsertion(of: insertNewEntry(of: record))
     return .done
   }

@@ -93,14 +93,20 @@ extension TaskTable {
     precondition(wasThere, "a task was changed before it left its line")
   }
 
+  // These are inlined, because for a call that only reads, the caller copies the whole table's
+  // variables: hundreds of bytes.
+
+  @inline(__always)
   private func node(of slot: Int) -> Node {
     Node(slot: slot, position: entries[slot].position)
   }
 
+  @inline(__always)
   private func dateNode(of slot: Int) -> DateNode {
     DateNode(date: entries[slot].record.availableDate, node: node(of: slot))
   }
 
+  @inline(__always)
   private func readyNode(of slot: Int) -> ReadyNode {
     ReadyNode(
       priority: entries[slot].record.priority.rawValue,

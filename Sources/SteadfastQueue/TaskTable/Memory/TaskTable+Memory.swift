@@ -13,6 +13,7 @@ extension TaskTable {
   }
 
   /// The record of a task as callers see it, with the size of what the task remembers.
+  @inline(__always)
   func shownRecord(of slot: Int) -> TaskRecord {
     guard entries[slot].remembers else { return entries[slot].record }
     var record = entries[slot].record
