@@ -42,7 +42,7 @@ struct PruningSchedule: Sendable {
 
   /// Returns what to prune now that these tasks have ended, too.
   mutating func changes(
-    after settlements: [Settlement],
+    after settlements: some Collection<Settlement>,
     now: @autoclosure () -> Date
   ) -> [TaskChange] {
     endedCount += settlements.count { $0.isKeptEnd }

@@ -23,6 +23,9 @@ final class InFlightChanges: Sendable {
   /// The number of tasks with a change under way.
   var count: Int { entries.withLock { $0.count } }
 
+  /// Whether any change is being stored, or is stored and not reported yet.
+  var areUnderWay: Bool { areAny.load(ordering: .acquiring) }
+
   /// Returns whether a change of a task is being stored, or is stored and not reported yet.
   func isUnderWay(_ id: TaskID) -> Bool { entries.withLock { $0[id] != nil } }
 
@@ -86,7 +89,7 @@ final class InFlightChanges: Sendable {
   func waitUntilAllIsTold(of id: TaskID) async { await wait(for: id) { _ in false } }
 
   private func wait(for id: TaskID, until isOver: (Entry) -> Bool) async {
-    guard areAny.load(ordering: .acquiring) else { return }
+    guard areUnderWay else { return }
     func check() -> Void? { entries.withLock { $0[id].map(isOver) ?? true } ? () : nil }
     while check() == nil { await told.waitUncancelled(unless: check) }
   }

@@ -61,7 +61,8 @@ struct Observers: ~Copyable, Sendable {
 
   /// Waits until everything that has happened to a task until now is told.
   func catchUp(with id: TaskID) async {
-    await changes.waitUntilAllIsTold(of: id)
+    // Mostly nothing is under way. Then this is no further asynchronous call.
+    if changes.areUnderWay { await changes.waitUntilAllIsTold(of: id) }
     events.announce(id)
   }
 

@@ -41,7 +41,7 @@ extension TaskQueue {
     let end = await attempt(record, handler, context)
     let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
     observers.attemptEnded(after: timing.ran)
-    await storeLastCheckpoint(context, after: end)
+    if memory.isInUse { await storeLastCheckpoint(context, after: end) }
     let (directive, isCutShort) = endAttempt(of: worker)
     let verdict = verdict(on: record, after: end, directive, memory.take(number))
     await settle(task, verdict, end, handler, context, worker, timing)
@@ -72,7 +72,6 @@ extension TaskQueue {
   /// Stores the checkpoint that was saved last, unless the task has succeeded.
   private nonisolated func storeLastCheckpoint(_ context: TaskContext, after end: AttemptEnd) async
   {
-    guard context.memory.isInUse else { return }
     if case .returned = end, context.memory.with(context.number, { $0.ending }) == nil { return }
     // If the store fails, the queue stops, and the task is released.
     try? await context.writeCheckpoint(.relaxed, isDue: true)

@@ -11,13 +11,9 @@ extension TaskQueue {
   /// Stores how an attempt ended, or adds it to the outbox for the finisher.
   ///
   /// The finisher is the Swift task that runs `finishLoop()`.
-  nonisolated func finish(
-    _ settlement: Settlement,
-    _ worker: Int,
-    isAttempt: Bool
-  ) async {
+  nonisolated func finish(_ settlement: Settlement, _ worker: Int, isAttempt: Bool) async {
     if store.appliesAtOnce {
-      await apply([settlement])
+      await apply(CollectionOfOne(settlement))
       let directive = machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
       if let directive { await obey([(settlement.record.id, directive)]) }
     } else if machine.withLock({
@@ -69,7 +65,7 @@ extension TaskQueue {
   ///   this Swift task can't wait.
   @discardableResult
   private nonisolated func apply(
-    _ settlements: [Settlement],
+    _ settlements: some RandomAccessCollection<Settlement> & Sendable,
     isLast: Bool = false
   ) async -> Bool {
     var batch = settlements.map(\.change)
@@ -78,13 +74,18 @@ extension TaskQueue {
     if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
-      let results = try await withoutDoubt(try await send(batch), of: settlements)
-      let stored = settlements.indices.lazy.filter { results[$0].isDone }
-      wereStored(stored.map { settlements[$0] })
+      let answer = try await send(batch)
+      let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
+      let results = try await isInDoubt ? withoutDoubt(answer, of: settlements) : answer.outcomes
+      // Usually all are stored. Then no array of them is made.
+      if zip(settlements, results).allSatisfy({ $1.isDone }) {
+        wereStored(settlements)
+      } else {
+        wereStored(zip(settlements, results).filter { $1.isDone }.map(\.0))
+      }
       let meanings = consequences(of: settlements, results)
       if !meanings.isEmpty { await tell(meanings) }
-      for (settlement, result) in zip(settlements, results) {
-        guard case .superseded(let successor) = result else { continue }
+      for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
         let isAwaited = observers.superseded(settlement, by: successor)
         follow(settlement)
         // It may have ended before its callers were linked to it. A store that fails stops the
@@ -94,7 +95,7 @@ extension TaskQueue {
     } catch {
       // An attempt that is cut short has a cancelled Swift task in a run that goes on.
       let isLeft = machine.withLock { machine in
-        machine.putBack(settlements)
+        machine.putBack(Array(settlements))
         return !isLast && error.isTransientFailure && Task.isCancelled && machine.mode != nil
           && !machine.wasCancelled && !machine.cutsShort
       }
@@ -106,7 +107,7 @@ extension TaskQueue {
 
   /// Returns what changes that were stored have meant for other tasks.
   nonisolated func consequences(
-    of settlements: [Settlement],
+    of settlements: some Collection<Settlement>,
     _ results: [ChangeOutcome]
   ) -> [(settlement: Settlement, meaning: Consequences)] {
     zip(settlements, results).compactMap { settlement, result in
@@ -115,7 +116,7 @@ extension TaskQueue {
   }
 
   /// Returns what to prune now that these tasks have ended.
-  nonisolated func prunings(after settlements: [Settlement]) -> [TaskChange] {
+  nonisolated func prunings(after settlements: some Collection<Settlement>) -> [TaskChange] {
     // Usually no ended task is retained. Then don't take the lock.
     guard settlements.contains(where: \.isKeptEnd) else { return [] }
     return upkeep.withLock { $0.pruning.changes(after: settlements, now: now) }
@@ -126,7 +127,7 @@ extension TaskQueue {
   /// The store has stored it although the store failed, or it was sent again.
   private nonisolated func withoutDoubt(
     _ answer: (outcomes: [ChangeOutcome], wasResent: Bool),
-    of settlements: [Settlement]
+    of settlements: some Collection<Settlement> & Sendable
   ) async throws -> [ChangeOutcome] {
     // In a shared store, another process may have ended the task. Then `tellOfOthersTasks()` looks
     // up the outcome for waiting callers.
