@@ -72,13 +72,13 @@ extension TaskQueue {
     _ settlements: [Settlement],
     isLast: Bool = false
   ) async -> Bool {
-    var batch = settlements.map(\.change)
-    batch += prunings(after: settlements)
+    let batch = settlements.map(\.change) + prunings(after: settlements)
     let remaining = settlements.filter(\.leavesTask).map(\.record.id)
     if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
-      let results = try await withoutDoubt(try await send(batch), of: settlements)
+      let answer = try await send(batch, ending: OccurrenceEnd.all(in: settlements))
+      let results = try await withoutDoubt(answer, of: settlements)
       let stored = settlements.indices.lazy.filter { results[$0].isDone }
       wereStored(stored.map { settlements[$0] })
       let meanings = consequences(of: settlements, results)
