@@ -3,13 +3,6 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// A date, as in `2027-03-28T01:00:00Z`.
-func date(_ text: String) throws -> Date { try Date(text, strategy: .iso8601) }
-
-func zone(_ identifier: String) throws -> TimeZone {
-  try #require(TimeZone(identifier: identifier))
-}
-
 extension ScheduleRule {
   /// The next dates after one, as texts.
   fileprivate func dates(after start: String, count: Int) throws -> [String] {

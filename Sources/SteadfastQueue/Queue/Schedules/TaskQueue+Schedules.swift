@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
@@ -39,8 +41,10 @@ extension TaskQueue {
 
   /// Puts back occurrences that are missing, and goes on with schedules that were parked.
   ///
+  /// It does so in the first run of the queue: what a run changes leaves no occurrence missing.
   /// - Throws: What the store throws.
   nonisolated func restoreSchedules() async throws {
+    guard upkeep.withLock({ $0.schedulesAreDue }) else { return }
     for (schedule, bytes) in try await storedSchedules() {
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
@@ -50,6 +54,7 @@ extension TaskQueue {
         (schedule, bytes) = changed
       }
     }
+    upkeep.withLock { $0.schedulesAreDue = false }
   }
 
   /// How often another process may change a schedule while this one looks at it.

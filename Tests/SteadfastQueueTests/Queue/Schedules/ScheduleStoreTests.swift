@@ -27,6 +27,24 @@ import Testing
     #expect(bench.log.entries.map(\.text) == ["secret", "secret"])
   }
 
+  @Test func `a schedule is stored as earlier versions have stored it`() async throws {
+    let store = InMemoryStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    let task = try #require(try await queue.tasks().first)
+    let name = "steadfast.schedule.\(ScheduleKey("s").valueName.suffix(9))"
+    let bytes = try #require(try await store.value(named: name))
+    #expect(
+      String(decoding: bytes, as: UTF8.self) == #"""
+        {"definition":{"rule":"hourly 0","task":{"format":"json","json":"{\"text\":\"a\"}",\#
+        "name":"Note","version":1},"zone":"GMT"},"id":"\#(task.id)","instant":978310800,\#
+        "lastInstant":978307200,"name":"s"}
+        """#
+    )
+    #expect(task.id.description.hasPrefix("00e3c7a7-3400-8"))
+    #expect(try await store.value(named: "steadfast.schedules") != nil)
+  }
+
   @Test func `a schedule that can't be opened stops nothing else`() async throws {
     let base = InMemoryStore()
     let seal = TestSeal()
@@ -40,6 +58,7 @@ import Testing
     try await withRunning(second) { try await bench.advance(hours: 1.5) }
     #expect(bench.log.entries.map(\.text) == ["plain"])
     #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
+    // The key is back: the occurrence that could not be read waits, and the schedule goes on.
     seal.use(0x5A)
     let third = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
     try await withRunning(third) { try await bench.advance(hours: 1) }
