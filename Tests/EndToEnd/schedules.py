@@ -8,6 +8,7 @@ changes, and knows nothing of the other program's way.
 """
 
 import array
+import bisect
 import datetime
 import pathlib
 import sys
@@ -47,9 +48,9 @@ def changes(zone):
         moment = (EPOCH + datetime.timedelta(seconds=instant)).astimezone(zone)
         return int(moment.utcoffset().total_seconds())
 
-    first, step = START - 6 * DAY, DAY
+    first, step = START - 8 * DAY, 4 * DAY
     found = [(first, offset(first))]
-    for instant in range(first + step, END + 6 * DAY, step):
+    for instant in range(first + step, END + 8 * DAY, step):
         if offset(instant) == found[-1][1]:
             continue
         low, high = instant - step, instant
@@ -61,7 +62,7 @@ def changes(zone):
                 high = middle
         found.append((high, offset(high)))
         if offset(instant) != found[-1][1]:
-            raise SystemExit(f"{zone}: two changes of the offset within a day")
+            raise SystemExit(f"{zone}: two changes of the offset within four days")
     return tuple(found)
 
 
@@ -86,19 +87,23 @@ def instants(shown, spans):
 def hours(spans):
     """The instants at which the clocks show :20, in three days around each change of the offset."""
     found = array.array("i")
+    starts = [start for start, _ in spans]
 
     def offset(instant):
-        return next(offset for start, offset in reversed(spans) if start <= instant)
+        return spans[bisect.bisect_right(starts, instant) - 1][1]
 
-    days = {START + -(-(start - START) // DAY) * DAY for start, _ in spans[1:]}
+    # A change shows on the first midnight in GMT after it.
+    days = {START + -(-(start - START) // DAY) * DAY for start in starts[1:]}
     for day in sorted(days):
-        if not START + 2 * DAY <= day < END - 1 - DAY:
+        if not START + 2 * DAY <= day < END - 1 - DAY or offset(day) == offset(day - DAY):
             continue
-        if offset(day) == offset(day - DAY):
-            continue
-        for instant in range(day - 2 * DAY + 60, day + DAY + 1, 60):
-            if (instant + offset(instant)) // 60 % 60 == 20:
-                found.append(instant - START)
+        first, last = day - 2 * DAY + 1, day + DAY
+        for index, (start, offset_here) in enumerate(spans):
+            low = max(first, start)
+            high = min(last, starts[index + 1] - 1 if index + 1 < len(spans) else last)
+            if low <= high:
+                low += (20 * 60 - low - offset_here) % 3600
+                found.extend(instant - START for instant in range(low, high + 1, 3600))
     return found
 
 

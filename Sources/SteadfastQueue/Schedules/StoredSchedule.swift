@@ -79,8 +79,8 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// Goes on to the next date, after the current occurrence has ended, was missed or is missing.
   ///
   /// The ID stays that of the last occurrence until the next one is made. `wasHandled` says whether
-  /// the current one has ended or is under way; if not, it was missed. Instead of the rule there may
-  /// be the reason why it can't be made.
+  /// the current one has ended or is under way; if not, it was missed. Instead of the rule there
+  /// may be the reason why it can't be made.
   /// - Returns: What became of the dates until now; `nil` if the schedule is parked.
   mutating func advance(
     wasHandled: Bool,
