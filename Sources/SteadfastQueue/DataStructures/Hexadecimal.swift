@@ -19,6 +19,12 @@ enum Hexadecimal {
     return values &+ each * UInt64(UInt8(ascii: "0")) &+ isLetter * 0x27
   }
 
+  /// Returns the text of the lowest bits of a number.
+  static func text(_ number: UInt64, digits: Int) -> String {
+    let places = (0..<digits).reversed()
+    return String(decoding: places.map { digit(number >> (4 * UInt64($0))) }, as: UTF8.self)
+  }
+
   static func value(of digit: UInt8) -> UInt8? {
     switch digit {
     case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")

@@ -68,6 +68,8 @@ public actor TaskQueue {
   nonisolated let upkeep: Mutex<Upkeep>
   /// Everybody who learns what becomes of tasks.
   nonisolated let observers: Observers
+  /// The time zones of its schedules.
+  nonisolated let zones = TimeZones()
   /// Everybody who waits for a step of the queue.
   nonisolated let signals: Signals
 

@@ -10,7 +10,8 @@ extension Persistence {
   /// What a task remembers is sealed as well, but not under which names.
   ///
   /// Everything else about a task is stored as it is: its name, unique key, tags, dates, and the
-  /// texts of its errors. So are values (``TaskQueue/setValue(_:named:durability:)``).
+  /// texts of its errors. So are values (``TaskQueue/setValue(_:named:durability:)``). Schedules,
+  /// which have payloads, are sealed whole.
   ///
   /// A task whose payload can't be opened is parked, with an error that says so. It stops no other
   /// task but the successor of its unique key. It waits again when a handler is registered for it
@@ -108,7 +109,11 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
 
   func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
 
-  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+  func value(named name: String) async throws -> [UInt8]? {
+    let value = try await base.value(named: name)
+    guard Self.sealsValue(named: name) else { return value }
+    return try value.map { try opened($0, name) }
+  }
 
   func memory(of id: TaskID) async throws -> TaskMemory {
     let stored = try await base.memory(of: id)
@@ -143,8 +148,11 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     case .complete(let id, let name, let value):
       return .complete(id, named: name, value: try sealed(value, name, id))
     case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
-      .reschedule, .remove, .extend, .prune, .rebase, .suspend, .setValue:
+      .reschedule, .remove, .extend, .prune, .rebase, .suspend:
       return change
+    case .setValue(let name, let old, let new):
+      guard Self.sealsValue(named: name) else { return change }
+      return try await sealedValue(name, from: old, to: new)
     }
   }
 

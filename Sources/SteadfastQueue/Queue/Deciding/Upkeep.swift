@@ -14,6 +14,8 @@ struct Upkeep: Sendable {
   var notice = UnhandledNotice()
   /// Knows which conditions hold.
   var conditions = ConditionState()
+  /// Whether the occurrences of schedules are looked for when the next run begins.
+  var schedulesAreDue = true
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
 }

@@ -93,7 +93,7 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
 
   /// The name of a value in the store: each queue has its own of those that the package uses.
   private func valueName(_ name: String) -> String {
-    guard !queue.isEmpty, name.utf8.starts(with: StoredPause.valueName.utf8) else { return name }
+    guard !queue.isEmpty, name.utf8.starts(with: "steadfast.".utf8) else { return name }
     return "\(name) \(queue)"
   }
 }

@@ -14,6 +14,8 @@ public struct TaskContext: Sendable {
   let leaseToken: UInt64
   /// What the worker's attempt knows of the task's memory.
   let memory: WorkerMemory
+  // Most tasks have none. Then this is one word, and copying it costs nothing.
+  private var occurrenceBox: OccurrenceBox?
 
   init(
     _ task: ClaimedTask,
@@ -59,6 +61,13 @@ public struct TaskContext: Sendable {
   /// The labels that the task was given.
   public var tags: Set<String> { record.tags }
 
+  /// The date for which a recurring task is performed; `nil` for other tasks.
+  public var occurrence: TaskOccurrence? { occurrenceBox?.occurrence }
+
+  mutating func setOccurrence(_ occurrence: TaskOccurrence) {
+    occurrenceBox = OccurrenceBox(occurrence)
+  }
+
   /// The tasks that this one has waited for, and what became of them.
   public var dependencies: TaskDependencies { record.dependencies }
 
@@ -75,4 +84,10 @@ public struct TaskContext: Sendable {
 extension TaskContext: CustomStringConvertible {
   /// The task's name, ID and state, without its payload.
   public var description: String { "attempt of \(record)" }
+}
+
+private final class OccurrenceBox: Sendable {
+  let occurrence: TaskOccurrence
+
+  init(_ occurrence: TaskOccurrence) { self.occurrence = occurrence }
 }

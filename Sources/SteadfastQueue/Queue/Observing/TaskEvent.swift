@@ -67,6 +67,15 @@ public enum TaskEvent: Sendable {
   /// No handler is registered for its name, its payload can't be decoded, or the queue was told
   /// nothing about one of its conditions. The task stays, and is performed when that has changed.
   case unhandled(TaskRecord, reason: String)
+  /// Dates of a schedule have passed without an occurrence of their own.
+  ///
+  /// `madeUpBy` is the occurrence that stands for all of them, the next one; `nil` if none does, so
+  /// that they are skipped. Each date is reported once, by the process that has found it missed.
+  case occurrencesMissed(schedule: String, count: Int, madeUpBy: TaskID?)
+  /// A schedule is parked: it has no next occurrence until the reason is removed.
+  ///
+  /// The event comes when it is parked, and when a queue first runs while it is.
+  case scheduleParked(String, reason: String)
   /// The store is unavailable for a while, and a call to it is made again at about this date.
   ///
   /// The event comes before each further call. The queue goes on when the store answers.
@@ -76,8 +85,8 @@ public enum TaskEvent: Sendable {
 }
 
 extension TaskEvent {
-  /// The ID of the task that it is about; `nil` for ``missed(count:)`` and
-  /// ``storeUnavailable(reason:retryDate:)``.
+  /// The ID of the task that it is about; `nil` for ``missed(count:)``,
+  /// ``storeUnavailable(reason:retryDate:)``, and what is about a schedule.
   ///
   /// Of ``batchProgressed(followedBy:_:)``, it is the task that follows the batch.
   public var taskID: TaskID? {
@@ -92,7 +101,7 @@ extension TaskEvent {
       .paused(let id), .resumed(let id), .restarted(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
-    case .missed, .storeUnavailable: nil
+    case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked: nil
     }
   }
 }
@@ -125,6 +134,10 @@ extension TaskEvent: CustomStringConvertible {
     case .superseded(let task, let id): "superseded by \(id): \(task)"
     case .released(let task): "released: \(task)"
     case .unhandled(let task, let reason): "unhandled: \(task): \(reason)"
+    case .occurrencesMissed(let schedule, let count, let id):
+      "\(count) dates of the schedule '\(schedule)' missed, "
+        + (id.map { "made up for by \($0)" } ?? "and skipped")
+    case .scheduleParked(let schedule, let reason): "schedule '\(schedule)' parked: \(reason)"
     case .storeUnavailable(let reason, let date): "store unavailable, retry at \(date): \(reason)"
     case .missed(let count): "missed: \(count) events"
     }

@@ -19,7 +19,7 @@ extension TaskQueue {
     _ memory: WorkerMemory
   ) async -> Bool {
     let record = task.record
-    let context = TaskContext(task, self, worker, number, memory)
+    var context = TaskContext(task, self, worker, number, memory)
     guard let handler = handlers[record.name] else {
       // The store has handed out a task that it was not asked for.
       fail(UnaskedTask(name: record.name), to: "hand out tasks")
@@ -29,6 +29,12 @@ extension TaskQueue {
       return isCutShort
     }
     let begin = now
+    if record.id.isOccurrence {
+      switch await start(record, at: begin) {
+      case .perform(let occurrence): context.setOccurrence(occurrence)
+      case .leaveOut(let change): return await leaveOut(task, worker, change(task.lease))
+      }
+    }
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let (directive, isCutShort) = endAttempt(of: worker)
       let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
@@ -80,7 +86,7 @@ extension TaskQueue {
   /// Ends the worker's attempt.
   ///
   /// - Returns: What was asked of the task, and whether the attempt was to be cut short.
-  private nonisolated func endAttempt(of worker: Int) -> (Directive?, Bool) {
+  nonisolated func endAttempt(of worker: Int) -> (Directive?, Bool) {
     let end = machine.withLock { machine in
       let isCutShort = machine.isInterrupted(worker)
       return (machine.endAttempt(of: worker), isCutShort)

@@ -101,10 +101,14 @@ extension TaskQueue {
 
   /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
   ///
+  /// Other changes, of schedules, may be stored along with them. Without such, occurrences that end
+  /// are followed by the next ones.
+  ///
   /// - Returns: The outcome of each change.
   nonisolated func store(
     _ batch: [TaskChange],
-    for records: [TaskRecord]
+    for records: [TaskRecord],
+    along others: [TaskChange] = []
   ) async throws -> [ChangeOutcome] {
     let ids = records.map(\.id)
     let keys = turnKeys(of: records)
@@ -114,7 +118,11 @@ extension TaskQueue {
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     do {
-      results = try await withoutDoubt(try await send(batch), batch)
+      let ends = batch.enumerated().compactMap { OccurrenceEnd($0, $1) }
+      results = try await withoutDoubt(
+        try await others.isEmpty ? send(batch, ending: ends) : send(batch + others),
+        batch
+      )
     } catch {
       // During the call, a claim may have skipped the tasks.
       lookForWork()

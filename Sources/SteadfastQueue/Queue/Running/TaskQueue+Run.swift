@@ -82,6 +82,7 @@ extension TaskQueue {
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
+      try await restoreSchedules()
       try await tellUnhandledAtBeginning()
     } catch {
       fail(error, to: "look after the tasks it keeps")

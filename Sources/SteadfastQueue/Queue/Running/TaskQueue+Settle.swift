@@ -74,7 +74,9 @@ extension TaskQueue {
     if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
-      let answer = try await send(batch)
+      // The call is asynchronous, so the usual way avoids it.
+      let ends = OccurrenceEnd.all(in: settlements)
+      let answer = try await ends.isEmpty ? send(batch) : send(batch, ending: ends)
       let isInDoubt = answer.wasResent || settlements.contains(where: \.isInDoubt)
       let results = try await isInDoubt ? withoutDoubt(answer, of: settlements) : answer.outcomes
       // Usually all are stored. Then no array of them is made.

@@ -1,0 +1,53 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A step of a schedule: the changes that make it, and what to tell when they are stored.
+struct ScheduleStep {
+  /// The schedule after the step.
+  let schedule: StoredSchedule
+  /// The changes, the first of which compares and sets the schedule.
+  var changes: [TaskChange]
+  /// The next occurrence; `nil` if the schedule is parked.
+  let next: TaskRecord?
+  /// What became of the dates until now.
+  var catchUp: CatchUp?
+  /// The value that holds the schedule, after the step.
+  let bytes: [UInt8]
+}
+
+/// A change of a batch that ends an occurrence.
+struct OccurrenceEnd {
+  /// The place of the change in the batch.
+  let index: Int
+  let id: TaskID
+  /// Whether the occurrence was performed, or a caller has cancelled it; `false` if it was missed.
+  let wasHandled: Bool
+
+  /// Returns the end of an occurrence, if a change is that.
+  init?(_ index: Int, _ change: TaskChange, wasHandled: Bool = true) {
+    let id: TaskID
+    switch change {
+    case .succeed(let lease, _, _), .abandon(let lease, _, _): id = lease.id
+    case .cancel(let target, _, _): id = target.id
+    default: return nil
+    }
+    guard id.isOccurrence else { return nil }
+    self.init(index, id, wasHandled: wasHandled)
+  }
+
+  /// Returns the ends of occurrences among settlements, in whose order a batch changes the tasks.
+  static func all(in settlements: some Sequence<Settlement>) -> [OccurrenceEnd] {
+    settlements.enumerated().compactMap { index, settlement in
+      OccurrenceEnd(index, settlement.change, wasHandled: settlement.wasBegun)
+    }
+  }
+
+  init(_ index: Int, _ id: TaskID, wasHandled: Bool) {
+    self.index = index
+    self.id = id
+    self.wasHandled = wasHandled
+  }
+}

@@ -1,0 +1,166 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Adds the next occurrence of a schedule in the same batch that ends the current one.
+extension TaskQueue {
+  /// How often another process may change a schedule between a look at it and a change.
+  private static let mostRefusals = 1_000
+
+  /// What the store answers to a batch.
+  typealias StoreAnswer = (outcomes: [ChangeOutcome], wasResent: Bool)
+
+  /// Has the store apply a batch that ends occurrences.
+  ///
+  /// The changes of a schedule compare its value, and a value that differs leaves the whole batch
+  /// unstored. Then each occurrence gets a batch of its own, with another look at its schedule.
+  nonisolated func send(
+    _ batch: [TaskChange],
+    ending ends: [OccurrenceEnd]
+  ) async throws -> StoreAnswer {
+    guard !ends.isEmpty else { return try await send(batch) }
+    // What is sent again after a transient error must not depend on other schedules.
+    if batch.count > 1, patientStore == nil, let answer = try await sendTogether(batch, ends) {
+      return answer
+    }
+    var outcomes = [ChangeOutcome?](repeating: nil, count: batch.count)
+    var wasResent = false
+    for end in ends {
+      let answer = try await sendStep(after: end, with: [batch[end.index]])
+      outcomes[end.index] = answer.outcomes[0]
+      wasResent = wasResent || answer.wasResent
+    }
+    let others = batch.indices.filter { outcomes[$0] == nil }
+    if !others.isEmpty {
+      let answer = try await send(others.map { batch[$0] })
+      for (index, outcome) in zip(others, answer.outcomes) { outcomes[index] = outcome }
+      wasResent = wasResent || answer.wasResent
+    }
+    return (outcomes.compactMap(\.self), wasResent)
+  }
+
+  /// Sends all changes as one batch.
+  ///
+  /// - Returns: The answer; `nil` if the store has refused them, because a schedule has changed.
+  private nonisolated func sendTogether(
+    _ batch: [TaskChange],
+    _ ends: [OccurrenceEnd]
+  ) async throws -> StoreAnswer? {
+    var steps: [ScheduleStep] = []
+    for end in ends {
+      if let step = try await step(after: end, attempt: 0) { steps.append(step) }
+    }
+    let results = try await announcing(steps) {
+      try await send(batch + steps.flatMap(\.changes))
+    }
+    guard let results else { return nil }
+    return (Array(results.outcomes.prefix(batch.count)), results.wasResent)
+  }
+
+  /// Sends changes together with the step of a schedule that follows from an occurrence.
+  ///
+  /// It looks at the schedule again until no other process changes it in between. The occurrence
+  /// has ended, or begins and may overlap with the next one. If it is not the current one, the
+  /// changes are sent alone.
+  nonisolated func sendStep(
+    after end: OccurrenceEnd,
+    with changes: [TaskChange]
+  ) async throws -> StoreAnswer {
+    var retries = 0
+    var unanswered: ScheduleStep?
+    for attempt in 0..<Self.mostRefusals {
+      let step = try await step(after: end, attempt: attempt)
+      if step == nil, let sent = unanswered,
+        try await store.value(named: end.id.scheduleKey.valueName) == sent.bytes
+      {
+        // It was stored, although the answer was lost.
+        if let next = sent.next { observers.willEnqueue([next]) }
+        tell(sent)
+        unanswered = nil
+      }
+      guard let step else {
+        if changes.isEmpty { return ([], false) }
+        let answer = try await send(changes)
+        return (answer.outcomes, answer.wasResent || retries > 0)
+      }
+      do {
+        let answer = try await announcing([step]) { try await send(changes + step.changes) }
+        if let answer { return (Array(answer.outcomes.prefix(changes.count)), retries > 0) }
+      } catch {
+        guard let patience = patientStore?.patience,
+          await patience.waits(after: error, retries: retries, .other)
+        else { throw error }
+        retries += 1
+        unanswered = step
+      }
+    }
+    throw TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) says each time that a schedule is not the one that it has just returned: "
+        + "other processes change it all the time, or the store compares wrongly"
+    )
+  }
+
+  /// Sends a batch with steps of schedules, and tells them when they are stored.
+  ///
+  /// - Returns: The answer; `nil` if the store has refused the batch.
+  nonisolated func announcing(
+    _ steps: [ScheduleStep],
+    _ send: () async throws -> StoreAnswer
+  ) async throws -> StoreAnswer? {
+    let records = steps.compactMap(\.next)
+    observers.willEnqueue(records)
+    let answer: StoreAnswer
+    do {
+      answer = try await send()
+    } catch {
+      observers.didNotEnqueue(records)
+      throw error
+    }
+    guard !answer.outcomes.contains(where: \.refusesStep) else {
+      observers.didNotEnqueue(records)
+      return nil
+    }
+    for step in steps { tell(step) }
+    return answer
+  }
+
+  private nonisolated func tell(_ step: ScheduleStep) {
+    let name = step.schedule.name
+    if let catchUp = step.catchUp {
+      if catchUp.missedCount > 0 {
+        observers.events.post(
+          .occurrencesMissed(
+            schedule: name,
+            count: catchUp.missedCount,
+            madeUpBy: step.schedule.id
+          )
+        )
+      }
+      if catchUp.skippedCount > 0 {
+        observers.events.post(
+          .occurrencesMissed(schedule: name, count: catchUp.skippedCount, madeUpBy: nil)
+        )
+      }
+    }
+    if let reason = step.schedule.parkedReason {
+      observers.events.post(.scheduleParked(name, reason: reason))
+    }
+    guard let next = step.next else { return }
+    observers.events.announce(next.id)
+    reportIfUnhandled(next)
+    becomesAvailable(at: next.availableDate)
+  }
+}
+
+extension ChangeOutcome {
+  /// Whether the store has refused the whole batch: a schedule has changed, or an ID is taken.
+  fileprivate var refusesStep: Bool {
+    switch self {
+    case .valueDiffers, .identityTaken, .batchRefused: true
+    default: false
+    }
+  }
+}

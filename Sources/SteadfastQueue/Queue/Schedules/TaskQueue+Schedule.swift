@@ -1,0 +1,245 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Recurring tasks.
+extension TaskQueue {
+  /// Makes a schedule, by which a task is performed again and again.
+  ///
+  /// ```swift
+  /// let rule = try ScheduleRule.daily(at: .time(2, 30), in: berlin)
+  /// try await queue.schedule("nightly", rule, Report())
+  /// ```
+  ///
+  /// The schedule is stored, with the task of its next date, its *occurrence*. Whatever ends an
+  /// occurrence adds the next one in the same change of the store: success, failure without retries
+  /// left, cancellation. So a crash loses none, and of several processes on one store only one adds
+  /// it. ``TaskContext/occurrence`` has the date.
+  ///
+  /// Call this at each launch. The same schedule once more changes nothing. If anything about it
+  /// has changed, the next date is found again, counted from the last one; nothing is performed
+  /// because of the change, and an occurrence that has begun goes on as it is.
+  ///
+  /// A schedule stays until ``unschedule(_:)``, also if the application does not make it any more.
+  /// No occurrence has a unique key, even if the payload's type gives one.
+  ///
+  /// - Parameters:
+  ///   - name: the schedule's name: 1 to 255 bytes of UTF-8 without control characters.
+  ///   - rule: the dates. Its zone is stored by its identifier. A process that can't make the zone
+  ///     again parks the schedule (``TaskEvent/scheduleParked(_:reason:)``).
+  ///   - payload: what the handler is given, the same each time; a few thousand bytes at most, for
+  ///     with all else they must fit in 65,536 bytes.
+  ///   - missed: what becomes of dates on which the task could not be performed.
+  ///   - spread: how long after the date an occurrence may begin, at most. Each installation has a
+  ///     time of its own, always the same, so that not all begin at once.
+  ///   - overlaps: whether an occurrence is performed while the one before is still under way; by
+  ///     default, dates that come during that are missed.
+  ///   - options: how its tasks are performed. A date, a delay, an expiry date, dependencies and
+  ///     what concerns unique keys make no sense here.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``, or with
+  ///   ``TaskQueueError/Code/nameTaken`` if the name looks like that of another schedule to the
+  ///   store, which is very rare; what the payload's encoding and the store throw.
+  public nonisolated func schedule<Payload: TaskPayload>(
+    _ name: String,
+    _ rule: ScheduleRule,
+    _ payload: Payload,
+    missed: MissedOccurrences = .once(),
+    spread: Duration = .zero,
+    overlaps: Bool = false,
+    options: TaskOptions = TaskOptions()
+  ) async throws {
+    try Self.check(schedule: name)
+    try missed.check()
+    try TaskQueueError.check(delay: spread, "spread")
+    let task = try TaskTemplate(
+      Payload.taskName,
+      StoredPayload(payload),
+      recurringOptions(of: Payload.self, options)
+    )
+    let definition = StoredSchedule.Definition(
+      rule,
+      missed,
+      spread: spread,
+      overlaps: overlaps,
+      task
+    )
+    zones.add(rule.zone)
+    try await open()
+    let delay = try await delay(of: name, within: spread)
+    try await repeating(name) { attempt in
+      try await put(name, definition, rule, delay, attempt)
+    }
+  }
+
+  /// Removes a schedule, and its occurrence if that waits.
+  ///
+  /// An occurrence that has begun goes on, and is the last one.
+  ///
+  /// - Parameter name: the schedule's name.
+  /// - Returns: Whether there was a schedule with this name.
+  /// - Throws: What the store throws.
+  @discardableResult
+  public nonisolated func unschedule(_ name: String) async throws -> Bool {
+    try Self.check(schedule: name)
+    try await open()
+    let key = ScheduleKey(name)
+    var wasThere = false
+    try await repeating(name) { _ in
+      guard let old = try await store.value(named: key.valueName) else { return true }
+      let schedule = try StoredSchedule(old, key)
+      guard schedule.name == name else { return true }
+      wasThere = true
+      var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: nil)]
+      changes += try await indexChanges(removing: key)
+      return try await store(changes, cancelling: waitingOccurrence(of: schedule))
+    }
+    return wasThere
+  }
+
+  /// How often another process may change a schedule between a look at it and a change.
+  private static let mostRefusals = 1_000
+
+  /// Makes a change of a schedule again until no other process changes it in between.
+  ///
+  /// The body is called once more after a transient error of the store, too, and looks again.
+  private nonisolated func repeating(
+    _ name: String,
+    _ body: (_ attempt: Int) async throws -> Bool
+  ) async throws {
+    var retries = 0
+    for attempt in 0..<Self.mostRefusals {
+      do {
+        guard try await body(attempt) else { continue }
+        // The answer that said what was added may have been lost.
+        if retries > 0 { lookForWork() }
+        return
+      } catch {
+        guard let patience = patientStore?.patience,
+          await patience.waits(after: error, retries: retries, .other)
+        else { throw error }
+        retries += 1
+      }
+    }
+    throw scheduleChangesAllTheTime(name)
+  }
+
+  // MARK: Putting a schedule in
+
+  /// Stores a schedule, unless it is stored already.
+  ///
+  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  private nonisolated func put(
+    _ name: String,
+    _ definition: StoredSchedule.Definition,
+    _ rule: ScheduleRule,
+    _ delay: Int,
+    _ attempt: Int
+  ) async throws -> Bool {
+    let key = ScheduleKey(name)
+    let now = self.now
+    guard let old = try await store.value(named: key.valueName) else {
+      var new = StoredSchedule(name, definition, delay: delay, made: now)
+      new.begin(now: now, rule)
+      var step = try step(from: nil, to: new, now: now, attempt: attempt)
+      step.changes += try await indexChanges(adding: key)
+      return try await store(step, cancelling: nil)
+    }
+    var schedule = try StoredSchedule(old, key)
+    guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
+    if schedule.delay ?? 0 == delay, schedule.definition == definition {
+      return try await restore(schedule, old, key, attempt)
+    }
+    schedule.definition = definition
+    schedule.delay = delay == 0 ? nil : delay
+    let current = try await currentOccurrence(of: schedule)
+    if let current, current.hasBegun || current.state == .running || current.state == .paused {
+      let bytes = try schedule.bytes
+      let change = TaskChange.setValue(named: key.valueName, from: old, to: bytes)
+      return try await store([change], cancelling: nil)
+    }
+    schedule.begin(now: now, rule)
+    let step = try step(from: old, to: schedule, now: now, attempt: attempt)
+    return try await store(step, cancelling: current)
+  }
+
+  /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked.
+  ///
+  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  nonisolated func restore(
+    _ schedule: StoredSchedule,
+    _ old: [UInt8],
+    _ key: ScheduleKey,
+    _ attempt: Int
+  ) async throws -> Bool {
+    if try await currentOccurrence(of: schedule) != nil { return true }
+    let now = self.now
+    let isParked = schedule.parkedReason != nil
+    if isParked, case .failure = zones.rule(of: schedule.definition) {
+      observers.events.post(
+        .scheduleParked(schedule.name, reason: schedule.parkedReason ?? "")
+      )
+      return true
+    }
+    if schedule.availableDate > now, !isParked {
+      return try await store(
+        step(from: old, to: schedule, now: now, attempt: attempt),
+        cancelling: nil
+      )
+    }
+    return try await store(
+      step(from: old, schedule, wasHandled: true, attempt: attempt),
+      cancelling: nil
+    )
+  }
+
+  /// Returns the current occurrence, if it is in the store and has not ended.
+  private nonisolated func currentOccurrence(
+    of schedule: StoredSchedule
+  ) async throws -> TaskRecord? {
+    guard let id = schedule.id, let record = try await record(of: id), !record.state.isFinished
+    else { return nil }
+    return record
+  }
+
+  /// Returns the current occurrence, if it has not begun.
+  private nonisolated func waitingOccurrence(
+    of schedule: StoredSchedule
+  ) async throws -> TaskRecord? {
+    guard let record = try await currentOccurrence(of: schedule), !record.hasBegun,
+      record.state != .running
+    else { return nil }
+    return record
+  }
+
+  private nonisolated func store(
+    _ step: ScheduleStep,
+    cancelling record: TaskRecord?
+  ) async throws -> Bool {
+    let answer = try await announcing([step]) {
+      (try await send(step.changes, cancelling: record), false)
+    }
+    return answer != nil
+  }
+
+  private nonisolated func store(
+    _ changes: [TaskChange],
+    cancelling record: TaskRecord?
+  ) async throws -> Bool {
+    let answer = try await announcing([]) {
+      (try await send(changes, cancelling: record), false)
+    }
+    return answer != nil
+  }
+
+  /// Sends changes that also cancel a waiting occurrence, without a trace of it.
+  private nonisolated func send(
+    _ changes: [TaskChange],
+    cancelling record: TaskRecord?
+  ) async throws -> [ChangeOutcome] {
+    guard let record else { return try await send(changes).outcomes }
+    let cancel = TaskChange.cancel(.unclaimed(record.id), at: now, retains: false)
+    return try await store([cancel], for: [record], along: changes)
+  }
+}

@@ -1,0 +1,100 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Makes the steps of schedules, each of which goes on to the next date.
+extension TaskQueue {
+  /// Returns the step that follows from an occurrence; `nil` if it is not the current one.
+  nonisolated func step(
+    after end: OccurrenceEnd,
+    attempt: Int
+  ) async throws -> ScheduleStep? {
+    guard let (schedule, old) = try await storedSchedule(end.id.scheduleKey),
+      schedule.id == end.id
+    else { return nil }
+    return try step(from: old, schedule, wasHandled: end.wasHandled, attempt: attempt)
+  }
+
+  /// Returns the step to the next date of a schedule, whatever has become of its occurrence.
+  nonisolated func step(
+    from old: [UInt8],
+    _ schedule: StoredSchedule,
+    wasHandled: Bool,
+    attempt: Int
+  ) throws -> ScheduleStep {
+    let now = self.now
+    var schedule = schedule
+    let rule = zones.rule(of: schedule.definition)
+    let catchUp = schedule.advance(wasHandled: wasHandled, now: now, rule)
+    var step = try step(from: old, to: schedule, now: now, attempt: attempt)
+    step.catchUp = catchUp
+    return step
+  }
+
+  /// Returns the step that sets a schedule and adds an occurrence of its date, unless it is parked.
+  ///
+  /// The schedule still has the ID of the occurrence before.
+  /// The number of the attempt makes another ID, if the store has refused the last one.
+  nonisolated func step(
+    from old: [UInt8]?,
+    to schedule: StoredSchedule,
+    now: Date,
+    attempt: Int
+  ) throws -> ScheduleStep {
+    var schedule = schedule
+    let key = ScheduleKey(schedule.name)
+    var next: TaskRecord?
+    if schedule.parkedReason == nil {
+      do throws(TaskQueueError) {
+        next = try occurrence(of: schedule, key, now: now, attempt: attempt)
+      } catch {
+        schedule.park(because: error.message)
+      }
+    }
+    schedule.id = next?.id
+    let bytes = try schedule.bytes
+    var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: bytes)]
+    if let next { changes.append(.insert(next, onDuplicate: .keep)) }
+    return ScheduleStep(schedule: schedule, changes: changes, next: next, bytes: bytes)
+  }
+
+  private nonisolated func occurrence(
+    of schedule: StoredSchedule,
+    _ key: ScheduleKey,
+    now: Date,
+    attempt: Int
+  ) throws(TaskQueueError) -> TaskRecord {
+    let template = schedule.definition.task
+    // A call that goes through all tasks, in the order of their IDs, must not come to those that
+    // follow from it, even if no time passes.
+    let previous = schedule.id.map { ($0.high >> 16) + 1 } ?? 0
+    let milliseconds =
+      max(UInt64(max(0, now.timeIntervalSince1970 * 1_000)), previous) + UInt64(attempt)
+    return template.record(
+      id: TaskID(occurrenceOf: key, at: schedule.date, made: milliseconds),
+      payload: try template.payload,
+      prohibitsBackoff: configuration.prohibitsBackoff,
+      availableDate: schedule.availableDate,
+      now: now
+    )
+  }
+
+  /// Returns a schedule, and the bytes of its value; `nil` if there is none.
+  ///
+  /// A schedule that this process can't open counts as none: a process that can puts its occurrence
+  /// back.
+  /// - Throws: What the store throws.
+  nonisolated func storedSchedule(
+    _ key: ScheduleKey
+  ) async throws -> (schedule: StoredSchedule, bytes: [UInt8])? {
+    do {
+      guard let bytes = try await store.value(named: key.valueName) else { return nil }
+      return (try StoredSchedule(bytes, key), bytes)
+    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+      observers.events.post(.scheduleParked(key.valueName, reason: error.message))
+      return nil
+    }
+  }
+}

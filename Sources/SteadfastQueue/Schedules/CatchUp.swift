@@ -1,0 +1,113 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Decides which date of a schedule comes next, and what becomes of those that have passed.
+struct CatchUp: Equatable {
+  /// The date of the next occurrence; `nil` if the rule has no further date.
+  var next: Date?
+  /// How many other dates the next occurrence stands for.
+  var missedCount = 0
+  /// For how many dates the task is not performed, and no other occurrence stands for them.
+  var skippedCount = 0
+
+  /// The most dates that are counted one by one.
+  ///
+  /// If there are more, the counts are lower limits.
+  static let mostDates = 10_000
+
+  /// What decides, beside the dates.
+  struct Policy {
+    var rule: ScheduleRule
+    var missed: MissedOccurrences
+    /// How much later than its date an occurrence may begin.
+    var delay: Duration
+  }
+}
+
+extension CatchUp {
+  /// Returns whether an occurrence may begin, or is to be replaced by a later one.
+  static func mayBegin(_ date: Date, now: Date, _ policy: Policy) -> Bool {
+    let limit = now - policy.delay / .seconds(1)
+    switch policy.missed.kind {
+    case .once(let most):
+      if let most, limit - most / .seconds(1) > date { return false }
+      return policy.rule.next(after: date).map { $0 > limit } ?? true
+    case .each(let count):
+      return Passed(after: date, through: limit, policy.rule, keeping: count).count < count
+    }
+  }
+
+  /// Makes the decision about what follows an occurrence.
+  ///
+  /// `wasHandled` says whether the occurrence of the date has ended, or is under way; if not, it
+  /// was missed, too.
+  init(after date: Date, wasHandled: Bool, now: Date, _ policy: Policy) {
+    let limit = now - policy.delay / .seconds(1)
+    let most = if case .each(let count) = policy.missed.kind { count } else { 1 }
+    let passed = Passed(after: date, through: limit, policy.rule, keeping: most)
+    let total = passed.count + (wasHandled ? 0 : 1)
+    switch policy.missed.kind {
+    case .once(let most):
+      if let latest = passed.latest.last,
+        most.map({ latest >= limit - $0 / .seconds(1) }) ?? true
+      {
+        next = latest
+        missedCount = total - 1
+      } else {
+        next = passed.next
+        skippedCount = total
+      }
+    case .each:
+      next = passed.latest.first ?? passed.next
+      skippedCount = total - passed.latest.count
+    }
+  }
+
+  /// The dates of a rule in a stretch of time.
+  private struct Passed {
+    /// How many there are; a lower limit if there are more than ``CatchUp/mostDates``.
+    var count = 0
+    /// The latest of them, in order.
+    var latest: [Date] = []
+    /// The first date after the stretch.
+    var next: Date?
+
+    init(after start: Date, through end: Date, _ rule: ScheduleRule, keeping most: Int) {
+      next = rule.next(after: start)
+      while let date = next, date <= end {
+        count += 1
+        latest.append(date)
+        // Rarely, so that it takes constant time for each date.
+        if latest.count >= 2 * most { latest.removeFirst(latest.count - most) }
+        next = rule.next(after: date)
+        if count == CatchUp.mostDates { next = Self.jump(from: date, to: end, rule, most) ?? next }
+      }
+      if latest.count > most { latest.removeFirst(latest.count - most) }
+    }
+
+    /// Returns a date near the end from which there are still `most` dates, if it can be found.
+    private static func jump(
+      from date: Date,
+      to end: Date,
+      _ rule: ScheduleRule,
+      _ most: Int
+    ) -> Date? {
+      var distance = 60.0
+      while end - distance > date {
+        let start = rule.restart(near: end - distance, from: date)
+        var next: Date? = start
+        var found: Date?
+        for _ in 0..<most {
+          next = next.flatMap(rule.next)
+          found = found ?? next
+        }
+        if let found, let next, next <= end { return found }
+        distance *= 2
+      }
+      return nil
+    }
+  }
+}

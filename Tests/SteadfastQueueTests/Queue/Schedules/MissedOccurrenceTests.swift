@@ -1,0 +1,131 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Dates that pass while no queue runs, or while the occurrence before is under way.
+@Suite(.virtualTime) struct MissedOccurrenceTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  /// Makes a schedule, lets these hours pass, and runs the queue for half an hour.
+  private func rest(
+    _ missed: MissedOccurrences,
+    hours: Double,
+    overlaps: Bool = false,
+    spread: Duration = .zero
+  ) async throws -> [String] {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("a"), missed: missed, overlaps: overlaps)
+    try await bench.advance(hours: hours)
+    let queue = await bench.queue(store)
+    let events = queue.events
+    async let texts = bench.missed(events)
+    try await withRunning(queue) { try await bench.advance(hours: 0.5) }
+    return await texts
+  }
+
+  @Test func `a date that is late is made up for`() async throws {
+    #expect(try await rest(.once(), hours: 1.25) == [])
+    #expect(bench.log.entries == [Occasion(text: "a", date: 1, now: 1.25, isLate: true)])
+  }
+
+  @Test(arguments: [false, true])
+  func `one occurrence stands for several dates`(overlaps: Bool) async throws {
+    #expect(try await rest(.once(), hours: 5.25, overlaps: overlaps) == ["s: 4 made up for"])
+    #expect(
+      bench.log.entries == [Occasion(text: "a", date: 5, now: 5.25, isLate: true, missed: 4)]
+    )
+  }
+
+  @Test func `nothing is made up for when it is too late`() async throws {
+    #expect(try await rest(.once(within: .seconds(600)), hours: 5.25) == ["s: 5 skipped"])
+    #expect(bench.log.entries == [])
+  }
+
+  @Test func `dates are skipped, and the next one is in time`() async throws {
+    #expect(try await rest(.skip, hours: 5.75) == ["s: 5 skipped"])
+    #expect(bench.log.entries == [Occasion(text: "a", date: 6, now: 6)])
+  }
+
+  @Test(arguments: [false, true])
+  func `each date is made up for, up to the limit`(overlaps: Bool) async throws {
+    #expect(try await rest(.each(atMost: 3), hours: 5.25, overlaps: overlaps) == ["s: 2 skipped"])
+    #expect(bench.log.entries.map(\.date) == [3, 4, 5])
+    #expect(bench.log.entries.allSatisfy { $0.now == 5.25 && $0.isLate && $0.missed == 0 })
+  }
+
+  @Test(arguments: [
+    (MissedOccurrences.once(), [1, 3, 6], ["s: 1 made up for", "s: 2 made up for"]),
+    (.skip, [1, 4], ["s: 2 skipped"]),
+    (.each(atMost: 12), [1, 2, 3], []),
+  ])
+  func `dates that come while the occurrence before runs are missed`(
+    missed: MissedOccurrences,
+    dates: [Double],
+    told: [String]
+  ) async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("takes 2.5"), missed: missed)
+    let events = queue.events
+    async let texts = bench.missed(events)
+    try await withRunning(queue) { try await bench.advance(hours: 6.2) }
+    #expect(bench.log.entries.map(\.date) == dates)
+    #expect(await texts.prefix(told.count) == told[...])
+  }
+
+  @Test func `an occurrence may overlap with the one before`() async throws {
+    let queue = await bench.queue(InMemoryStore(), workers: 4)
+    try await queue.schedule("s", .hours, Note("takes 2.5"), overlaps: true)
+    try await withRunning(queue) {
+      try await bench.advance(hours: 4.2)
+      #expect(bench.log.entries.map(\.now) == [1, 2, 3, 4])
+      #expect(try await queue.count(matching: TaskFilter(states: [.running])) == 3)
+      try await queue.unschedule("s")
+    }
+  }
+
+  @Test func `a retry belongs to its date, and knows what was missed`() async throws {
+    let store = InMemoryStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("retries"))
+    try await bench.advance(hours: 3.25)
+    try await withRunning(queue) { try await bench.advance(hours: 0.5) }
+    #expect(bench.log.entries.map(\.date) == [3, 3])
+    #expect(bench.log.entries.map(\.missed) == [2, 2])
+  }
+
+  @Test func `an occurrence that was moved by hand begins when it was told to`() async throws {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("a"))
+    let id = try #require(try await first.tasks().first?.id)
+    try await first.reschedule(id, to: bench.start + 2.5 * 3_600)
+    try await withRunning(first) { try await bench.advance(hours: 3.5) }
+    #expect(bench.log.entries.map(\.date) == [1, 2, 3])
+    #expect(bench.log.entries.map(\.now) == [2.5, 2.5, 3])
+    // Or earlier.
+    let queue = await bench.queue(store)
+    let next = try #require(try await queue.tasks().first?.id)
+    try await queue.reschedule(next)
+    try await withRunning(queue) { try await bench.advance(hours: 1) }
+    #expect(bench.log.entries.last == Occasion(text: "a", date: 4, now: 3.5))
+    #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hours) == [5])
+  }
+
+  @Test func `a paused queue misses dates`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("a"))
+    await queue.pause()
+    try await withRunning(queue) {
+      try await bench.advance(hours: 3.2)
+      await queue.resume()
+      try await bench.advance(hours: 0.1)
+    }
+    #expect(bench.log.entries.map(\.date) == [3])
+  }
+}

@@ -1,0 +1,151 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Whatever ends an occurrence, the next one is there.
+@Suite(.virtualTime) struct OccurrenceEndTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  private func dates(_ queue: TaskQueue) async throws -> [Double] {
+    try await queue.tasks().map { bench.hours($0.availableDate) }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `an occurrence that is cancelled or removed is followed by the next`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let queue = await bench.queue(store)
+      try await queue.schedule("s", .hours, Note("a"))
+      for hour in 2...4 {
+        let id = try #require(try await queue.tasks().first?.id)
+        #expect(try await hour.isMultiple(of: 2) ? queue.cancel(id) : queue.remove(id))
+        #expect(try await dates(queue) == [Double(hour)])
+      }
+      try await withRunning(queue) { try await bench.advance(hours: 4.5) }
+      #expect(bench.log.entries.map(\.date) == [4])
+    }
+  }
+
+  @Test func `all are cancelled once, and the next ones stay`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    for name in ["s", "t", "u"] { try await queue.schedule(name, .hours, Note(name)) }
+    try await queue.schedule("yearly", .cron("@yearly", in: .gmt), Note("y"))
+    try await queue.enqueue(Note("plain"), delay: .seconds(60))
+    #expect(try await queue.cancelAll() == 5)
+    #expect(try await dates(queue).sorted() == [2, 2, 2, 2 * 365 * 24])
+  }
+
+  @Test func `an occurrence that is cancelled while it runs is followed by the next`()
+    async throws
+  {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("takes 5"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 1.5)
+      let id = try #require(try await queue.tasks().first?.id)
+      try await queue.cancel(id)
+      try await bench.advance(hours: 0.1)
+      #expect(try await dates(queue) == [2])
+    }
+  }
+
+  @Test func `an occurrence that is abandoned is followed by the next, and can be restarted`()
+    async throws
+  {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("fails"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 2.5)
+      #expect(bench.log.entries.map(\.date) == [1, 2])
+      #expect(try await dates(queue) == [3])
+      #expect(try await queue.restart(matching: .deadLetters) == 2)
+      try await bench.advance(hours: 0.1)
+      #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2])
+      #expect(bench.log.entries.map(\.missed) == [0, 0, 0, 0])
+      // The schedule goes on as it did.
+      #expect(try await dates(queue) == [3])
+      try await bench.advance(hours: 1)
+      #expect(bench.log.entries.map(\.date) == [1, 2, 1, 2, 3])
+    }
+  }
+
+  @Test func `a restarted occurrence that waits stays the current one`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("a"))
+    let id = try #require(try await queue.tasks().first?.id)
+    try await queue.restart(id)
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries.map(\.date) == [1])
+    #expect(bench.log.entries.map(\.now) == [0])
+    #expect(try await dates(queue) == [2])
+  }
+
+  @Test(arguments: [false, true])
+  func `an occurrence that is missing is put back when the queue runs`(isPast: Bool) async throws {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("a"))
+    let id = try #require(try await first.tasks().first?.id)
+    // As a program does that knows nothing of schedules.
+    _ = try await store.apply(
+      [.cancel(.unclaimed(id), at: bench.start, retains: false)],
+      durability: .durable
+    )
+    #expect(try await first.count == 0)
+    if isPast { try await bench.advance(hours: 2.5) }
+    let queue = await bench.queue(store)
+    try await withRunning(queue) { try await bench.advance(hours: 1.2) }
+    #expect(bench.log.entries.map(\.date) == (isPast ? [2, 3] : [1]))
+    // Or when the application makes the schedule again.
+    let next = try #require(try await queue.tasks().first?.id)
+    _ = try await store.apply(
+      [.cancel(.unclaimed(next), at: bench.start, retains: true)],
+      durability: .durable
+    )
+    try await queue.schedule("s", .hours, Note("a"))
+    #expect(try await queue.count == 1)
+  }
+
+  @Test func `what ends together is followed by all that come next, in one batch`() async throws {
+    let store = FaultInjectingStore(appliesAtOnce: true)
+    let queue = await bench.queue(store)
+    for index in 0..<30 { try await queue.schedule("s\(index)", .hours, Note("a")) }
+    let before = store.calls.count { $0.kind == .apply }
+    #expect(try await queue.cancelAll() == 30)
+    #expect(store.calls.count { $0.kind == .apply } == before + 1)
+    #expect(try await dates(queue) == Array(repeating: 2, count: 30))
+  }
+
+  @Test func `tags, options and backoff are those of the schedule each time`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule(
+      "s",
+      .hours,
+      Note("a"),
+      options: TaskOptions(
+        maxRetries: .alwaysRetry,
+        usesBackoff: false,
+        priority: 7,
+        timeLimit: .seconds(9),
+        tags: ["x"],
+        inOrder: "k",
+        holdsOrder: true,
+        requires: ["wifi"]
+      )
+    )
+    for _ in 0..<3 {
+      let task = try #require(try await queue.tasks().first)
+      #expect(task.maxRetries == .alwaysRetry && !task.usesBackoff && task.priority == 7)
+      #expect(task.timeLimit == .seconds(9) && task.tags == ["x"] && task.orderKey == "k")
+      #expect(task.holdsOrder && task.conditions == ["wifi"] && task.uniqueKey == nil)
+      #expect(try task.payload(as: Note.self) == Note("a"))
+      try await queue.remove(task.id)
+    }
+  }
+}

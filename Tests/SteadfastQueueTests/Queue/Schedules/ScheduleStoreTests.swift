@@ -1,0 +1,228 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Schedules in stores that are sealed, shared, of a group, or fail.
+@Suite(.virtualTime) struct ScheduleStoreTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  @Test func `a schedule's payload is sealed in its value`() async throws {
+    let base = InMemoryStore()
+    let seal = TestSeal()
+    let store = FaultInjectingStore(base.sealingPayloads(with: seal.payloadSeal))
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("secret"))
+    try await queue.schedule("s", .hours, Note("secret"))
+    let name = ScheduleKey("s").valueName
+    let bytes = try #require(try await base.value(named: name))
+    #expect(!String(decoding: bytes, as: UTF8.self).contains("secret"))
+    #expect(try await store.value(named: name) != bytes)
+    try await withRunning(queue) { try await bench.advance(hours: 2.5) }
+    #expect(bench.log.entries.map(\.text) == ["secret", "secret"])
+  }
+
+  @Test func `a schedule is stored as earlier versions have stored it`() async throws {
+    let store = InMemoryStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    let task = try #require(try await queue.tasks().first)
+    let name = "steadfast.schedule.\(ScheduleKey("s").valueName.suffix(9))"
+    let bytes = try #require(try await store.value(named: name))
+    #expect(
+      String(decoding: bytes, as: UTF8.self) == #"""
+        {"definition":{"rule":"hourly 0","task":{"format":"json","json":"{\"text\":\"a\"}",\#
+        "name":"Note","version":1},"zone":"GMT"},"id":"\#(task.id)","instant":978310800,\#
+        "lastInstant":978307200,"name":"s"}
+        """#
+    )
+    #expect(task.id.description.hasPrefix("00e3c7a7-3400-8"))
+    #expect(try await store.value(named: "steadfast.schedules") != nil)
+  }
+
+  @Test func `a schedule that can't be opened stops nothing else`() async throws {
+    let base = InMemoryStore()
+    let seal = TestSeal()
+    let first = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
+    try await first.schedule("s", .hours, Note("a"))
+    seal.use(0x77)
+    let second = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
+    try await second.enqueue(Note("plain"))
+    let events = second.events
+    async let texts = bench.missed(events)
+    try await withRunning(second) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries.map(\.text) == ["plain"])
+    #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
+    // The key is back: the occurrence that could not be read waits, and the schedule goes on.
+    seal.use(0x5A)
+    let third = await bench.queue(base.sealingPayloads(with: seal.payloadSeal))
+    try await withRunning(third) { try await bench.advance(hours: 1) }
+    #expect(bench.log.entries.map(\.date).dropFirst() == [1, 2])
+  }
+
+  @Test func `a schedule whose zone can't be made is parked until it can`() async throws {
+    let store = InMemoryStore()
+    let key = ScheduleKey("s")
+    let first = await bench.queue(store)
+    try await first.schedule("s", .daily(at: .time(2, 0), in: zone("Europe/Berlin")), Note("a"))
+    // As it is in a process that has no zones.
+    let bytes = try #require(try await store.value(named: key.valueName))
+    let text = String(decoding: bytes, as: UTF8.self)
+      .replacingOccurrences(of: "Europe/Berlin", with: "Nowhere/Town")
+    let change = TaskChange.setValue(named: key.valueName, from: bytes, to: Array(text.utf8))
+    _ = try await store.apply([change], durability: .durable)
+    let queue = await bench.queue(store)
+    let events = queue.events
+    async let texts = bench.missed(events)
+    try await queue.enqueue(Note("plain"), delay: .seconds(30 * 3_600))
+    try await withRunning(queue) { try await bench.advance(hours: 50) }
+    #expect(bench.log.entries.map(\.text) == ["a", "plain"])
+    #expect(await texts == ["s: parked"])
+    let parked = try #require(try await queue.schedules().first)
+    #expect(parked.occurrence == nil)
+    #expect(parked.parkedReason?.contains("'Nowhere/Town'") == true)
+    #expect(parked.parkedReason?.contains("FoundationInternationalization") == true)
+    #expect(try await queue.occurrences(of: "s", count: 5) == [])
+    // It is told again while it lasts.
+    let again = await bench.queue(store)
+    let more = again.events
+    async let told = bench.missed(more)
+    try await withRunning(again) { try await bench.advance(hours: 1) }
+    #expect(await told == ["s: parked"])
+    // Another rule takes it up.
+    try await again.schedule("s", .hours, Note("b"))
+    #expect(try await again.schedules().map(\.parkedReason) == [nil])
+    let last = await bench.queue(store)
+    try await withRunning(last) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries.map(\.text) == ["a", "plain", "b"])
+  }
+
+  @Test func `each queue of a group has its own schedules`() async throws {
+    let group = TaskQueueGroup(clock: bench.clock) { await bench.register($0) }
+    let names = ["default", "x", "y"]
+    for name in names {
+      let queue = try await group.addQueue(name)
+      try await queue.schedule("s", .hours, Note(name))
+    }
+    try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await group.run() }
+      try await bench.advance(hours: 2.5)
+      await group.shutDown()
+      try await tasks.waitForAll()
+    }
+    #expect(bench.log.entries.map(\.text).sorted() == (names + names).sorted())
+    #expect(try await group.queue(named: "x").unschedule("s"))
+    #expect(try await group.queue(named: "x").schedules().isEmpty)
+    #expect(try await group.queue(named: "y").schedules().map(\.name) == ["s"])
+    #expect(try await group.count() == 2)
+  }
+
+  /// A store in which something happens before a batch that sets a schedule.
+  private final class Interrupted: ForwardingStore {
+    let base: any Persistence
+    let appliesAtOnce = true
+    private let next = Mutex<(@Sendable () async throws -> Void)?>(nil)
+
+    init(_ base: any Persistence) { self.base = base }
+
+    func beforeNextBatch(_ body: @escaping @Sendable () async throws -> Void) {
+      next.withLock { $0 = body }
+    }
+
+    func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+      let body = next.withLock { next in
+        defer { next = nil }
+        return next
+      }
+      try await body?()
+      return try await base.apply(batch, durability: durability)
+    }
+  }
+
+  @Test func `a schedule that another process changes in between is looked at again`()
+    async throws
+  {
+    let base = InMemoryStore()
+    let store = Interrupted(base)
+    let queue = await bench.queue(store)
+    let other = await bench.queue(base)
+    store.beforeNextBatch { try await other.schedule("s", .hours, Note("a")) }
+    try await queue.schedule("s", .hours, Note("a"))
+    #expect(try await queue.count == 1)
+    // Both end the same occurrence: one of them adds the next.
+    let id = try #require(try await queue.tasks().first?.id)
+    store.beforeNextBatch { try await other.cancel(id) }
+    #expect(try await queue.cancel(id) == false)
+    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+    // A definition that changes while the occurrence ends.
+    let next = try #require(try await queue.tasks().first?.id)
+    store.beforeNextBatch { try await other.schedule("s", .hourly(minute: 30), Note("b")) }
+    #expect(try await queue.cancel(next) == false)
+    // Counted from the last date, which was the one after an hour.
+    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [1.5])
+    // One of several that end together.
+    try await queue.schedule("t", .hours, Note("t"))
+    store.beforeNextBatch { try await other.unschedule("s") }
+    try await queue.enqueue(Note("plain"), delay: .seconds(5))
+    store.beforeNextBatch { try await other.unschedule("s") }
+    #expect(try await queue.cancelAll() == 2)
+    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+  }
+
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `an occurrence whose end is sent again is followed by one`(
+    moment: FaultInjectingStore.Moment
+  ) async throws {
+    let store = FaultInjectingStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    store.inject(.transientError, moment, times: 2) { $0.changes.contains("succeed") }
+    let events = queue.events
+    async let enqueued = events.reduce(into: 0) { count, event in
+      if case .enqueued = event { count += 1 }
+    }
+    try await withRunning(queue) { try await bench.advance(hours: 3.5) }
+    #expect(bench.log.entries.map(\.date) == [1, 2, 3])
+    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [4])
+    #expect(await enqueued == 3)
+  }
+
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `a schedule that is sent again is made once`(
+    moment: FaultInjectingStore.Moment
+  ) async throws {
+    let store = FaultInjectingStore()
+    let queue = await bench.queue(store)
+    try await withRunning(queue) {
+      store.inject(.transientError, moment, times: 1) { $0.changes.contains("insert") }
+      try await queue.schedule("s", .hours, Note("a"))
+      #expect(try await queue.count == 1)
+      store.inject(.transientError, moment, times: 1) { $0.changes.contains("cancel") }
+      try await queue.schedule("s", .hours, Note("b"))
+      #expect(try await queue.count == 1)
+      try await bench.advance(hours: 1.5)
+      store.inject(.transientError, moment, times: 1) { $0.changes.contains("cancel") }
+      #expect(try await queue.unschedule("s"))
+      #expect(try await queue.count == 0)
+    }
+    #expect(bench.log.entries.map(\.text) == ["b"])
+  }
+
+  @Test func `a store that fails when an occurrence ends is told when the queue runs again`()
+    async throws
+  {
+    let store = FaultInjectingStore(appliesAtOnce: true)
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    store.inject(.error(Refusal()), .afterEffect, times: 1) { $0.changes.contains("succeed") }
+    try await bench.advance(hours: 1)
+    await #expect(throws: TaskQueueError.self) { try await queue.run() }
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries.map(\.date) == [1, 2])
+  }
+}

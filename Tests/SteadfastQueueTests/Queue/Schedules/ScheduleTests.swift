@@ -1,0 +1,227 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Schedules, and the occurrences that follow one another.
+@Suite(.virtualTime) struct ScheduleTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  private func times(_ hours: ClosedRange<Int>, _ text: String = "a") -> [Occasion] {
+    hours.map { Occasion(text: text, date: Double($0), now: Double($0)) }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a task is performed at each date of its rule`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = await bench.queue(store)
+      try await queue.schedule("hourly", .hours, Note("a"))
+      try await withRunning(queue) { try await bench.advance(hours: 5.5) }
+      #expect(bench.log.entries == times(1...5))
+      let tasks = try await queue.tasks()
+      #expect(tasks.map { bench.hours($0.availableDate) } == [6])
+      #expect(tasks.map { $0.id.occurrenceDate.map(bench.hours) } == [6])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a queue that is made again on the store goes on`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let first = await bench.queue(store)
+      try await first.schedule("hourly", .hours, Note("a"), options: TaskOptions(tags: ["t"]))
+      try await withRunning(first) { try await bench.advance(hours: 2.5) }
+      let second = await bench.queue(store)
+      try await withRunning(second) { try await bench.advance(hours: 2) }
+      #expect(bench.log.entries == times(1...4))
+      #expect(try await second.tasks().map(\.tags) == [["t"]])
+    }
+  }
+
+  @Test func `a file that is read again has its schedules`() async throws {
+    try await withTemporaryFolder { folder in
+      let file = folder.appending(path: "queue.jsonl")
+      for hours in 0..<3 {
+        let store = JSONFileStore(at: file)
+        let queue = await bench.queue(store)
+        if hours == 0 { try await queue.schedule("hourly", .hours, Note("a")) }
+        try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+        try await store.close()
+      }
+      #expect(bench.log.entries == times(1...4))
+    }
+  }
+
+  @Test func `the same schedule at each launch changes nothing`() async throws {
+    let store = FaultInjectingStore(appliesAtOnce: true)
+    let queue = await bench.queue(store)
+    func schedule() async throws {
+      try await queue.schedule(
+        "s",
+        .cron("*/5 * * * *", in: .gmt),
+        Note("a"),
+        missed: .each(atMost: 3),
+        spread: .seconds(60),
+        options: TaskOptions(maxRetries: 3, priority: .high, tags: ["x", "y"])
+      )
+    }
+    try await schedule()
+    let tasks = try await queue.tasks().map(\.id)
+    let count = store.calls.count { $0.kind == .apply }
+    try await bench.advance(hours: 0.02)
+    try await schedule()
+    #expect(try await queue.tasks().map(\.id) == tasks)
+    #expect(store.calls.count { $0.kind == .apply } == count)
+  }
+
+  @Test func `a schedule that has changed begins after now, and performs nothing at once`()
+    async throws
+  {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .every(.seconds(7_200)), Note("old"))
+    try await withRunning(first) { try await bench.advance(hours: 5) }
+    let queue = await bench.queue(store)
+    #expect(bench.log.entries.map(\.date) == [2, 4])
+    // Counted from the last date, which was 4 hours after the start.
+    try await queue.schedule("s", .every(.seconds(2_400)), Note("new"))
+    #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [16.0 / 3])
+    #expect(try await queue.occurrences(of: "s", count: 2).map(bench.hours) == [16.0 / 3, 6])
+    try await withRunning(queue) { try await bench.advance(hours: 0.5) }
+    #expect(bench.log.entries.last?.text == "new")
+    #expect(bench.log.entries.count == 3)
+  }
+
+  @Test func `an occurrence that runs is left alone when its schedule changes`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("takes 1.5"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 1.2)
+      try await queue.schedule("s", .hourly(minute: 45), Note("new"))
+      #expect(try await queue.tasks().map(\.state) == [.running])
+      try await bench.advance(hours: 1.6)
+    }
+    // The first new date has passed when the old occurrence ends, and is made up for.
+    #expect(bench.log.entries.map(\.text) == ["takes 1.5", "new", "new"])
+    #expect(bench.log.entries.map(\.date) == [1, 1.75, 2.75])
+    #expect(bench.log.entries.map { ($0.now * 4).rounded() } == [4, 10, 11])
+  }
+
+  @Test func `an occurrence that waits for a retry is left alone when its schedule changes`()
+    async throws
+  {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("retries"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 1.01)
+      try await queue.schedule("s", .hourly(minute: 30), Note("new"))
+      try await bench.advance(hours: 0.6)
+    }
+    #expect(bench.log.entries.map(\.text) == ["retries", "retries", "new"])
+    #expect(bench.log.entries.map(\.date) == [1, 1, 1.5])
+  }
+
+  @Test func `a schedule that is removed takes its waiting occurrence with it`() async throws {
+    let store = InMemoryStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    try await queue.schedule("other", .hours, Note("b"))
+    #expect(try await queue.unschedule("s"))
+    #expect(try await queue.unschedule("s") == false)
+    #expect(try await queue.schedules().map(\.name) == ["other"])
+    #expect(try await queue.unschedule("other"))
+    #expect(try await queue.tasks().isEmpty)
+    #expect(try await queue.occurrences(of: "s", count: 3) == [])
+    try await queue.schedule("s", .hours, Note("c"))
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries == times(1...1, "c"))
+  }
+
+  @Test func `a schedule that is removed while its occurrence runs ends with it`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("takes 0.5"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 1.2)
+      #expect(try await queue.unschedule("s"))
+      try await bench.advance(hours: 3)
+    }
+    #expect(bench.log.entries.count == 1)
+    #expect(try await queue.tasks(matching: TaskFilter()).isEmpty)
+  }
+
+  @Test func `schedules are listed with their next dates`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("b", .every(.seconds(60)), Note("a"))
+    let berlin = try zone("Europe/Berlin")
+    try await queue.schedule("a", .daily(at: .time(2, 30), in: berlin), Note("a"))
+    let list = try await queue.schedules()
+    #expect(list.map(\.name) == ["a", "b"])
+    #expect(list.map(\.rule) == ["daily 02:30 (Europe/Berlin)", "every 60 s"])
+    #expect(list.map(\.taskName) == ["Note", "Note"])
+    #expect(list.map { bench.hours($0.date) } == [1.5, 1.0 / 60])
+    #expect(Set(list.map(\.occurrence)) == Set(try await queue.tasks().map(\.id)))
+    #expect(
+      try await queue.occurrences(of: "a", count: 3).map(bench.hours) == [1.5, 25.5, 49.5]
+    )
+  }
+
+  @Test func `each installation begins at a time of its own, always the same`() async throws {
+    var delays: Set<Int> = []
+    for seed in 0..<20 as Range<UInt64> {
+      let queue = TaskQueue(
+        persistence: InMemoryStore(),
+        configuration: TaskQueueConfiguration(randomness: .seeded(seed)),
+        clock: bench.clock
+      )
+      try await queue.schedule("s", .hours, Note("a"), spread: .seconds(600))
+      let task = try #require(try await queue.tasks().first)
+      let delay = Int(task.availableDate.timeIntervalSince(bench.start)) - 3_600
+      #expect((0...600).contains(delay))
+      #expect(try await queue.occurrences(of: "s", count: 1).map(bench.hours) == [1])
+      try await queue.schedule("s", .hourly(minute: 30), Note("a"), spread: .seconds(600))
+      let next = try #require(try await queue.tasks().first)
+      #expect(Int(next.availableDate.timeIntervalSince(bench.start)) - 1_800 == delay)
+      delays.insert(delay)
+    }
+    #expect(delays.count > 10)
+  }
+
+  @Test func `what makes no sense for a schedule is refused`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    func error(_ name: String, _ options: TaskOptions) async -> TaskQueueError? {
+      await #expect(throws: TaskQueueError.self) {
+        try await queue.schedule(name, .hours, Note("a"), options: options)
+      }
+    }
+    for (options, text) in [
+      (TaskOptions(delay: .seconds(1)), "'delay'"),
+      (TaskOptions(availableDate: bench.start), "'availableDate'"),
+      (TaskOptions(expiryDate: bench.start), "'expiryDate'"),
+      (TaskOptions(onDuplicate: .replace), "'onDuplicate'"),
+      (TaskOptions(maxRetries: -1), "maxRetries"),
+    ] {
+      #expect(await error("s", options)?.message.contains(text) == true)
+    }
+    for name in ["", "a\nb", String(repeating: "x", count: 256)] {
+      #expect(await error(name, TaskOptions())?.code == .invalidArgument)
+    }
+    await #expect(throws: TaskQueueError.self) {
+      try await queue.schedule("s", .hours, Note("a"), missed: .each(atMost: 0))
+    }
+    await #expect(throws: TaskQueueError.self) {
+      try await queue.schedule("s", .hours, Note(String(repeating: "x", count: 70_000)))
+    }
+    #expect(try await queue.schedules().isEmpty)
+  }
+
+  @Test func `a schedule knows nothing of unique keys`() async throws {
+    struct Keyed: TaskPayload { var uniqueKey: String? { "key" } }
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.enqueue(Keyed(), delay: .seconds(86_400))
+    try await queue.schedule("s", .hours, Keyed())
+    #expect(try await queue.tasks().map(\.uniqueKey) == ["key", nil])
+  }
+}

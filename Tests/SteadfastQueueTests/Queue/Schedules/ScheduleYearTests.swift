@@ -1,0 +1,139 @@
+import Foundation
+import SteadfastRetry
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// A year of two processes on one store, which end at random moments.
+@Suite(.virtualTime) struct ScheduleYearTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  /// What became of the dates of the schedules.
+  private final class Account: Sendable {
+    struct State: Sendable {
+      var performed: [String: [Date]] = [:]
+      var missed: [String: Int] = [:]
+    }
+
+    let state = Mutex(State())
+
+    func performed(_ name: String, _ date: Date) {
+      state.withLock { $0.performed[name, default: []].append(date) }
+    }
+
+    func missed(_ name: String, _ count: Int) {
+      state.withLock { $0.missed[name, default: 0] += count }
+    }
+  }
+
+  private func schedules() throws -> [(String, ScheduleRule, MissedOccurrences)] {
+    let (berlin, newYork) = (try zone("Europe/Berlin"), try zone("America/New_York"))
+    return try [
+      ("nightly", .daily(at: .time(2, 30), in: berlin), .once()),
+      (
+        "weekly", .weekly(on: [.monday, .thursday], at: .time(6, 0), in: newYork), .each(atMost: 3)
+      ),
+      ("often", .every(.seconds(9 * 3_600)), .once(within: .seconds(7_200))),
+      ("seldom", .cron("15 3 1,15 * *", in: berlin), .skip),
+      ("shifts", .cron("20 */8 * * *", in: berlin), .each(atMost: 2)),
+    ]
+  }
+
+  /// A process: it runs a queue until it ends, and begins again some time later.
+  private func live(
+    _ store: SharedStore,
+    _ clock: SkewedClock,
+    _ account: Account,
+    until end: Date,
+    _ random: inout SplitMix64
+  ) async throws {
+    while bench.clock.date < end {
+      let queue = TaskQueue(
+        persistence: store.process(),
+        configuration: TaskQueueConfiguration(backoff: .constant(.seconds(300))),
+        clock: clock
+      )
+      await queue.register(Note.self) { [clock = bench.clock] note, context in
+        let date = try #require(context.occurrence?.date)
+        // One attempt in eight fails once, and some take ten hours.
+        if context.retryCount == 0, Int(date.timeIntervalSince1970 / 60) % 8 == 3 {
+          throw Refusal()
+        }
+        let seconds = Int(date.timeIntervalSince1970 / 3_600) % 13 * 3_000
+        try await clock.sleep(for: .seconds(seconds))
+        account.performed(note.text, date)
+      }
+      for (name, rule, missed) in try schedules() {
+        try await queue.schedule(name, rule, Note(name), missed: missed)
+      }
+      let events = queue.events
+      let running = Double.random(in: 600...(3 * 86_400), using: &random)
+      try await withThrowingTaskGroup { group in
+        group.addTask {
+          for await event in events {
+            if case .occurrencesMissed(let name, let count, _) = event {
+              account.missed(name, count)
+            }
+          }
+        }
+        group.addTask { try await queue.run() }
+        try await bench.clock.sleep(for: .seconds(running))
+        await queue.shutDown(within: .zero)
+        try await group.waitForAll()
+      }
+      let resting = Double.random(in: 1...(5 * 86_400), using: &random)
+      try await bench.clock.sleep(for: .seconds(resting))
+    }
+  }
+
+  @Test(arguments: [1] as [UInt64])
+  func `each date of a virtual year is performed once, or told as missed once`(seed: UInt64)
+    async throws
+  {
+    let store = SharedStore(
+      StoreSharing(leaseDuration: .seconds(3_600), pollInterval: .seconds(7_200))
+    )
+    let account = Account()
+    let end = bench.start + 365 * 86_400
+    try await withThrowingTaskGroup { group in
+      for (index, skew) in [0.0, 60].enumerated() {
+        group.addTask {
+          var random = SplitMix64(seed: seed &* 2 &+ UInt64(index))
+          try await live(
+            store,
+            SkewedClock(base: bench.clock, seconds: skew),
+            account,
+            until: end,
+            &random
+          )
+        }
+      }
+      try await group.waitForAll()
+    }
+    let state = account.state.withLock { $0 }
+    let queue = TaskQueue(persistence: store.process(), clock: bench.clock)
+    for (name, rule, _) in try schedules() {
+      let performed = state.performed[name, default: []]
+      #expect(Set(performed).count == performed.count, "\(name) was performed twice")
+      #expect(performed == performed.sorted())
+      // From the first date to the one before the current occurrence.
+      let next = try #require(try await queue.occurrences(of: name, count: 1).first)
+      var all: [Date] = []
+      var date = rule.next(after: bench.start)
+      while let day = date, day < next {
+        all.append(day)
+        date = rule.next(after: day)
+      }
+      #expect(Set(performed).isSubset(of: all))
+      let missed = state.missed[name, default: 0]
+      #expect(performed.count + missed == all.count, "\(name)")
+      #expect(performed.count > 0)
+    }
+    #expect(state.missed.values.reduce(0, +) > 0)
+  }
+}
