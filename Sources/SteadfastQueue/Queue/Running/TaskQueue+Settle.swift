@@ -77,7 +77,8 @@ extension TaskQueue {
     if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
     defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
     do {
-      let answer = try await send(batch, ending: OccurrenceEnd.all(in: settlements))
+      let ends = OccurrenceEnd.all(in: settlements)
+      let answer = try await ends.isEmpty ? send(batch) : send(batch, ending: ends)
       let results = try await withoutDoubt(answer, of: settlements)
       let stored = settlements.indices.lazy.filter { results[$0].isDone }
       wereStored(stored.map { settlements[$0] })
@@ -87,8 +88,7 @@ extension TaskQueue {
         guard case .superseded(let successor) = result else { continue }
         let isAwaited = observers.superseded(settlement, by: successor)
         follow(settlement)
-        // It may have ended before its callers were linked to it. A store that fails stops the
-        // queue at the next claim.
+        // It may have ended before. A store that fails stops the queue at the next claim.
         if isAwaited { try? await tellWhatIsStored(of: [successor]) }
       }
     } catch {

@@ -40,7 +40,9 @@ struct OccurrenceEnd {
 
   /// Returns the ends of occurrences among settlements, in whose order a batch changes the tasks.
   static func all(in settlements: [Settlement]) -> [OccurrenceEnd] {
-    settlements.enumerated().compactMap { index, settlement in
+    // Most batches have none.
+    guard settlements.contains(where: { $0.record.id.isOccurrence }) else { return [] }
+    return settlements.enumerated().compactMap { index, settlement in
       OccurrenceEnd(index, settlement.change, wasHandled: settlement.wasBegun)
     }
   }
