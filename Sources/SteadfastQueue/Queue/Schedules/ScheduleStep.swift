@@ -39,8 +39,10 @@ struct OccurrenceEnd {
   }
 
   /// Returns the ends of occurrences among settlements, in whose order a batch changes the tasks.
-  static func all(in settlements: some Sequence<Settlement>) -> [OccurrenceEnd] {
-    settlements.enumerated().compactMap { index, settlement in
+  static func all(in settlements: some Collection<Settlement>) -> [OccurrenceEnd] {
+    // Most batches have none.
+    guard settlements.contains(where: { $0.record.id.isOccurrence }) else { return [] }
+    return settlements.enumerated().compactMap { index, settlement in
       OccurrenceEnd(index, settlement.change, wasHandled: settlement.wasBegun)
     }
   }

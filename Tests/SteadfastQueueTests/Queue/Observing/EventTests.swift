@@ -36,6 +36,8 @@ extension TaskEvent {
     case .superseded(let record, _): "superseded \(text(record))"
     case .released(let record): "released \(text(record))"
     case .unhandled(let record, _): "unhandled \(text(record))"
+    case .occurrencesMissed(let schedule, let count, _): "missed \(count) of \(schedule)"
+    case .scheduleParked(let schedule, _): "parked \(schedule)"
     case .storeUnavailable(let reason, _): "store unavailable: \(reason)"
     case .missed(let count): "missed \(count)"
     }
