@@ -88,11 +88,7 @@ extension TaskQueue {
       let meanings = consequences(of: settlements, results)
       if !meanings.isEmpty { await tell(meanings) }
       for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
-        let isAwaited = observers.superseded(settlement, by: successor)
-        follow(settlement)
-        // It may have ended before its callers were linked to it. A store that fails stops the
-        // queue at the next claim.
-        if isAwaited { try? await tellWhatIsStored(of: [successor]) }
+        await wasSuperseded(settlement, by: successor)
       }
     } catch {
       // An attempt that is cut short has a cancelled Swift task in a run that goes on.
@@ -105,6 +101,14 @@ extension TaskQueue {
       fail(error, to: "keep how tasks ended", losing: true)
     }
     return false
+  }
+
+  private nonisolated func wasSuperseded(_ settlement: Settlement, by successor: TaskID) async {
+    let isAwaited = observers.superseded(settlement, by: successor)
+    follow(settlement)
+    // It may have ended before its callers were linked to it. A store that fails stops the queue at
+    // the next claim.
+    if isAwaited { try? await tellWhatIsStored(of: [successor]) }
   }
 
   /// Returns what changes that were stored have meant for other tasks.
@@ -267,28 +271,5 @@ extension TaskQueue {
         )
       }
     )
-  }
-}
-
-extension TaskQueue {
-  /// Has the store apply changes, and checks that there is a result for each of them.
-  nonisolated func persist(
-    _ changes: [TaskChange],
-    _ durability: Durability = .durable
-  ) async throws -> [ChangeOutcome] {
-    try UnusableAnswer.check(
-      try await store.apply(changes, durability: durability),
-      to: changes.count
-    )
-  }
-
-  /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
-  /// once.
-  nonisolated func send(
-    _ changes: [TaskChange]
-  ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
-    guard let patientStore else { return (try await persist(changes), false) }
-    let (outcomes, wasResent) = try await patientStore.send(changes, .durable)
-    return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
   }
 }

@@ -1,0 +1,40 @@
+/// How a queue has its store apply changes.
+extension TaskQueue {
+  /// Has the store apply changes, and checks that there is a result for each of them.
+  nonisolated func persist(
+    _ changes: [TaskChange],
+    _ durability: Durability = .durable
+  ) async throws -> [ChangeOutcome] {
+    try UnusableAnswer.check(
+      try await store.apply(changes, durability: durability),
+      to: changes.count
+    )
+  }
+
+  /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
+  /// once.
+  nonisolated func send(
+    _ changes: [TaskChange]
+  ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
+    guard let patientStore else { return (try await persist(changes), false) }
+    let (outcomes, wasResent) = try await patientStore.send(changes, .durable)
+    return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
+  }
+}
+
+/// The error for a store whose results don't match the changes that it was given.
+struct UnusableAnswer: Error, CustomStringConvertible {
+  let results: [ChangeOutcome]
+  let to: Int
+
+  /// Returns the results if there is one for each change.
+  static func check(_ results: [ChangeOutcome], to count: Int) throws -> [ChangeOutcome] {
+    guard results.count == count else { throw UnusableAnswer(results: results, to: count) }
+    return results
+  }
+
+  var description: String {
+    "the store has answered \(to) changes with \(results), which is no answer to them; "
+      + "whether they were kept is not known"
+  }
+}
