@@ -17,6 +17,10 @@ let package = Package(
     .library(name: "SteadfastRetry", targets: ["SteadfastRetry"]),
     .library(name: "SteadfastQueue", targets: ["SteadfastQueue"]),
     .library(name: "SteadfastTesting", targets: ["SteadfastTesting"]),
+    .library(name: "SteadfastSQLite", targets: ["SteadfastSQLite"]),
+  ],
+  traits: [
+    .trait(name: "SQLite", description: "A store in a database, over the system's libsqlite3.")
   ],
   targets: [
     .target(name: "SteadfastRetry", swiftSettings: settings),
@@ -30,6 +34,15 @@ let package = Package(
       dependencies: ["SteadfastQueue"],
       swiftSettings: settings
     ),
+    // Without the trait, the targets of the database are empty, and need no library.
+    .systemLibrary(name: "SystemSQLite", providers: [.apt(["libsqlite3-dev"])]),
+    .target(
+      name: "SteadfastSQLite",
+      dependencies: [
+        "SteadfastQueue", .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
+      ],
+      swiftSettings: settings
+    ),
     .executableTarget(
       name: "CrashWorker",
       dependencies: ["SteadfastQueue"],
@@ -40,6 +53,12 @@ let package = Package(
       name: "StepWorker",
       dependencies: ["SteadfastQueue"],
       path: "Tests/EndToEnd/StepWorker",
+      swiftSettings: settings
+    ),
+    .executableTarget(
+      name: "SQLiteWorker",
+      dependencies: ["SteadfastQueue", "SteadfastSQLite"],
+      path: "Tests/EndToEnd/SQLiteWorker",
       swiftSettings: settings
     ),
     .executableTarget(
@@ -56,13 +75,21 @@ let package = Package(
     ),
     .testTarget(
       name: "SteadfastQueueTests",
-      dependencies: ["SteadfastQueue", "SteadfastTesting", "TestSupport"],
+      dependencies: ["SteadfastQueue", "SteadfastTesting", "SteadfastSQLite", "TestSupport"],
       exclude: ["GoldenFiles/version-1"],
       swiftSettings: settings
     ),
     .testTarget(
       name: "SteadfastTestingTests",
       dependencies: ["SteadfastTesting", "TestSupport"],
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "SteadfastSQLiteTests",
+      dependencies: [
+        "SteadfastSQLite", "SteadfastTesting", "TestSupport",
+        .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
+      ],
       swiftSettings: settings
     ),
   ],

@@ -11,7 +11,7 @@ let settings: [SwiftSetting] = [
 let package = Package(
   name: "Benchmarks",
   platforms: [.macOS(.v15)],
-  dependencies: [.package(name: "Steadfast", path: "../..")],
+  dependencies: [.package(name: "Steadfast", path: "../..", traits: ["SQLite"])],
   targets: [
     .target(name: "AllocationCounter"),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
@@ -22,6 +22,7 @@ let package = Package(
         "CSQLite",
         .product(name: "SteadfastQueue", package: "Steadfast"),
         .product(name: "SteadfastRetry", package: "Steadfast"),
+        .product(name: "SteadfastSQLite", package: "Steadfast"),
         .product(name: "SteadfastTesting", package: "Steadfast"),
       ],
       swiftSettings: settings

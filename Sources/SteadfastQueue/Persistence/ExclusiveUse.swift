@@ -1,13 +1,20 @@
 import Synchronization
 
 /// A store of this package on which one queue at a time may run.
-protocol UnsharedStore: Persistence {
+package protocol UnsharedStore: Persistence {
   /// Who runs on it; `nil` if the underlying store does not say.
   var use: (any StoreUse)? { get }
+  /// Whether a call may fail because another program keeps the store from making it for a while.
+  var hasTransientErrors: Bool { get }
+}
+
+extension UnsharedStore {
+  /// `false`.
+  package var hasTransientErrors: Bool { false }
 }
 
 /// Notes which queue runs on a store.
-protocol StoreUse: Sendable {
+package protocol StoreUse: Sendable {
   /// Notes that a queue of this name, which does not run yet, begins to run on the store.
   ///
   /// - Throws: A ``TaskQueueError`` if another queue runs.
@@ -26,14 +33,16 @@ extension Persistence {
 ///
 /// Two queues that ran on one store would perform each other's tasks. A caller that waits for an
 /// outcome with one queue would never hear of what the other did.
-final class ExclusiveUse: StoreUse {
+package final class ExclusiveUse: StoreUse {
   /// The name of the queue that runs.
   private let user = Mutex<String?>(nil)
+
+  package init() {}
 
   /// Notes that a queue of this name, which does not run yet, begins to run on the store.
   ///
   /// - Throws: A ``TaskQueueError`` if another queue runs.
-  func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
+  package func begin(_ name: String, on store: any Persistence) throws(TaskQueueError) {
     let other = user.withLock { user -> String? in
       if let user { return user }
       user = name
@@ -48,5 +57,5 @@ final class ExclusiveUse: StoreUse {
   }
 
   /// Notes that the queue that runs has ended its run.
-  func end() { user.withLock { $0 = nil } }
+  package func end() { user.withLock { $0 = nil } }
 }

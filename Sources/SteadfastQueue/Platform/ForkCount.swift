@@ -15,7 +15,7 @@ import Android
 /// Such a child has a copy of everything that its parent had open, but only one of its threads. A
 /// check costs the reading of one number. Asking the system for the process ID would take a call
 /// each time.
-enum ForkCount {
+package enum ForkCount {
   private static let count = Atomic<Int>(0)
 
   private static let isCounted: Bool = {
@@ -25,7 +25,7 @@ enum ForkCount {
   }()
 
   /// A number that stays the same within a process, and is different in its children.
-  static var current: Int {
+  package static var current: Int {
     isCounted ? count.load(ordering: .relaxed) : Int(getpid())
   }
 }

@@ -9,7 +9,7 @@ import Android
 #endif
 
 /// Threads of the system, for work that blocks.
-enum SystemThread {
+package enum SystemThread {
   private final class Work: Sendable {
     let perform: @Sendable () -> Void
 
@@ -17,7 +17,7 @@ enum SystemThread {
   }
 
   /// Starts a thread that ends when `work` returns.
-  static func start(_ work: @escaping @Sendable () -> Void) throws(SystemCallError) {
+  package static func start(_ work: @escaping @Sendable () -> Void) throws(SystemCallError) {
     let context = unsafe Unmanaged.passRetained(Work(work))
     let number = unsafe create(context.toOpaque())
     guard number == 0 else {

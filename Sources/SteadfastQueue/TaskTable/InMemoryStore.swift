@@ -11,7 +11,7 @@ public final class InMemoryStore: Persistence, UnsharedStore {
   }
 
   private let state = Mutex(State())
-  let use: (any StoreUse)? = ExclusiveUse()
+  package let use: (any StoreUse)? = ExclusiveUse()
 
   /// Makes an empty store.
   public init() {}

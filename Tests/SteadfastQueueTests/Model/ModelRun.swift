@@ -9,12 +9,6 @@ struct ModelViolation: Error, CustomStringConvertible {
   let description: String
 }
 
-/// Where the tasks of a case rest.
-enum ModelStorage: Sendable, CaseIterable {
-  case memory, suspending, suspendingAtOnce, sealed
-  case file
-}
-
 /// One case of the model check as it is carried out.
 ///
 /// All of it happens in one virtual time: its parts take turns, and need no locks of their own.
@@ -88,14 +82,14 @@ final class ModelRun: Sendable {
     self.fault = fault
     self.time = time
     ledger = SharedLedger(ModelLedger(configuration))
-    let plain: any Persistence = file.map { JSONFileStore(at: $0) } ?? InMemoryStore()
+    let plain = storage.store(at: file)
     base = storage == .sealed ? plain.sealingPayloads(with: TestSeal().payloadSeal) : plain
     store = ModelStore(
       base,
       ledger,
       appliesAtOnce: storage == .memory || storage == .sealed || storage == .suspendingAtOnce,
       suspends: storage == .suspending || storage == .suspendingAtOnce,
-      turns: storage == .file ? Turns() : nil,
+      turns: file == nil ? nil : Turns(),
       fault: fault
     )
     // A fault, or an interruption, comes to one queue alone.

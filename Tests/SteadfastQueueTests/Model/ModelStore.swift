@@ -1,7 +1,30 @@
+import Foundation
 import SteadfastTesting
 import Synchronization
 
 @testable import SteadfastQueue
+
+#if SQLite
+import SteadfastSQLite
+#endif
+
+/// Where the tasks of a case rest.
+enum ModelStorage: Sendable, CaseIterable {
+  case memory, suspending, suspendingAtOnce, sealed
+  case file
+  #if SQLite
+  case database
+  #endif
+
+  /// The store at a file, which is made; in memory if there is none.
+  func store(at file: URL?) -> any Persistence {
+    guard let file else { return InMemoryStore() }
+    #if SQLite
+    if self == .database { return SQLiteStore(at: file) }
+    #endif
+    return JSONFileStore(at: file)
+  }
+}
 
 /// A store that notes in a ledger what it does, and can suspend before and after each call.
 final class ModelStore: Persistence {

@@ -61,4 +61,14 @@ import Testing
       try await check(.file, seeds.count > 1 ? seeds.prefix(200) : seeds, in: folder)
     }
   }
+
+  #if SQLite
+  @Test func `a queue over a database does what must follow from what is done with it`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      try await check(.database, Self.seeds(short: 20), in: folder)
+    }
+  }
+  #endif
 }

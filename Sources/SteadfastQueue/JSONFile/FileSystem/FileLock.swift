@@ -21,7 +21,7 @@ import Android
 /// The system gives the lock up when the process ends, however it ends. On some systems, `flock`
 /// does not exclude a second opener in the same process. A list of the locks that this process
 /// holds excludes it.
-final class FileLock: Sendable {
+package final class FileLock: Sendable {
   enum Failure: Error, Equatable {
     case heldByThisProcess
     /// Another process has the lock: its number, if that could be read.

@@ -111,7 +111,7 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
   /// The file.
   public let url: URL
   let core: JSONFileCore
-  let use: (any StoreUse)? = ExclusiveUse()
+  package let use: (any StoreUse)? = ExclusiveUse()
 
   /// Makes a store in a file that exists, or will be made.
   ///

@@ -126,12 +126,12 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
 extension Persistence {
   /// Whether an error of the store may be transient.
   ///
-  /// The stores of this package have no such errors, and are called without a detour.
+  /// The stores in memory and in a file have no such errors, and are called without a detour.
   var mayFailTransiently: Bool {
     switch self {
     case let store as SealedStore: store.base.mayFailTransiently
     case let store as GroupStore: store.base.mayFailTransiently
-    case is any UnsharedStore: false
+    case let store as any UnsharedStore: store.hasTransientErrors
     // It waits for nothing that could be gone.
     default: !appliesAtOnce
     }

@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SteadfastSQLite
 
 #if canImport(Glibc)
 import Glibc
@@ -23,7 +24,21 @@ private let sqliteEnqueue = "SQLite FULL: enqueue, one transaction each"
 private let sqliteWhole = "SQLite FULL: enqueue, claim, complete, each"
 private let sqliteEnqueueBatch = "SQLite FULL: enqueue, a transaction of 100"
 private let sqliteWholeBatch = "SQLite FULL: the same by 100"
-private let reserving = JSONFileStore.Options(reservedSpace: 1 << 20)
+
+/// The store that a row is about.
+private enum Kind: String {
+  case file = ""
+  case reserving = ", reserving"
+  case database = ", SQLite store"
+
+  func store(at url: URL) -> any Persistence {
+    switch self {
+    case .file: JSONFileStore(at: url)
+    case .reserving: JSONFileStore(at: url, options: .init(reservedSpace: 1 << 20))
+    case .database: SQLiteStore(at: url)
+    }
+  }
+}
 
 /// Each task is durable before `enqueue` returns, and so is its end.
 ///
@@ -40,10 +55,12 @@ let fileBenchmarks = [
   sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
   sqliteBenchmark(sqliteEnqueueBatch, each: 100) { try $0.enqueue($1, now: $2) },
   enqueueBenchmark(producers: 1, iterations: writes, against: bare),
-  enqueueBenchmark(producers: 1, iterations: writes, against: bare, reserving),
+  enqueueBenchmark(producers: 1, iterations: writes, against: bare, .reserving),
   enqueueBenchmark(producers: 8, iterations: tasks, against: sqliteEnqueue),
   enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch),
-  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, reserving),
+  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, .reserving),
+  enqueueBenchmark(producers: 1, iterations: writes, against: sqliteEnqueue, .database),
+  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, .database),
   Benchmark("enqueue of batches of 100", against: sqliteEnqueueBatch, iterations: tasks) { count in
     try await withScratchFile { url in
       let store = JSONFileStore(at: url)
@@ -64,7 +81,15 @@ let fileBenchmarks = [
     workers: 8,
     iterations: 3 * tasks,
     against: sqliteWholeBatch,
-    reserving
+    .reserving
+  ),
+  endToEndBenchmark(producers: 1, workers: 1, iterations: writes, against: sqliteWhole, .database),
+  endToEndBenchmark(
+    producers: 64,
+    workers: 8,
+    iterations: tasks,
+    against: sqliteWholeBatch,
+    .database
   ),
 ]
 
@@ -72,12 +97,12 @@ private func enqueueBenchmark(
   producers: Int,
   iterations: Int,
   against baseline: String,
-  _ options: JSONFileStore.Options = JSONFileStore.Options()
+  _ kind: Kind = .file
 ) -> Benchmark {
-  let name = "enqueue, \(producers) at a time\(options.note)"
+  let name = "enqueue, \(producers) at a time\(kind.rawValue)"
   return Benchmark(name, against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
-      let store = JSONFileStore(at: url, options: options)
+      let store = kind.store(at: url)
       try await enqueue(count, to: Steadfast(store, workers: 1).queue, producers: producers)
       try await store.close()
     }
@@ -89,13 +114,13 @@ private func endToEndBenchmark(
   workers: Int,
   iterations: Int,
   against baseline: String,
-  _ options: JSONFileStore.Options = JSONFileStore.Options()
+  _ kind: Kind = .file
 ) -> Benchmark {
   let producer = "\(producers) producer\(producers == 1 ? "" : "s")"
-  let name = "\(producer), \(workers) at a time, end to end\(options.note)"
+  let name = "\(producer), \(workers) at a time, end to end\(kind.rawValue)"
   return Benchmark(name, against: baseline, iterations: iterations) { count in
     try await withScratchFile { url in
-      let store = JSONFileStore(at: url, options: options)
+      let store = kind.store(at: url)
       try await performOverlapped(
         count,
         by: Steadfast(store, workers: workers),
@@ -104,11 +129,6 @@ private func endToEndBenchmark(
       try await store.close()
     }
   }
-}
-
-extension JSONFileStore.Options {
-  /// What the name of a row says of the options.
-  fileprivate var note: String { reservedSpace == nil ? "" : ", reserving" }
 }
 
 private func sqliteBenchmark(

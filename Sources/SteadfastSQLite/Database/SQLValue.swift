@@ -1,0 +1,46 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A parameter of a statement.
+enum SQLValue {
+  case null
+  case integer(Int64)
+  case real(Double)
+  case text(String)
+  case blob([UInt8])
+  case id(TaskID)
+}
+
+extension SQLValue {
+  static func integer(_ value: Int?) -> SQLValue { value.map { .integer(Int64($0)) } ?? .null }
+  static func text(_ value: String?) -> SQLValue { value.map { .text($0) } ?? .null }
+  static func id(_ value: TaskID?) -> SQLValue { value.map { .id($0) } ?? .null }
+  static func flag(_ value: Bool) -> SQLValue { .integer(value ? Int64(1) : 0) }
+
+  /// The seconds since 1970.
+  static func date(_ value: Date?) -> SQLValue {
+    value.map { .real($0.timeIntervalSince1970) } ?? .null
+  }
+
+  /// The microseconds, of which a positive duration has at least one.
+  static func duration(_ value: Duration?) -> SQLValue {
+    guard let value else { return .null }
+    let (seconds, attoseconds) = value.components
+    let microseconds = seconds * 1_000_000 + (attoseconds + 999_999_999_999) / 1_000_000_000_000
+    return .integer(microseconds)
+  }
+
+  /// The number of retries; null if there is no limit.
+  static func limit(_ limit: RetryLimit?) -> SQLValue {
+    if case .atMost(let count) = limit { .integer(Int64(count)) } else { .null }
+  }
+
+  static func token(_ value: UInt64) -> SQLValue { .integer(Int64(bitPattern: value)) }
+}
+#endif

@@ -1,0 +1,60 @@
+#if SQLite
+import Dispatch
+import Synchronization
+
+/// Jobs that threads of a store take, in the order in which they were added.
+final class JobQueue<Job: Sendable>: Sendable {
+  private struct State {
+    var jobs: [Job] = []
+    var isEnded = false
+  }
+
+  private let state = Mutex(State())
+  private let changed = DispatchSemaphore(value: 0)
+
+  /// Adds a job, and returns whether a thread will take it.
+  func add(_ job: Job) -> Bool {
+    let isTaken = state.withLock { state in
+      guard !state.isEnded else { return false }
+      state.jobs.append(job)
+      return true
+    }
+    if isTaken { changed.signal() }
+    return isTaken
+  }
+
+  /// Lets this number of threads end, when they have done the jobs that were added.
+  func end(threads: Int) {
+    state.withLock { $0.isEnded = true }
+    for _ in 0..<threads { changed.signal() }
+  }
+
+  enum Next {
+    case jobs([Job])
+    /// No job has come within the time.
+    case nothing
+    case end
+  }
+
+  /// Waits for jobs, and takes all of them, or the first one.
+  func next(all: Bool, within time: DispatchTimeInterval? = nil) -> Next {
+    while true {
+      let next = state.withLock { state -> Next? in
+        guard let first = state.jobs.first else { return state.isEnded ? .end : nil }
+        guard all else {
+          state.jobs.removeFirst()
+          return .jobs([first])
+        }
+        defer { state.jobs = [] }
+        return .jobs(state.jobs)
+      }
+      if let next { return next }
+      guard let time else {
+        changed.wait()
+        continue
+      }
+      if changed.wait(timeout: .now() + time) == .timedOut { return .nothing }
+    }
+  }
+}
+#endif

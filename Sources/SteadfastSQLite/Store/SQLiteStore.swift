@@ -1,0 +1,234 @@
+#if SQLite
+public import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// A store in a SQLite database, which may be your application's own.
+///
+/// ```swift
+/// let queue = TaskQueue(persistence: .sqlite(at: url))
+/// ```
+///
+/// What was acknowledged survives a power cut: a change is committed and flushed to the disk before
+/// the call that made it returns. Concurrent callers share one transaction and one flush. Memory
+/// does not grow with the number of tasks.
+///
+/// ## The tables
+///
+/// The store makes its tables in the database, and touches no others. Their names begin with
+/// `steadfast_`, or with another word that you choose. So several stores can be in one database.
+/// Older versions of the tables are brought to the present one when the store is opened, in one
+/// transaction. A newer version, and a table of that name that another program has made, are
+/// refused and left as they are.
+///
+/// The database gets the journal mode WAL, which stays. Back it up while it is in use with
+/// `vacuum into`, or with SQLite's backup interface. A copy of the file alone may miss what stands
+/// in the `-wal` file beside it.
+///
+/// ## Processes
+///
+/// A store without ``sharing`` is the only one to use its tables. A lock file keeps others out: the
+/// path of the database, `-steadfast` and `.lock`. When the process ends, however suddenly, the
+/// next one goes on with its tasks at once.
+///
+/// With ``sharing``, the stores of several processes on one machine use the tables. Their claims
+/// are leases, which the machine's clock ends. A store notices what another process has stored
+/// within some 40 milliseconds (``hints``), in addition to the looks at each poll. One process
+/// writes at a time, so more processes do not make a queue faster.
+///
+/// Use a local disk. SQLite's locks do not work reliably over a network.
+///
+/// ## Threads
+///
+/// A store has three threads of its own: one that writes, and two that look tasks up. None of the
+/// threads that Swift's tasks share waits for the disk.
+///
+/// ## Failures
+///
+/// All errors are ``SQLiteError``, or errors of what a payload encodes. If another program writes
+/// for more than 5 seconds, the error is transient, and a queue makes the call again. When a call
+/// has thrown, nothing of it is stored.
+///
+/// ## Privacy
+///
+/// The payloads stand in the database as plain bytes.
+/// `Persistence.sealingPayloads(with:acceptsPlain:)` encrypts them.
+public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConvertible {
+  /// The database.
+  public let url: URL
+  /// How several processes use the tables at the same time; `nil` if one store uses them alone.
+  public let sharing: StoreSharing?
+  package let use: (any StoreUse)?
+  package var hasTransientErrors: Bool { true }
+
+  private let core: StoreCore
+
+  /// Makes a store in a database that exists, or will be made.
+  ///
+  /// This does not open the database yet. Its folder must exist.
+  ///
+  /// - Parameters:
+  ///   - url: The database. Other programs may use its other tables.
+  ///   - prefix: The word with which the names of the tables begin: 1 to 40 letters of ASCII,
+  ///     digits and underscores, the first of them a letter.
+  ///   - sharing: How several processes use the tables; `nil` if this store uses them alone.
+  public convenience init(
+    at url: URL,
+    prefix: String = "steadfast",
+    sharing: StoreSharing? = nil
+  ) {
+    self.init(at: url, prefix: prefix, sharing: sharing) { Date().timeIntervalSince1970 }
+  }
+
+  /// Makes a store whose claims run out by another clock than the machine's.
+  package init(
+    at url: URL,
+    prefix: String = "steadfast",
+    sharing: StoreSharing?,
+    clock: @escaping @Sendable () -> Double
+  ) {
+    self.url = url
+    self.sharing = sharing
+    use = sharing == nil ? ExclusiveUse() : nil
+    core = StoreCore(StorePlace(url: url, prefix: prefix), isShared: sharing != nil, clock: clock)
+  }
+
+  deinit { core.end() }
+
+  /// The path of the database.
+  public var description: String { url.path }
+
+  /// Tells that another process may have changed the tables, some 40 milliseconds later.
+  ///
+  /// It is `nil` in a store that is not shared, and in virtual time.
+  public var hints: AsyncStream<Void>? {
+    guard sharing != nil, RealWork.taskExecutor == nil else { return nil }
+    return core.listeners.stream()
+  }
+
+  /// Opens the database, or makes it, and makes the tables if they are missing.
+  ///
+  /// If it is open, this does nothing.
+  ///
+  /// - Throws: A ``SQLiteError``. The next call tries again.
+  public func open() async throws { _ = try await core.call(.open) }
+
+  /// Stores a batch of changes, and returns an outcome for each.
+  ///
+  /// It returns when the changes are as durable as `durability` asks for.
+  ///
+  /// - Throws: A ``SQLiteError``, or what a payload's encoding throws.
+  public func apply(
+    _ batch: [TaskChange],
+    durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    let prepared = try batch.map(PreparedChange.init)
+    guard
+      case .outcomes(let outcomes) = try await core.call(
+        .apply(prepared, isDurable: durability == .durable)
+      )
+    else { return [] }
+    return outcomes
+  }
+
+  /// Leases the first available tasks.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func claim(_ request: ClaimRequest) async throws -> Claim {
+    guard case .claim(let claim) = try await core.call(.claim(request)) else {
+      return Claim(tasks: [], nextDate: nil)
+    }
+    return claim
+  }
+
+  /// Returns the tasks that match a filter.
+  ///
+  /// It reads the tasks in the order of their IDs. Only filters with IDs, with unique keys, or with
+  /// nothing but states of tasks that have not ended use an index.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    guard case .tasks(let tasks) = try await core.call(.tasks(filter, after: id, limit: limit))
+    else {
+      return []
+    }
+    return tasks
+  }
+
+  /// Returns how many tasks match a filter.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func count(matching filter: TaskFilter) async throws -> Int {
+    guard case .count(let count) = try await core.call(.count(filter)) else { return 0 }
+    return count
+  }
+
+  /// Returns whether any task matches a filter.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func contains(_ filter: TaskFilter) async throws -> Bool {
+    guard case .isThere(let isThere) = try await core.call(.contains(filter)) else { return false }
+    return isThere
+  }
+
+  /// Returns the bytes that the store holds under a name; `nil` if there are none.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func value(named name: String) async throws -> [UInt8]? {
+    guard case .value(let value) = try await core.call(.value(named: name)) else { return nil }
+    return value
+  }
+
+  /// Returns what a task remembers; nothing if it is not in the store.
+  ///
+  /// - Throws: A ``SQLiteError``.
+  public func memory(of id: TaskID) async throws -> TaskMemory {
+    guard case .memory(let memory) = try await core.call(.memory(of: id)) else {
+      return TaskMemory()
+    }
+    return memory
+  }
+
+  /// Closes the database.
+  ///
+  /// Later calls throw.
+  ///
+  /// When the last reference to a store is gone, the store does the same by itself.
+  public func close() async throws {
+    _ = try await core.call(.close)
+  }
+
+  /// Removes the tables with all tasks and values; the database and its other tables stay.
+  ///
+  /// The store need not be open. Tables that this library has not made, those that a store that is
+  /// not shared has open, and those of a newer version are left alone. A lock file that was there
+  /// stays. Later calls of other methods throw.
+  ///
+  /// - Throws: A ``SQLiteError``. The next call tries again.
+  public func destroy() async throws {
+    _ = try await core.call(.destroy)
+  }
+}
+
+extension Persistence where Self == SQLiteStore {
+  /// A store in a SQLite database.
+  ///
+  /// `prefix` is the word with which the names of its tables begin. `sharing` says how several
+  /// processes use them at the same time; with `nil`, one store uses them alone.
+  public static func sqlite(
+    at url: URL,
+    prefix: String = "steadfast",
+    sharing: StoreSharing? = nil
+  ) -> SQLiteStore {
+    SQLiteStore(at: url, prefix: prefix, sharing: sharing)
+  }
+}
+#endif

@@ -1,0 +1,194 @@
+#if SQLite
+import Dispatch
+import SteadfastQueue
+import Synchronization
+
+/// The threads of a store, and the calls that wait for them.
+final class StoreCore: Sendable {
+  private struct State {
+    var areThreadsStarted = false
+    /// Whether the tables are there, so that they can be read.
+    var isOpened = false
+  }
+
+  private static let readerCount = 2
+  /// How long the thread that writes waits before it looks whether others have written.
+  private static let hintInterval = DispatchTimeInterval.milliseconds(40)
+
+  let listeners = HintListeners()
+  private let place: StorePlace
+  private let isShared: Bool
+  private let clock: @Sendable () -> Double
+  private let writing = JobQueue<StoreJob>()
+  private let reading = JobQueue<StoreJob>()
+  /// The threads that read.
+  private let readers = DispatchGroup()
+  private let state = Mutex(State())
+  private let forkCount = ForkCount.current
+
+  init(_ place: StorePlace, isShared: Bool, clock: @escaping @Sendable () -> Double) {
+    self.place = place
+    self.isShared = isShared
+    self.clock = clock
+  }
+
+  /// Lets the threads end when they have done what they were given.
+  func end() {
+    writing.end(threads: 1)
+    endReading()
+  }
+
+  private func endReading() {
+    reading.end(threads: Self.readerCount)
+    listeners.end()
+  }
+
+  // MARK: Calls
+
+  func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer {
+    try place.check()
+    guard forkCount == ForkCount.current else {
+      throw SQLiteError(
+        .closed,
+        place.url,
+        "a forked process can't use its parent's store in \(place.path); make a new store"
+      )
+    }
+    try startThreads()
+    if call.isLast { endReading() }
+    guard call.reads else { return try await perform(call, by: writing) }
+    if !state.withLock({ $0.isOpened }) {
+      _ = try await perform(.open, by: writing)
+      state.withLock { $0.isOpened = true }
+    }
+    return try await perform(call, by: reading)
+  }
+
+  private func perform(
+    _ call: StoreJob.Call,
+    by queue: JobQueue<StoreJob>
+  ) async throws -> StoreJob.Answer {
+    try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { continuation in
+        if !queue.add(StoreJob(call: call, continuation: continuation)) {
+          continuation.resume(throwing: place.closed)
+        }
+      }
+    }
+  }
+
+  // MARK: Threads
+
+  private func startThreads() throws {
+    try state.withLock { state in
+      guard !state.areThreadsStarted else { return }
+      try SystemThread.start { [place, isShared, clock, writing, listeners, readers] in
+        let writer = Writer(place, isShared: isShared, clock: clock, readers: readers)
+        Self.write(writer, writing, isShared ? listeners : nil)
+      }
+      for _ in 0..<Self.readerCount {
+        readers.enter()
+        do {
+          try SystemThread.start { [place, reading, readers] in
+            Self.read(reading, place)
+            readers.leave()
+          }
+        } catch {
+          readers.leave()
+          throw error
+        }
+      }
+      state.areThreadsStarted = true
+    }
+  }
+
+  private static func write(
+    _ writer: Writer,
+    _ jobs: JobQueue<StoreJob>,
+    _ listeners: HintListeners?
+  ) {
+    while true {
+      let listeners = listeners.flatMap { $0.isEmpty ? nil : $0 }
+      switch jobs.next(all: true, within: listeners.map { _ in hintInterval }) {
+      case .jobs(let jobs): writer.perform(jobs)
+      case .nothing: break
+      case .end: return
+      }
+      if let listeners, writer.othersHaveChanged() { listeners.tell() }
+    }
+  }
+
+  private static func read(_ jobs: JobQueue<StoreJob>, _ place: StorePlace) {
+    var database: Connection?
+    while case .jobs(let jobs) = jobs.next(all: false) {
+      for job in jobs {
+        let result = Result {
+          let opened = try database ?? Connection(place.path, .reading, prefix: place.prefix)
+          database = opened
+          return try answer(job.call, opened)
+        }
+        job.continuation.resume(with: result.mapError(place.error))
+      }
+    }
+  }
+
+  private static func answer(
+    _ call: StoreJob.Call,
+    _ database: Connection
+  ) throws -> StoreJob.Answer {
+    switch call {
+    case .tasks(let filter, let id, let limit):
+      .tasks(try database.tasks(matching: filter, after: id, limit: limit))
+    case .count(let filter): .count(try database.count(matching: filter))
+    case .contains(let filter): .isThere(try database.contains(filter))
+    case .value(let name): .value(try database.value(named: name))
+    case .memory(let id): .memory(try database.memory(of: id))
+    case .open, .apply, .claim, .close, .destroy: .nothing
+    }
+  }
+}
+
+/// The sequences that tell that another process may have changed the tables.
+final class HintListeners: Sendable {
+  private struct State {
+    var listeners: [Int: AsyncStream<Void>.Continuation] = [:]
+    var lastNumber = 0
+    var isEnded = false
+  }
+
+  private let state = Mutex(State())
+
+  var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
+
+  func stream() -> AsyncStream<Void> {
+    let (stream, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
+    let number = state.withLock { state -> Int? in
+      guard !state.isEnded else { return nil }
+      state.lastNumber += 1
+      state.listeners[state.lastNumber] = continuation
+      return state.lastNumber
+    }
+    guard let number else {
+      continuation.finish()
+      return stream
+    }
+    continuation.onTermination = { [weak self] _ in
+      self?.state.withLock { _ = $0.listeners.removeValue(forKey: number) }
+    }
+    return stream
+  }
+
+  func tell() {
+    for listener in state.withLock({ Array($0.listeners.values) }) { listener.yield() }
+  }
+
+  func end() {
+    let listeners = state.withLock { state in
+      state.isEnded = true
+      defer { state.listeners = [:] }
+      return Array(state.listeners.values)
+    }
+    for listener in listeners { listener.finish() }
+  }
+}
+#endif

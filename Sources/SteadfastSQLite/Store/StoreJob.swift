@@ -1,0 +1,60 @@
+#if SQLite
+import SteadfastQueue
+
+/// A call that waits for a thread of the store.
+struct StoreJob: Sendable {
+  enum Call: Sendable {
+    case open
+    case apply([PreparedChange], isDurable: Bool)
+    case claim(ClaimRequest)
+    case close
+    case destroy
+    // These are for the threads that read.
+    case tasks(TaskFilter, after: TaskID?, limit: Int)
+    case count(TaskFilter)
+    case contains(TaskFilter)
+    case value(named: String)
+    case memory(of: TaskID)
+
+    /// Whether no other call comes after this one.
+    var isLast: Bool {
+      switch self {
+      case .close, .destroy: true
+      case .open, .apply, .claim, .tasks, .count, .contains, .value, .memory: false
+      }
+    }
+
+    /// Whether the call only looks.
+    var reads: Bool {
+      switch self {
+      case .tasks, .count, .contains, .value, .memory: true
+      case .open, .apply, .claim, .close, .destroy: false
+      }
+    }
+  }
+
+  enum Answer: Sendable {
+    case nothing
+    case outcomes([ChangeOutcome])
+    case claim(Claim)
+    case tasks([TaskRecord])
+    case count(Int)
+    case isThere(Bool)
+    case value([UInt8]?)
+    case memory(TaskMemory)
+  }
+
+  let call: Call
+  let continuation: CheckedContinuation<Answer, any Error>
+
+  /// Whether the call begins or ends the use of the tables, and is part of no transaction.
+  var isAlone: Bool {
+    switch call {
+    case .open, .close, .destroy: true
+    case .apply, .claim, .tasks, .count, .contains, .value, .memory: false
+    }
+  }
+
+  var isDurable: Bool { if case .apply(_, let isDurable) = call { isDurable } else { false } }
+}
+#endif

@@ -1,0 +1,265 @@
+#if SQLite
+import SystemSQLite
+import Dispatch
+import SteadfastQueue
+
+/// What the thread that writes does with its connection.
+///
+/// Calls that wait together are one transaction, with one flush.
+final class Writer {
+  private let place: StorePlace
+  private let isShared: Bool
+  private let clock: @Sendable () -> Double
+  /// The threads that read, which end before the tables are closed.
+  private let readers: DispatchGroup
+  private var tables: Tables?
+  private var lock: FileLock?
+  private var isClosed = false
+  private var isDestroyed = false
+  private var isRelaxed = false
+  private var dataVersion = 0
+
+  init(
+    _ place: StorePlace,
+    isShared: Bool,
+    clock: @escaping @Sendable () -> Double,
+    readers: DispatchGroup
+  ) {
+    self.readers = readers
+    self.place = place
+    self.isShared = isShared
+    self.clock = clock
+  }
+
+  func perform(_ jobs: [StoreJob]) {
+    var group: [StoreJob] = []
+    for job in jobs {
+      guard job.isAlone else {
+        group.append(job)
+        continue
+      }
+      performTogether(group)
+      group = []
+      let result = Result { try performAlone(job.call) }
+      job.continuation.resume(with: result.map { .nothing }.mapError(place.error))
+    }
+    performTogether(group)
+  }
+
+  private func performAlone(_ call: StoreJob.Call) throws {
+    switch call {
+    case .open: _ = try openedTables()
+    case .close: close()
+    case .destroy: try destroy()
+    case .apply, .claim, .tasks, .count, .contains, .value, .memory: break
+    }
+  }
+
+  /// Performs calls in one transaction, or if that fails, each in its own.
+  private func performTogether(_ jobs: [StoreJob]) {
+    guard !jobs.isEmpty else { return }
+    do {
+      let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
+        try jobs.map { job in
+          do {
+            return Result<StoreJob.Answer, any Error>.success(try Self.answer(job.call, tables))
+          } catch {
+            // Without its transaction, the calls before it are lost as well.
+            guard !tables.database.isIdle else { throw error }
+            return .failure(error)
+          }
+        }
+      }
+      for (job, result) in zip(jobs, results) {
+        job.continuation.resume(with: result.mapError(place.error))
+      }
+    } catch {
+      if jobs.count > 1, (error as? SQLiteFailure)?.primaryCode != SQLITE_BUSY, tables != nil {
+        for job in jobs { performTogether([job]) }
+      } else {
+        for job in jobs { job.continuation.resume(throwing: place.error(error)) }
+      }
+    }
+  }
+
+  private static func answer(
+    _ call: StoreJob.Call,
+    _ tables: Tables
+  ) throws -> StoreJob.Answer {
+    switch call {
+    case .apply(let batch, _): .outcomes(try tables.apply(batch))
+    case .claim(let request): .claim(try tables.claim(request))
+    case .open, .close, .destroy, .tasks, .count, .contains, .value, .memory: .nothing
+    }
+  }
+
+  private func transaction<Success>(
+    isDurable: Bool,
+    _ body: (Tables) throws -> Success
+  ) throws -> Success {
+    let tables = try openedTables()
+    let database = tables.database
+    guard !database.hasMoved else {
+      throw SQLiteError(
+        .displaced,
+        place.url,
+        "\(place.path) was deleted, moved or replaced while it was open; make a new store"
+      )
+    }
+    try flush(isDurable, database)
+    return try Self.transaction(on: database) { try body(tables) }
+  }
+
+  private static func transaction<Success>(
+    on database: Connection,
+    _ body: () throws -> Success
+  ) throws -> Success {
+    try database.run("begin immediate")
+    do {
+      let success = try body()
+      try database.run("commit")
+      return success
+    } catch {
+      // Some errors end the transaction by themselves.
+      if !database.isIdle { try? database.execute("rollback") }
+      throw error
+    }
+  }
+
+  /// Chooses whether the next commit waits for the disk.
+  ///
+  /// Without that, it survives the end of the process. The next commit that waits flushes it, too.
+  private func flush(_ isDurable: Bool, _ database: Connection) throws {
+    guard isRelaxed == isDurable else { return }
+    try database.execute("pragma synchronous = \(isDurable ? "full" : "normal")")
+    isRelaxed = !isDurable
+  }
+
+  // MARK: Opening and closing
+
+  private func openedTables() throws -> Tables {
+    guard !isClosed else { throw place.closed }
+    if let tables { return tables }
+    let database = try Connection(place.path, .making, prefix: place.prefix)
+    guard !database.isReadOnly else {
+      throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
+    }
+    try Library.check(place)
+    // Look first: what is not ours is not changed, not even in how it is written.
+    _ = try Schema().version(in: database, prefix: place.prefix)
+    let lock = isShared ? nil : try acquireLock()
+    try configure(database)
+    isRelaxed = false
+    let tables = Tables(database, isShared: isShared, clock: clock)
+    try Self.transaction(on: database) {
+      try Schema().migrate(database, prefix: place.prefix)
+      // A shared store only makes sure that no other kind is at work. The transaction keeps other
+      // shared stores from doing so at the same time.
+      let passing = isShared ? try acquireLock() : nil
+      defer { withExtendedLifetime(passing) {} }
+      try tables.endClaimsWithoutEnd()
+    }
+    dataVersion = try readDataVersion(database)
+    self.lock = lock
+    self.tables = tables
+    return tables
+  }
+
+  private func configure(_ database: Connection) throws {
+    let mode = try database.first("pragma journal_mode = wal") { $0.text(0) }
+    guard mode == "wal" else {
+      throw SQLiteError(
+        .cannotOpen,
+        place.url,
+        "\(place.path) can't have a write-ahead log, as on a file system of another machine; choose "
+          + "a file on a local disk"
+      )
+    }
+    // On Darwin, a plain flush leaves bytes in the drive's cache.
+    try database.execute(
+      "pragma foreign_keys = on; pragma synchronous = full; pragma fullfsync = on; "
+        + "pragma checkpoint_fullfsync = on"
+    )
+  }
+
+  private func acquireLock() throws(SQLiteError) -> FileLock {
+    do throws(FileLock.Refusal) {
+      return try FileLock.acquire(forStoreAt: "\(place.path)-\(place.prefix)")
+    } catch {
+      guard error.isHeld else { throw SQLiteError(.cannotOpen, place.url, error.reason) }
+      throw SQLiteError(
+        .inUse,
+        place.url,
+        "the tables \(place.prefix)_… of \(place.path) are in use: \(error.reason). Close that store "
+          + "first, or give each store that uses them the argument 'sharing'"
+      )
+    }
+  }
+
+  private func close() {
+    // The last connection to a database that is closed leaves nothing beside the file.
+    readers.wait()
+    isClosed = true
+    tables = nil
+    lock = nil
+  }
+
+  private func destroy() throws {
+    guard !isDestroyed else { return }
+    let known = tables?.database
+    close()
+    if let database = try known ?? databaseToDestroy() {
+      try database.execute("pragma foreign_keys = on")
+      // Another store's tables stay.
+      if known == nil { lock = try acquireLock() }
+      defer { lock = nil }
+      try Self.transaction(on: database) {
+        try Schema().drop(from: database, prefix: place.prefix)
+      }
+    }
+    isDestroyed = true
+  }
+
+  private func databaseToDestroy() throws -> Connection? {
+    do throws(SQLiteFailure) {
+      return try Connection(place.path, .writing, prefix: place.prefix)
+    } catch {
+      // There is nothing to destroy.
+      guard error.primaryCode != SQLITE_CANTOPEN else { return nil }
+      throw error
+    }
+  }
+
+  // MARK: Hints
+
+  /// Returns whether another connection has changed the database since the last look.
+  func othersHaveChanged() -> Bool {
+    guard let database = tables?.database, let version = try? readDataVersion(database),
+      version != dataVersion
+    else { return false }
+    dataVersion = version
+    return true
+  }
+
+  private func readDataVersion(_ database: Connection) throws -> Int {
+    try database.first("pragma data_version") { $0.integer(0) } ?? 0
+  }
+}
+
+/// The system's SQLite library.
+enum Library {
+  /// The oldest version whose statements the store can use, which is of November 2021.
+  private static let oldest: Int32 = 3_037_000
+
+  static func check(_ place: StorePlace) throws(SQLiteError) {
+    let version = sqlite3_libversion_number()
+    guard version < oldest || sqlite3_threadsafe() == 0 else { return }
+    throw SQLiteError(
+      .unsuitableLibrary,
+      place.url,
+      "the store needs SQLite 3.37 or newer that was built for threads; the system has version "
+        + "\(version / 1_000_000).\(version / 1_000 % 1_000)"
+    )
+  }
+}
+#endif

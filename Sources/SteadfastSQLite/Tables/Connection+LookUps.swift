@@ -1,0 +1,126 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Look-ups.
+extension Connection {
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) throws -> [TaskRecord] {
+    var condition = try condition(filter)
+    if let id { condition.add("id > ?", .id(id)) }
+    return try rows(
+      ofOnce: """
+        select \(Self.columns) from steadfast_task where \(condition.text)
+        order by id limit \(max(0, limit))
+        """,
+      condition.values,
+      read: record
+    )
+  }
+
+  func count(matching filter: TaskFilter) throws -> Int {
+    let condition = try condition(filter)
+    return try rows(
+      ofOnce: "select count(*) from steadfast_task where \(condition.text)",
+      condition.values
+    ) { $0.integer(0) }.first ?? 0
+  }
+
+  func contains(_ filter: TaskFilter) throws -> Bool {
+    let condition = try condition(filter)
+    return try rows(
+      ofOnce: "select exists (select 1 from steadfast_task where \(condition.text))",
+      condition.values
+    ) { $0.flag(0) }.first ?? false
+  }
+
+  /// A condition in SQL, with its parameters in order.
+  private struct Condition {
+    var parts: [String] = []
+    var values: [SQLValue] = []
+
+    var text: String { parts.isEmpty ? "1" : parts.joined(separator: " and ") }
+
+    mutating func add(_ part: String, _ values: SQLValue...) {
+      parts.append(part)
+      self.values += values
+    }
+
+    mutating func add(_ part: String, _ texts: some Collection<String>) {
+      add(part, .text(StoredTexts.json(of: texts)))
+    }
+  }
+
+  private func condition(_ filter: TaskFilter) throws -> Condition {
+    var condition = Condition()
+    if let ids = filter.ids { condition.parts.append(try want(ids)) }
+    // The rows are read in the order of their IDs; the plus sign keeps an index of queues out.
+    if let queue = filter.queue { condition.add("+queue = ?", .text(queue)) }
+    let among = "in (select value from json_each(?))"
+    if let names = filter.names { condition.add("+name \(among)", names) }
+    if !filter.excludedNames.isEmpty { condition.add("name not \(among)", filter.excludedNames) }
+    if let states = filter.states {
+      if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
+      condition.add("+state \(among)", states.map(\.rawValue))
+    }
+    if let keys = filter.uniqueKeys {
+      condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
+    }
+    if let keys = filter.orderKeys {
+      condition.add(Self.isKey("order_key", in: filter.queue), stored(keys, filter.queue))
+    }
+    if let met = filter.unmetBy {
+      condition.add(
+        "exists (select 1 from json_each(conditions) where value not \(among))",
+        met.map(\.rawValue)
+      )
+    }
+    if let tags = filter.tags {
+      condition.add("exists (select 1 from json_each(tags) where value \(among))", tags)
+    }
+    if let isPostponed = filter.isPostponed { condition.add("put_off = ?", .flag(isPostponed)) }
+    if let remembers = filter.remembers { condition.add("(memory_size > 0) = ?", .flag(remembers)) }
+    if let dates = filter.availableDates {
+      condition.add(
+        "available_date >= ? and available_date < ?",
+        .date(dates.lowerBound),
+        .date(dates.upperBound)
+      )
+    }
+    return condition
+  }
+
+  /// The condition that a key is one of those that are given, in one queue or in any.
+  private static func isKey(_ column: String, in queue: String?) -> String {
+    let given = "in (select value from json_each(?))"
+    if queue != nil { return "\(column) \(given)" }
+    // The key stands behind the name of its queue and a separator.
+    return
+      "case when queue = '' then \(column) else substr(\(column), length(queue) + 2) end \(given)"
+  }
+
+  private func stored(_ keys: Set<String>, _ queue: String?) -> [String] {
+    keys.compactMap { StoredKey.text(of: $0, in: queue ?? "") }
+  }
+
+  /// Lists IDs in a table of this connection alone, and returns the condition that a task is one.
+  private func want(_ ids: Set<TaskID>) throws -> String {
+    try execute(
+      """
+      create temp table if not exists wanted (id blob primary key) without rowid;
+      delete from temp.wanted;
+      """
+    )
+    for id in ids { try run("insert into temp.wanted values (?1)", .id(id)) }
+    return "id in (select id from temp.wanted)"
+  }
+}
+#endif

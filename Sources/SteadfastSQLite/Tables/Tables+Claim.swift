@@ -1,0 +1,175 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Claims.
+///
+/// The tasks with one name and one priority are a lane. Within it, tasks stand in the index in the
+/// order in which they are taken. So a claim reads what it takes, and a little for each lane,
+/// however many tasks wait.
+extension Tables {
+  private struct Lane {
+    let name: String
+    let priority: Int
+  }
+
+  private struct Candidate {
+    let seq: Int
+    let priority: Int
+    let availableDate: Double
+
+    static func comesFirst(_ left: Candidate, _ right: Candidate) -> Bool {
+      if left.priority != right.priority { return left.priority > right.priority }
+      if left.availableDate != right.availableDate {
+        return left.availableDate < right.availableDate
+      }
+      return left.seq < right.seq
+    }
+  }
+
+  func claim(_ request: ClaimRequest) throws -> Claim {
+    try endOverdueClaims()
+    let lanes = try lanes(of: request.queue)
+    let candidates = try candidates(in: lanes, request)
+    let taken = candidates.prefix(max(0, request.limit))
+    // A random number tells this claim from all others, so no counter is stored.
+    let token = UInt64.random(in: 1...UInt64(Int64.max))
+    let end = isShared ? request.leaseDuration.map { clock() + $0 / .seconds(1) } : nil
+    var tasks: [ClaimedTask] = []
+    for candidate in taken {
+      let record = try database.first(
+        """
+        update steadfast_task set state = 'running', lease_token = ?2, lease_end = ?3
+        where seq = ?1 returning \(Connection.columns)
+        """,
+        .integer(candidate.seq),
+        .token(token),
+        end.map { .real($0) } ?? .null,
+        read: database.record
+      )
+      guard let record else { continue }
+      tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
+    }
+    // The limit may have left some.
+    if !candidates.isEmpty, tasks.count >= request.limit {
+      return Claim(tasks: tasks, nextDate: request.now)
+    }
+    return Claim(tasks: tasks, nextDate: try nextDate(lanes, request))
+  }
+
+  /// The lanes of a queue in which tasks are ready or will be on their dates.
+  private func lanes(of queue: String) throws -> [Lane] {
+    var lanes: [Lane] = []
+    var last = try firstLane(queue, after: nil)
+    while let lane = last {
+      lanes.append(lane)
+      last = try nextLane(queue, after: lane) ?? firstLane(queue, after: lane.name)
+    }
+    return lanes
+  }
+
+  private func firstLane(_ queue: String, after name: String?) throws -> Lane? {
+    func lane(_ row: Statement) -> Lane { Lane(name: row.text(0), priority: row.integer(1)) }
+    guard let name else {
+      return try database.first(
+        """
+        select name, priority from steadfast_task where is_ready and queue = ?1
+        order by name, priority desc limit 1
+        """,
+        .text(queue),
+        read: lane
+      )
+    }
+    return try database.first(
+      """
+      select name, priority from steadfast_task where is_ready and queue = ?1 and name > ?2
+      order by name, priority desc limit 1
+      """,
+      .text(queue),
+      .text(name),
+      read: lane
+    )
+  }
+
+  private func nextLane(_ queue: String, after lane: Lane) throws -> Lane? {
+    try database.first(
+      """
+      select priority from steadfast_task
+      where is_ready and queue = ?1 and name = ?2 and priority < ?3
+      order by priority desc limit 1
+      """,
+      .text(queue),
+      .text(lane.name),
+      .integer(lane.priority)
+    ) { Lane(name: lane.name, priority: $0.integer(0)) }
+  }
+
+  /// The available tasks of each lane, as many as could be taken, in the order of taking.
+  private func candidates(in lanes: [Lane], _ request: ClaimRequest) throws -> [Candidate] {
+    let conditions = StoredTexts.json(of: request.conditions.map(\.rawValue))
+    let limit = max(1, request.limit)
+    var candidates: [Candidate] = []
+    var (name, room): (String?, Int) = (nil, 0)
+    for lane in lanes {
+      if name?.isExactly(lane.name) != true {
+        (name, room) = (lane.name, min(limit, request.room(for: lane.name)))
+      }
+      guard room > 0 else { continue }
+      let found = try database.all(
+        """
+        select seq, available_date from steadfast_task
+        where is_ready and queue = ?1 and name = ?2 and priority = ?3 and available_date <= ?4
+          and (conditions is null or not exists (
+            select 1 from json_each(conditions) as needed
+            where needed.value not in (select value from json_each(?5))))
+        order by available_date, seq limit ?6
+        """,
+        .text(request.queue),
+        .text(lane.name),
+        .integer(lane.priority),
+        .date(request.now),
+        .text(conditions),
+        .integer(room)
+      ) { row in
+        Candidate(seq: row.integer(0), priority: lane.priority, availableDate: row.real(1))
+      }
+      room -= found.count
+      candidates += found
+    }
+    candidates.sort(by: Candidate.comesFirst)
+    return candidates
+  }
+
+  /// The date of the first task of a lane that is not available yet, or of a claim's end.
+  private func nextDate(_ lanes: [Lane], _ request: ClaimRequest) throws -> Date? {
+    var next: Date?
+    for lane in lanes {
+      let date = try database.first(
+        """
+        select available_date from steadfast_task
+        where is_ready and queue = ?1 and name = ?2 and priority = ?3 and available_date > ?4
+        order by available_date limit 1
+        """,
+        .text(request.queue),
+        .text(lane.name),
+        .integer(lane.priority),
+        .date(request.now)
+      ) { $0.date(0) }
+      if let date { next = min(next ?? date, date) }
+    }
+    let end = try database.first(
+      "select min(lease_end) from steadfast_task where lease_end is not null"
+    ) { row in row.ifAny(0, row.real) }
+    if let end = end ?? nil {
+      let date = request.now + max(0, end - clock())
+      next = min(next ?? date, date)
+    }
+    return next
+  }
+}
+#endif

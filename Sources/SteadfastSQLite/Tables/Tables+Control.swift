@@ -1,0 +1,256 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Changes to tasks that are not claimed, and to many tasks.
+extension Tables {
+  func pause(_ target: TaskTarget) throws -> ChangeOutcome {
+    guard let entry = try entry(target, in: [.waiting, .suspended, .parked]) else { return .stale }
+    if entry.state == .suspended {
+      try database.run(
+        "update steadfast_task set available_date = created_date, put_off = 0 where seq = ?1",
+        entry.seq
+      )
+    }
+    try move(entry, to: .paused)
+    return .done
+  }
+
+  func resume(_ id: TaskID) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: [.paused]) else { return .stale }
+    try move(entry, to: .waiting)
+    return .done
+  }
+
+  func reschedule(_ target: TaskTarget, to date: Date) throws -> ChangeOutcome {
+    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    try database.run(
+      "update steadfast_task set available_date = ?2, put_off = 0 where seq = ?1",
+      entry.seq,
+      .date(date)
+    )
+    let waitsAgain = entry.state == .running || entry.state == .suspended
+    try move(entry, to: waitsAgain ? .waiting : entry.state)
+    return .done
+  }
+
+  func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed) else { return .stale }
+    if let stored = update.payload { try replacePayload(of: entry, by: stored, payload) }
+    try database.run(
+      """
+      update steadfast_task set
+        max_retries = case when ?2 then ?3 else max_retries end,
+        uses_backoff = coalesce(?4, uses_backoff), time_limit = coalesce(?5, time_limit),
+        expiry_date = coalesce(?6, expiry_date),
+        tags = case when ?7 then ?8 else tags end
+      where seq = ?1
+      """,
+      entry.seq,
+      .flag(update.maxRetries != nil),
+      .limit(update.maxRetries),
+      update.usesBackoff.map { .flag($0) } ?? .null,
+      .duration(update.timeLimit),
+      .date(update.expiryDate),
+      .flag(update.tags != nil),
+      .text(update.tags.flatMap { StoredTexts.text(of: $0) })
+    )
+    if let priority = update.priority?.rawValue, priority != entry.priority {
+      try database.run(
+        "update steadfast_task set priority = ?2, seq = \(Self.nextPlace) where seq = ?1",
+        entry.seq,
+        .integer(priority)
+      )
+    }
+    return .done
+  }
+
+  private func replacePayload(
+    of entry: TaskEntry,
+    by stored: StoredPayload,
+    _ bytes: [UInt8]
+  ) throws {
+    try database.run(
+      "update steadfast_task set payload = ?2, format = ?3, schema_version = ?4 where seq = ?1",
+      entry.seq,
+      bytes.count <= Self.longestInnerPayload ? .blob(bytes) : .null,
+      .text(stored.format.rawValue),
+      .integer(stored.version)
+    )
+    try setOuter(bytes, of: entry.id)
+  }
+
+  func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
+    let atRest = TaskState.unclaimed.union(TaskState.ended)
+    guard let entry = try entry(target, in: atRest) else { return .stale }
+    let hadEnded = entry.state.isFinished
+    if hadEnded, let key = entry.uniqueKey, let holder = try holder(entry.name, key) {
+      return .duplicate(of: holder)
+    }
+    try restartTask(entry.id, at: date)
+    if forgets { try forget(entry) }
+    guard hadEnded, entry.concernsOthers else { return .done }
+    return try done(entry, with: restartAlong(with: entry, at: date))
+  }
+
+  /// Makes a task wait as if it were new, behind its equals.
+  func restartTask(_ id: TaskID, at date: Date) throws {
+    try database.run(
+      """
+      update steadfast_task set state = 'waiting', available_date = ?2, retry_count = 0,
+        interruption_count = 0, put_off = 0,
+        last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
+        expiry_date = case when expiry_date <= ?2 then null else expiry_date end,
+        key_role = case when unique_key is not null and has_ended then 'holder' else key_role end,
+        cause = null, seq = \(Self.nextPlace), lease_token = null, lease_end = null
+      where id = ?1
+      """,
+      .id(id),
+      .date(date)
+    )
+  }
+
+  func holder(_ name: String, _ key: String) throws -> TaskID? {
+    try database.first(
+      """
+      select id from steadfast_task where name = ?1 and unique_key = ?2 and key_role = 'holder'
+      """,
+      .text(name),
+      .text(key)
+    ) { $0.id(0) } ?? nil
+  }
+
+  // MARK: Removals
+
+  func remove(_ id: TaskID) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: TaskState.ended) else { return .stale }
+    let along = try removeWithOthers(id)
+    guard entry.concernsOthers else { return .done }
+    return .doneWithConsequences(Consequences(tasks: along))
+  }
+
+  /// Removes a task, and those that were cancelled along with it, which the database removes.
+  ///
+  /// - Returns: The others, in the order of their IDs.
+  private func removeWithOthers(_ id: TaskID) throws -> [TaskID] {
+    var others: [TaskID] = []
+    if try database.has("select 1 from steadfast_task where cause = ?1", .id(id)) {
+      let leaving = try database.all(
+        """
+        with recursive leaving (id) as (
+          select id from steadfast_task where cause = ?1
+          union
+          select task.id from leaving join steadfast_task as task on task.cause = leaving.id
+        )
+        select id, order_key from steadfast_task
+        where id in (select id from leaving) order by id
+        """,
+        .id(id)
+      ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+      others = leaving.compactMap(\.id)
+      changedOrders += leaving.compactMap(\.orderKey)
+    }
+    try database.run("delete from steadfast_task where id = ?1", .id(id))
+    return others
+  }
+
+  func prune(
+    _ state: TaskState,
+    in queue: String,
+    endedBefore date: Date?,
+    keepingLatest count: Int?,
+    now: Date
+  ) throws -> ChangeOutcome {
+    let prunable = """
+      select id from steadfast_task
+      where queue = ?1 and state = ?2 and has_ended
+        and (unique_until is null or unique_until <= ?3) and not in_order and cause is null
+      """
+    var leaving: [TaskID] = []
+    if let date {
+      leaving += try database.all(
+        prunable + " and finished_date < ?4",
+        .text(queue),
+        .text(state.rawValue),
+        .date(now),
+        .date(date)
+      ) { $0.id(0) }.compactMap(\.self)
+    }
+    if let count {
+      leaving += try database.all(
+        prunable + " order by finished_date desc, id desc limit -1 offset ?4",
+        .text(queue),
+        .text(state.rawValue),
+        .date(now),
+        .integer(count)
+      ) { $0.id(0) }.compactMap(\.self)
+    }
+    for id in leaving { _ = try removeWithOthers(id) }
+    return .done
+  }
+
+  // MARK: Many tasks
+
+  func unpark(_ name: String, in queue: String) throws -> ChangeOutcome {
+    let found = try database.all(
+      """
+      select seq, order_key from steadfast_task
+      where queue = ?1 and name = ?2 and state = 'parked' order by seq
+      """,
+      .text(queue),
+      .text(name)
+    ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+    for task in found {
+      try database.run(
+        "update steadfast_task set state = 'waiting', seq = \(Self.nextPlace) where seq = ?1",
+        .integer(task.seq)
+      )
+      if let key = task.orderKey { changedOrders.append(key) }
+    }
+    return .done
+  }
+
+  /// Moves the dates that were taken from a clock which has gone back.
+  ///
+  /// Where several queues use the tables, each has a clock of its own, and nothing is moved.
+  func rebase(to now: Date) throws -> ChangeOutcome {
+    guard !isShared else { return .done }
+    let found = try database.all(
+      """
+      select seq, state, available_date, failed_date from steadfast_task
+      where state in ('waiting', 'running', 'parked', 'paused')
+        and (failed_date > ?1
+          or (failed_date is null and available_date > ?1 and available_date <= created_date))
+      order by seq
+      """,
+      .date(now)
+    ) { row in
+      let failed = row.ifAny(3, row.date)
+      let delay = failed.map { row.date(2).timeIntervalSince($0) } ?? 0
+      return (
+        seq: row.integer(0), isWaiting: row.text(1) == "waiting", date: now + delay,
+        failed: failed == nil ? nil : now
+      )
+    }
+    for task in found {
+      try database.run(
+        """
+        update steadfast_task set available_date = ?2, failed_date = ?3,
+          seq = case when ?4 then \(Self.nextPlace) else seq end
+        where seq = ?1
+        """,
+        .integer(task.seq),
+        .date(task.date),
+        .date(task.failed),
+        .flag(task.isWaiting)
+      )
+    }
+    return .done
+  }
+}
+#endif

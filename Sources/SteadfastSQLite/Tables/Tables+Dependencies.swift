@@ -1,0 +1,265 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Tasks that wait for others, and batches.
+extension Tables {
+  /// A task that ends or is restarted along with another one.
+  struct Other {
+    let id: TaskID
+    let name: String
+    let uniqueKey: String?
+  }
+
+  private func other(_ row: Statement) throws -> Other {
+    guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
+    if let key = row.ifAny(3, row.text) { changedOrders.append(key) }
+    return Other(id: id, name: row.text(1), uniqueKey: row.ifAny(2, row.text))
+  }
+
+  /// What a change means for others, when all of it is done.
+  func done(_ entry: TaskEntry, with tasks: [TaskID]) throws -> ChangeOutcome {
+    let batch = try entry.follower.flatMap { follower in
+      try database.first(
+        """
+        select batch_total, batch_succeeded, batch_failed from steadfast_task
+        where id = ?1 and batch_total is not null
+        """,
+        .id(follower)
+      ) { row in
+        BatchProgress(
+          total: row.integer(0),
+          succeeded: row.integer(1),
+          failed: row.integer(2)
+        )
+      }
+    }
+    return .doneWithConsequences(Consequences(tasks: tasks, batch: batch))
+  }
+
+  // MARK: Insertions
+
+  /// Adds what a new task names.
+  func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
+    var unmet: TaskID?
+    var openCount = 0
+    for id in dependencies.tasks.sorted() {
+      let state = try database.first(
+        "select state from steadfast_task where id = ?1",
+        .id(id)
+      ) { try $0.state(0) }
+      let hasFailed = state == .abandoned || state == .cancelled
+      if state == nil || hasFailed && dependencies.rule == .allSucceeded { unmet = unmet ?? id }
+      if let state, !state.isFinished { openCount += 1 }
+      try database.run(
+        "insert into steadfast_dependency values (?1, ?2, 1, ?3)",
+        .id(id),
+        .id(record.id),
+        .text(hasFailed ? state?.rawValue : nil)
+      )
+    }
+    if let unmet, !record.state.isFinished { return .unmetDependency(unmet) }
+    try database.run(
+      "update steadfast_task set open_count = ?2 where id = ?1",
+      .id(record.id),
+      .integer(openCount)
+    )
+    return .done
+  }
+
+  /// Adds the new tasks of a batch of changes to the tasks that follow them.
+  func addMembers(_ batch: [PreparedChange], _ outcomes: [ChangeOutcome]) throws {
+    for (change, outcome) in zip(batch, outcomes) where outcome.isDone {
+      guard case .insert(let record, _) = change.change,
+        let follower = record.dependencies.follower
+      else { continue }
+      let added = try database.run(
+        """
+        insert into steadfast_dependency (dependency, dependent, is_named)
+        select ?1, id, 0 from steadfast_task where id = ?2
+        on conflict do nothing
+        """,
+        .id(record.id),
+        .id(follower)
+      )
+      // Without the follower, nothing waits; and a task that is sent again was counted.
+      guard added > 0 else { continue }
+      try database.run(
+        """
+        update steadfast_task set batch_total = coalesce(batch_total, 0) + 1,
+          batch_succeeded = coalesce(batch_succeeded, 0) + ?2,
+          batch_failed = coalesce(batch_failed, 0) + ?3
+        where id = ?1
+        """,
+        .id(follower),
+        .flag(record.state == .succeeded),
+        .flag(record.state.isFinished && record.state != .succeeded)
+      )
+    }
+  }
+
+  // MARK: Ends
+
+  /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
+  func endingAlong(with id: TaskID) throws -> [Other] {
+    try database.all(
+      """
+      with recursive ended (id) as (
+        values (?1)
+        union
+        select other.id from ended
+        join steadfast_dependency as dependency on dependency.dependency = ended.id
+        join steadfast_task as other on other.id = dependency.dependent
+        where other.dependency_rule = 'allSucceeded'
+          and other.state in ('waiting', 'suspended', 'parked', 'paused')
+      )
+      select id, name, unique_key, order_key from steadfast_task
+      where id in (select id from ended) and id <> ?1 order by id
+      """,
+      .id(id),
+      read: other
+    )
+  }
+
+  /// Notes and counts, for the tasks that wait for a task, that it has ended.
+  func count(_ id: TaskID, endedAs state: TaskState) throws {
+    if state != .succeeded {
+      try database.run(
+        "update steadfast_dependency set failed = ?2 where dependency = ?1",
+        .id(id),
+        .text(state.rawValue)
+      )
+    }
+    try count(id, as: state, by: 1)
+  }
+
+  private func count(_ id: TaskID, as state: TaskState, by one: Int64) throws {
+    try database.run(
+      """
+      update steadfast_task set open_count = open_count - ?3 * ended.named,
+        batch_succeeded = batch_succeeded + ?3 * case when ?2 then ended.members else 0 end,
+        batch_failed = batch_failed + ?3 * case when ?2 then 0 else ended.members end
+      from (
+        select dependent, sum(is_named) as named, sum(not is_named) as members
+        from steadfast_dependency where dependency = ?1 group by dependent
+      ) as ended
+      where steadfast_task.id = ended.dependent
+      """,
+      .id(id),
+      .flag(state == .succeeded),
+      .integer(one)
+    )
+  }
+
+  /// Cancels tasks along with one that has ended.
+  func cancel(_ others: [Other], along id: TaskID, at date: Date, retains: Bool) throws {
+    let ended = Set(others.map(\.id) + [id])
+    for other in others {
+      if retains {
+        let causes = try database.all(
+          "select dependency from steadfast_dependency where dependent = ?1 order by dependency",
+          .id(other.id)
+        ) { $0.id(0) }
+        try database.run(
+          """
+          update steadfast_task set state = 'cancelled', finished_date = ?2, key_role = null,
+            has_turn = 0, cause = ?3
+          where id = ?1
+          """,
+          .id(other.id),
+          .date(date),
+          .id(causes.compactMap(\.self).first(where: ended.contains))
+        )
+      } else {
+        try database.run("delete from steadfast_task where id = ?1", .id(other.id))
+      }
+    }
+    for other in others {
+      guard let key = other.uniqueKey else { continue }
+      try promoteSuccessor(name: other.name, key)
+    }
+  }
+
+  // MARK: Restarts
+
+  /// Takes the end of a task back, and restarts those that were cancelled because of it.
+  ///
+  /// - Returns: The restarted tasks, in the order of their IDs.
+  func restartAlong(with entry: TaskEntry, at date: Date) throws -> [TaskID] {
+    var round = [(id: entry.id, state: entry.state)]
+    var restarted: [TaskID] = []
+    while !round.isEmpty {
+      for task in round { try takeBack(task.id, task.state) }
+      var others: [Other] = []
+      for task in round {
+        others += try database.all(
+          """
+          select id, name, unique_key, order_key from steadfast_task
+          where cause = ?1 and state = 'cancelled'
+          """,
+          .id(task.id),
+          read: other
+        )
+      }
+      round = []
+      for other in others.sorted(by: { $0.id < $1.id })
+      where try !keepsCancelled(other) {
+        round.append((other.id, .cancelled))
+      }
+      restarted += round.map(\.id)
+    }
+    restarted.sort()
+    for id in restarted { try restartTask(id, at: date) }
+    return restarted
+  }
+
+  private func takeBack(_ id: TaskID, _ state: TaskState) throws {
+    try database.run(
+      "update steadfast_dependency set failed = null where dependency = ?1",
+      .id(id)
+    )
+    try count(id, as: state, by: -1)
+  }
+
+  /// Gives a cancelled task another cause if it must stay cancelled, and its key if not.
+  private func keepsCancelled(_ other: Other) throws -> Bool {
+    let failed = try database.all(
+      """
+      select task.id from steadfast_dependency as dependency
+      left join steadfast_task as task on task.id = dependency.dependency
+      where dependency.dependent = ?1 and dependency.failed is not null
+      order by task.id is null, task.id limit 1
+      """,
+      .id(other.id)
+    ) { $0.id(0) }
+    var keeps = try !failed.isEmpty || hasUnnotedFailures(other.id)
+    if !keeps, let key = other.uniqueKey { keeps = try holder(other.name, key) != nil }
+    let takesKey = !keeps && other.uniqueKey != nil
+    try database.run(
+      "update steadfast_task set cause = ?2, key_role = ?3 where id = ?1",
+      .id(other.id),
+      .id(failed.first ?? nil),
+      .text(takesKey ? "holder" : nil)
+    )
+    return keeps
+  }
+
+  /// Whether more tasks of its batch have failed than are noted: those that had ended when they
+  /// were added.
+  private func hasUnnotedFailures(_ id: TaskID) throws -> Bool {
+    try database.has(
+      """
+      select 1 from steadfast_task where id = ?1 and batch_failed > (
+        select count(distinct dependency) from steadfast_dependency
+        where dependent = ?1 and failed is not null)
+      """,
+      .id(id)
+    )
+  }
+}
+#endif

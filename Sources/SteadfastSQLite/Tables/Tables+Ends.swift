@@ -1,0 +1,185 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The ends of attempts and of tasks.
+extension Tables {
+  func end(
+    _ target: TaskTarget,
+    as state: TaskState,
+    at date: Date,
+    retains: Bool,
+    failure: TaskFailure? = nil
+  ) throws -> ChangeOutcome {
+    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []
+    if retains {
+      if let failure { try note(failure, entry) }
+      try database.run(
+        """
+        update steadfast_task set state = ?2, finished_date = ?3, key_role = null, has_turn = 0,
+          lease_token = null, lease_end = null
+        where seq = ?1
+        """,
+        entry.seq,
+        .text(state.rawValue),
+        .date(date)
+      )
+      if state == .succeeded { try forget(entry) }
+    } else {
+      try database.run("delete from steadfast_task where seq = ?1", entry.seq)
+    }
+    try promoteSuccessor(of: entry)
+    guard entry.concernsOthers else { return .done }
+    try count(entry.id, endedAs: state)
+    for other in others { try count(other.id, endedAs: .cancelled) }
+    try cancel(others, along: entry.id, at: date, retains: retains)
+    return try done(entry, with: others.map(\.id))
+  }
+
+  func retry(
+    _ lease: Lease,
+    at date: Date,
+    _ retryCount: Int,
+    _ failure: TaskFailure?
+  ) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    if let failure { try note(failure, entry) }
+    try database.run(
+      """
+      update steadfast_task set state = 'waiting', available_date = ?2, retry_count = ?3,
+        interruption_count = 0, put_off = 1, seq = \(Self.nextPlace),
+        lease_token = null, lease_end = null
+      where seq = ?1
+      """,
+      entry.seq,
+      .date(date),
+      .integer(retryCount)
+    )
+    return try supersede(entry) ?? .done
+  }
+
+  /// Lets the successor of a task take its place, if the task has one and nothing holds it.
+  private func supersede(_ holder: TaskEntry) throws -> ChangeOutcome? {
+    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
+      holder.memorySize == 0
+    else { return nil }
+    let found = try database.first(
+      """
+      select id, order_key from steadfast_task
+      where name = ?1 and unique_key = ?2 and key_role = 'successor'
+      """,
+      .text(holder.name),
+      .text(key)
+    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    guard let found, let successor = found.id else { return nil }
+    if let key = found.orderKey { changedOrders.append(key) }
+    try database.run("update steadfast_task set key_role = null where id = ?1", .id(holder.id))
+    try database.run(
+      """
+      update steadfast_task set key_role = 'holder',
+        retry_count = holder.retry_count, interruption_count = holder.interruption_count,
+        last_error = holder.last_error, failed_date = holder.failed_date,
+        earlier_failures = holder.earlier_failures, put_off = holder.put_off,
+        available_date = max(steadfast_task.available_date, holder.available_date)
+      from steadfast_task as holder where holder.id = ?1 and steadfast_task.id = ?2
+      """,
+      .id(holder.id),
+      .id(successor)
+    )
+    try database.run("delete from steadfast_task where id = ?1", .id(holder.id))
+    return .superseded(by: successor)
+  }
+
+  func release(_ lease: Lease) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    try database.run(
+      """
+      update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
+      where seq = ?1
+      """,
+      entry.seq
+    )
+    return .done
+  }
+
+  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    try note(failure, entry)
+    try move(entry, to: .parked)
+    return .done
+  }
+
+  func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    guard isShared else { return .done }
+    try database.run(
+      "update steadfast_task set lease_end = ?2 where seq = ?1",
+      entry.seq,
+      .real(clock() + duration / .seconds(1))
+    )
+    return .done
+  }
+
+  /// Moves a task behind its equals, in another state, and ends its claim if it has one.
+  func move(_ entry: TaskEntry, to state: TaskState) throws {
+    try database.run(
+      """
+      update steadfast_task set state = ?2, seq = \(Self.nextPlace),
+        lease_token = null, lease_end = null
+      where seq = ?1
+      """,
+      entry.seq,
+      .text(state.rawValue)
+    )
+  }
+
+  // MARK: Claims that are over
+
+  /// Makes the tasks available whose claims have run out.
+  func endOverdueClaims() throws {
+    try interrupt(
+      try database.all(
+        "select seq, order_key from steadfast_task where lease_end <= ?1 order by id",
+        .real(clock())
+      ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+    )
+  }
+
+  /// Makes the tasks available that an earlier process has left claimed without an end.
+  ///
+  /// A process that is the only one to use the tables claims them so.
+  func endClaimsWithoutEnd() throws {
+    try interrupt(
+      try database.all(
+        """
+        select seq, order_key from steadfast_task
+        where not has_ended and state = 'running' and lease_end is null order by id
+        """
+      ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+    )
+  }
+
+  private func interrupt(_ tasks: [(seq: Int, orderKey: String?)]) throws {
+    guard !tasks.isEmpty else { return }
+    for task in tasks {
+      try database.run(
+        """
+        update steadfast_task set state = 'waiting',
+          interruption_count = min(interruption_count, 9223372036854775806) + 1,
+          lease_token = null, lease_end = null
+        where seq = ?1
+        """,
+        .integer(task.seq)
+      )
+    }
+    changedOrders = tasks.compactMap(\.orderKey)
+    try giveTurns()
+  }
+}
+#endif

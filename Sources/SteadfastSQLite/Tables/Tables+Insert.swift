@@ -1,0 +1,250 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Insertions.
+extension Tables {
+  /// The longest payload that stands in the row of its task.
+  ///
+  /// Each change writes the row again, so a longer one has a row of its own.
+  static let longestInnerPayload = 2_048
+
+  func insert(
+    _ record: TaskRecord,
+    _ policy: UniquePolicy,
+    _ payload: [UInt8]
+  ) throws -> ChangeOutcome {
+    var role: UniqueKeyRole?
+    let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
+    let takesKey = key != nil && !record.state.isFinished
+    if takesKey || !record.dependencies.tasks.isEmpty, let sent = try outcomeIfSent(record) {
+      return sent
+    }
+    if takesKey, let key {
+      switch try decision(on: record, key, policy, payload) {
+      case .role(let decided): role = decided
+      case .outcome(let outcome): return outcome
+      }
+    }
+    guard try add(record, role, payload) else {
+      return try outcomeIfSent(record) ?? .identityTaken
+    }
+    if record.orderKey != nil, let key = StoredKey.text(of: record.orderKey, in: record.queue) {
+      changedOrders.append(key)
+    }
+    guard !record.dependencies.tasks.isEmpty else { return .done }
+    return try name(record.dependencies, by: record)
+  }
+
+  /// The outcome if a task has the ID already.
+  private func outcomeIfSent(_ record: TaskRecord) throws -> ChangeOutcome? {
+    guard let stored = try database.record(of: record.id) else { return nil }
+    return record.isStored(as: stored) ? .done : .identityTaken
+  }
+
+  private static let insertion = """
+    insert into steadfast_task (
+      id, name, queue, payload, format, schema_version, priority, created_date, available_date,
+      max_retries, uses_backoff, unique_key, key_role, unique_until, latest_date, order_key,
+      order_number, holds_order, conditions, dependency_rule, follower, tags, time_limit,
+      expiry_date, state, retry_count, interruption_count, last_error, failed_date,
+      earlier_failures, put_off, finished_date, name_count)
+    values (
+      ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+      case when ?16 is not null then \(nextPlace) end,
+      ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32)
+    on conflict (id) do nothing
+    """
+
+  /// Adds the row of a task, and returns whether its ID was free.
+  private func add(
+    _ record: TaskRecord,
+    _ role: UniqueKeyRole?,
+    _ payload: [UInt8]
+  ) throws -> Bool {
+    let isInner = payload.count <= Self.longestInnerPayload
+    let inner = isInner ? SQLValue.blob(payload) : .null
+    let values = Self.definition(of: record, inner, role) + Self.life(of: record)
+    guard try database.run(Self.insertion, values) > 0 else { return false }
+    if !isInner { try setOuter(payload, of: record.id) }
+    return true
+  }
+
+  /// The first values of an insertion: what was chosen for the task.
+  private static func definition(
+    of record: TaskRecord,
+    _ payload: SQLValue,
+    _ role: UniqueKeyRole?
+  ) -> [SQLValue] {
+    [
+      .id(record.id),
+      .text(record.name),
+      .text(record.queue),
+      payload,
+      .text(record.payload.format.rawValue),
+      .integer(record.payload.version),
+      .integer(record.priority.rawValue),
+      .date(record.createdDate),
+      .date(record.availableDate),
+      .limit(record.maxRetries),
+      .flag(record.usesBackoff),
+      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
+      .text(role?.rawValue),
+      .date(record.uniqueUntil),
+      .date(record.latestDate),
+      .text(StoredKey.text(of: record.orderKey, in: record.queue)),
+      .flag(record.holdsOrder),
+      .text(StoredTexts.text(of: record.conditions.map(\.rawValue))),
+      .text(record.dependencies.rule.rawValue),
+      .id(record.dependencies.follower),
+      .text(StoredTexts.text(of: record.tags)),
+      .duration(record.timeLimit),
+      .date(record.expiryDate),
+    ]
+  }
+
+  /// The other values: what has happened to the task.
+  private static func life(of record: TaskRecord) -> [SQLValue] {
+    [
+      .text(record.state.rawValue),
+      .integer(record.retryCount),
+      .integer(record.interruptionCount),
+      .text(record.lastError),
+      .date(record.failedDate),
+      .text(StoredFailures.wholeText(of: record.earlierFailures)),
+      .flag(record.isPostponed),
+      .date(record.finishedDate),
+      .integer(record.dependencies.tasks.count),
+    ]
+  }
+
+  /// Keeps a long payload, or forgets the one that there was, in its own row.
+  func setOuter(_ payload: [UInt8], of id: TaskID) throws {
+    try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
+    guard payload.count > Self.longestInnerPayload else { return }
+    try database.run("insert into steadfast_payload values (?1, ?2)", .id(id), .blob(payload))
+  }
+
+  // MARK: Unique keys
+
+  private enum KeyDecision {
+    case role(UniqueKeyRole)
+    case outcome(ChangeOutcome)
+  }
+
+  private struct Twin {
+    let id: TaskID
+    let role: UniqueKeyRole?
+    let state: TaskState
+    let uniqueUntil: Date?
+    let memorySize: Int
+  }
+
+  private func twins(_ name: String, _ key: String) throws -> [Twin] {
+    try database.all(
+      """
+      select id, key_role, state, unique_until, memory_size from steadfast_task
+      where name = ?1 and unique_key = ?2 and key_role is not null
+      """,
+      .text(name),
+      .text(key)
+    ) { row in
+      guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
+      return Twin(
+        id: id,
+        role: UniqueKeyRole(rawValue: row.text(1)),
+        state: try row.state(2),
+        uniqueUntil: row.ifAny(3, row.date),
+        memorySize: row.integer(4)
+      )
+    }
+  }
+
+  /// Decides what a new task with a unique key becomes, and lets its twin take it over.
+  private func decision(
+    on record: TaskRecord,
+    _ key: String,
+    _ policy: UniquePolicy,
+    _ payload: [UInt8]
+  ) throws -> KeyDecision {
+    let twins = try twins(record.name, key)
+    guard let holder = twins.first(where: { $0.role == .holder }) else {
+      let recent = policy == .replace ? nil : try recent(record, key)
+      return recent.map { .outcome(.duplicate(of: $0)) } ?? .role(.holder)
+    }
+    if policy == .reject || policy == .join { return .outcome(.duplicate(of: holder.id)) }
+    let successor = twins.first { $0.role == .successor }
+    if successor == nil {
+      let standsForIt = holder.uniqueUntil.map { $0 > record.createdDate } ?? false
+      if holder.state == .running, policy == .replace || !standsForIt { return .role(.successor) }
+      if policy == .replace, holder.memorySize > 0 { return .role(.successor) }
+    }
+    let twin = successor ?? holder
+    guard policy == .replace else { return .outcome(.duplicate(of: twin.id)) }
+    try takeOver(record, by: twin.id, payload)
+    return .outcome(.replaced(twin.id))
+  }
+
+  /// The task that has succeeded, and stands for a new one.
+  private func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
+    try database.first(
+      """
+      select id from steadfast_task
+      where name = ?1 and unique_key = ?2 and state = 'succeeded' and unique_until > ?3
+      order by unique_until desc, id desc limit 1
+      """,
+      .text(record.name),
+      .text(key),
+      .date(record.createdDate)
+    ) { $0.id(0) } ?? nil
+  }
+
+  private static let takeOver = """
+    update steadfast_task set payload = ?2, format = ?3, schema_version = ?4,
+      priority = ?5, max_retries = ?6, uses_backoff = ?7,
+      tags = ?8, time_limit = ?9, expiry_date = ?10, conditions = ?15,
+      unique_until = ?11, latest_date = coalesce(latest_date, ?12),
+      state = case when state in ('parked', 'suspended') then 'waiting' else state end,
+      available_date = case
+        when put_off then max(available_date, ?13)
+        when ?13 <= ?14 then min(?13,
+          case when state = 'suspended' then created_date else available_date end)
+        else min(?13, coalesce(latest_date, ?12, ?13)) end,
+      seq = case
+        when state in ('parked', 'suspended') or priority <> ?5 then \(nextPlace)
+        when put_off and available_date >= ?13 then seq
+        when not put_off and ?13 <= ?14 and available_date <= ?13 then seq
+        when not put_off and ?13 > ?14
+          and available_date = min(?13, coalesce(latest_date, ?12, ?13)) then seq
+        else \(nextPlace) end
+    where id = ?1
+    """
+
+  private func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
+    try database.run(
+      Self.takeOver,
+      .id(twin),
+      payload.count <= Self.longestInnerPayload ? .blob(payload) : .null,
+      .text(new.payload.format.rawValue),
+      .integer(new.payload.version),
+      .integer(new.priority.rawValue),
+      .limit(new.maxRetries),
+      .flag(new.usesBackoff),
+      .text(StoredTexts.text(of: new.tags)),
+      .duration(new.timeLimit),
+      .date(new.expiryDate),
+      .date(new.uniqueUntil),
+      .date(new.latestDate),
+      .date(new.availableDate),
+      .date(new.createdDate),
+      .text(StoredTexts.text(of: new.conditions.map(\.rawValue)))
+    )
+    try setOuter(payload, of: twin)
+  }
+}
+#endif

@@ -1,0 +1,143 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What tasks remember, and the values of the store.
+extension Tables {
+  func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    try database.run(
+      """
+      insert into steadfast_memory (task_id, name, value) values (?1, ?2, ?3)
+      on conflict (task_id, name) do update set value = excluded.value
+      """,
+      .id(lease.id),
+      .text(name),
+      .blob(value)
+    )
+    try database.run(
+      "update steadfast_task set interruption_count = 0 where seq = ?1",
+      entry.seq
+    )
+    try measure(lease.id)
+    return .done
+  }
+
+  private func measure(_ id: TaskID) throws {
+    try database.run(
+      """
+      update steadfast_task set memory_size = (
+          select coalesce(sum(length(cast(name as blob)) + length(value)), 0)
+          from steadfast_memory where task_id = ?1)
+      where id = ?1
+      """,
+      .id(id)
+    )
+  }
+
+  func suspend(
+    _ lease: Lease,
+    until date: Date,
+    awaiting names: [String]
+  ) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    let hasCome = try names.contains { name in
+      try database.has(
+        """
+        select 1 from steadfast_memory where task_id = ?1 and name = ?2 and length(value) > 0
+        """,
+        .id(lease.id),
+        .text(name)
+      )
+    }
+    try database.run(
+      """
+      update steadfast_task set
+        available_date = case when ?3 then created_date else ?2 end,
+        interruption_count = 0, put_off = 0
+      where seq = ?1
+      """,
+      entry.seq,
+      .date(date),
+      .flag(hasCome)
+    )
+    try move(entry, to: hasCome ? .waiting : .suspended)
+    return .done
+  }
+
+  func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed.union([.running])) else {
+      return .stale
+    }
+    let filled = try database.run(
+      """
+      update steadfast_memory set value = ?3
+      where task_id = ?1 and name = ?2 and length(value) = 0
+      """,
+      .id(id),
+      .text(name),
+      .blob(value)
+    )
+    guard filled > 0 else { return .stale }
+    try measure(id)
+    guard entry.state == .suspended else { return .done }
+    try database.run(
+      "update steadfast_task set available_date = created_date, put_off = 0 where seq = ?1",
+      entry.seq
+    )
+    try move(entry, to: .waiting)
+    return .done
+  }
+
+  /// Removes what a task remembers.
+  func forget(_ entry: TaskEntry) throws {
+    guard entry.memorySize > 0 else { return }
+    try database.run("delete from steadfast_memory where task_id = ?1", .id(entry.id))
+    try database.run("update steadfast_task set memory_size = 0 where id = ?1", .id(entry.id))
+  }
+
+  // MARK: Values
+
+  /// Returns whether a value is the one that a change names, if the change names any.
+  func meetsItsValue(_ prepared: PreparedChange) throws -> Bool {
+    guard case .setValue(let name, let old, _) = prepared.change else { return true }
+    return try database.value(named: name) == old
+  }
+
+  func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
+    if let bytes {
+      try database.run(
+        """
+        insert into steadfast_value (name, bytes) values (?1, ?2)
+        on conflict (name) do update set bytes = excluded.bytes
+        """,
+        .text(name),
+        .blob(bytes)
+      )
+    } else {
+      try database.run("delete from steadfast_value where name = ?1", .text(name))
+    }
+    return .done
+  }
+}
+
+extension Connection {
+  func value(named name: String) throws -> [UInt8]? {
+    try first("select bytes from steadfast_value where name = ?1", .text(name)) { $0.blob(0) }
+  }
+
+  func memory(of id: TaskID) throws -> TaskMemory {
+    var memory = TaskMemory()
+    let rows = try all("select name, value from steadfast_memory where task_id = ?1", .id(id)) {
+      (name: $0.text(0), value: $0.blob(1))
+    }
+    for row in rows { memory[row.name] = row.value }
+    return memory
+  }
+}
+#endif

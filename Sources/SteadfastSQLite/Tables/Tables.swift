@@ -1,0 +1,166 @@
+#if SQLite
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The tables as the thread that writes sees them, within a transaction.
+final class Tables {
+  let database: Connection
+  /// Whether several queues use the tables, so that claims run out.
+  let isShared: Bool
+  /// The clock that decides when a claim has run out, in seconds since 1970.
+  let clock: @Sendable () -> Double
+  /// The order keys whose turns the batch may have changed.
+  var changedOrders: [String] = []
+
+  init(_ database: Connection, isShared: Bool, clock: @escaping @Sendable () -> Double) {
+    self.database = database
+    self.isShared = isShared
+    self.clock = clock
+  }
+
+  /// A number that is greater than every `seq`.
+  static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task)"
+
+  // MARK: Batches
+
+  /// Makes all changes of a batch, or none if a value differs or an insertion refuses the batch.
+  func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
+    guard try batch.allSatisfy(meetsItsValue) else { return batch.map { _ in .valueDiffers } }
+    changedOrders = []
+    try database.run("savepoint batch")
+    do {
+      let outcomes = try batch.map(apply)
+      if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
+        try rollBack()
+        return outcomes.map(Self.refused)
+      }
+      try addMembers(batch, outcomes)
+      try giveTurns()
+      try database.run("release batch")
+      return outcomes
+    } catch {
+      // The error may have ended the whole transaction.
+      if !database.isIdle { try rollBack() }
+      throw error
+    }
+  }
+
+  private func rollBack() throws {
+    try database.run("rollback to batch")
+    try database.run("release batch")
+  }
+
+  /// The outcome of a change whose batch was refused; one that had no effect anyway keeps its own.
+  private static func refused(_ outcome: ChangeOutcome) -> ChangeOutcome {
+    switch outcome {
+    case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
+    case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: outcome
+    @unknown default: .batchRefused
+    }
+  }
+
+  private func apply(_ prepared: PreparedChange) throws -> ChangeOutcome {
+    switch prepared.change {
+    case .insert(let record, let policy): return try insert(record, policy, prepared.payload)
+    case .succeed(let lease, let date, let retains):
+      return try end(.claimed(lease), as: .succeeded, at: date, retains: retains)
+    case .retry(let lease, let date, let retryCount, let failure):
+      return try retry(lease, at: date, retryCount, failure)
+    case .abandon(let lease, let failure, let retains):
+      return try end(
+        .claimed(lease),
+        as: .abandoned,
+        at: failure.date,
+        retains: retains,
+        failure: failure
+      )
+    case .release(let lease): return try release(lease)
+    case .park(let lease, let failure): return try park(lease, failure)
+    case .unpark(let name, let queue): return try unpark(name, in: queue)
+    case .cancel(let target, let date, let retains):
+      return try end(target, as: .cancelled, at: date, retains: retains)
+    case .pause(let target): return try pause(target)
+    case .resume(let id): return try resume(id)
+    case .restart(let target, let date, let forgets):
+      return try restart(target, at: date, forgets: forgets)
+    case .reschedule(let target, let date): return try reschedule(target, to: date)
+    case .update(let id, let update): return try self.update(id, update, prepared.payload)
+    case .remove(let id): return try remove(id)
+    case .extend(let lease, let duration): return try extend(lease, for: duration)
+    case .prune(let state, let date, let count, let now, let queue):
+      return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
+    case .rebase(let date): return try rebase(to: date)
+    case .remember(let lease, let name, let value): return try remember(lease, name, value)
+    case .suspend(let lease, let date, let names):
+      return try suspend(lease, until: date, awaiting: names)
+    case .complete(let id, let name, let value): return try complete(id, name, value)
+    case .setValue(let name, _, let new): return try set(new, named: name)
+    @unknown default:
+      throw UnknownChange()
+    }
+  }
+
+  // MARK: Order keys
+
+  /// Gives the turn of each order key that was touched to the task that it belongs to.
+  func giveTurns() throws {
+    for key in Set(changedOrders.map(ExactText.init)).map(\.text) {
+      try database.run(
+        """
+        update steadfast_task set has_turn = 0
+        where order_key = ?1 and has_turn and state <> 'running'
+          and seq is not (
+            select seq from steadfast_task where order_key = ?1 and in_order
+            order by order_number limit 1)
+        """,
+        .text(key)
+      )
+      try database.run(
+        """
+        update steadfast_task set has_turn = 1
+        where seq = (
+            select seq from steadfast_task where order_key = ?1 and in_order
+            order by order_number limit 1)
+          and not exists (
+            select 1 from steadfast_task as other where other.order_key = ?1 and other.has_turn)
+        """,
+        .text(key)
+      )
+    }
+    changedOrders = []
+  }
+}
+
+/// A change is of a kind that this version does not know.
+struct UnknownChange: Error {}
+
+/// A change whose bytes were made before the transaction.
+struct PreparedChange: Sendable {
+  let change: TaskChange
+  /// The bytes of the payload, if the change has one.
+  let payload: [UInt8]
+
+  init(_ change: TaskChange) throws {
+    try change.checkForm()
+    self.change = change
+    switch change {
+    case .insert(let record, _): payload = try record.payload.bytes()
+    case .update(_, let update): payload = try update.payload?.bytes() ?? []
+    default: payload = []
+    }
+  }
+
+  /// Whether an outcome of the change refuses its whole batch.
+  func refusesBatch(_ outcome: ChangeOutcome) -> Bool {
+    switch (change, outcome) {
+    case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
+    default: false
+    }
+  }
+}
+#endif

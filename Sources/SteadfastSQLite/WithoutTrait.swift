@@ -1,0 +1,33 @@
+#if !SQLite
+public import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+// Without the trait, the module has these names only to say what is missing.
+
+/// The store in a SQLite database: enable the trait `SQLite` of the package to use it.
+@available(
+  *,
+  unavailable,
+  message: "enable the trait \"SQLite\" of the package Steadfast, in Package.swift"
+)
+public struct SQLiteStore: Sendable {}
+
+extension Persistence where Self == InMemoryStore {
+  /// A store in a SQLite database: enable the trait `SQLite` of the package to use it.
+  @available(
+    *,
+    unavailable,
+    message: "enable the trait \"SQLite\" of the package Steadfast, in Package.swift"
+  )
+  public static func sqlite(
+    at url: URL,
+    prefix: String = "steadfast",
+    sharing: StoreSharing? = nil
+  ) -> InMemoryStore { InMemoryStore() }
+}
+#endif

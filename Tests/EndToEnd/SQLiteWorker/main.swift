@@ -1,0 +1,46 @@
+#if SQLite
+import Foundation
+import SteadfastQueue
+import SteadfastSQLite
+
+/// A process among several that work on one database.
+///
+///     SQLiteWorker open DATABASE          opens and closes it
+///     SQLiteWorker fill DATABASE COUNT    adds tasks, and writes their IDs
+///     SQLiteWorker work DATABASE          performs tasks, and writes their IDs when they begin
+///
+/// An error is one line on standard error, with the exit code 2.
+struct Chore: TaskPayload { var number: Int }
+
+func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+
+do {
+  let arguments = CommandLine.arguments
+  guard arguments.count > 2 else {
+    FileHandle.standardError.write(Data("give what to do, and a database\n".utf8))
+    exit(1)
+  }
+  let sharing = StoreSharing(leaseDuration: .seconds(2), pollInterval: .seconds(1))
+  let store = SQLiteStore(at: URL(filePath: arguments[2]), sharing: sharing)
+  let queue = TaskQueue(
+    persistence: store,
+    configuration: TaskQueueConfiguration(maxConcurrentTasks: 4)
+  )
+  switch arguments[1] {
+  case "open": try await store.open()
+  case "fill":
+    let count = arguments.count > 3 ? Int(arguments[3]) ?? 0 : 0
+    let tasks = try await queue.enqueue(contentsOf: (0..<count).map(Chore.init))
+    write(tasks.map(\.id.description).joined(separator: "\n"))
+  default:
+    await queue.register(Chore.self) { _, context in write(context.id.description) }
+    try await queue.run()
+  }
+  try await store.close()
+} catch {
+  FileHandle.standardError.write(Data("\(error)\n".utf8))
+  exit(2)
+}
+#else
+print("build it with the trait SQLite")
+#endif

@@ -1,0 +1,179 @@
+"""Checks that several processes on one SQLite database lose no task, though they are killed.
+
+    python3 Tests/EndToEnd/sqlite_processes.py PROGRAM [--tasks 3000] [--seed 1]
+
+PROGRAM is SQLiteWorker, built with the trait SQLite. Four processes perform tasks. Some are killed, and
+one is stopped for longer than its claims last. Then bad databases get one clear sentence each.
+"""
+
+import argparse
+import collections
+import os
+import pathlib
+import queue
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+
+from support import Score, temporary_folder
+
+PROCESSES = 4
+LEASE = 2
+NOBODY = 65534
+
+
+class Worker:
+    """A process that performs tasks; what it writes goes to a queue of lines."""
+
+    def __init__(self, program, database, lines):
+        self.process = subprocess.Popen(
+            [program, "work", database], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.lines = lines
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            # A process that is killed may have written half a line.
+            if line.endswith("\n"):
+                self.lines.put((self, line.strip()))
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+
+
+def run(program, *arguments, **options):
+    return subprocess.run(
+        [program, *map(str, arguments)], text=True, capture_output=True, timeout=60, **options)
+
+
+def left(database):
+    with sqlite3.connect(database, timeout=30) as connection:
+        return connection.execute("select count(*) from steadfast_task").fetchone()[0]
+
+
+def check_processes(score, program, folder, count, dice):
+    database = folder / "tasks.sqlite"
+    filled = run(program, "fill", database, count)
+    expected = set(filled.stdout.split())
+    score.check(len(expected) == count, "all tasks are added:", filled.stderr)
+    lines = queue.Queue()
+    workers = [Worker(program, database, lines) for _ in range(PROCESSES)]
+    begun = collections.defaultdict(list)
+    # The workers that were killed, or stopped for longer than their claims last.
+    victims = set()
+
+    def note(timeout):
+        worker, task = lines.get(timeout=timeout)
+        begun[task].append(worker)
+
+    def attempts():
+        return sum(map(len, begun.values()))
+
+    for share in (0.1, 0.2, 0.3, 0.4):
+        while attempts() < count * share:
+            note(60)
+        victim = dice.randrange(PROCESSES)
+        workers[victim].kill()
+        victims.add(workers[victim])
+        workers[victim] = Worker(program, database, lines)
+    stopped = workers[dice.randrange(PROCESSES)]
+    victims.add(stopped)
+    stopped.process.send_signal(signal.SIGSTOP)
+    end = time.monotonic() + 2 * LEASE
+    # The others go on meanwhile, and take over what the stopped one has claimed.
+    while time.monotonic() < end:
+        try:
+            note(0.1)
+        except queue.Empty:
+            pass
+    stopped.process.send_signal(signal.SIGCONT)
+    end = time.monotonic() + 60
+    while left(database) and time.monotonic() < end:
+        try:
+            note(0.1)
+        except queue.Empty:
+            pass
+    remaining = left(database)
+    for worker in workers:
+        score.check(worker.process.poll() is None, "a process that was not killed goes on")
+        worker.kill()
+    while not lines.empty():
+        note(0)
+    score.check(remaining == 0, "all tasks have ended:", f"{remaining} are left")
+    score.check(set(begun) == expected, "each task was performed, and no other one:",
+                f"{len(expected - set(begun))} were not, {len(set(begun) - expected)} are others")
+    doubtful = [task for task, by in begun.items()
+                if sum(worker not in victims for worker in by) > 1]
+    score.check(not doubtful, "only what a victim had begun was performed again:", str(doubtful[:3]))
+    with sqlite3.connect(database) as connection:
+        sound = connection.execute("pragma integrity_check").fetchone()[0]
+        score.check(sound == "ok", "the database is sound:", sound)
+        rows = connection.execute("pragma foreign_key_check").fetchall()
+        score.check(not rows, "no row is left without its task:", str(rows))
+    again = attempts() - len(begun)
+    print(f"{count} tasks, {len(victims)} victims, {again} tasks performed again", flush=True)
+
+
+def refuses(score, program, promise, database, *words, **options):
+    before = database.read_bytes() if database.is_file() else None
+    process = run(program, "open", database, **options)
+    problems = []
+    if process.returncode != 2:
+        problems.append(f"the exit code is {process.returncode}")
+    if process.stderr.count("\n") != 1:
+        problems.append("it is not one sentence")
+    problems += [f"'{word}' is not mentioned" for word in words if word not in process.stderr]
+    if database.is_file() and database.read_bytes() != before:
+        problems.append("the database has changed")
+    score.check(not problems, f"{promise}:", f"{problems}, {process.stderr}")
+
+
+def check_bad_input(score, program, folder):
+    text = folder / "text"
+    text.write_text("no database at all\n" * 500)
+    refuses(score, program, "a file that is no database is refused", text, "no SQLite database")
+    refuses(score, program, "a missing folder is named", folder / "missing" / "db", "folder")
+    refuses(score, program, "a folder is no database", folder, "can't be opened")
+    full = folder / "full.sqlite"
+    run(program, "fill", full, 1000)
+    damaged = folder / "damaged.sqlite"
+    content = bytearray(full.read_bytes())
+    content[4096:] = b"\xa5" * (len(content) - 4096)
+    damaged.write_bytes(content)
+    refuses(score, program, "a damaged database is reported", damaged, "is damaged", ".recover")
+    for path in (full, folder):
+        path.chmod(0o555)
+    reader = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
+    refuses(score, program, "a database that can't be written is reported", full,
+            "can't be written", **reader)
+    folder.chmod(0o755)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--tasks", type=int, default=3000)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    arguments = parser.parse_args()
+    program = str(pathlib.Path(arguments.program).resolve())
+    print(f"seed {arguments.seed}", flush=True)
+    score = Score()
+    with temporary_folder() as folder:
+        folder = pathlib.Path(folder)
+        os.chmod(folder, 0o755)
+        check_processes(score, program, folder, arguments.tasks, random.Random(arguments.seed))
+        bad = folder / "bad"
+        bad.mkdir()
+        check_bad_input(score, program, bad)
+    score.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+#if SQLite
+import Foundation
+import SteadfastTesting
+import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+struct ConformanceTests {
+  /// The seconds by which the clocks at each place were moved forward.
+  private final class Clocks: Sendable {
+    private let offsets = Mutex<[String: Double]>([:])
+
+    func advance(_ place: String, by duration: Duration) {
+      offsets.withLock { $0[place, default: 0] += duration / .seconds(1) }
+    }
+
+    func clock(_ place: String) -> @Sendable () -> Double {
+      { Date().timeIntervalSince1970 + self.offsets.withLock { $0[place] ?? 0 } }
+    }
+  }
+
+  @Test(arguments: [nil, StoreSharing()])
+  func `the store keeps all promises, twice at the same places`(_ sharing: StoreSharing?)
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let clocks = Clocks()
+      let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
+      for seed: UInt64 in [1, 2] {
+        let report = await PersistenceConformance(randomCases: 100, seed: seed).check(
+          advancingClocks: sharing == nil ? nil : advance
+        ) { place in
+          SQLiteStore(
+            at: folder.appending(path: place),
+            sharing: sharing,
+            clock: clocks.clock(place)
+          )
+        }
+        #expect(report.passes, "\(report)")
+        #expect(report.passed.count > 100)
+      }
+    }
+  }
+}
+#endif

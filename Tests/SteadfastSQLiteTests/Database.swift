@@ -1,0 +1,53 @@
+#if SQLite
+import Foundation
+import SteadfastQueue
+
+@testable import SteadfastSQLite
+
+/// What tests do with a database beside a store.
+func database(at url: URL, prefix: String = "steadfast") throws -> Connection {
+  try Connection(url.path, .making, prefix: prefix)
+}
+
+/// The tables, columns and indexes of a database, as they were made.
+func schema(at url: URL) throws -> [String] {
+  try database(at: url).all("select sql from sqlite_schema where sql is not null order by name") {
+    $0.text(0)
+  }
+}
+
+extension TaskRecord {
+  static func make(
+    _ number: UInt64,
+    name: String = "A",
+    bytes: [UInt8] = Array("{}".utf8)
+  ) -> TaskRecord {
+    TaskRecord(
+      id: TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | number),
+      name: name,
+      payload: StoredPayload(bytes, format: .json),
+      createdDate: Date(timeIntervalSince1970: 1_800_000_000),
+      availableDate: Date(timeIntervalSince1970: 1_800_000_000)
+    )
+  }
+}
+
+extension SQLiteStore {
+  func insert(_ records: TaskRecord...) async throws -> [ChangeOutcome] {
+    try await apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
+  }
+
+  /// The error of a call; `nil` if there was none.
+  func error(of call: (SQLiteStore) async throws -> Void) async -> SQLiteError? {
+    do {
+      try await call(self)
+      return nil
+    } catch {
+      return error as? SQLiteError
+    }
+  }
+
+  /// The error of opening; `nil` if there was none.
+  func openingError() async -> SQLiteError? { await error { try await $0.open() } }
+}
+#endif

@@ -1,0 +1,177 @@
+#if SQLite
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+/// What a store refuses to open, and that it leaves it as it was.
+struct OpeningTests {
+  @Test func `tables of a newer version are refused and not changed`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let first = SQLiteStore(at: url)
+      _ = try await first.insert(.make(1))
+      try await first.close()
+      try database(at: url).execute("update steadfast_schema set version = 99")
+      let before = try schema(at: url)
+      let store = SQLiteStore(at: url)
+      let error = await store.openingError()
+      #expect(error?.code == .newerVersion)
+      #expect(
+        error?.message
+          == "the tables steadfast_… of \(url.path) were made by a newer version of Steadfast: "
+          + "they have version 99, and this one knows up to 1. They were not changed"
+      )
+      #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)
+      #expect(try schema(at: url) == before)
+      let count = try database(at: url).first("select count(*) from steadfast_task") {
+        $0.integer(0)
+      }
+      #expect(count == 1)
+    }
+  }
+
+  @Test(arguments: ["task", "schema", "value"])
+  func `a table that another program has made is refused and not changed`(
+    _ name: String
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try database(at: url).execute("create table steadfast_\(name) (mine text)")
+      let before = try schema(at: url)
+      let store = SQLiteStore(at: url)
+      let error = await store.openingError()
+      #expect(error?.code == .foreignTable)
+      #expect(
+        error?.message
+          == "\(url.path) has a table steadfast_\(name) that was not made by Steadfast. It was not "
+          + "changed; choose another prefix for the tables"
+      )
+      #expect(await store.error { try await $0.destroy() }?.code == .foreignTable)
+      #expect(try schema(at: url) == before)
+      let mode = try database(at: url).first("pragma journal_mode") { $0.text(0) }
+      #expect(mode == "delete")
+      // With another prefix, both have their tables.
+      let other = SQLiteStore(at: url, prefix: "jobs")
+      #expect(try await other.insert(.make(1)) == [.done])
+    }
+  }
+
+  @Test func `a file that is no database is refused and not changed`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let text = Data(repeating: UInt8(ascii: "x"), count: 5_000)
+      try text.write(to: url)
+      let error = await SQLiteStore(at: url).openingError()
+      #expect(error?.code == .notADatabase)
+      #expect(
+        error?.message
+          == "\(url.path) is no SQLite database, or is an encrypted one. It was not changed"
+      )
+      #expect(try Data(contentsOf: url) == text)
+    }
+  }
+
+  @Test func `a damaged database is reported, and nothing is lost silently`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      for number in 1...200 { _ = try await store.insert(.make(UInt64(number))) }
+      try await store.close()
+      // All pages but the first one.
+      var bytes = try Data(contentsOf: url)
+      try #require(bytes.count > 3 * 4_096)
+      bytes.replaceSubrange(4_096..., with: Data(repeating: 0xA5, count: bytes.count - 4_096))
+      try bytes.write(to: url)
+      let error = await SQLiteStore(at: url).openingError()
+      #expect(error?.code == .damaged)
+      #expect(error?.message.contains("restore a backup, or save what can be read") == true)
+    }
+  }
+
+  @Test func `a folder that is not there is named`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "missing").appending(path: "db")
+      let error = await SQLiteStore(at: url).openingError()
+      #expect(error?.code == .cannotOpen)
+      #expect(error?.message.contains("its folder must exist") == true)
+    }
+  }
+
+  @Test(arguments: [
+    "", "1a", "a-b", "a b", "sqlite_a", "é", "a\"", String(repeating: "a", count: 41),
+  ])
+  func `a prefix that is no word is refused`(_ prefix: String) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      #expect(await SQLiteStore(at: url, prefix: prefix).openingError()?.code == .invalidArgument)
+      #expect(!FileManager.default.fileExists(atPath: url.path))
+    }
+  }
+
+  @Test func `a URL that names no file is refused`() async throws {
+    let url = try #require(URL(string: "https://example.org/db"))
+    #expect(await SQLiteStore(at: url).openingError()?.code == .invalidArgument)
+  }
+
+  @Test func `a store that is not shared keeps others out until it is closed`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let first = SQLiteStore(at: url)
+      try await first.open()
+      for sharing in [nil, StoreSharing()] {
+        let other = SQLiteStore(at: url, sharing: sharing)
+        let error = await other.openingError()
+        #expect(error?.code == .inUse)
+        #expect(error?.message.contains("another store of this process uses it") == true)
+        #expect(await other.error { try await $0.destroy() }?.code == .inUse)
+      }
+      // Other tables are apart.
+      let apart = SQLiteStore(at: url, prefix: "other")
+      #expect(try await apart.insert(.make(1)) == [.done])
+      try await first.close()
+      let second = SQLiteStore(at: url)
+      #expect(try await second.count(matching: .unfinished) == 0)
+    }
+  }
+
+  @Test func `an older version of the tables is brought to the present one`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1))
+      try await store.close()
+      let next = Schema(steps: [Schema().steps[0], "create table steadfast_more (a text)"])
+      let connection = try database(at: url)
+      #expect(try next.version(in: connection, prefix: "steadfast") == 1)
+      try next.migrate(connection, prefix: "steadfast")
+      #expect(try next.version(in: connection, prefix: "steadfast") == 2)
+      #expect(try connection.has("select 1 from sqlite_schema where name = 'steadfast_more'"))
+      #expect(try connection.first("select count(*) from steadfast_task") { $0.integer(0) } == 1)
+      // A second time, there is nothing to do; and this version is too new for the first one.
+      try next.migrate(connection, prefix: "steadfast")
+      #expect(throws: Schema.Refusal.newerVersion(2)) {
+        try Schema().version(in: connection, prefix: "steadfast")
+      }
+    }
+  }
+
+  @Test func `a step that fails leaves the version that was`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let wrong = Schema(steps: [
+        Schema().steps[0], "create table steadfast_a (a); create nonsense",
+      ])
+      let connection = try database(at: url)
+      try connection.execute("begin immediate")
+      #expect(throws: SQLiteFailure.self) { try wrong.migrate(connection, prefix: "steadfast") }
+      try connection.execute("rollback")
+      #expect(try Schema().version(in: connection, prefix: "steadfast") == 1)
+      #expect(try !connection.has("select 1 from sqlite_schema where name = 'steadfast_a'"))
+    }
+  }
+}
+#endif
