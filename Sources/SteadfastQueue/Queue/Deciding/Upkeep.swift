@@ -14,6 +14,8 @@ struct Upkeep: Sendable {
   var notice = UnhandledNotice()
   /// Knows which conditions hold.
   var conditions = ConditionState()
+  /// The time of the current run, if it is limited.
+  var budget: RunBudget?
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
 }

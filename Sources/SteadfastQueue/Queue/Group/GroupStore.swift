@@ -91,9 +91,13 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
     return filter
   }
 
+  /// How the names of values begin of which each queue has its own.
+  private static let ownValues = [StoredPause.valueName, RunTimes.valueName]
+
   /// The name of a value in the store: each queue has its own of those that the package uses.
   private func valueName(_ name: String) -> String {
-    guard !queue.isEmpty, name.utf8.starts(with: StoredPause.valueName.utf8) else { return name }
+    guard !queue.isEmpty, Self.ownValues.contains(where: { name.utf8.starts(with: $0.utf8) })
+    else { return name }
     return "\(name) \(queue)"
   }
 }

@@ -31,7 +31,7 @@ extension TaskQueue {
       let claim = try await store.claim(
         ClaimRequest(
           limit: limit,
-          names: room,
+          names: roomWithinBudget(room),
           otherNames: handled.others,
           now: now,
           conditions: conditions,
