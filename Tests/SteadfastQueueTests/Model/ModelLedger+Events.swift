@@ -32,7 +32,7 @@ extension ModelLedger {
     case .batchProgressed(let follower, let batch):
       let wasSo = progress[follower]?.contains(batch) ?? false
       return require(wasSo, "the batch before \(label(follower)) was never at \(batch)")
-    case .progressed, .unhandled, .storeUnavailable: return
+    case .progressed, .unhandled, .storeUnavailable, .rateLimited: return
     @unknown default: return
     }
     require(entries[id] != nil, "\(name) is told of a task that was never stored")

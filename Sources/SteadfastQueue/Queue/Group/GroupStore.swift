@@ -92,7 +92,9 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
   }
 
   /// How the names of values begin of which each queue has its own.
-  private static let ownValues = [StoredPause.valueName, RunTimes.valueName]
+  private static let ownValues = [
+    StoredPause.valueName, RunTimes.valueName, RateLimits.valueName,
+  ]
 
   /// The name of a value in the store: each queue has its own of those that the package uses.
   private func valueName(_ name: String) -> String {

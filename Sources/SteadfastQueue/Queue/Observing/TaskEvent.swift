@@ -71,13 +71,18 @@ public enum TaskEvent: Sendable {
   ///
   /// The event comes before each further call. The queue goes on when the store answers.
   case storeUnavailable(reason: String, retryDate: Date)
+  /// A rate limit is used up, or was paused: the tasks that it concerns, if any wait, begin at this
+  /// date at the earliest.
+  ///
+  /// It is posted when the queue looks for tasks, once for each date.
+  case rateLimited(String, until: Date)
   /// This observer fell behind, and `count` events were dropped for it.
   case missed(count: Int)
 }
 
 extension TaskEvent {
-  /// The ID of the task that it is about; `nil` for ``missed(count:)`` and
-  /// ``storeUnavailable(reason:retryDate:)``.
+  /// The ID of the task that it is about; `nil` for ``missed(count:)``, ``rateLimited(_:until:)``
+  /// and ``storeUnavailable(reason:retryDate:)``.
   ///
   /// Of ``batchProgressed(followedBy:_:)``, it is the task that follows the batch.
   public var taskID: TaskID? {
@@ -92,7 +97,7 @@ extension TaskEvent {
       .paused(let id), .resumed(let id), .restarted(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
-    case .missed, .storeUnavailable: nil
+    case .missed, .storeUnavailable, .rateLimited: nil
     }
   }
 }
@@ -126,6 +131,7 @@ extension TaskEvent: CustomStringConvertible {
     case .released(let task): "released: \(task)"
     case .unhandled(let task, let reason): "unhandled: \(task): \(reason)"
     case .storeUnavailable(let reason, let date): "store unavailable, retry at \(date): \(reason)"
+    case .rateLimited(let limit, let date): "rate limit used up until \(date): \(limit)"
     case .missed(let count): "missed: \(count) events"
     }
   }

@@ -36,6 +36,7 @@ extension TaskEvent {
     case .superseded(let record, _): "superseded \(text(record))"
     case .released(let record): "released \(text(record))"
     case .unhandled(let record, _): "unhandled \(text(record))"
+    case .rateLimited(let limit, _): "rate limited: \(limit)"
     case .storeUnavailable(let reason, _): "store unavailable: \(reason)"
     case .missed(let count): "missed \(count)"
     }
