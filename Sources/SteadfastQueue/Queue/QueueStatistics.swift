@@ -25,6 +25,10 @@ public struct QueueStatistics: Sendable, Hashable {
   public internal(set) var abandoned = 0
   /// How many attempts ended in a snooze.
   public internal(set) var snoozed = 0
+  /// How often a rate limit was used up, or paused, when the queue looked for tasks.
+  ///
+  /// It is counted once for each date at which tasks may begin again.
+  public internal(set) var rateLimited = 0
   /// How many calls of the store were made again, because its error was transient.
   public internal(set) var storeRetries = 0
   /// How long tasks waited from when they were available until an attempt began.
@@ -90,6 +94,7 @@ extension TaskQueue {
     get async throws {
       try await open()
       var statistics = observers.statistics.withLock { $0.statistics }
+      statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
       statistics.storeRetries = patientStore?.patience.retryCount ?? 0
       for state in TaskState.allCases {
         let count = try await store.count(matching: TaskFilter(states: [state]))

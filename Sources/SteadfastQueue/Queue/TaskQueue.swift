@@ -66,6 +66,8 @@ public actor TaskQueue {
   nonisolated let judge: AttemptJudge
   nonisolated let generators: Generators
   nonisolated let upkeep: Mutex<Upkeep>
+  /// The rate limits; `nil` if there are none.
+  nonisolated let rateLimiting: RateLimiting?
   /// Everybody who learns what becomes of tasks.
   nonisolated let observers: Observers
   /// The time zones of its schedules.
@@ -105,6 +107,7 @@ public actor TaskQueue {
     judge = AttemptJudge(configuration)
     generators = Generators(configuration.randomness)
     upkeep = Mutex(Upkeep(configuration))
+    rateLimiting = RateLimiting(configuration.rateLimits, sharing)
     observers = Observers(
       eventCapacity: configuration.eventBufferSize,
       statistics: QueueStatistics.Tally(since: clock.date)

@@ -19,6 +19,10 @@ public struct TaskQueueConfiguration: Sendable {
   public var prohibitsBackoff: Bool
   /// The options of a new task where neither the call nor the payload's type says otherwise.
   public var taskDefaults: TaskOptions
+  /// How many tasks may begin within intervals of time; by default as many as can.
+  ///
+  /// Several limits for the same tasks all hold. <doc:RateLimits> says how they are counted.
+  public var rateLimits: [RateLimit]
   /// How often a task may be interrupted and still be tried again.
   ///
   /// An attempt is interrupted when it crashes its process, or is under way when the process is
@@ -76,6 +80,7 @@ public struct TaskQueueConfiguration: Sendable {
     backoff: Backoff = TaskQueueConfiguration.defaultBackoff,
     prohibitsBackoff: Bool = false,
     taskDefaults: TaskOptions = TaskOptions(),
+    rateLimits: [RateLimit] = [],
     maxInterruptions: RetryLimit = 5,
     maxMemorySize: Int = 1 << 20,
     progressRenewsRetries: Bool = false,
@@ -91,6 +96,7 @@ public struct TaskQueueConfiguration: Sendable {
     self.backoff = backoff
     self.prohibitsBackoff = prohibitsBackoff
     self.taskDefaults = taskDefaults
+    self.rateLimits = rateLimits
     self.maxInterruptions = maxInterruptions
     self.maxMemorySize = maxMemorySize
     self.progressRenewsRetries = progressRenewsRetries
@@ -136,6 +142,7 @@ public struct TaskQueueConfiguration: Sendable {
       throw TaskQueueError(.invalidArgument, "\(name) has a maxCount of \(count); give 0 or more")
     }
     try taskDefaults.check(path: "taskDefaults.")
+    for limit in rateLimits { try limit.validate() }
     try TaskQueueError.check(maxInterruptions, "maxInterruptions")
     for (name, age) in [
       ("succeededRetention", succeededRetention.maxAge),

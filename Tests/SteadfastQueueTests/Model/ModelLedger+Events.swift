@@ -32,7 +32,9 @@ extension ModelLedger {
     case .batchProgressed(let follower, let batch):
       let wasSo = progress[follower]?.contains(batch) ?? false
       return require(wasSo, "the batch before \(label(follower)) was never at \(batch)")
-    case .progressed, .unhandled, .storeUnavailable, .occurrencesMissed, .scheduleParked: return
+    case .progressed, .unhandled, .storeUnavailable, .occurrencesMissed, .scheduleParked,
+      .rateLimited:
+      return
     @unknown default: return
     }
     require(entries[id] != nil, "\(name) is told of a task that was never stored")

@@ -16,6 +16,8 @@ struct Upkeep: Sendable {
   var conditions = ConditionState()
   /// Whether the occurrences of schedules are looked for when the next run begins.
   var schedulesAreDue = true
+  /// The time of the current run, if it is limited.
+  var budget: RunBudget?
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
 }

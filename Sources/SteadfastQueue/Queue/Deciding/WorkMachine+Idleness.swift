@@ -6,6 +6,15 @@ import Foundation
 
 /// Whether a queue has anything to do.
 extension WorkMachine {
+  /// In a pass, the date that decides what is available.
+  var cutoff: Date? {
+    guard case .pass(let cutoff) = mode else { return nil }
+    return cutoff
+  }
+
+  /// Whether the queue will perform no task any more.
+  var hasEnded: Bool { isShutDown && mode == nil }
+
   enum Idleness: Sendable {
     /// Something is performed, claimed or being stored.
     case busy

@@ -64,7 +64,8 @@ struct WorkMachine: Sendable {
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// What was asked of tasks that the queue holds, but that no worker performs now.
   var requests: [TaskID: Directive] = [:]
-  /// Whether attempts under way are to be cut short, because the time to shut down is up.
+  /// Whether attempts under way are to be cut short, because the time of the run, or the time to
+  /// shut down, is up.
   private(set) var cutsShort = false
 
   init(workers: Int, maxUnsettled: Int = 1024) {
@@ -102,6 +103,7 @@ struct WorkMachine: Sendable {
     failure = nil
     isStopping = false
     wasCancelled = false
+    cutsShort = false
     isExhausted = false
     toUnpark = ParkedNames(names: toUnpark.names.union(names), others: true)
     attemptCount = 0
@@ -115,15 +117,6 @@ struct WorkMachine: Sendable {
     // Only tasks in the outbox, and tasks that a pause is releasing, are still leased.
     requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
   }
-
-  /// In a pass, the date that decides what is available.
-  var cutoff: Date? {
-    guard case .pass(let cutoff) = mode else { return nil }
-    return cutoff
-  }
-
-  /// Whether the queue will perform no task any more.
-  var hasEnded: Bool { isShutDown && mode == nil }
 
   /// Returns the cutoff of a pass that begins now.
   ///
@@ -158,6 +151,12 @@ struct WorkMachine: Sendable {
   /// Cuts attempts short, because the time to shut down gracefully is up.
   mutating func cutShort() {
     shutDown()
+    cutsShort = true
+  }
+
+  /// Cuts attempts short and ends the run, because its time is up.
+  mutating func endPass() {
+    isStopping = true
     cutsShort = true
   }
 

@@ -34,11 +34,29 @@ extension TaskAbandoned: LocalizedError {
 /// chosen when the error is thrown. Setting the system clock back afterwards does not make the date
 /// earlier.
 public struct TaskSnoozed: Error, CustomStringConvertible {
+  /// What is put off.
+  public enum Scope: Sendable, Hashable {
+    /// The task alone.
+    case task
+    /// The task, and all tasks that share its rate limit (``RateLimit``).
+    ///
+    /// Throw it when a server has answered with 429, say. If the task has a limit with a key, the
+    /// tasks with the same key are put off, else those of its name if that has a limit, else those
+    /// that share the queue's. Without any limit, it is the task alone. The pause is stored, and
+    /// holds for all processes that share the store.
+    case limiter
+  }
+
   /// How long to snooze the task; a negative duration means not at all.
   public let duration: Duration
+  /// What is put off; by default the task.
+  public let scope: Scope
 
-  /// Makes the error with how long to snooze the task.
-  public init(for duration: Duration) { self.duration = duration }
+  /// Makes the error with how long to snooze the task, and what else is put off.
+  public init(for duration: Duration, scope: Scope = .task) {
+    self.duration = duration
+    self.scope = scope
+  }
 
   /// How long the task is snoozed.
   public var description: String { "snoozed for \(duration)" }

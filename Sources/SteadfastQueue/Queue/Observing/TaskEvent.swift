@@ -80,12 +80,17 @@ public enum TaskEvent: Sendable {
   ///
   /// The event comes before each further call. The queue goes on when the store answers.
   case storeUnavailable(reason: String, retryDate: Date)
+  /// A rate limit is used up, or was paused: the tasks that it concerns, if any wait, begin at this
+  /// date at the earliest.
+  ///
+  /// It is posted when the queue looks for tasks, once for each date.
+  case rateLimited(String, until: Date)
   /// This observer fell behind, and `count` events were dropped for it.
   case missed(count: Int)
 }
 
 extension TaskEvent {
-  /// The ID of the task that it is about; `nil` for ``missed(count:)``,
+  /// The ID of the task that it is about; `nil` for ``missed(count:)``, ``rateLimited(_:until:)``,
   /// ``storeUnavailable(reason:retryDate:)``, and what is about a schedule.
   ///
   /// Of ``batchProgressed(followedBy:_:)``, it is the task that follows the batch.
@@ -101,7 +106,7 @@ extension TaskEvent {
       .paused(let id), .resumed(let id), .restarted(let id), .completionArrived(let id),
       .rescheduled(let id, _), .updated(let id):
       id
-    case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked: nil
+    case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked, .rateLimited: nil
     }
   }
 }
@@ -139,6 +144,7 @@ extension TaskEvent: CustomStringConvertible {
         + (id.map { "made up for by \($0)" } ?? "and skipped")
     case .scheduleParked(let schedule, let reason): "schedule '\(schedule)' parked: \(reason)"
     case .storeUnavailable(let reason, let date): "store unavailable, retry at \(date): \(reason)"
+    case .rateLimited(let limit, let date): "rate limit used up until \(date): \(limit)"
     case .missed(let count): "missed: \(count) events"
     }
   }

@@ -47,6 +47,8 @@ extension TaskQueue {
     let end = await attempt(record, handler, context)
     let timing = TaskTiming(waited: waited, ran: time.stopwatch() - start)
     observers.attemptEnded(after: timing.ran)
+    noteRunTime(timing.ran, of: record.name)
+    if rateLimiting != nil { await pauseLimits(of: record, after: end) }
     if memory.isInUse { await storeLastCheckpoint(context, after: end) }
     let (directive, isCutShort) = endAttempt(of: worker)
     let verdict = verdict(on: record, after: end, directive, memory.take(number))

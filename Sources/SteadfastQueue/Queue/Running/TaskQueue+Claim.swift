@@ -28,16 +28,20 @@ extension TaskQueue {
           machine.concurrencyLimits.room(in: handled.names, version: handled.version)
         )
       }
-      let claim = try await store.claim(
-        ClaimRequest(
-          limit: limit,
-          names: room,
-          otherNames: handled.others,
-          now: now,
-          conditions: conditions,
-          leaseDuration: leaseDuration
-        )
+      let request = ClaimRequest(
+        limit: limit,
+        names: roomWithinBudget(room),
+        otherNames: handled.others,
+        now: now,
+        conditions: conditions,
+        leaseDuration: leaseDuration
       )
+      let claim: Claim
+      if let rateLimiting {
+        claim = try await self.claim(request, within: rateLimiting)
+      } else {
+        claim = try await store.claim(request)
+      }
       if let date = claim.nextDate {
         // If a store names a date that has come but hands out nothing, ask it again a second later.
         if date > now {
@@ -69,6 +73,7 @@ extension TaskQueue {
   /// Otherwise, retries would wait until the clock reaches their old dates.
   private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
     machine.withLock { $0.dateWentBack(to: now) }
+    rateLimiting?.withLimits { $0.rebase(to: now.microseconds) }
     // The dates in a shared store come from several clocks, of which this one may be slow.
     guard store.sharing == nil else { return }
     // A store that was just opened has made no claim by the old date. Without unfinished tasks, it

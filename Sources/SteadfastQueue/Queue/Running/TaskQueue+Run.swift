@@ -39,7 +39,10 @@ extension TaskQueue {
 
   /// Performs tasks as the mode says, and returns the number of attempts.
   @discardableResult
-  private nonisolated func run(_ mode: WorkMachine.Mode) async throws -> Int {
+  nonisolated func run(
+    _ mode: WorkMachine.Mode,
+    within budget: RunBudget? = nil
+  ) async throws -> Int {
     try RealWork.checkRun(of: name, on: time.clock)
     try checkCanOpen()
     try await store.open()
@@ -51,11 +54,13 @@ extension TaskQueue {
       machine.begin(mode, names: names)
       signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
+    if let budget { upkeep.withLock { $0.budget = budget } }
     tellPatience()
     await beginRun()
     // Nothing is claimed yet.
     patientStore?.patience.noteExtension(at: time.stopwatch())
-    await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+    await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode, budget) }
+    if budget != nil { await keepRunTimes() }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
       // A caller that is notified of the end may run another queue on the store at once.
@@ -89,14 +94,15 @@ extension TaskQueue {
     }
   }
 
-  private nonisolated func work(_ mode: WorkMachine.Mode) async {
-    guard let sharing = store.sharing else { return await workAndServe(mode) }
-    await extendingLeases(sharing) { await workAndServe(mode) }
+  private nonisolated func work(_ mode: WorkMachine.Mode, _ budget: RunBudget?) async {
+    guard let sharing = store.sharing else { return await workAndServe(mode, budget) }
+    await extendingLeases(sharing) { await workAndServe(mode, budget) }
   }
 
-  private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
+  private nonisolated func workAndServe(_ mode: WorkMachine.Mode, _ budget: RunBudget?) async {
     await withDiscardingTaskGroup { services in
       services.addTask { await self.keepToShutDownLimit() }
+      if let budget { services.addTask { await self.keepToBudget(budget.deadline) } }
       if mode == .untilStopped {
         services.addTask {
           await self.signals.timer.run(on: self.time.clock) { self.signals.workers.signal() }

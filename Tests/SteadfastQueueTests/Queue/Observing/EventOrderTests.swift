@@ -202,7 +202,7 @@ extension TaskEvent {
       .rescheduled(let id, _), .updated(let id), .cancelledAlong(let id, _),
       .batchProgressed(let id, _):
       id
-    case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked: nil
+    case .missed, .storeUnavailable, .occurrencesMissed, .scheduleParked, .rateLimited: nil
     @unknown default: nil
     }
   }

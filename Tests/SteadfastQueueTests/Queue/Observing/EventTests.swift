@@ -38,6 +38,7 @@ extension TaskEvent {
     case .unhandled(let record, _): "unhandled \(text(record))"
     case .occurrencesMissed(let schedule, let count, _): "missed \(count) of \(schedule)"
     case .scheduleParked(let schedule, _): "parked \(schedule)"
+    case .rateLimited(let limit, _): "rate limited: \(limit)"
     case .storeUnavailable(let reason, _): "store unavailable: \(reason)"
     case .missed(let count): "missed \(count)"
     }

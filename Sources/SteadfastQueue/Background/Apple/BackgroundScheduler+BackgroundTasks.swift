@@ -1,0 +1,114 @@
+#if canImport(BackgroundTasks) && !os(macOS)
+public import BackgroundTasks
+
+/// A bridge to the tasks that the system launches in the background.
+///
+/// It is compiled for Apple's platforms only, and was not run.
+extension BackgroundScheduler {
+  /// Makes a pass for a task that the system has launched.
+  ///
+  /// Call it in the launch handler that is registered with `BGTaskScheduler`, and submit the next
+  /// request there, with ``minimumInterval`` for its `earliestBeginDate`. The pass is cancelled
+  /// when the system says that the time is up. When it has ended, the system's task is completed,
+  /// with success unless the pass has failed.
+  ///
+  /// - Parameters:
+  ///   - task: the system's task: a `BGAppRefreshTask`, or a `BGProcessingTask`.
+  ///   - budget: how long the pass may take. The system does not say how much it grants; 25 s are
+  ///     known to be within what it grants for an app refresh.
+  public nonisolated func perform(_ task: BGTask, within budget: Duration = .seconds(25)) {
+    SystemTask(task).perform {
+      try await self.run(within: budget) != .failed
+    }
+  }
+}
+
+/// A bridge to the tasks that the system launches in the background.
+///
+/// It is compiled for Apple's platforms only, and was not run.
+extension TaskQueue {
+  /// Performs the available tasks for an app refresh, as ``run(within:)`` does.
+  ///
+  /// When the run has ended, the system's task is completed, with success unless it has thrown.
+  ///
+  /// - Parameters:
+  ///   - task: the system's task.
+  ///   - budget: how long attempts may go on.
+  public nonisolated func perform(_ task: BGAppRefreshTask, within budget: Duration = .seconds(25))
+  {
+    SystemTask(task).perform {
+      try await self.run(within: budget)
+      return true
+    }
+  }
+
+  /// Performs the available tasks until the system says that the time is up.
+  ///
+  /// Attempts under way are then cancelled, and their tasks are released unharmed. When the run has
+  /// ended, the system's task is completed, with success unless it was cut short or has thrown.
+  ///
+  /// - Parameter task: the system's task, which has minutes.
+  public nonisolated func perform(_ task: BGProcessingTask) {
+    SystemTask(task).perform {
+      try await self.runAvailable()
+      return true
+    }
+  }
+
+  #if os(iOS)
+  /// Performs the available tasks for work that the user has begun in the app, and goes on with in
+  /// the background.
+  ///
+  /// The progress that the system shows is the number of tasks that have ended, of those that were
+  /// unfinished when the call began. For the rest, see ``perform(_:)`` for a `BGProcessingTask`.
+  ///
+  /// - Parameter task: the system's task.
+  @available(iOS 26.0, *)
+  public nonisolated func perform(_ task: BGContinuedProcessingTask) {
+    let progress = task.progress
+    SystemTask(task).perform {
+      progress.totalUnitCount = Int64(try await self.count)
+      let events = self.events
+      return try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask {
+          for await event in events {
+            switch event {
+            case .succeeded, .abandoned, .cancelled: progress.completedUnitCount += 1
+            default: break
+            }
+          }
+        }
+        try await self.runAvailable()
+        group.cancelAll()
+        return true
+      }
+    }
+  }
+  #endif
+}
+
+/// A task of the system, and the Swift task that does its work.
+// Its class is not marked as Sendable in every SDK. Its documentation lets any thread set the
+// handler and complete the task, and nothing else is called here.
+private struct SystemTask: @unchecked Sendable {
+  private let task: BGTask
+
+  init(_ task: BGTask) { self.task = task }
+
+  /// Performs the work, and completes the system's task when it has ended.
+  ///
+  /// The launch handler of the system is no Swift task, so the work can be the child of none.
+  func perform(_ work: @escaping @Sendable () async throws -> Bool) {
+    let working = Task {
+      var succeeded = false
+      do {
+        succeeded = try await work()
+      } catch {
+        // The system is only told that there was an error; the scheduler and the queue know which.
+      }
+      task.setTaskCompleted(success: succeeded)
+    }
+    task.expirationHandler = { working.cancel() }
+  }
+}
+#endif

@@ -1,0 +1,53 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The rate limits of a queue, and until when it was told last that each of them is used up.
+final class RateLimiting: Sendable {
+  /// How far the clocks of processes on one store may be apart, in microseconds: five minutes.
+  ///
+  /// In a store that one queue uses, dates that are later by more than a second tell that the clock
+  /// was set back.
+  private static func tolerance(_ sharing: StoreSharing?) -> Int64 {
+    sharing == nil ? 1_000_000 : 300_000_000
+  }
+
+  private let state: Mutex<RateLimits>
+  private let told = Mutex<[Int: Int64]>([:])
+  private let count = Mutex(0)
+
+  /// Returns `nil` if there are no limits.
+  init?(_ limits: [RateLimit], _ sharing: StoreSharing?) {
+    guard !limits.isEmpty else { return nil }
+    state = Mutex(RateLimits(limits, tolerance: Self.tolerance(sharing)))
+  }
+
+  func withLimits<Result>(_ body: (inout sending RateLimits) -> sending Result) -> sending Result {
+    state.withLock { body(&$0) }
+  }
+
+  /// How often a limit was used up.
+  var usedUpCount: Int { count.withLock { $0 } }
+
+  /// Returns those of the limits about which this was not called before.
+  func notTold(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
+    guard !usedUpLimits.isEmpty else { return [] }
+    let new = told.withLock { told in
+      usedUpLimits.filter { told.updateValue($0.until, forKey: $0.scope) != $0.until }
+    }
+    count.withLock { $0 += new.count }
+    return new
+  }
+}
+
+extension Date {
+  /// The date in microseconds since 1970, in which rate limits count.
+  var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
+
+  /// The date of a number of microseconds since 1970.
+  init(microseconds: Int64) { self.init(timeIntervalSince1970: Double(microseconds) / 1e6) }
+}

@@ -1,0 +1,175 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Claims within the queue's rate limits.
+///
+/// Tasks are claimed first, as many as may begin by what is known. Then their starts are stored, by
+/// comparing and setting the values that hold them. Only when that is done do the attempts begin.
+/// If another process has changed a value, the present one is read, and tasks that it leaves no
+/// room for are released. If the process ends in between, starts were counted that never were.
+extension TaskQueue {
+  /// How often the claims of one step may hand out nothing that may begin.
+  private static let mostVainClaims = 100
+
+  /// Claims tasks that may begin now.
+  nonisolated func claim(
+    _ request: ClaimRequest,
+    within limiting: RateLimiting
+  ) async throws -> Claim {
+    for _ in 0..<Self.mostVainClaims {
+      try await readLimits(limiting)
+      let now = self.now.microseconds
+      let (limited, usedUpLimits) = limiting.withLimits {
+        ($0.within(request, at: now), $0.usedUpLimits(at: now))
+      }
+      tell(usedUpLimits, limiting)
+      // Nothing may begin before the date for which the timer is set now.
+      guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
+      var claim = try await store.claim(limited)
+      guard !claim.tasks.isEmpty else { return claim }
+      let tasks = claim.tasks
+      do {
+        claim.tasks = try await admit(tasks, limiting)
+      } catch {
+        fail(error, to: "count the starts of tasks", losing: true)
+        // They are released when the run ends.
+        machine.withLock { $0.hold(tasks) }
+        throw error
+      }
+      if !claim.tasks.isEmpty { return claim }
+      if machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
+    }
+    // There may be tasks behind those that were put off.
+    lookForWork()
+    return Claim(tasks: [], nextDate: nil)
+  }
+
+  /// Reads what other calls of this queue, or another queue before it, have stored.
+  private nonisolated func readLimits(_ limiting: RateLimiting) async throws {
+    for name in limiting.withLimits({ $0.missingValues }) {
+      try await readLimit(name, limiting)
+    }
+  }
+
+  private nonisolated func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
+    let bytes = try await store.value(named: name)
+    let now = self.now.microseconds
+    limiting.withLimits { $0.read(name, bytes, at: now) }
+  }
+
+  /// Stores the starts of the tasks that may begin, and gives the others back.
+  ///
+  /// - Returns: The tasks that may begin.
+  private nonisolated func admit(
+    _ tasks: [ClaimedTask],
+    _ limiting: RateLimiting
+  ) async throws -> [ClaimedTask] {
+    let records = tasks.map(\.record)
+    var retries = 0
+    while true {
+      let now = self.now.microseconds
+      switch limiting.withLimits({ $0.admit(records, at: now) }) {
+      case .missing(let names):
+        for name in names.sorted() { try await readLimit(name, limiting) }
+      case .decided(let admission):
+        do {
+          if try await store(admission, of: tasks, limiting) {
+            // Those that were released, and others behind them, begin when there is room.
+            tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
+            return admission.admitted.map { tasks[$0] }
+          }
+        } catch {
+          // The starts may be stored. If so, they count, although the tasks have not begun.
+          guard let patience = patientStore?.patience,
+            await patience.waits(after: error, retries: retries, .other)
+          else { throw error }
+          retries += 1
+        }
+        limiting.withLimits { $0.forget(admission.writes.map(\.valueName)) }
+      }
+    }
+  }
+
+  /// Stores what was decided.
+  ///
+  /// - Returns: Whether it is stored. If not, another process has changed a value.
+  private nonisolated func store(
+    _ admission: RateLimits.Admission,
+    of tasks: [ClaimedTask],
+    _ limiting: RateLimiting
+  ) async throws -> Bool {
+    var changes = admission.writes.map {
+      TaskChange.setValue(named: $0.valueName, from: $0.old, to: $0.new)
+    }
+    changes += admission.released.map { .release(tasks[$0].lease) }
+    changes += admission.postponed.map { index, date in
+      .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date).storable)
+    }
+    let outcomes = changes.isEmpty ? [] : try await persist(changes, .relaxed)
+    if outcomes.contains(.valueDiffers) { return false }
+    limiting.withLimits { $0.stored(admission) }
+    for (index, date) in admission.postponed {
+      let date = Date(microseconds: date).storable
+      await observers.catchUp(with: tasks[index].record.id)
+      observers.events.post(.rescheduled(tasks[index].record.id, to: date))
+      becomesAvailable(at: date)
+    }
+    return true
+  }
+
+  /// Sets the timer for limits that are used up, and tells observers of them.
+  ///
+  /// They are those at the date for which it was decided what may begin: one that has room again
+  /// since is looked at once more at once.
+  private nonisolated func tell(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
+    guard !usedUpLimits.isEmpty else { return }
+    for limit in usedUpLimits { signals.timer.set(Date(microseconds: limit.until).storable) }
+    let new = limiting.notTold(usedUpLimits)
+    guard observers.events.isObserved, !new.isEmpty else { return }
+    let scopes = limiting.withLimits { $0.scopes }
+    for limit in new {
+      observers.events.post(
+        .rateLimited(
+          scopes[limit.scope].description,
+          until: Date(microseconds: limit.until).storable
+        )
+      )
+    }
+  }
+
+  // MARK: Pauses
+
+  /// Pauses the limits of a task whose attempt says that it has met one.
+  nonisolated func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
+    guard let rateLimiting, case .threw(let error) = end,
+      let snooze = error as? TaskSnoozed, snooze.scope == .limiter
+    else { return }
+    let now = self.now
+    let until = AttemptJudge.Moment(now: now).date(after: snooze.duration).microseconds
+    do {
+      for place in rateLimiting.withLimits({ $0.pausedPlaces(of: record) }) {
+        try await setValue(named: place.valueName, .relaxed) { bytes in
+          rateLimiting.withLimits {
+            $0.pausing(place, bytes, from: now.microseconds, until: until)
+          }
+        }
+        rateLimiting.withLimits { $0.forget(CollectionOfOne(place.valueName)) }
+      }
+    } catch {
+      fail(error, to: "pause a rate limit")
+    }
+  }
+}
+
+extension WorkMachine {
+  /// Takes claimed tasks that may not begin, because the run is about to end.
+  mutating func hold(_ tasks: [ClaimedTask]) {
+    concurrencyLimits.enter(tasks)
+    ready = tasks.reversed() + ready
+  }
+}

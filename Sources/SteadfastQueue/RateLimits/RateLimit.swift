@@ -1,0 +1,148 @@
+/// How many tasks of a queue may begin within any interval of some length.
+///
+/// ```swift
+/// let configuration = TaskQueueConfiguration(
+///   maxConcurrentTasks: 8,
+///   rateLimits: [
+///     .per(.seconds(1), 10),
+///     .per(.seconds(60), 100, of: Mail.self),
+///     .per(.seconds(86_400), 50, of: Export.self, key: \.account),
+///   ]
+/// )
+/// ```
+/// Within no interval of this length, wherever it begins, more attempts begin than the limit says.
+/// Retries count like first attempts. The starts are stored before the attempts begin, so a limit
+/// holds across restarts, and for all processes that share a store: <doc:RateLimits>.
+public struct RateLimit: Sendable {
+  /// How many attempts may begin within the interval.
+  public let count: Int
+  /// The length of the interval.
+  public let interval: Duration
+  /// The names of the tasks that the limit concerns; `nil` for all of the queue.
+  let names: [String]?
+  /// Returns the text that says which tasks share the limit; `nil` if the payload can't be decoded.
+  let key: (@Sendable (TaskRecord) -> String?)?
+
+  private init(
+    _ interval: Duration,
+    _ count: Int,
+    names: [String]? = nil,
+    key: (@Sendable (TaskRecord) -> String?)? = nil
+  ) {
+    self.count = count
+    self.interval = interval
+    self.names = names
+    self.key = key
+  }
+
+  /// A limit for all tasks of the queue.
+  ///
+  /// - Parameters:
+  ///   - interval: the length of the interval, from a millisecond to 10,000 days.
+  ///   - count: how many attempts may begin within it; at least 1. Up to 1,024, they may all begin
+  ///     at once. Beyond, the interval is divided evenly, so that at most 1,024 begin at once.
+  /// - Returns: The limit.
+  public static func per(_ interval: Duration, _ count: Int) -> RateLimit {
+    RateLimit(interval, count)
+  }
+
+  /// A limit for the tasks of one payload type, under its present and its former names.
+  ///
+  /// - Parameters:
+  ///   - interval: the length of the interval, as for ``per(_:_:)``.
+  ///   - count: how many attempts may begin within it, likewise.
+  ///   - type: the payload type.
+  /// - Returns: The limit.
+  public static func per<Payload: TaskPayload>(
+    _ interval: Duration,
+    _ count: Int,
+    of type: Payload.Type
+  ) -> RateLimit {
+    RateLimit(interval, count, names: names(of: type))
+  }
+
+  /// A limit for the tasks of one payload type that have the same key, such as an account.
+  ///
+  /// A task whose key has no start left is put off until it has one: its available date changes,
+  /// and tasks with other keys go ahead. Stores get a number that is derived from the key, not the
+  /// key.
+  ///
+  /// - Parameters:
+  ///   - interval: the length of the interval, as for ``per(_:_:)``.
+  ///   - count: how many attempts with one key may begin within it, likewise.
+  ///   - type: the payload type.
+  ///   - key: returns the key of a payload; two keys are the same if their descriptions are. It is
+  ///     called each time a task is claimed.
+  /// - Returns: The limit.
+  public static func per<Payload: TaskPayload, Key: CustomStringConvertible>(
+    _ interval: Duration,
+    _ count: Int,
+    of type: Payload.Type,
+    key: @escaping @Sendable (Payload) -> Key
+  ) -> RateLimit {
+    RateLimit(interval, count, names: names(of: type)) { record in
+      (try? record.payload(as: type)).map { key($0).description }
+    }
+  }
+
+  /// A limit for the tasks of a name.
+  ///
+  /// - Parameters:
+  ///   - interval: the length of the interval, as for ``per(_:_:)``.
+  ///   - count: how many attempts may begin within it, likewise.
+  ///   - name: the name that the tasks were enqueued under.
+  /// - Returns: The limit.
+  public static func per(_ interval: Duration, _ count: Int, named name: String) -> RateLimit {
+    RateLimit(interval, count, names: [name])
+  }
+
+  private static func names<Payload: TaskPayload>(of type: Payload.Type) -> [String] {
+    [type.taskName] + type.formerTaskNames
+  }
+
+  // MARK: Checking
+
+  static let longestInterval = Duration.seconds(10_000 * 86_400)
+  /// The value of a store has a name of at most 1,024 bytes, which has more parts than this one.
+  private static let longestName = 512
+
+  /// Throws if the limit makes no sense.
+  func validate() throws(TaskQueueError) {
+    guard count >= 1 else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "a rate limit allows \(count) starts; give 1 or more, or pause the queue or the name"
+      )
+    }
+    guard interval >= .milliseconds(1), interval <= Self.longestInterval else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the interval of a rate limit is \(interval); give a millisecond to 10,000 days"
+      )
+    }
+    guard RateWindow(count, per: interval).interval >= RateWindow.shortestPart else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "a rate limit allows \(count) starts per \(interval), more than a queue can begin; leave it "
+          + "out"
+      )
+    }
+    guard let name = names?[0] else { return }
+    guard !name.isEmpty, name.utf8.count <= Self.longestName else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name of a rate limit has \(name.utf8.count) bytes of UTF-8; give it 1 to "
+          + "\(Self.longestName)"
+      )
+    }
+    try TaskQueueError.check(text: name, "the name of a rate limit")
+  }
+}
+
+extension RateLimit: CustomStringConvertible {
+  /// As in `100 per 60.0 seconds of Mail`.
+  public var description: String {
+    let scope = names.map { " of \($0[0])\(key == nil ? "" : " with one key")" } ?? ""
+    return "\(count) per \(interval)\(scope)"
+  }
+}

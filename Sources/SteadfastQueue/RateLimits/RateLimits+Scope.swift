@@ -1,0 +1,45 @@
+extension RateLimits {
+  /// The limits for the same tasks, which have one history.
+  struct Scope: Sendable {
+    /// The names of the tasks; `nil` for all of the queue.
+    let names: [String]?
+    var windows: [RateWindow]
+    let key: (@Sendable (TaskRecord) -> String?)?
+    /// How the names of the values begin that hold the histories.
+    let prefix: String
+    var description: String
+
+    /// The name of the value with the history of a limit without keys.
+    var valueName: String { prefix + (names.map { "/\($0[0])" } ?? "") }
+
+    /// The name of the value with the history of a key.
+    func valueName(ofKey number: UInt64) -> String {
+      "\(prefix).\(number % RateLimits.partCount)" + (names.map { "/\($0[0])" } ?? "")
+    }
+
+    func concerns(_ name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }
+  }
+
+  /// The history that a start of a task counts for.
+  struct Place: Sendable, Hashable {
+    let scope: Int
+    let valueName: String
+    let key: UInt64
+  }
+
+  /// Over how many values the keys of a limit are spread.
+  private static let partCount: UInt64 = 256
+
+  /// Returns the number that stands for a key in a store: FNV-1a, whose bits are mixed further as
+  /// in MurmurHash3.
+  ///
+  /// Two keys with the same number would share a limit. Of a million keys, two have the same one
+  /// with a probability of 3 in 100 million.
+  static func number(of key: String) -> UInt64 {
+    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+    for byte in key.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    hash = (hash ^ hash >> 33) &* 0xff51_afd7_ed55_8ccd
+    hash = (hash ^ hash >> 33) &* 0xc4ce_b9fe_1a85_ec53
+    return hash ^ hash >> 33
+  }
+}

@@ -1,0 +1,136 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct BackgroundRankingTests {
+  private let now = Date(timeIntervalSinceReferenceDate: 1_000_000)
+
+  private func candidate(
+    _ priority: BackgroundPriority,
+    _ ago: Double?,
+    since: Double? = nil,
+    takes seconds: Int = 1
+  ) -> BackgroundRanking.Candidate {
+    BackgroundRanking.Candidate(
+      priority: priority,
+      averageDuration: .seconds(seconds),
+      lastRun: ago.map { now - $0 },
+      since: since.map { now - $0 }
+    )
+  }
+
+  /// The order of tasks, their durations, the budget, and which of them run.
+  @Test(arguments: [
+    // Selene's own example: scores of 3, 2 and 1.
+    ([20, 5, 10], 30, [0, 1]),
+    ([20, 10, 5], 30, [0, 1]),
+    ([20, 15, 10], 30, [0, 2]),
+    ([30, 1, 1], 30, [0]),
+    ([29, 2, 1], 30, [0, 2]),
+    ([31, 1, 1], 30, [0]),
+    ([1, 31, 1], 30, [0, 2]),
+    ([1, 1, 1], 3, [0, 1, 2]),
+    ([1, 1, 1], 2, [0, 1]),
+    ([0, 0, 1], 1, [0, 1, 2]),
+    ([0, 1, 1], 0, []),
+    ([0, 1, 1], -1, []),
+  ])
+  func `what fits runs`(durations: [Int], budget: Int, chosen: [Int]) {
+    #expect(
+      BackgroundRanking.fitting(
+        Array(durations.indices),
+        durations: durations.map { .seconds($0) },
+        within: .seconds(budget)
+      ) == chosen
+    )
+  }
+
+  @Test func `the score is the normalised priority × the normalised time since the last run`() {
+    let ranking = BackgroundRanking(
+      [candidate(.veryHigh, 60), candidate(.normal, 600), candidate(.veryLow, 300)],
+      now: now
+    )
+    #expect(ranking.scores == [0.1, 0.6, 0.1])
+    #expect(ranking.order == [1, 0, 2])
+    #expect(ranking.selection(within: .seconds(2)) == [1, 0])
+  }
+
+  @Test func `a task that has never run ranks as the longest unrun, before its equals`() {
+    let ranking = BackgroundRanking(
+      [candidate(.low, 600), candidate(.low, nil), candidate(.low, 599)],
+      now: now
+    )
+    #expect(ranking.order == [1, 0, 2])
+    #expect(ranking.scores[0] == ranking.scores[1])
+  }
+
+  @Test func `a task that has never run waits longer from pass to pass`() {
+    let fresh = BackgroundRanking(
+      [candidate(.veryHigh, 60), candidate(.veryLow, nil, since: 60)],
+      now: now
+    )
+    #expect(fresh.order == [0, 1])
+    let later = BackgroundRanking(
+      [candidate(.veryHigh, 60), candidate(.veryLow, nil, since: 301)],
+      now: now
+    )
+    #expect(later.order == [1, 0])
+  }
+
+  @Test func `a date in the future counts as none`() {
+    let ranking = BackgroundRanking([candidate(.normal, 10), candidate(.normal, -1e9)], now: now)
+    #expect(ranking.order == [0, 1] && ranking.scores == [0.6, 0.6])
+  }
+
+  @Test func `if no time has passed, the priority decides`() {
+    let ranking = BackgroundRanking(
+      [candidate(.low, 0), candidate(.high, 0), candidate(.high, 0)],
+      now: now
+    )
+    #expect(ranking.order == [1, 2, 0])
+  }
+
+  @Test func `there may be no task`() {
+    let ranking = BackgroundRanking([], now: now)
+    #expect(ranking.order == [] && ranking.selection(within: .seconds(30)) == [])
+  }
+}
+
+@Suite struct BackgroundHistoryTests {
+  private let date = Date(timeIntervalSince1970: 1_700_000_000)
+
+  @Test func `a history is the same after it was written and read`() throws {
+    var history = BackgroundHistory()
+    history.begin(["a"], of: ["a", "\"é\"/"], at: date, isPass: true)
+    history.end("a", after: .milliseconds(1_500), averaging: 3)
+    let read = BackgroundHistory(try history.bytes(keeping: []))
+    #expect(read == history)
+    #expect(read.lastRun(of: "a") == date)
+    #expect(read.lastRun(of: "\"é\"/") == nil && read.since("\"é\"/") == date)
+    #expect(read.averageDuration(of: "a") == .milliseconds(1_500))
+    #expect(read.nextPass(after: .seconds(5), now: date) == date + 5)
+    #expect(read.nextPass(after: .seconds(5), now: date - 1) == nil)
+  }
+
+  @Test(arguments: ["", "[]", "{}", "{\"tasks\":{\"a\":{\"durations\":[-1e300]}}}", "\u{0}"])
+  func `bytes that make no sense are an empty history`(text: String) {
+    let history = BackgroundHistory(Array(text.utf8))
+    #expect(history.lastRun(of: "a") == nil)
+    #expect(history.averageDuration(of: "a") ?? .zero == .zero)
+  }
+
+  @Test func `when there is no room, tasks that are not registered are dropped, the oldest first`()
+    throws
+  {
+    var history = BackgroundHistory()
+    for index in 0..<100 {
+      history.begin(["task \(index)"], of: [], at: date + Double(index), isPass: false)
+    }
+    let full = try history.bytes(keeping: ["task 0"]).count
+    let read = BackgroundHistory(try history.bytes(keeping: ["task 0"], limit: full - 1))
+    #expect(read.tasks.count == 99)
+    #expect(read.lastRun(of: "task 0") != nil && read.lastRun(of: "task 1") == nil)
+    #expect(BackgroundHistory(try history.bytes(keeping: ["task 0"], limit: 0)).tasks.count == 1)
+  }
+}

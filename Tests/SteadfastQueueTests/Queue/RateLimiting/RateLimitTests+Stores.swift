@@ -1,0 +1,190 @@
+import Foundation
+import SteadfastRetry
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What a limit is worth when processes end, and when there are several.
+extension RateLimitTests {
+  /// Returns the largest number of starts within any interval of that length.
+  private static func most(_ starts: [Double], within seconds: Double) -> Int {
+    var (most, first) = (0, 0)
+    let starts = starts.sorted()
+    for index in starts.indices {
+      // Dates are exact to a microsecond.
+      while starts[index] - starts[first] >= seconds - 1e-6 { first += 1 }
+      most = max(most, index - first + 1)
+    }
+    return most
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a limit outlasts the process, however it ended`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let first = await queue([.per(.seconds(3_600), 3)], store)
+      try await first.enqueue(contentsOf: mails(8))
+      #expect(try await first.runAvailable() == 3)
+      // The first one just ends, without a word to the store.
+      let second = await queue([.per(.seconds(3_600), 3)], store)
+      #expect(try await second.runAvailable() == 0)
+      clock.advance(by: .seconds(3_599))
+      #expect(try await second.runAvailable() == 0)
+      clock.advance(by: .seconds(1))
+      #expect(try await second.runAvailable() == 3)
+      // A limit that has become another one counts what was started before.
+      let third = await queue([.per(.seconds(3_600), 4)], store)
+      #expect(try await third.runAvailable() == 1)
+    }
+  }
+
+  @Test func `over an hour with restarts and 20 names, limits hold and are used in full`()
+    async throws
+  {
+    let names = (0..<20).map { "name \($0)" }
+    // All together may begin more often than they are allowed to in all.
+    let limits: [RateLimit] =
+      [.per(.seconds(60), 30)] + names.map { .per(.seconds(20), 1, named: $0) }
+    try await withTemporaryFolder { folder in
+      var random = SplitMix64(seed: 5)
+      var isFirst = true
+      while clock.now.offset < .seconds(3_600) {
+        let store = JSONFileStore(at: folder.appending(path: "queue"))
+        let queue = await queue(limits, store, workers: 8)
+        for name in names {
+          await queue.register(name: name) { [log, clock = time.clock] _, _ in
+            log.add((name, clock.now.offset / .seconds(1)))
+          }
+        }
+        if isFirst {
+          for index in 0..<2_400 { try await queue.enqueue(name: names[index % 20], "x") }
+          isFirst = false
+        }
+        let length = Double.random(in: 30...900, using: &random)
+        try await withRunning(queue) { try await clock.sleep(for: .seconds(length)) }
+        try await store.close()
+      }
+    }
+    for name in names { #expect(Self.most(seconds(name), within: 20) <= 1) }
+    let all = log.entries.map(\.second)
+    #expect(Self.most(all, within: 60) == 30)
+    // Tasks wait all the time, so each minute has as many as it may.
+    let minutes = Int(clock.now.offset / .seconds(60))
+    #expect(all.count >= 30 * minutes, "\(all.count) in \(minutes) minutes")
+  }
+
+  @Test func `two processes on one store keep to a limit together, and use it in full`()
+    async throws
+  {
+    let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
+    let limits: [RateLimit] = [
+      .per(.seconds(10), 5), .per(.seconds(60), 6, of: Mail.self, key: \.account),
+    ]
+    let a = await queue(limits, shared.process())
+    let b = await queue(limits, shared.process())
+    for account in 0..<3 { try await a.enqueue(contentsOf: mails(40, account: account)) }
+    try await withRunning(a) {
+      try await withRunning(b) {
+        try await clock.sleep(for: .seconds(600))
+      }
+    }
+    let all = log.entries.map(\.second)
+    #expect(Self.most(all, within: 10) == 5)
+    for account in 0..<3 { #expect(Self.most(seconds("mail \(account)"), within: 60) <= 6) }
+    #expect(all.count == 120)
+    // By its own limit, each account takes 40 / 6 minutes. Together, the queue's 30 a minute don't
+    // hold them up.
+    #expect(all.max() ?? 0 <= 420 + 60)
+  }
+
+  @Test func `a pause of the limiter holds for other processes, too`() async throws {
+    let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
+    let limits: [RateLimit] = [.per(.seconds(1), 10)]
+    let a = await queue(limits, shared.process())
+    let b = await queue(limits, shared.process())
+    for queue in [a, b] {
+      await queue.register(name: "api") { [clock = time.clock] _, _ in
+        if clock.now.offset == .zero { throw TaskSnoozed(for: .seconds(100), scope: .limiter) }
+      }
+    }
+    try await a.enqueue(name: "api", 1)
+    #expect(try await b.enqueue(Mail()).isNew)
+    #expect(try await b.runAvailable() >= 1)
+    let begun = log.count
+    try await a.enqueue(Mail(account: 7))
+    #expect(try await a.runAvailable() == 0)
+    clock.advance(by: .seconds(100))
+    #expect(try await a.runAvailable() >= 1)
+    #expect(seconds("mail 7") == [100] && log.count <= begun + 2)
+  }
+
+  @Test func `the limits of a group's queues are apart`() async throws {
+    let group = TaskQueueGroup(
+      configuration: TaskQueueConfiguration(rateLimits: [.per(.seconds(60), 1)]),
+      clock: clock
+    ) { queue in
+      await queue.register(Mail.self) { _, _ in }
+    }
+    for name in ["default", "a", "b"] {
+      let queue = try await group.addQueue(name)
+      try await queue.enqueue(contentsOf: [Mail(), Mail()])
+    }
+    #expect(try await group.runAvailable() == 3)
+    #expect(try await group.runAvailable() == 0)
+    clock.advance(by: .seconds(60))
+    #expect(try await group.runAvailable() == 3)
+  }
+
+  @Test func `a clock that is set back by a year holds nothing up for a year`() async throws {
+    let store = InMemoryStore()
+    let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
+    let first = await queue([.per(.seconds(60), 1)], store, clock: ahead)
+    try await first.enqueue(contentsOf: mails(2))
+    #expect(try await first.runAvailable() == 1)
+    let second = await queue([.per(.seconds(60), 1)], store)
+    #expect(try await second.runAvailable() == 0)
+    clock.advance(by: .seconds(60))
+    #expect(try await second.runAvailable() == 1)
+  }
+
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `if the store fails to count starts, nothing begins, and no task is lost`(
+    moment: FaultInjectingStore.Moment
+  ) async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue([.per(.seconds(60), 3)], store)
+    try await queue.enqueue(contentsOf: mails(2))
+    store.inject(.error(Broken()), moment) { call in
+      call.changes.contains { if case .setValue = $0 { true } else { false } }
+    }
+    let error = await queueError { try await queue.runAvailable() }
+    #expect(error?.code == .storeFailed && log.count == 0)
+    // If they were counted, starts that never were take up room.
+    let left = moment == .beforeEffect ? 2 : 1
+    #expect(try await queue.runAvailable() == left)
+    clock.advance(by: .seconds(60))
+    #expect(try await queue.runAvailable() == 2 - left)
+    #expect(try await queue.count == 0)
+  }
+
+  private struct Broken: Error {}
+
+  @Test func `a transient failure while starts are counted is passed over`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue([.per(.seconds(60), 3)], store)
+    let tasks = try await queue.enqueue(contentsOf: mails(2))
+    store.inject(.transientError, .afterEffect) { call in
+      call.changes.contains { if case .setValue = $0 { true } else { false } }
+    }
+    try await withRunning(queue) {
+      for task in tasks {
+        let outcome = try await task.outcome()
+        #expect(outcome == .succeeded)
+      }
+    }
+    // The starts of the lost answer count, too: too few begin, never too many.
+    #expect(seconds("mail 0").count == 2)
+    #expect(clock.now.offset <= .seconds(62))
+  }
+}

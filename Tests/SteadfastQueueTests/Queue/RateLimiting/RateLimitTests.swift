@@ -1,0 +1,197 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Rate limits of queues, on a clock that moves by itself.
+@Suite(.virtualTime) struct RateLimitTests {
+  struct Mail: TaskPayload {
+    static let taskName = "Mail"
+    var account = 0
+  }
+
+  let time: VirtualTime
+  /// The seconds at which attempts began, under a label.
+  let log = Log<(label: String, second: Double)>()
+  var clock: VirtualClock { time.clock }
+
+  init() throws { time = try #require(VirtualTime.current) }
+
+  func queue(
+    _ limits: [RateLimit],
+    _ store: any Persistence = InMemoryStore(),
+    workers: Int = 4,
+    clock other: (any WallClock)? = nil,
+    takes seconds: Double = 0
+  ) async -> TaskQueue {
+    func make(_ clock: some WallClock) -> TaskQueue {
+      TaskQueue(
+        persistence: store,
+        configuration: TaskQueueConfiguration(maxConcurrentTasks: workers, rateLimits: limits),
+        clock: clock
+      )
+    }
+    let queue = other.map { make($0) } ?? make(clock)
+    await queue.register(Mail.self) { [log, clock = time.clock] mail, _ in
+      log.add(("mail \(mail.account)", clock.now.offset / .seconds(1)))
+      if seconds > 0 { try await clock.sleep(for: .seconds(seconds)) }
+    }
+    await queue.register(Note.self) { [log, clock = time.clock] note, _ in
+      log.add((note.text, clock.now.offset / .seconds(1)))
+    }
+    return queue
+  }
+
+  func seconds(_ label: String) -> [Double] {
+    log.entries.filter { $0.label == label }.map(\.second)
+  }
+
+  func mails(_ count: Int, account: Int = 0) -> [Mail] {
+    Array(repeating: Mail(account: account), count: count)
+  }
+
+  @Test func `no second has more starts than its limit, and each has as many`() async throws {
+    let queue = await queue([.per(.seconds(1), 3)])
+    let tasks = try await queue.enqueue(contentsOf: mails(10))
+    try await withRunning(queue) {
+      for task in tasks {
+        let outcome = try await task.outcome()
+        #expect(outcome == .succeeded)
+      }
+    }
+    #expect(seconds("mail 0") == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3])
+  }
+
+  @Test func `a limit holds within every interval, and not only within those of a grid`()
+    async throws
+  {
+    let queue = await queue([.per(.seconds(10), 4)])
+    try await withRunning(queue) {
+      try await queue.enqueue(Mail())
+      try await clock.sleep(for: .seconds(9))
+      let tasks = try await queue.enqueue(contentsOf: mails(8))
+      for task in tasks { _ = try await task.outcome() }
+    }
+    #expect(seconds("mail 0") == [0, 9, 9, 9, 10, 19, 19, 19, 20])
+  }
+
+  @Test func `other names go ahead, and a long attempt delays no start`() async throws {
+    let queue = await queue([.per(.seconds(60), 1, of: Mail.self)], takes: 1_000)
+    let tasks = try await queue.enqueue(contentsOf: mails(3))
+    let notes = try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
+    try await withRunning(queue) {
+      for task in tasks + notes { _ = try await task.outcome() }
+    }
+    #expect(seconds("mail 0") == [0, 60, 120])
+    #expect(seconds("a") == [0] && seconds("b") == [0])
+  }
+
+  @Test func `each key has its own limit, and the others go ahead`() async throws {
+    let queue = await queue([.per(.seconds(60), 2, of: Mail.self, key: \.account)], workers: 1)
+    let tasks = try await queue.enqueue(contentsOf: mails(5, account: 1) + mails(3, account: 2))
+    let events = queue.events
+    try await withRunning(queue) {
+      for task in tasks { _ = try await task.outcome() }
+    }
+    #expect(seconds("mail 1") == [0, 0, 60, 60, 120])
+    #expect(seconds("mail 2") == [0, 0, 60])
+    var rescheduled: [TaskID] = []
+    for await event in events {
+      if case .rescheduled(let id, _) = event { rescheduled.append(id) }
+    }
+    // Each of them once.
+    #expect(Set(rescheduled).count == rescheduled.count && rescheduled.count == 4)
+  }
+
+  @Test func `retries count as starts`() async throws {
+    let queue = await queue([.per(.seconds(10), 2)])
+    await queue.register(name: "fails") { [log, clock = time.clock] _, context in
+      log.add(("try", clock.now.offset / .seconds(1)))
+      if context.retryCount < 3 { throw Failing() }
+    }
+    let task = try await queue.enqueue(name: "fails", "x", options: TaskOptions(usesBackoff: false))
+    try await withRunning(queue) {
+      let outcome = try await task.outcome()
+      #expect(outcome == .succeeded)
+    }
+    #expect(seconds("try") == [0, 0, 10, 10])
+  }
+
+  private struct Failing: Error {}
+
+  @Test func `a pass performs what may begin now`() async throws {
+    let queue = await queue([.per(.seconds(60), 3)])
+    try await queue.enqueue(contentsOf: mails(5))
+    #expect(try await queue.runAvailable() == 3)
+    #expect(try await queue.runAvailable() == 0)
+    clock.advance(by: .seconds(60))
+    #expect(try await queue.runAvailable() == 2)
+  }
+
+  // MARK: Being told to wait
+
+  @Test func `a snooze of the limiter pauses all of its tasks, and counts no attempt`()
+    async throws
+  {
+    let queue = await queue([.per(.seconds(1), 5, named: "api")], workers: 1)
+    await queue.register(name: "api") { [log, clock = time.clock] value, context in
+      log.add(("api \(context.retryCount)", clock.now.offset / .seconds(1)))
+      if clock.now.offset < .seconds(30) { throw TaskSnoozed(for: .seconds(30), scope: .limiter) }
+    }
+    let first = try await queue.enqueue(name: "api", 1)
+    let second = try await queue.enqueue(name: "api", 2)
+    let other = try await queue.enqueue(Note("other"))
+    try await withRunning(queue) {
+      for task in [first, second, other] {
+        let outcome = try await task.outcome()
+        #expect(outcome == .succeeded)
+      }
+    }
+    #expect(seconds("api 0") == [0, 30, 30])
+    #expect(seconds("other") == [0])
+  }
+
+  @Test func `without a limit, or without the scope, a snooze concerns the task alone`()
+    async throws
+  {
+    for (limits, scope) in [
+      ([RateLimit.per(.seconds(1), 5, named: "other")], TaskSnoozed.Scope.limiter),
+      ([.per(.seconds(1), 5)], .task), ([], .limiter),
+    ] {
+      let queue = await queue(limits)
+      let begin = clock.now
+      await queue.register(name: "api") { [clock = time.clock] value, context in
+        if clock.now == begin, value == 1 { throw TaskSnoozed(for: .seconds(30), scope: scope) }
+      }
+      let first = try await queue.enqueue(name: "api", 1)
+      let second = try await queue.enqueue(name: "api", 2)
+      try await withRunning(queue) {
+        let early = try await second.outcome()
+        #expect(early == .succeeded && clock.now == begin)
+        let late = try await first.outcome()
+        #expect(late == .succeeded && clock.now > begin)
+      }
+    }
+  }
+
+  // MARK: Telling
+
+  @Test func `events and statistics show that a limit is used up`() async throws {
+    let queue = await queue([.per(.seconds(60), 2, of: Mail.self)])
+    let events = queue.events
+    let tasks = try await queue.enqueue(contentsOf: mails(5))
+    try await withRunning(queue) {
+      for task in tasks { _ = try await task.outcome() }
+    }
+    var told: [String] = []
+    for await event in events {
+      guard case .rateLimited(let limit, let date) = event else { continue }
+      #expect(event.taskID == nil)
+      told.append("\(limit) until \(date.timeIntervalSinceReferenceDate)")
+    }
+    #expect(told == ["60.0", "120.0"].map { "2 per 60.0 seconds of Mail until \($0)" })
+    #expect(try await queue.statistics.rateLimited == 2)
+  }
+}

@@ -1,0 +1,184 @@
+import Foundation
+import SteadfastRetry
+import Testing
+
+@testable import SteadfastQueue
+
+private struct Mail: TaskPayload {
+  static let formerTaskNames = ["OldMail"]
+  var account: Int
+}
+
+@Suite struct RateLimitsTests {
+  private let second: Int64 = 1_000_000
+
+  private func record(_ name: String) -> TaskRecord { .make(1, name: name) }
+
+  private func mail(_ account: Int) -> TaskRecord {
+    record(Mail.taskName).replacing(
+      payload: StoredPayload(Array("{\"account\":\(account)}".utf8), format: .json)
+    )
+  }
+
+  private func admission(
+    _ limits: RateLimits,
+    _ records: [TaskRecord],
+    at now: Int64
+  ) throws -> RateLimits.Admission {
+    var limits = limits
+    if case .missing(let names) = limits.admit(records, at: now) {
+      for name in names { limits.read(name, nil, at: now) }
+    }
+    guard case .decided(let admission) = limits.admit(records, at: now) else {
+      throw Undecided()
+    }
+    return admission
+  }
+
+  private struct Undecided: Error {}
+
+  @Test func `a task needs room in all of its limits`() throws {
+    var limits = RateLimits(
+      [
+        .per(.seconds(1), 3), .per(.seconds(60), 2, of: Mail.self),
+        .per(.seconds(60), 1, named: "Other"),
+      ],
+      tolerance: 0
+    )
+    for name in limits.missingValues { limits.read(name, nil, at: 0) }
+    let records = [mail(1), mail(2), mail(3), record("OldMail"), record("Other")]
+    let admission = try admission(limits, records, at: second)
+    #expect(admission.admitted == [0, 1, 4])
+    #expect(admission.released == [2, 3] && admission.postponed.isEmpty)
+    #expect(
+      admission.writes.map(\.valueName) == [
+        "steadfast.limit", "steadfast.limit/Mail", "steadfast.limit/Other",
+      ]
+    )
+    limits.stored(admission)
+    let request = limits.within(
+      ClaimRequest(limit: 5, names: [Mail.taskName: 9, "Free": 9], otherNames: 0, now: .now),
+      at: second
+    )
+    #expect(request.limit == 0)
+    #expect(request.room(for: Mail.taskName) == 0 && request.room(for: "Free") == 9)
+    #expect(limits.usedUpLimits(at: second).map(\.until) == [2 * second, 61 * second, 61 * second])
+    // The first limit has room again; what may not begin is not asked for.
+    let later = limits.within(
+      ClaimRequest(limit: 5, names: [:], otherNames: 7, now: .now),
+      at: 2 * second
+    )
+    #expect(later.limit == 3 && later.room(for: "OldMail") == 0 && later.room(for: "Free") == 7)
+  }
+
+  @Test func `several limits for the same tasks have one history`() throws {
+    var limits = RateLimits([.per(.seconds(1), 2), .per(.seconds(60), 3)], tolerance: 0)
+    #expect(limits.missingValues == ["steadfast.limit"])
+    limits.read("steadfast.limit", nil, at: 0)
+    limits.stored(try admission(limits, [mail(1), mail(2), mail(3)], at: 0))
+    #expect(limits.usedUpLimits(at: 0).map(\.until) == [second])
+    limits.stored(try admission(limits, [mail(3)], at: second))
+    #expect(limits.usedUpLimits(at: second).map(\.until) == [60 * second])
+  }
+
+  @Test func `tasks whose key has no start left are put off, each to a start of its own`() throws {
+    var limits = RateLimits(
+      [.per(.seconds(10), 2, of: Mail.self, key: \.account)],
+      tolerance: 0
+    )
+    #expect(limits.missingValues == [])
+    let records = [1, 1, 1, 1, 1, 2].map(mail)
+    for name in Set(limits.places(of: mail(1)) + limits.places(of: mail(2))).map(\.valueName) {
+      limits.read(name, nil, at: 0)
+    }
+    let first = try admission(limits, records, at: 0)
+    #expect(first.admitted == [0, 1, 5] && first.released == [])
+    #expect(first.postponed.map(\.index) == [2, 3, 4])
+    #expect(first.postponed.map(\.until) == [10, 10, 20].map { $0 * second })
+    limits.stored(first)
+    // A later one comes behind them.
+    let next = try admission(limits, [mail(1)], at: second)
+    #expect(next.postponed.map(\.until) == [20 * second])
+    // When the promised dates are past, nothing is left of them.
+    limits.stored(next)
+    limits.stored(try admission(limits, [mail(1)], at: 30 * second))
+    #expect(limits.plans.isEmpty)
+  }
+
+  @Test func `a value that makes no sense counts as a limit that was just used up`() throws {
+    var limits = RateLimits([.per(.seconds(10), 2)], tolerance: 0)
+    limits.read("steadfast.limit", [9, 9], at: 5 * second)
+    #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
+    let later = try admission(limits, [mail(1)], at: 15 * second)
+    #expect(later.admitted == [0] && later.writes[0].old == [9, 9])
+  }
+
+  @Test func `a value with too many keys lets further ones wait until there is room`() throws {
+    var limits = RateLimits(
+      [.per(.seconds(10), 1, of: Mail.self, key: \.account)],
+      tolerance: 0,
+      maxValueSize: 100
+    )
+    let place = try #require(limits.places(of: mail(1)).first)
+    var full = StartHistories()
+    for key in 1...3 as ClosedRange<UInt64> { full[key] = StartHistory(starts: [0]) }
+    limits.read(place.valueName, full.bytes, at: 0)
+    let first = try admission(limits, [mail(1)], at: second)
+    #expect(first.postponed.map(\.until) == [11 * second])
+    // By then the others mean nothing any more.
+    let later = try admission(limits, [mail(1)], at: 11 * second)
+    #expect(later.admitted == [0])
+  }
+
+  @Test func `a payload that can't be decoded has no key, and begins to be parked`() throws {
+    let limits = RateLimits([.per(.seconds(10), 1, of: Mail.self, key: \.account)], tolerance: 0)
+    let records = Array(repeating: record(Mail.taskName), count: 3)
+    #expect(try admission(limits, records, at: 0).admitted == [0, 1, 2])
+  }
+
+  @Test func `a task pauses its key's limit, else its name's, else the queue's`() {
+    let all = RateLimit.per(.seconds(1), 1)
+    let named = RateLimit.per(.seconds(1), 1, of: Mail.self)
+    let keyed = RateLimit.per(.seconds(1), 1, of: Mail.self, key: \.account)
+    func paused(_ limits: [RateLimit]) -> [Int] {
+      RateLimits(limits, tolerance: 0).pausedPlaces(of: mail(1)).map(\.scope)
+    }
+    #expect(paused([]) == [] && paused([all]) == [0] && paused([all, named]) == [1])
+    #expect(paused([all, named, keyed]) == [2] && paused([.per(.seconds(1), 1, named: "b")]) == [])
+  }
+
+  @Test func `the numbers of keys are spread, and stay the same in all versions`() {
+    #expect(RateLimits.number(of: "") == RateLimits.number(of: ""))
+    let numbers = (0..<10_000).map { RateLimits.number(of: "account \($0)") }
+    #expect(Set(numbers).count == 10_000)
+    let parts = Dictionary(grouping: numbers) { $0 % 256 }.mapValues(\.count)
+    #expect(parts.count == 256 && parts.values.allSatisfy { (10...80).contains($0) })
+  }
+
+  @Test(arguments: [
+    (RateLimit.per(.seconds(1), 0), "0 starts"),
+    (.per(.seconds(1), -1), "-1 starts"),
+    (.per(.zero, 1), "interval"),
+    (.per(.microseconds(999), 1), "interval"),
+    (.per(.seconds(10_001 * 86_400), 1), "interval"),
+    (.per(.seconds(1), .max), "more than a queue can begin"),
+    (.per(.milliseconds(1), 1_025), "more than a queue can begin"),
+    (.per(.seconds(1), 1, named: ""), "0 bytes"),
+    (.per(.seconds(1), 1, named: String(repeating: "a", count: 513)), "513 bytes"),
+    (.per(.seconds(1), 1, named: "a\0"), "NUL"),
+  ])
+  func `a limit that makes no sense is refused`(limit: RateLimit, part: String) async throws {
+    let queue = TaskQueue(configuration: TaskQueueConfiguration(rateLimits: [limit]))
+    let error = await queueError { try await queue.open() }
+    #expect(error?.code == .invalidArgument)
+    #expect(error?.message.contains(part) == true, "\(error?.message ?? "")")
+  }
+
+  @Test func `a limit describes itself`() {
+    #expect("\(RateLimit.per(.seconds(60), 100))" == "100 per 60.0 seconds")
+    #expect(
+      "\(RateLimit.per(.seconds(1), 5, of: Mail.self, key: \.account))"
+        == "5 per 1.0 seconds of \(Mail.taskName) with one key"
+    )
+  }
+}
