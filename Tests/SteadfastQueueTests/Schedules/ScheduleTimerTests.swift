@@ -1,0 +1,30 @@
+import Foundation
+import SteadfastTesting
+import Testing
+
+@testable import SteadfastQueue
+
+/// What many schedules cost.
+@Suite(.virtualTime) struct ScheduleTimerTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  private func schedule(_ count: Int, on queue: TaskQueue) async throws {
+    let rule = try ScheduleRule.daily(at: .time(2, 30), in: .gmt)
+    for index in 0..<count { try await queue.schedule("schedule \(index)", rule, Note("a")) }
+  }
+
+  @Test func `many schedules wait with one sleep`() async throws {
+    func sleeps(_ count: Int) async throws -> Int {
+      let queue = TaskQueue(persistence: InMemoryStore(), clock: clock)
+      await queue.register(Note.self) { _, _ in }
+      try await schedule(count, on: queue)
+      return try await withRunning(queue) {
+        try await clock.sleep(for: .seconds(1))
+        return clock.pendingSleeps.count
+      }
+    }
+    #expect(try await sleeps(100) == sleeps(1))
+  }
+}
