@@ -38,6 +38,7 @@
     try await reportLatencies()
     try await reportMemory()
     try await reportSuspended()
+    try await reportSchedules()
   }
 
   private static func measureFile() async throws {
