@@ -1,14 +1,15 @@
 // Inlinable, so that it is specialized in the modules that use it: each sleep of a clock uses it.
-// The compiler specializes inlinable code only of types that are usable from inline code, too.
+// The compiler specializes inlinable code only of types that are usable from inline code, too, and
+// a module that may evolve has inlinable initializers only of frozen types.
 
 /// A priority queue by deadline, then by arrival, from which any element can be removed.
 ///
 /// It is a binary heap of small keys. The elements stay in slots that remember the positions of
 /// their keys, so inserting, popping and removing each cost O(log n). Slots are reused, tickets are
 /// not: a ticket whose element was removed finds nothing.
-@usableFromInline package struct DeadlineHeap<Element, Deadline: Comparable> {
+@frozen @usableFromInline package struct DeadlineHeap<Element, Deadline: Comparable> {
   /// Identifies one insertion; tickets are never reused.
-  @usableFromInline package struct Ticket: Hashable, Sendable {
+  @frozen @usableFromInline package struct Ticket: Hashable, Sendable {
     @usableFromInline let slot: Int
     @usableFromInline let arrival: UInt64
 
@@ -18,7 +19,7 @@
     }
   }
 
-  @usableFromInline struct Key {
+  @frozen @usableFromInline struct Key {
     @usableFromInline let deadline: Deadline
     @usableFromInline let ticket: Ticket
 
@@ -34,7 +35,7 @@
     }
   }
 
-  @usableFromInline struct Slot {
+  @frozen @usableFromInline struct Slot {
     @usableFromInline var position: Int
     @usableFromInline var element: Element?
 
