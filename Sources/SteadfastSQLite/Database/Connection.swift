@@ -50,6 +50,9 @@ import SystemSQLite
   /// Whether no transaction is under way.
   var isIdle: Bool { unsafe sqlite3_get_autocommit(handle) != 0 }
 
+  /// How many rows the connection has changed since it was opened.
+  var changeCount: Int32 { unsafe sqlite3_total_changes(handle) }
+
   /// Whether the connection can't write.
   var isReadOnly: Bool { unsafe sqlite3_db_readonly(handle, "main") == 1 }
 

@@ -55,31 +55,73 @@ final class Writer {
     }
   }
 
-  /// Performs calls in one transaction, or if that fails, each in its own.
+  /// Performs calls in one transaction.
+  ///
+  /// A savepoint copies each page that changes after it, so calls are made without one. If one of
+  /// several has to be undone, all of them are, and then made again.
   private func performTogether(_ jobs: [StoreJob]) {
     guard !jobs.isEmpty else { return }
     do {
-      let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
-        try jobs.map { job in
-          do {
-            return Result<StoreJob.Answer, any Error>.success(try Self.answer(job.call, tables))
-          } catch {
-            // Without its transaction, the calls before it are lost as well.
-            guard !tables.database.isIdle else { throw error }
-            return .failure(error)
-          }
-        }
+      let answers = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
+        try jobs.map { try Self.answer($0.call, tables) }
       }
-      for (job, result) in zip(jobs, results) {
-        job.continuation.resume(with: result.mapError(place.error))
-      }
+      for (job, answer) in zip(jobs, answers) { job.continuation.resume(returning: answer) }
     } catch {
-      if jobs.count > 1, (error as? SQLiteFailure)?.primaryCode != SQLITE_BUSY, tables != nil {
-        for job in jobs { performTogether([job]) }
+      if jobs.count > 1, concernsOneCall(error) {
+        performApart(jobs)
       } else {
-        for job in jobs { job.continuation.resume(throwing: place.error(error)) }
+        for job in jobs { end(job, Self.result(of: error)) }
       }
     }
+  }
+
+  /// Performs calls in one transaction in which each can be undone; if that fails, each in its own.
+  private func performApart(_ jobs: [StoreJob]) {
+    do {
+      let results = try transaction(isDurable: jobs.contains(where: \.isDurable)) { tables in
+        try jobs.map { try Self.undoableResult(of: $0.call, tables) }
+      }
+      for (job, result) in zip(jobs, results) { end(job, result) }
+    } catch {
+      if concernsOneCall(error) {
+        for job in jobs { performTogether([job]) }
+      } else {
+        for job in jobs { end(job, .failure(error)) }
+      }
+    }
+  }
+
+  private func concernsOneCall(_ error: any Error) -> Bool {
+    tables != nil && (error as? SQLiteFailure)?.primaryCode != SQLITE_BUSY
+  }
+
+  private func end(_ job: StoreJob, _ result: Result<StoreJob.Answer, any Error>) {
+    job.continuation.resume(with: result.mapError(place.error))
+  }
+
+  private static func undoableResult(
+    of call: StoreJob.Call,
+    _ tables: Tables
+  ) throws -> Result<StoreJob.Answer, any Error> {
+    let database = tables.database
+    try database.run("savepoint call")
+    do {
+      let answer = try answer(call, tables)
+      try database.run("release call")
+      return .success(answer)
+    } catch {
+      // Without its transaction, the calls before it are lost as well.
+      guard !database.isIdle else { throw error }
+      try database.run("rollback to call")
+      try database.run("release call")
+      return result(of: error)
+    }
+  }
+
+  /// The result of a call that was undone because of an error.
+  private static func result(of error: any Error) -> Result<StoreJob.Answer, any Error> {
+    guard let refusal = error as? BatchRefusal else { return .failure(error) }
+    return .success(.outcomes(refusal.outcomes))
   }
 
   private static func answer(
@@ -243,23 +285,6 @@ final class Writer {
 
   private func readDataVersion(_ database: Connection) throws -> Int {
     try database.first("pragma data_version") { $0.integer(0) } ?? 0
-  }
-}
-
-/// The system's SQLite library.
-enum Library {
-  /// The oldest version whose statements the store can use, which is of November 2021.
-  private static let oldest: Int32 = 3_037_000
-
-  static func check(_ place: StorePlace) throws(SQLiteError) {
-    let version = sqlite3_libversion_number()
-    guard version < oldest || sqlite3_threadsafe() == 0 else { return }
-    throw SQLiteError(
-      .unsuitableLibrary,
-      place.url,
-      "the store needs SQLite 3.37 or newer that was built for threads; the system has version "
-        + "\(version / 1_000_000).\(version / 1_000 % 1_000)"
-    )
   }
 }
 #endif

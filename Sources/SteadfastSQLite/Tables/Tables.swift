@@ -29,30 +29,22 @@ final class Tables {
   // MARK: Batches
 
   /// Makes all changes of a batch, or none if a value differs or an insertion refuses the batch.
+  ///
+  /// - Throws: After any error, the caller must undo what the batch has changed. After a
+  ///   ``BatchRefusal``, the batch has the outcomes in it.
   func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
     guard try batch.allSatisfy(meetsItsValue) else { return batch.map { _ in .valueDiffers } }
     changedOrders = []
-    try database.run("savepoint batch")
-    do {
-      let outcomes = try batch.map(apply)
-      if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
-        try rollBack()
-        return outcomes.map(Self.refused)
-      }
-      try addMembers(batch, outcomes)
-      try giveTurns()
-      try database.run("release batch")
+    let countBefore = database.changeCount
+    let outcomes = try batch.map(apply)
+    if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
+      let outcomes = outcomes.map(Self.refused)
+      guard database.changeCount == countBefore else { throw BatchRefusal(outcomes: outcomes) }
       return outcomes
-    } catch {
-      // The error may have ended the whole transaction.
-      if !database.isIdle { try rollBack() }
-      throw error
     }
-  }
-
-  private func rollBack() throws {
-    try database.run("rollback to batch")
-    try database.run("release batch")
+    try addMembers(batch, outcomes)
+    if !changedOrders.isEmpty { try giveTurns() }
+    return outcomes
   }
 
   /// The outcome of a change whose batch was refused; one that had no effect anyway keeps its own.
@@ -134,6 +126,11 @@ final class Tables {
     }
     changedOrders = []
   }
+}
+
+/// An insertion refuses its batch, of which a part was made.
+struct BatchRefusal: Error {
+  let outcomes: [ChangeOutcome]
 }
 
 /// A change is of a kind that this version does not know.
