@@ -145,7 +145,8 @@ extension Tables {
   func endOverdueClaims() throws {
     try interrupt(
       try database.all(
-        "select seq, order_key from steadfast_task where lease_end <= ?1 order by id",
+        // In the order of IDs, it would read all tasks.
+        "select seq, order_key from steadfast_task where lease_end <= ?1",
         .real(clock())
       ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
     )
