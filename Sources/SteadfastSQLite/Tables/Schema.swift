@@ -2,7 +2,8 @@
 /// The tables, and how an older version of them becomes the present one.
 ///
 /// The columns are those of the article "Writing a store". `seq` is the place in line: a task that
-/// goes behind its equals gets the next number.
+/// goes behind its equals gets the next number. The generated columns compare a state with one
+/// after another: for a list of three, SQLite makes a table each time a row changes.
 struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
@@ -42,7 +43,7 @@ struct Schema {
       finished_date real,
       lease_token integer, lease_end real,
       has_ended integer not null generated always as (
-        state in ('succeeded', 'abandoned', 'cancelled')) virtual,
+        state = 'succeeded' or state = 'abandoned' or state = 'cancelled') virtual,
       in_order integer not null generated always as (
         order_key is not null and state <> 'succeeded'
         and (holds_order or state not in ('abandoned', 'cancelled'))) virtual,

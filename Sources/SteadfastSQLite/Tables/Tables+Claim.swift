@@ -32,6 +32,8 @@ extension Tables {
     }
   }
 
+  private static let candidate = "select \(Connection.columns) from steadfast_task where seq = ?1"
+
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
     let lanes = try lanes(of: request.queue)
@@ -42,14 +44,19 @@ extension Tables {
     let end = isShared ? request.leaseDuration.map { clock() + $0 / .seconds(1) } : nil
     var tasks: [ClaimedTask] = []
     for candidate in taken {
-      let record = try database.first(
+      // Two statements, since one with `returning` makes a table for what it returns.
+      try database.run(
         """
         update steadfast_task set state = 'running', lease_token = ?2, lease_end = ?3
-        where seq = ?1 returning \(Connection.columns)
+        where seq = ?1
         """,
         .integer(candidate.seq),
         .token(token),
-        end.map { .real($0) } ?? .null,
+        end.map { .real($0) } ?? .null
+      )
+      let record = try database.first(
+        Self.candidate,
+        .integer(candidate.seq),
         read: database.record
       )
       guard let record else { continue }
