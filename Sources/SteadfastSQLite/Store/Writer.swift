@@ -219,7 +219,7 @@ final class Writer {
     }
     // On Darwin, a plain flush leaves bytes in the drive's cache.
     try database.execute(
-      "pragma foreign_keys = on; pragma synchronous = full; pragma fullfsync = on; "
+      "pragma synchronous = full; pragma fullfsync = on; "
         + "pragma checkpoint_fullfsync = on"
     )
   }
@@ -251,7 +251,6 @@ final class Writer {
     let known = tables?.database
     close()
     if let database = try known ?? databaseToDestroy() {
-      try database.execute("pragma foreign_keys = on")
       // Another store's tables stay.
       if known == nil { lock = try acquireLock() }
       defer { lock = nil }

@@ -3,7 +3,9 @@
 ///
 /// The columns are those of the article "Writing a store". `seq` is the place in line: a task that
 /// goes behind its equals gets the next number. The generated columns compare a state with one
-/// after another: for a list of three, SQLite makes a table each time a row changes.
+/// after another: for a list of three, SQLite makes a table each time a row changes. There are no
+/// foreign keys, which look into four tables for each task that is removed; `Tables.delete(_:)`
+/// removes what belongs to a task.
 struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
@@ -29,7 +31,7 @@ struct Schema {
       holds_order integer not null, has_turn integer not null default 0,
       conditions text,
       dependency_rule text not null, follower blob,
-      cause blob references steadfast_task (id) on delete cascade,
+      cause blob,
       name_count integer not null default 0,
       open_count integer not null default 0,
       batch_total integer, batch_succeeded integer, batch_failed integer,
@@ -72,19 +74,19 @@ struct Schema {
     create index steadfast_order on steadfast_task (order_key, order_number) where in_order;
 
     create table steadfast_payload (
-      task_id blob primary key references steadfast_task (id) on delete cascade,
+      task_id blob primary key,
       bytes blob not null
     ) without rowid;
     create table steadfast_dependency (
       dependency blob not null,
-      dependent blob not null references steadfast_task (id) on delete cascade,
+      dependent blob not null,
       is_named integer not null,
       failed text check (failed in ('abandoned', 'cancelled')),
       primary key (dependency, dependent, is_named)
     ) without rowid;
     create index steadfast_dependent on steadfast_dependency (dependent);
     create table steadfast_memory (
-      task_id blob not null references steadfast_task (id) on delete cascade,
+      task_id blob not null,
       name text not null, value blob not null,
       primary key (task_id, name)
     );

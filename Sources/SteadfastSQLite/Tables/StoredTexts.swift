@@ -16,7 +16,7 @@ enum StoredTexts {
 
   static func json(of texts: some Collection<String>) -> String {
     // Texts can always be encoded.
-    guard let data = try? JSONEncoder().encode(Array(texts)) else { return "[]" }
+    guard !texts.isEmpty, let data = try? JSONEncoder().encode(Array(texts)) else { return "[]" }
     return String(decoding: data, as: UTF8.self)
   }
 

@@ -134,7 +134,7 @@ extension Tables {
     return .doneWithConsequences(Consequences(tasks: along))
   }
 
-  /// Removes a task, and those that were cancelled along with it, which the database removes.
+  /// Removes a task, and those that were cancelled along with it, which are removed too.
   ///
   /// - Returns: The others, in the order of their IDs.
   private func removeWithOthers(_ id: TaskID) throws -> [TaskID] {
@@ -155,7 +155,7 @@ extension Tables {
       others = leaving.compactMap(\.id)
       changedOrders += leaving.compactMap(\.orderKey)
     }
-    try database.run("delete from steadfast_task where id = ?1", .id(id))
+    try delete(id)
     return others
   }
 

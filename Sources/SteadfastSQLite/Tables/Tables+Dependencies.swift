@@ -176,7 +176,7 @@ extension Tables {
           .id(causes.compactMap(\.self).first(where: ended.contains))
         )
       } else {
-        try database.run("delete from steadfast_task where id = ?1", .id(other.id))
+        try delete(other.id)
       }
     }
     for other in others {
