@@ -175,12 +175,14 @@ extension Tables {
 
   // MARK: Claims that are over
 
+  /// Without an order: in that of the IDs, it would read all tasks.
+  static let overdueClaims = "select seq, order_key from steadfast_task where lease_end <= ?1"
+
   /// Makes the tasks available whose claims have run out.
   func endOverdueClaims() throws {
     try interrupt(
       try database.all(
-        // In the order of IDs, it would read all tasks.
-        "select seq, order_key from steadfast_task where lease_end <= ?1",
+        Self.overdueClaims,
         .real(clock())
       ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
     )

@@ -1,0 +1,107 @@
+#if SQLite
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+/// What the statements that each task takes do not do.
+struct StatementTests {
+  /// The instructions that SQLite makes of a statement.
+  private func instructions(_ sql: String, _ database: Connection) throws -> [String] {
+    try database.rows(ofOnce: "explain \(sql)", []) { $0.text(1) }
+  }
+
+  @Test(arguments: [
+    "insert into steadfast_task (id, name, queue, format, schema_version, priority, created_date,"
+      + " available_date, uses_backoff, holds_order, dependency_rule, state, retry_count,"
+      + " interruption_count, put_off) values (x'01', 'A', '', 'json', 1, 0, 1, 1, 1, 0,"
+      + " 'allSucceeded', 'waiting', 0, 0, 0)",
+    "update steadfast_task set state = 'running', lease_token = 1 where seq = 1",
+    "delete from steadfast_task where id = x'01'",
+  ])
+  func `no row that changes takes a table of its own`(_ sql: String) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let instructions = try instructions(sql, database(at: url))
+      #expect(instructions.count > 100)
+      #expect(!instructions.contains("OpenEphemeral"))
+      #expect(!instructions.contains("Program"))
+    }
+  }
+
+  @Test func `claims that have run out are found in an index`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let plan = try database(at: url).rows(
+        ofOnce: "explain query plan \(Tables.overdueClaims)",
+        [.real(1)]
+      ) { $0.text(3) }
+      #expect(plan == ["SEARCH steadfast_task USING INDEX steadfast_lease (lease_end<?)"])
+    }
+  }
+
+  @Test func `tasks that were cancelled in a long chain are removed with its first`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      let count: UInt64 = 1_500
+      var chain: [TaskChange] = []
+      for number in 1...count {
+        var record = TaskRecord.make(number)
+        if number > 1 { record.dependencies.tasks = [TaskRecord.make(number - 1).id] }
+        chain.append(.insert(record, onDuplicate: .keep))
+      }
+      _ = try await store.apply(chain, durability: .durable)
+      let first = TaskRecord.make(1).id
+      let end = TaskChange.cancel(.unclaimed(first), at: Date(), retains: true)
+      _ = try await store.apply([end], durability: .durable)
+      #expect(try await store.count(matching: TaskFilter(states: [.cancelled])) == Int(count))
+      _ = try await store.apply([.remove(first)], durability: .durable)
+      #expect(try await store.count(matching: TaskFilter()) == 0)
+      let connection = try database(at: url)
+      #expect(try !connection.has("select 1 from steadfast_dependency"))
+    }
+  }
+
+  @Test func `a claim that fails half-way beside other calls keeps nothing`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let connection = try database(at: url)
+      try await SQLiteStore(at: url).open()
+      let tables = Tables(connection, isShared: false) { 0 }
+      let records = (1...3).map { TaskRecord.make($0) }
+      for record in records {
+        _ = try tables.apply([PreparedChange(.insert(record, onDuplicate: .keep))])
+      }
+      // The last task can't be claimed.
+      try connection.execute(
+        """
+        create trigger refusal before update on steadfast_task
+        when new.state = 'running' and new.seq = 3
+        begin select raise(abort, 'not this one'); end
+        """
+      )
+      let store = SQLiteStore(at: url)
+      let request = ClaimRequest(
+        limit: 3,
+        names: ["A": 3],
+        now: Date(timeIntervalSince1970: 1_900_000_000)
+      )
+      await withTaskGroup { group in
+        for number: UInt64 in 11...30 {
+          group.addTask { _ = try? await store.insert(.make(number, name: "B")) }
+          group.addTask {
+            await #expect(throws: SQLiteError.self) { try await store.claim(request) }
+          }
+        }
+      }
+      #expect(try await store.count(matching: TaskFilter(states: [.running])) == 0)
+      #expect(try await store.count(matching: TaskFilter(states: [.waiting])) == 23)
+    }
+  }
+}
+#endif
