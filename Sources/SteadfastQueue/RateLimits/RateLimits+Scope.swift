@@ -2,7 +2,7 @@ extension RateLimits {
   /// The limits for the same tasks, which have one history.
   struct Scope: Sendable {
     /// The names of the tasks; `nil` for all of the queue.
-    let names: [String]?
+    var names: [String]?
     var windows: [RateWindow]
     let key: (@Sendable (TaskRecord) -> String?)?
     /// How the names of the values begin that hold the histories.
@@ -15,6 +15,16 @@ extension RateLimits {
     /// The name of the value with the history of a key.
     func valueName(ofKey number: UInt64) -> String {
       "\(prefix).\(number % RateLimits.partCount)" + (names.map { "/\($0[0])" } ?? "")
+    }
+
+    /// Adds a limit with the same first name.
+    ///
+    /// A history does not say which name a start had. So each limit of the scope counts the tasks
+    /// of all names of any of them: too few may begin, never too many.
+    mutating func add(_ limit: RateLimit, _ window: RateWindow) {
+      windows.append(window)
+      description += ", \(limit)"
+      for name in limit.names ?? [] where !concerns(name) { names?.append(name) }
     }
 
     func concerns(_ name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }

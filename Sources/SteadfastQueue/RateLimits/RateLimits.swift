@@ -29,15 +29,16 @@ struct RateLimits: Sendable {
     var scopes: [Scope] = []
     for limit in limits {
       let window = RateWindow(limit.count, per: limit.interval)
+      let name = limit.names?[0]
+      // The value of a history is named after the first name alone.
       if limit.key == nil,
-        let index = scopes.firstIndex(where: { $0.names == limit.names && $0.key == nil })
+        let index = scopes.firstIndex(where: { $0.names?[0] == name && $0.key == nil })
       {
-        scopes[index].windows.append(window)
-        scopes[index].description += ", \(limit)"
+        scopes[index].add(limit, window)
         continue
       }
       // Of several limits with keys for the same tasks, each has its own keys.
-      let number = scopes.count { $0.names == limit.names && $0.key != nil }
+      let number = scopes.count { $0.names?[0] == name && $0.key != nil }
       scopes.append(
         Scope(
           names: limit.names,

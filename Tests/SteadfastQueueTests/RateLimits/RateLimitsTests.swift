@@ -9,6 +9,12 @@ private struct Mail: TaskPayload {
   var account: Int
 }
 
+/// The same payload before it had a former name.
+private struct PlainMail: TaskPayload {
+  static let taskName = Mail.taskName
+  var account: Int
+}
+
 @Suite struct RateLimitsTests {
   private let second: Int64 = 1_000_000
 
@@ -79,6 +85,40 @@ private struct Mail: TaskPayload {
     #expect(limits.usedUpLimits(at: 0).map(\.until) == [second])
     limits.stored(try admission(limits, [mail(3)], at: second))
     #expect(limits.usedUpLimits(at: second).map(\.until) == [60 * second])
+  }
+
+  @Test func `limits of one present name have one history, whatever their former names`() throws {
+    var limits = RateLimits(
+      [.per(.seconds(60), 6, of: Mail.self), .per(.seconds(1), 2, named: Mail.taskName)],
+      tolerance: 0
+    )
+    #expect(limits.missingValues == ["steadfast.limit/Mail"])
+    var begun: [Int] = []
+    for number in 0..<61 {
+      let records = [mail(1), record("OldMail"), mail(3)]
+      let admission = try admission(limits, records, at: Int64(number) * second)
+      begun += admission.admitted.map { _ in number }
+      limits.stored(admission)
+    }
+    #expect(begun == [0, 0, 1, 1, 2, 2, 60, 60])
+  }
+
+  @Test func `limits with keys have each its own values, whatever their former names`() {
+    let limits = RateLimits(
+      [
+        .per(.seconds(1), 1, of: Mail.self, key: \.account),
+        .per(.seconds(1), 1, of: PlainMail.self, key: \.account),
+      ],
+      tolerance: 0
+    )
+    #expect(Set(limits.places(of: mail(1)).map(\.valueName)).count == 2)
+  }
+
+  @Test func `names that Swift takes for the same are limited together`() throws {
+    let names = ["\u{e9}", "e\u{301}"]
+    let limits = RateLimits(names.map { .per(.seconds(1), 1, named: $0) }, tolerance: 0)
+    #expect(limits.scopes.count == 1)
+    #expect(try admission(limits, names.reversed().map(record), at: 0).admitted == [0])
   }
 
   @Test func `tasks whose key has no start left are put off, each to a start of its own`() throws {
