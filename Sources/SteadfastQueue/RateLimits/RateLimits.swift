@@ -184,13 +184,19 @@ struct RateLimits: Sendable {
   }
 
   /// Decides which of the tasks may begin now, in their order.
-  func admit(_ records: [TaskRecord], at now: Int64) -> Answer {
+  ///
+  /// Those that were denied before stay denied, whatever room there is.
+  func admit(_ records: [TaskRecord], at now: Int64, denied: Denials = [:]) -> Answer {
     let places = records.map(places)
     let missing = Set(places.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
     guard missing.isEmpty else { return .missing(missing) }
     var admission = Admission()
     admission.plans = plans.filter { $0.value.history.starts.last ?? 0 > now }
     for (index, places) in places.enumerated() {
+      if let date = denied[index] {
+        admission.deny(index, until: date)
+        continue
+      }
       let denying = places.filter { !hasRoom($0, in: admission, at: now) }
       if denying.isEmpty {
         for place in places { start(place, in: &admission, at: now) }
@@ -200,11 +206,7 @@ struct RateLimits: Sendable {
       let dates = denying.filter { scopes[$0.scope].key != nil }.map {
         promise($0, in: &admission, at: now)
       }
-      if let date = dates.max() {
-        admission.postponed.append((index, date))
-      } else {
-        admission.released.append(index)
-      }
+      admission.deny(index, until: dates.max())
     }
     admission.writes = admission.histories.sorted { $0.key < $1.key }.map { name, histories in
       Write(valueName: name, old: known[name]?.bytes, new: histories.bytes)

@@ -121,6 +121,24 @@ private struct PlainMail: TaskPayload {
     #expect(try admission(limits, names.reversed().map(record), at: 0).admitted == [0])
   }
 
+  @Test func `tasks that were denied stay denied, each until its date`() throws {
+    var limits = RateLimits(
+      [.per(.seconds(1), 1, of: Mail.self, key: \.account)],
+      tolerance: 0
+    )
+    let records = [1, 2, 1, 2].map(mail)
+    let first = try admission(limits, records, at: 0)
+    #expect(first.admitted == [0, 1] && first.postponed.map(\.until) == [second, second])
+    for name in first.writes.map(\.valueName) { limits.read(name, nil, at: 0) }
+    let denied: RateLimits.Denials = [1: nil, 2: second]
+    guard case .decided(let next) = limits.admit(records, at: 5 * second, denied: denied) else {
+      throw Undecided()
+    }
+    // The last one has the start that the second one has left.
+    #expect(next.admitted == [0, 3] && next.released == [1])
+    #expect(next.postponed.map(\.index) == [2] && next.postponed.map(\.until) == [second])
+  }
+
   @Test func `tasks whose key has no start left are put off, each to a start of its own`() throws {
     var limits = RateLimits(
       [.per(.seconds(10), 2, of: Mail.self, key: \.account)],

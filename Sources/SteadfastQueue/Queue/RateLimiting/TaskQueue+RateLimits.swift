@@ -71,9 +71,10 @@ extension TaskQueue {
   ) async throws -> [ClaimedTask] {
     let records = tasks.map(\.record)
     var retries = 0
+    var denied: RateLimits.Denials = [:]
     while true {
       let now = self.now.microseconds
-      switch limiting.withLimits({ $0.admit(records, at: now) }) {
+      switch limiting.withLimits({ [denied] in $0.admit(records, at: now, denied: denied) }) {
       case .missing(let names):
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
@@ -84,7 +85,9 @@ extension TaskQueue {
             return admission.admitted.map { tasks[$0] }
           }
         } catch {
-          // The starts may be stored. If so, they count, although the tasks have not begun.
+          // All of it may be stored. If so, the starts count, although the tasks have not begun,
+          // and those that were denied are not claimed any more: they must not begin.
+          denied = admission.denials
           guard let patience = patientStore?.patience,
             await patience.waits(after: error, retries: retries, .other)
           else { throw error }

@@ -187,4 +187,21 @@ extension RateLimitTests {
     #expect(seconds("mail 0").count == 2)
     #expect(clock.now.offset <= .seconds(62))
   }
+
+  @Test func `a task that was put off in a batch whose answer is lost begins once`() async throws {
+    let store = FaultInjectingStore()
+    // The wait for the store is longer than the interval.
+    let limit = RateLimit.per(.milliseconds(20), 2, of: Mail.self, key: \.account)
+    let queue = await queue([limit], store)
+    try await queue.enqueue(Mail())
+    #expect(try await queue.runAvailable() == 1)
+    // Of these, one begins and one is put off.
+    try await queue.enqueue(contentsOf: mails(2))
+    store.inject(.transientError, .afterEffect) { call in
+      call.changes.contains { if case .setValue = $0 { true } else { false } }
+    }
+    try await withRunning(queue) { try await clock.sleep(for: .seconds(5)) }
+    #expect(seconds("mail 0").count == 3)
+    #expect(try await queue.count == 0)
+  }
 }
