@@ -94,7 +94,13 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
   /// The name of a value in the store: each queue has its own of those that the package uses.
   private func valueName(_ name: String) -> String {
     guard !queue.isEmpty, name.utf8.starts(with: "steadfast.".utf8) else { return name }
-    return "\(name) \(queue)"
+    // The names without a text of the application have no space and no slash, so the queue's name
+    // can follow them. It does so in the files that exist.
+    guard let end = name.utf8.firstIndex(of: UInt8(ascii: "/")) else { return "\(name) \(queue)" }
+    // A text after a slash, the name of tasks that a limit concerns, may be anything. So it comes
+    // last, behind a character that the name of a queue can't have: else the tasks "Mail q" of the
+    // default queue would share a limit with the tasks "Mail" of the queue "q".
+    return "\(name[..<end]) \(queue)\u{1f}\(name[end...])"
   }
 }
 

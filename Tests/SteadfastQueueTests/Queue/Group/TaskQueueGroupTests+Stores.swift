@@ -98,4 +98,38 @@ extension TaskQueueGroupTests {
       #expect(log.entries == ["a begins fails"])
     }
   }
+
+  @Test func `each queue has its own values, whatever the names in them are`() async throws {
+    let base = InMemoryStore()
+    try await base.open()
+    let members = GroupMembers(group: "group", on: base)
+    let queues = ["", "q", "q q", "a/b", "a", "Mail q", "/Mail"]
+    let names = [
+      "steadfast.limit", "steadfast.limit/Mail", "steadfast.limit/Mail q", "steadfast.limit/q/Mail",
+      "steadfast.limit/b", "steadfast.limit.0.7/Mail", "steadfast.limit.0.7/Mail q",
+      "steadfast.limit/b\u{1f}/Mail",
+    ]
+    for queue in queues {
+      let store = GroupStore(base: base, queue: queue, members: members)
+      for name in names {
+        let bytes = Array("\(queue), \(name)".utf8)
+        let change = TaskChange.setValue(named: name, from: nil, to: bytes)
+        #expect(try await store.apply([change], durability: .durable) == [.done], "\(bytes)")
+        #expect(try await store.value(named: name) == bytes)
+      }
+    }
+  }
+
+  /// Files that exist have these names.
+  @Test func `the names of values without texts of an application stay the same`() async throws {
+    let base = InMemoryStore()
+    try await base.open()
+    let members = GroupMembers(group: "group", on: base)
+    let store = GroupStore(base: base, queue: "q", members: members)
+    for name in [StoredPause.valueName, RunTimes.valueName, "steadfast.schedules"] {
+      let change = TaskChange.setValue(named: name, from: nil, to: [1])
+      _ = try await store.apply([change], durability: .durable)
+      #expect(try await base.value(named: "\(name) q") == [1])
+    }
+  }
 }
