@@ -34,21 +34,44 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Returns the bytes of the value.
   ///
-  /// If there is no room for all tasks, those that are not named are dropped, beginning with the
-  /// one whose last run is the longest ago.
+  /// If there is no room for all of it, the tasks that are not named are dropped, beginning with
+  /// the one whose last run is the longest ago. If that is not enough, averages are those of fewer
+  /// runs. If even the names have no room, those are dropped whose last runs are the longest ago:
+  /// they rank as if they had never run, which is nearly the same.
   func bytes(keeping names: Set<String>, limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8]
   {
     var history = self
-    let others = tasks.filter { !names.contains($0.key) }
-      .sorted { ($0.value.lastRun ?? 0, $0.key) < ($1.value.lastRun ?? 0, $1.key) }
+    let ordered = tasks.sorted {
+      ($0.value.lastRun ?? 0, $0.key) < ($1.value.lastRun ?? 0, $1.key)
+    }
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     var bytes = Array(try encoder.encode(history))
-    for (name, _) in others where bytes.count > limit {
+    for (name, _) in ordered where bytes.count > limit && !names.contains(name) {
+      history.tasks[name] = nil
+      bytes = Array(try encoder.encode(history))
+    }
+    while bytes.count > limit, history.halveDurations() {
+      bytes = Array(try encoder.encode(history))
+    }
+    for (name, _) in ordered where bytes.count > limit {
       history.tasks[name] = nil
       bytes = Array(try encoder.encode(history))
     }
     return bytes
+  }
+
+  /// Keeps at most half as many durations of each task as one has, the latest ones.
+  ///
+  /// - Returns: Whether there were any.
+  private mutating func halveDurations() -> Bool {
+    let count = tasks.values.map(\.durations.count).max() ?? 0
+    tasks = tasks.mapValues { entry in
+      var entry = entry
+      entry.durations = Array(entry.durations.suffix(count / 2))
+      return entry
+    }
+    return count > 0
   }
 
   /// When the task has begun last; `nil` if it never has.

@@ -70,7 +70,8 @@ public actor BackgroundScheduler {
   /// Nothing is opened or run yet.
   ///
   /// - Parameters:
-  ///   - name: the name under which the store has what the scheduler knows; not empty.
+  ///   - name: the name under which the store has what the scheduler knows: 1 to 512 bytes of UTF-8
+  ///     without NUL.
   ///   - persistence: the store; by default in memory, so that nothing outlasts the process.
   ///   - minimumInterval: how long after the beginning of a pass the next one may begin; zero or
   ///     more. A call of ``run(within:)`` before that runs nothing.
@@ -85,8 +86,8 @@ public actor BackgroundScheduler {
     self.minimumInterval = minimumInterval
     store = persistence
     time = QueueTime(clock)
-    if name.isEmpty {
-      refusal = Self.refusal("the name of a background scheduler is empty; give it a name")
+    if let fault = Self.fault(inName: name) {
+      refusal = Self.refusal("the name of a background scheduler \(fault)")
     } else if minimumInterval < .zero {
       refusal = Self.refusal("minimumInterval is \(minimumInterval); give 0 or more")
     }
@@ -98,12 +99,16 @@ public actor BackgroundScheduler {
   /// concurrent executor unless it is isolated to an actor. When the time is up, its Swift task is
   /// cancelled; let it end soon then.
   ///
-  /// It is a mistake to give an empty name, a duration below zero, or to average less than one or
-  /// more than 100 runs. The task is then not registered, and each later call that can throw throws
-  /// a ``TaskQueueError`` that says why.
+  /// It is a mistake to give an empty name or one that is too long, a duration below zero, or to
+  /// average less than one or more than 100 runs. The task is then not registered, and each later
+  /// call that can throw throws a ``TaskQueueError`` that says why.
+  ///
+  /// What the scheduler knows of all its tasks has at most 64 KiB. If it has more, because averages
+  /// of many runs are kept for dozens of tasks, they become averages of fewer runs.
   ///
   /// - Parameters:
-  ///   - name: the task's name, under which the store has its history.
+  ///   - name: the task's name, under which the store has its history: 1 to 512 bytes of UTF-8
+  ///     without NUL.
   ///   - priority: how important it is.
   ///   - expectedDuration: how long a run takes, as long as none was measured; from zero on.
   ///   - count: of how many runs the average duration is the mean; by default of the last 3.
@@ -115,8 +120,8 @@ public actor BackgroundScheduler {
     averaging count: Int = 3,
     perform: @escaping @Sendable () async throws -> BackgroundResult
   ) {
-    if name.isEmpty {
-      return refuse("the name of a background task is empty; give it a name")
+    if let fault = Self.fault(inName: name) {
+      return refuse("the name of a background task \(fault)")
     }
     if expectedDuration < .zero {
       return refuse("the expectedDuration of '\(name)' is \(expectedDuration); give 0 or more")
@@ -136,6 +141,18 @@ public actor BackgroundScheduler {
     } else {
       tasks.append(task)
     }
+  }
+
+  /// The store has both names: that of the scheduler as a part of a value's name, which has at most
+  /// 1,024 bytes.
+  private static let longestName = 512
+
+  /// Returns what is wrong with the name of a scheduler or of a task.
+  private static func fault(inName name: String) -> String? {
+    if name.isEmpty { return "is empty; give it a name" }
+    if name.hasNUL { return "has a NUL (U+0000), which a database can't store; leave it out" }
+    guard name.utf8.count > longestName else { return nil }
+    return "has \(name.utf8.count) bytes of UTF-8; give it at most \(longestName)"
   }
 
   private func refuse(_ message: String) { refusal = refusal ?? Self.refusal(message) }

@@ -131,6 +131,7 @@ import Testing
     let read = BackgroundHistory(try history.bytes(keeping: ["task 0"], limit: full - 1))
     #expect(read.tasks.count == 99)
     #expect(read.lastRun(of: "task 0") != nil && read.lastRun(of: "task 1") == nil)
-    #expect(BackgroundHistory(try history.bytes(keeping: ["task 0"], limit: 0)).tasks.count == 1)
+    let one = BackgroundHistory(try history.bytes(keeping: ["task 0"], limit: 90))
+    #expect(one.tasks.count == 1 && one.lastRun(of: "task 0") != nil)
   }
 }
