@@ -114,6 +114,8 @@ struct WorkMachine: Sendable {
     // A pass that ends because of a pause leaves nothing that it could do.
     if isPaused { claims.skip() }
     mode = nil
+    // The time of the run was up, and not that of the queue.
+    if !isShutDown { cutsShort = false }
     // Only tasks in the outbox, and tasks that a pause is releasing, are still leased.
     requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
   }

@@ -67,6 +67,7 @@ extension TaskQueue {
       use?.end()
       return (machine.failure, machine.wasCancelled, machine.hasEnded, machine.attemptCount)
     }
+    tellPatience()
     signals.runHasEnded()
     if hasEnded { end() }
     if let failure { throw failure }

@@ -265,7 +265,7 @@ extension TaskQueue {
     patience.note(
       machine.withLock {
         StorePatience.Stop(
-          isStopping: $0.isStopping,
+          isStopping: $0.isStopping && $0.mode != nil,
           isShutDown: $0.isShutDown,
           isCutShort: $0.cutsShort
         )

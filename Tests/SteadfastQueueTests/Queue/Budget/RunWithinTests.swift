@@ -174,6 +174,16 @@ private struct Other: TaskPayload { var seconds: Int }
   }
 
   private struct Broken: Error {}
+
+  @Test func `when its time is up, the queue waits for its store as before`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Job(seconds: 100))
+    #expect(try await queue.run(within: .seconds(30)) == 1)
+    store.inject(.transientError, times: 2) { $0.changes.contains("insert") }
+    try await queue.enqueue(Other(seconds: 1))
+    #expect(try await queue.statistics.storeRetries == 2)
+  }
 }
 
 @Suite struct RunTimesTests {
