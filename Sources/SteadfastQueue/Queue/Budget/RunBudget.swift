@@ -15,9 +15,10 @@ struct RunBudget: Sendable {
   }
 
   /// Returns how many tasks of each name may be claimed: none of those that can't be expected to
-  /// end before the deadline.
+  /// end before the deadline, and none at all from then on.
   mutating func room(in room: [String: Int], at now: Duration) -> [String: Int] {
     let left = deadline - now
+    guard left > .zero else { return room.mapValues { _ in 0 } }
     let long = times.names.filter { name in times.average(of: name).map { $0 > left } ?? false }
     if !hasClaimed { tooLong = Set(long) }
     hasClaimed = true
@@ -29,9 +30,13 @@ struct RunBudget: Sendable {
 
   /// Notes how long an attempt took.
   ///
-  /// One that was cut short before the deadline says nothing.
+  /// One that was cut short before the deadline says nothing. One that was cut short at the
+  /// deadline takes longer than it had, which may be much longer. It counts twice its time, or the
+  /// average if that is longer. With its time alone, a name whose attempts begin late would always
+  /// seem to fit.
   mutating func note(_ time: Duration, of name: String, wasCutShort: Bool, at now: Duration) {
     guard !wasCutShort || now >= deadline else { return }
+    let time = wasCutShort ? max(time * 2, times.average(of: name) ?? .zero) : time
     times.add(time, of: name)
     measured.append((name, time))
   }

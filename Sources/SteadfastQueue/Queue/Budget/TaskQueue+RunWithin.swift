@@ -11,8 +11,8 @@ extension TaskQueue {
   ///
   /// When the time is up, the attempts under way are cancelled and their tasks released unharmed,
   /// with no retry counted, and the call waits for their handlers. Such an attempt counts for the
-  /// average with the time that it had. The ends are stored after that, so keep a second in
-  /// reserve.
+  /// average with twice the time that it had, or with the average so far if that is longer. The
+  /// ends are stored after that, so keep a second in reserve.
   ///
   /// The averages are a value of the store, and outlast the process. If a name's average is longer
   /// than the whole time while tasks of it wait, its oldest attempt is forgotten. So it is tried
@@ -20,7 +20,8 @@ extension TaskQueue {
   /// good.
   ///
   /// - Parameter budget: how long attempts may go on, from the call on, including the time in which
-  ///   the store is opened. With zero or less, nothing is performed.
+  ///   the store is opened and the queue looks after what it keeps. With zero or less, nothing is
+  ///   performed.
   /// - Returns: The number of attempts; 0 if the queue is paused.
   /// - Throws: The same errors as ``run()``.
   @discardableResult
@@ -50,8 +51,18 @@ extension TaskQueue {
     upkeep.withLock { $0.budget?.note(time, of: name, wasCutShort: wasCutShort, at: now) }
   }
 
+  /// Performs the body, which is all of a run, and ends the run when its time is up.
+  nonisolated func within(_ budget: RunBudget?, _ body: () async -> Void) async {
+    guard let budget else { return await body() }
+    await withDiscardingTaskGroup { group in
+      group.addTask { await self.keepToBudget(budget.deadline) }
+      await body()
+      group.cancelAll()
+    }
+  }
+
   /// Ends the run when its time is up.
-  nonisolated func keepToBudget(_ deadline: Duration) async {
+  private nonisolated func keepToBudget(_ deadline: Duration) async {
     let left = deadline - time.stopwatch()
     // If this is cancelled, the run has ended before.
     try? await time.clock.wait(for: max(left, .nanoseconds(1)))

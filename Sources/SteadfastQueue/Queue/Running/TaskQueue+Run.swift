@@ -56,10 +56,12 @@ extension TaskQueue {
     }
     if let budget { upkeep.withLock { $0.budget = budget } }
     tellPatience()
-    await beginRun()
-    // Nothing is claimed yet.
-    patientStore?.patience.noteExtension(at: time.stopwatch())
-    await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode, budget) }
+    await within(budget) {
+      await beginRun()
+      // Nothing is claimed yet.
+      patientStore?.patience.noteExtension(at: time.stopwatch())
+      await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+    }
     if budget != nil { await keepRunTimes() }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
@@ -83,27 +85,31 @@ extension TaskQueue {
     await followStoredPause()
     do {
       for change in upkeep.withLock({ $0.pruning.changes(now: now) }) {
-        guard case .prune(let state, _, _, _, _) = change,
+        guard case .prune(let state, _, _, _, _) = change, !isToEnd,
           try await store.contains(TaskFilter(states: [state]))
         else { continue }
         _ = try await store.apply([change], durability: .relaxed)
       }
+      // A run whose time is up leaves the rest to the next one.
+      if isToEnd { return }
       try await restoreSchedules()
+      if isToEnd { return }
       try await tellUnhandledAtBeginning()
     } catch {
       fail(error, to: "look after the tasks it keeps")
     }
   }
 
-  private nonisolated func work(_ mode: WorkMachine.Mode, _ budget: RunBudget?) async {
-    guard let sharing = store.sharing else { return await workAndServe(mode, budget) }
-    await extendingLeases(sharing) { await workAndServe(mode, budget) }
+  private nonisolated var isToEnd: Bool { machine.withLock { $0.isStopping } }
+
+  private nonisolated func work(_ mode: WorkMachine.Mode) async {
+    guard let sharing = store.sharing else { return await workAndServe(mode) }
+    await extendingLeases(sharing) { await workAndServe(mode) }
   }
 
-  private nonisolated func workAndServe(_ mode: WorkMachine.Mode, _ budget: RunBudget?) async {
+  private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
     await withDiscardingTaskGroup { services in
       services.addTask { await self.keepToShutDownLimit() }
-      if let budget { services.addTask { await self.keepToBudget(budget.deadline) } }
       if mode == .untilStopped {
         services.addTask {
           await self.signals.timer.run(on: self.time.clock) { self.signals.workers.signal() }

@@ -184,6 +184,76 @@ private struct Other: TaskPayload { var seconds: Int }
     try await queue.enqueue(Other(seconds: 1))
     #expect(try await queue.statistics.storeRetries == 2)
   }
+
+  @Test func `the time includes what the queue looks after before its tasks`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Job(seconds: 0))
+    // The averages are read. Then the store is gone, before anything is claimed.
+    let first = store.calls.count
+    store.inject(.transientError, times: nil) { $0.kind == .value && $0.number > first + 2 }
+    await withTaskGroup { group in
+      group.addTask { _ = try? await queue.run(within: .seconds(10)) }
+      group.addTask { [clock = time.clock] in
+        try? await clock.sleep(for: .seconds(60))
+        store.restore()
+      }
+      await group.next()
+      #expect(clock.now.offset == .seconds(10))
+      group.cancelAll()
+    }
+    store.restore()
+    #expect(try await queue.run(within: .seconds(10)) == 1)
+  }
+
+  @Test func `a name whose attempt was cut short late is not begun that late again`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Job(seconds: 20))
+    var counts: [Int] = []
+    for _ in 1...4 {
+      try await queue.enqueue(Other(seconds: 9), options: TaskOptions(priority: .high))
+      counts.append(try await queue.run(within: .seconds(10)))
+    }
+    #expect(counts == [2, 1, 1, 1])
+    #expect(log.entries == Array(repeating: "other 9", count: 4))
+  }
+}
+
+@Suite struct RunBudgetTests {
+  private func budget(_ times: [String: Int]) -> RunBudget {
+    var known = RunTimes()
+    for (name, seconds) in times { known.add(.seconds(seconds), of: name) }
+    return RunBudget(deadline: .seconds(30), times: known)
+  }
+
+  @Test func `there is room for what is expected to end before the deadline`() {
+    var budget = budget(["a": 10, "b": 20])
+    let room = ["a": 3, "b": 3, "new": 3]
+    #expect(budget.room(in: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
+    #expect(budget.tooLong == ["b"])
+    #expect(budget.room(in: room, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
+    #expect(budget.tooLong == ["b"])
+  }
+
+  @Test(arguments: [30, 31])
+  func `from the deadline on, there is no room, which says nothing of any name`(now: Int) {
+    var budget = budget(["a": 0, "b": 20])
+    let none = ["a": 0, "b": 0, "new": 0]
+    #expect(budget.room(in: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
+    #expect(budget.tooLong.isEmpty)
+  }
+
+  @Test func `an attempt that is cut short counts twice its time, or the average if longer`() {
+    var budget = budget(["a": 8, "b": 1])
+    for name in ["a", "b", "new"] {
+      budget.note(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
+    }
+    // These end by themselves, or are cut short before the deadline.
+    budget.note(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
+    budget.note(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
+    #expect(budget.measured.map(\.name) == ["a", "b", "new", "a"])
+    #expect(budget.measured.map(\.time) == [8, 4, 4, 2].map { .seconds($0) })
+  }
 }
 
 @Suite struct RunTimesTests {
