@@ -69,7 +69,7 @@ extension TaskQueue {
     _ tasks: [ClaimedTask],
     _ limiting: RateLimiting
   ) async throws -> [ClaimedTask] {
-    let records = tasks.map(\.record)
+    let (records, begin) = (tasks.map(\.record), time.stopwatch())
     var retries = 0
     var denied: RateLimits.Denials = [:]
     while true {
@@ -78,11 +78,13 @@ extension TaskQueue {
       case .missing(let names):
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
+        // While the store was gone, nothing has extended these claims.
+        let isLate = leaseDuration.map { time.stopwatch() - begin >= $0 / 3 } ?? false
         do {
-          if try await store(admission, of: tasks, limiting) {
+          if let begun = try await store(admission, of: tasks, extending: isLate, limiting) {
             // Those that were released, and others behind them, begin when there is room.
             tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
-            return admission.admitted.map { tasks[$0] }
+            return begun
           }
         } catch {
           // All of it may be stored. If so, the starts count, although the tasks have not begun,
@@ -100,12 +102,16 @@ extension TaskQueue {
 
   /// Stores what was decided.
   ///
-  /// - Returns: Whether it is stored. If not, another process has changed a value.
+  /// If it extends the claims of the tasks that may begin, those whose claims have run out don't.
+  ///
+  /// - Returns: The tasks that begin; `nil` if nothing is stored, because another process has
+  ///   changed a value.
   private nonisolated func store(
     _ admission: RateLimits.Admission,
     of tasks: [ClaimedTask],
+    extending isLate: Bool,
     _ limiting: RateLimiting
-  ) async throws -> Bool {
+  ) async throws -> [ClaimedTask]? {
     var changes = admission.writes.map {
       TaskChange.setValue(named: $0.valueName, from: $0.old, to: $0.new)
     }
@@ -113,8 +119,12 @@ extension TaskQueue {
     changes += admission.postponed.map { index, date in
       .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date).storable)
     }
+    let admitted = admission.admitted.map { tasks[$0] }
+    if isLate, let leaseDuration {
+      changes += admitted.map { .extend($0.lease, for: leaseDuration) }
+    }
     let outcomes = changes.isEmpty ? [] : try await persist(changes, .relaxed)
-    if outcomes.contains(.valueDiffers) { return false }
+    if outcomes.contains(.valueDiffers) { return nil }
     limiting.withLimits { $0.stored(admission) }
     for (index, date) in admission.postponed {
       let date = Date(microseconds: date).storable
@@ -122,7 +132,8 @@ extension TaskQueue {
       observers.events.post(.rescheduled(tasks[index].record.id, to: date))
       becomesAvailable(at: date)
     }
-    return true
+    guard isLate else { return admitted }
+    return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
   }
 
   /// Sets the timer for limits that are used up, and tells observers of them.

@@ -188,6 +188,27 @@ extension RateLimitTests {
     #expect(clock.now.offset <= .seconds(62))
   }
 
+  @Test func `a task whose claim runs out before its start is counted begins elsewhere only`()
+    async throws
+  {
+    let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
+    let store = FaultInjectingStore(shared.process())
+    let a = await queue([.per(.seconds(10), 5)], store)
+    let b = await queue([.per(.seconds(10), 5)], shared.process())
+    try await a.enqueue(Mail())
+    store.inject(.transientError, times: nil) { $0.changes.contains("setValue") }
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(1))
+      try await withRunning(b) { try await clock.sleep(for: .seconds(99)) }
+      store.restore()
+      // A task that it has claimed since begins.
+      try await a.enqueue(Mail(account: 1))
+      try await clock.sleep(for: .seconds(30))
+    }
+    #expect(seconds("mail 0").count == 1 && seconds("mail 1").count == 1)
+    #expect(try await b.count == 0)
+  }
+
   @Test func `a task that was put off in a batch whose answer is lost begins once`() async throws {
     let store = FaultInjectingStore()
     // The wait for the store is longer than the interval.
