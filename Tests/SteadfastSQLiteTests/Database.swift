@@ -20,14 +20,34 @@ extension TaskRecord {
   static func make(
     _ number: UInt64,
     name: String = "A",
-    bytes: [UInt8] = Array("{}".utf8)
+    bytes: [UInt8] = Array("{}".utf8),
+    uniqueKey: String? = nil,
+    orderKey: String? = nil,
+    dependencies: TaskDependencies? = nil,
+    queue: String = ""
   ) -> TaskRecord {
     TaskRecord(
       id: TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | number),
       name: name,
       payload: StoredPayload(bytes, format: .json),
       createdDate: Date(timeIntervalSince1970: 1_800_000_000),
+      uniqueKey: uniqueKey,
+      orderKey: orderKey,
+      dependencies: dependencies,
+      queue: queue,
       availableDate: Date(timeIntervalSince1970: 1_800_000_000)
+    )
+  }
+}
+
+extension ClaimRequest {
+  /// A request for tasks with the name "A", long after they are available.
+  static func make(limit: Int = 2, queue: String = "") -> ClaimRequest {
+    ClaimRequest(
+      limit: limit,
+      queue: queue,
+      names: ["A": limit],
+      now: Date(timeIntervalSince1970: 1_900_000_000)
     )
   }
 }
@@ -35,6 +55,10 @@ extension TaskRecord {
 extension SQLiteStore {
   func insert(_ records: TaskRecord...) async throws -> [ChangeOutcome] {
     try await apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
+  }
+
+  func tasks(matching filter: TaskFilter) async throws -> [TaskRecord] {
+    try await tasks(matching: filter, after: nil, limit: 1_000)
   }
 
   /// The error of a call; `nil` if there was none.
