@@ -51,8 +51,8 @@ struct StorePlace: Sendable {
       SQLiteError(
         .damaged,
         url,
-        "a row of \(path) has a value in \(row.column) that this version of Steadfast does not know; "
-          + "it was written by a newer one, or changed by another program"
+        (row.id.map { "the row of the task \($0) in \(path) " } ?? "a row of \(path) ") + row.reason
+          + "; it was written by a newer one, or changed by another program"
       )
     case is UnknownChange:
       SQLiteError(.refused, url, "the store in \(path) does not know a kind of change")

@@ -90,6 +90,10 @@ enum StoredKey {
 /// A row has a value that this version does not know.
 struct UnreadableRow: Error {
   let column: String
+  /// The task of the row, if it is known.
+  var id: TaskID?
+
+  var reason: String { "has a value in \(column) that this version of Steadfast does not know" }
 }
 
 extension Statement {

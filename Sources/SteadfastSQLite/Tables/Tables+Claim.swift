@@ -43,6 +43,7 @@ extension Tables {
     let token = UInt64.random(in: 1...UInt64(Int64.max))
     let end = isShared ? request.leaseDuration.map { clock() + $0 / .seconds(1) } : nil
     var tasks: [ClaimedTask] = []
+    var areAllReadable = true
     for candidate in taken {
       // Two statements, since one with `returning` makes a table for what it returns.
       try database.run(
@@ -54,19 +55,38 @@ extension Tables {
         .token(token),
         end.map { .real($0) } ?? .null
       )
-      let record = try database.first(
-        Self.candidate,
-        .integer(candidate.seq),
-        read: database.record
-      )
+      let record: TaskRecord?
+      do {
+        record = try database.first(Self.candidate, .integer(candidate.seq), read: database.record)
+      } catch let row as UnreadableRow {
+        try park(candidate, row, at: request.now)
+        areAllReadable = false
+        continue
+      }
       guard let record else { continue }
       tasks.append(ClaimedTask(record: record, lease: Lease(id: record.id, token: token)))
     }
-    // The limit may have left some.
-    if !candidates.isEmpty, tasks.count >= request.limit {
+    // The limit may have left some, and so may the place of a task that can't be read.
+    if !areAllReadable || !candidates.isEmpty && tasks.count >= request.limit {
       return Claim(tasks: tasks, nextDate: request.now)
     }
     return Claim(tasks: tasks, nextDate: try nextDate(lanes, request))
+  }
+
+  /// Parks a task that this version can't read, as one for which there is no handler.
+  ///
+  /// Its earlier failures stay as they are, since they may be what can't be read.
+  private func park(_ candidate: Candidate, _ row: UnreadableRow, at date: Date) throws {
+    try database.run(
+      """
+      update steadfast_task set state = 'parked', seq = \(Self.nextPlace),
+        lease_token = null, lease_end = null, last_error = ?2, failed_date = ?3
+      where seq = ?1
+      """,
+      .integer(candidate.seq),
+      .text("its row " + row.reason),
+      .date(date)
+    )
   }
 
   /// The lanes of a queue in which tasks are ready or will be on their dates.

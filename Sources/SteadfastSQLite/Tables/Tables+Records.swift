@@ -21,8 +21,18 @@ extension Connection {
     """
 
   /// Returns the task in a row, with what it waits for.
+  ///
+  /// - Throws: An ``UnreadableRow`` that names the task.
   func record(_ row: Statement) throws -> TaskRecord {
     guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
+    do {
+      return try record(id, row)
+    } catch let unreadable as UnreadableRow {
+      throw UnreadableRow(column: unreadable.column, id: id)
+    }
+  }
+
+  private func record(_ id: TaskID, _ row: Statement) throws -> TaskRecord {
     guard let format = StoredPayload.Format(rawValue: row.text(4)) else {
       throw UnreadableRow(column: "format")
     }
