@@ -208,9 +208,9 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
 
   /// Removes the tables with all tasks and values; the database and its other tables stay.
   ///
-  /// The store need not be open. Tables that this library has not made, those that a store that is
-  /// not shared has open, and those of a newer version are left alone. A lock file that was there
-  /// stays. Later calls of other methods throw.
+  /// The store need not be open. Tables that this library has not made, those of a newer version,
+  /// and those that another store has open are left alone, unless both stores are shared. A lock
+  /// file that was there stays. Later calls of other methods throw.
   ///
   /// - Throws: A ``SQLiteError``. The next call tries again.
   public func destroy() async throws {

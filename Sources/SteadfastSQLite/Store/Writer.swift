@@ -189,16 +189,12 @@ final class Writer {
     try Library.check(place)
     // Look first: what is not ours is not changed, not even in how it is written.
     _ = try Schema().version(in: database, prefix: place.prefix)
-    let lock = isShared ? nil : try acquireLock()
+    let lock = try acquireLock()
     try configure(database)
     isRelaxed = false
     let tables = Tables(database, isShared: isShared, clock: clock)
     try Self.transaction(on: database) {
       try Schema().migrate(database, prefix: place.prefix)
-      // A shared store only makes sure that no other kind is at work. The transaction keeps other
-      // shared stores from doing so at the same time.
-      let passing = isShared ? try acquireLock() : nil
-      defer { withExtendedLifetime(passing) {} }
       try tables.endClaimsWithoutEnd()
     }
     dataVersion = try readDataVersion(database)
@@ -224,9 +220,13 @@ final class Writer {
     )
   }
 
+  /// Keeps other stores out until it is closed, except shared ones if this one is shared too.
   private func acquireLock() throws(SQLiteError) -> FileLock {
     do throws(FileLock.Refusal) {
-      return try FileLock.acquire(forStoreAt: "\(place.path)-\(place.prefix)")
+      return try FileLock.acquire(
+        forStoreAt: "\(place.path)-\(place.prefix)",
+        isShared: isShared
+      )
     } catch {
       guard error.isHeld else { throw SQLiteError(.cannotOpen, place.url, error.reason) }
       throw SQLiteError(

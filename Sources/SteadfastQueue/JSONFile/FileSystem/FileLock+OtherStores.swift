@@ -1,4 +1,4 @@
-/// The lock for other stores of this package that a single process uses.
+/// The lock for other stores of this package.
 extension FileLock {
   /// Why a store can't have the lock.
   package struct Refusal: Error {
@@ -10,11 +10,14 @@ extension FileLock {
 
   /// Takes the lock of a store at a path, which is held until the last reference is gone.
   ///
-  /// The lock file has `.lock` behind the path.
-  package static func acquire(forStoreAt path: String) throws(Refusal) -> FileLock {
+  /// The lock file has `.lock` behind the path. A shared lock keeps only those out that are not.
+  package static func acquire(
+    forStoreAt path: String,
+    isShared: Bool
+  ) throws(Refusal) -> FileLock {
     let file = "its lock file, \(path).lock"
     do throws(Failure) {
-      return try acquire(for: path)
+      return try acquire(for: path, isShared: isShared)
     } catch {
       switch error {
       case .heldByThisProcess:

@@ -21,6 +21,8 @@ import Android
 /// The system gives the lock up when the process ends, however it ends. On some systems, `flock`
 /// does not exclude a second opener in the same process. A list of the locks that this process
 /// holds excludes it.
+///
+/// A lock can be shared: then others can have it too, if theirs is shared as well.
 package final class FileLock: Sendable {
   enum Failure: Error, Equatable {
     case heldByThisProcess
@@ -33,6 +35,9 @@ package final class FileLock: Sendable {
   private struct Holding {
     /// A forked child has a copy of its parent's list, but holds none of the locks in it.
     let forkCount = ForkCount.current
+    let isShared: Bool
+    /// How many share the lock in this process; one, if it is not shared.
+    var count = 1
     var isEnding = false
     /// The callers that wait for a lock that is about to be given up.
     var waiting: [DispatchSemaphore] = []
@@ -72,13 +77,14 @@ package final class FileLock: Sendable {
   /// It waits only for a holder in this process that is about to give the lock up.
   static func acquire(
     for path: String,
-    _ options: JSONFileStore.Options = JSONFileStore.Options()
+    _ options: JSONFileStore.Options = JSONFileStore.Options(),
+    isShared: Bool = false
   ) throws(Failure) -> FileLock {
     for _ in 0..<FileStorage.mostAttempts {
       let file = try open(path + suffix, options)
       let lock: FileLock?
       do throws(Failure) {
-        lock = try take(file, options)
+        lock = try take(file, options, isShared: isShared)
       } catch {
         FileStorage.unlockAndClose(file.descriptor, ForkCount.current)
         throw error
@@ -137,7 +143,8 @@ package final class FileLock: Sendable {
   /// - Returns: `nil` if the caller is to open the lock file again.
   static func take(
     _ file: Opened,
-    _ options: JSONFileStore.Options = JSONFileStore.Options()
+    _ options: JSONFileStore.Options = JSONFileStore.Options(),
+    isShared: Bool = false
   ) throws(Failure) -> FileLock? {
     let identity: FileIdentity
     do {
@@ -145,12 +152,12 @@ package final class FileLock: Sendable {
     } catch {
       throw .systemCall(error)
     }
-    if let ending = try register(identity) {
+    if let ending = try register(identity, isShared) {
       ending.wait()
       return nil
     }
     do throws(Failure) {
-      if try lock(file, identity) { return FileLock(file, identity, options) }
+      if try lock(file, identity, isShared) { return FileLock(file, identity, options) }
     } catch {
       unregister(identity)
       throw error
@@ -199,13 +206,20 @@ package final class FileLock: Sendable {
   /// Notes that this process tries to take the lock.
   ///
   /// - Returns: What to wait for, if this process has the lock and is about to give it up.
-  private static func register(_ identity: FileIdentity) throws(Failure) -> DispatchSemaphore? {
+  private static func register(
+    _ identity: FileIdentity,
+    _ isShared: Bool
+  ) throws(Failure) -> DispatchSemaphore? {
     let result = holdings.withLock { holdings -> Result<DispatchSemaphore?, Failure> in
       guard let holding = holdings[identity], holding.forkCount == ForkCount.current else {
-        holdings[identity] = Holding()
+        holdings[identity] = Holding(isShared: isShared)
         return .success(nil)
       }
-      guard holding.isEnding else { return .failure(.heldByThisProcess) }
+      guard holding.isEnding else {
+        guard isShared, holding.isShared else { return .failure(.heldByThisProcess) }
+        holdings[identity]?.count += 1
+        return .success(nil)
+      }
       let semaphore = DispatchSemaphore(value: 0)
       holdings[identity]?.waiting.append(semaphore)
       return .success(semaphore)
@@ -214,16 +228,28 @@ package final class FileLock: Sendable {
   }
 
   private static func unregister(_ identity: FileIdentity) {
-    let holding = holdings.withLock { $0.removeValue(forKey: identity) }
+    let holding = holdings.withLock { holdings -> Holding? in
+      holdings[identity]?.count -= 1
+      guard holdings[identity]?.count == 0 else { return nil }
+      return holdings.removeValue(forKey: identity)
+    }
     for semaphore in holding?.waiting ?? [] { semaphore.signal() }
   }
 
   // MARK: Other processes
 
   /// Locks the file, and returns whether it still has its name.
-  private static func lock(_ file: Opened, _ identity: FileIdentity) throws(Failure) -> Bool {
+  private static func lock(
+    _ file: Opened,
+    _ identity: FileIdentity,
+    _ isShared: Bool
+  ) throws(Failure) -> Bool {
     let isFree: Bool
-    do { isFree = try FileStorage.lock(file.descriptor) } catch { throw .opening(error) }
+    do {
+      isFree = try FileStorage.lock(file.descriptor, isShared: isShared)
+    } catch {
+      throw .opening(error)
+    }
     guard isFree else { throw .held(by: holder(file.descriptor)) }
     do throws(SystemCallError) {
       guard try FileIdentity.lookUp(file.path)?.identity == identity else { return false }

@@ -126,9 +126,10 @@ extension FileStorage {
   static func close(_ file: Int32) { _ = systemClose(file) }
 
   /// Takes the lock of a file, or returns `false` if another descriptor has it.
-  static func lock(_ file: Int32) throws(FileOpeningError) -> Bool {
+  static func lock(_ file: Int32, isShared: Bool = false) throws(FileOpeningError) -> Bool {
+    let operation = (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB
     do {
-      _ = try retryingInterrupted("flock") { Int(flock(file, LOCK_EX | LOCK_NB)) }
+      _ = try retryingInterrupted("flock") { Int(flock(file, operation)) }
       return true
     } catch {
       if error.number == EWOULDBLOCK { return false }
