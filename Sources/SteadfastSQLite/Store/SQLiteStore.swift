@@ -32,8 +32,9 @@ public import Foundation
 /// ## Processes
 ///
 /// A store without ``sharing`` is the only one to use its tables. A lock file keeps others out: the
-/// path of the database, `-steadfast` and `.lock`. When the process ends, however suddenly, the
-/// next one goes on with its tasks at once.
+/// real path of the database, `-steadfast` and `.lock`. When the process ends, however suddenly,
+/// the next one goes on with its tasks at once. A database with several names, hard links, is
+/// refused.
 ///
 /// With ``sharing``, the stores of several processes on one machine use the tables. Their claims
 /// are leases, which the machine's clock ends. A store notices what another process has stored

@@ -60,6 +60,25 @@ struct StorePlace: Sendable {
     }
   }
 
+  /// Throws if the database that is there has several real names.
+  func checkNames() throws(SQLiteError) {
+    do throws(FileLock.Refusal) {
+      try FileLock.refuseOtherNames(ofStoreIn: path)
+    } catch {
+      throw described(error)
+    }
+  }
+
+  func described(_ refusal: FileLock.Refusal) -> SQLiteError {
+    guard refusal.isHeld else { return SQLiteError(.cannotOpen, url, refusal.reason) }
+    return SQLiteError(
+      .inUse,
+      url,
+      "the tables \(prefix)_… of \(path) are in use: \(refusal.reason). Close that store first, or "
+        + "give each store that uses them the argument 'sharing'"
+    )
+  }
+
   private func described(_ refusal: Schema.Refusal) -> SQLiteError {
     switch refusal {
     case .newerVersion(let version):

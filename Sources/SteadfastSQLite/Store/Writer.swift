@@ -182,6 +182,7 @@ final class Writer {
   private func openedTables() throws -> Tables {
     guard !isClosed else { throw place.closed }
     if let tables { return tables }
+    try place.checkNames()
     let database = try Connection(place.path, .making, prefix: place.prefix)
     guard !database.isReadOnly else {
       throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
@@ -224,17 +225,12 @@ final class Writer {
   private func acquireLock() throws(SQLiteError) -> FileLock {
     do throws(FileLock.Refusal) {
       return try FileLock.acquire(
-        forStoreAt: "\(place.path)-\(place.prefix)",
+        forStoreIn: place.path,
+        named: "-\(place.prefix)",
         isShared: isShared
       )
     } catch {
-      guard error.isHeld else { throw SQLiteError(.cannotOpen, place.url, error.reason) }
-      throw SQLiteError(
-        .inUse,
-        place.url,
-        "the tables \(place.prefix)_… of \(place.path) are in use: \(error.reason). Close that store "
-          + "first, or give each store that uses them the argument 'sharing'"
-      )
+      throw place.described(error)
     }
   }
 

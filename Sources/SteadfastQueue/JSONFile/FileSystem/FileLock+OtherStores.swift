@@ -1,3 +1,13 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
 /// The lock for other stores of this package.
 extension FileLock {
   /// Why a store can't have the lock.
@@ -8,14 +18,18 @@ extension FileLock {
     package let reason: String
   }
 
-  /// Takes the lock of a store at a path, which is held until the last reference is gone.
+  /// Takes the lock of a store in a file that is there, until the last reference is gone.
   ///
-  /// The lock file has `.lock` behind the path. A shared lock keeps only those out that are not.
+  /// The lock file has `name` and `.lock` behind the file's real path, so that no symbolic link
+  /// leads to another lock. A file with two real names is refused, as each would have a lock of its
+  /// own. A shared lock keeps only those out that are not.
   package static func acquire(
-    forStoreAt path: String,
+    forStoreIn file: String,
+    named name: String,
     isShared: Bool
   ) throws(Refusal) -> FileLock {
-    let file = "its lock file, \(path).lock"
+    let path = (try realPath(of: file) ?? file) + name
+    let lockFile = "its lock file, \(path).lock"
     do throws(Failure) {
       return try acquire(for: path, isShared: isShared)
     } catch {
@@ -26,10 +40,43 @@ extension FileLock {
         let name = process.map { "the process \($0)" } ?? "another process"
         throw Refusal(isHeld: true, reason: "\(name) uses it")
       case .systemCall(let error):
-        throw Refusal(isHeld: false, reason: "\(file), can't be locked: \(error)")
+        throw Refusal(isHeld: false, reason: "\(lockFile), can't be locked: \(error)")
       case .opening(let error):
-        throw Refusal(isHeld: false, reason: "\(file), can't be opened: \(error)")
+        throw Refusal(isHeld: false, reason: "\(lockFile), can't be opened: \(error)")
       }
     }
+  }
+
+  /// Refuses a file with two real names, before anything is changed under one of them.
+  package static func refuseOtherNames(ofStoreIn file: String) throws(Refusal) {
+    _ = try realPath(of: file)
+  }
+
+  /// Returns the only real path of a file; `nil` if there is no file.
+  private static func realPath(of file: String) throws(Refusal) -> String? {
+    guard let found = unsafe realpath(file, nil) else {
+      guard errno != ENOENT else { return nil }
+      throw lookUpFailed(file, "realpath")
+    }
+    defer { unsafe free(found) }
+    let path = unsafe String(cString: found)
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else {
+      guard errno != ENOENT else { return nil }
+      throw lookUpFailed(file, "lstat")
+    }
+    guard status.st_nlink <= 1 else {
+      throw Refusal(
+        isHeld: false,
+        reason: "\(file) can't be opened: it has another name, a hard link, under which another "
+          + "store could use it at the same time; remove that one, or make a copy"
+      )
+    }
+    return path
+  }
+
+  private static func lookUpFailed(_ file: String, _ call: String) -> Refusal {
+    let error = SystemCallError.last(call)
+    return Refusal(isHeld: false, reason: "\(file) can't be looked up: \(error)")
   }
 }
