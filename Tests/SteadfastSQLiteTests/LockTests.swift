@@ -60,5 +60,35 @@ struct LockTests {
       #expect(try await other.count(matching: .unfinished) == 1)
     }
   }
+
+  @Test func `a store that destroys its tables keeps others out until they are gone`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      let insertions = (1...500).map { TaskChange.insert(.make($0), onDuplicate: .keep) }
+      _ = try await store.apply(insertions, durability: .durable)
+      let path = url.path + "-steadfast.lock"
+      let file = try #require(FileHandle(forUpdatingAtPath: path))
+      let (starts, start) = AsyncStream<Void>.makeStream()
+      // What there is as soon as another opener could have the lock.
+      let (facts, fact) = AsyncStream<Bool>.makeStream()
+      Thread.detachNewThread {
+        let connection = try? database(at: url)
+        let isThere = {
+          try? connection?.has("select 1 from sqlite_schema where name = 'steadfast_task'")
+        }
+        _ = isThere()
+        start.yield()
+        _ = flock(file.fileDescriptor, LOCK_EX)
+        fact.yield(isThere() ?? true)
+        fact.finish()
+      }
+      _ = await starts.first { _ in true }
+      try await store.destroy()
+      #expect(await facts.first { _ in true } == false)
+    }
+  }
 }
 #endif

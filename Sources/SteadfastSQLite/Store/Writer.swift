@@ -244,12 +244,13 @@ final class Writer {
 
   private func destroy() throws {
     guard !isDestroyed else { return }
-    let known = tables?.database
+    // Who opens the tables next finds none, and loses nothing.
+    let (known, held) = (tables?.database, lock)
     close()
     if let database = try known ?? databaseToDestroy() {
       // Another store's tables stay.
-      if known == nil { lock = try acquireLock() }
-      defer { lock = nil }
+      let lock = try held ?? acquireLock()
+      defer { withExtendedLifetime(lock) {} }
       try Self.transaction(on: database) {
         try Schema().drop(from: database, prefix: place.prefix)
       }
