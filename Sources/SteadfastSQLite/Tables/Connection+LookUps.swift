@@ -101,14 +101,12 @@ extension Connection {
   /// The condition that a key is one of those that are given, in one queue or in any.
   private static func isKey(_ column: String, in queue: String?) -> String {
     let given = "in (select value from json_each(?))"
-    if queue != nil { return "\(column) \(given)" }
-    // The key stands behind the name of its queue and a separator.
-    return
-      "case when queue = '' then \(column) else substr(\(column), length(queue) + 2) end \(given)"
+    return "\(queue == nil ? StoredKey.key(inColumn: column) : column) \(given)"
   }
 
   private func stored(_ keys: Set<String>, _ queue: String?) -> [String] {
-    keys.compactMap { StoredKey.text(of: $0, in: queue ?? "") }
+    guard let queue else { return Array(keys) }
+    return keys.map { StoredKey.text(of: $0, in: queue) }
   }
 
   /// Lists IDs in a table of this connection alone, and returns the condition that a task is one.

@@ -73,17 +73,26 @@ enum StoredFailures {
   }
 }
 
-/// A key as it is stored: with the name of its queue, so that no two queues have the same one.
+/// A key as it is stored: behind the name of its queue, so that no two queues have the same one.
 enum StoredKey {
+  /// No name of a queue has a control character, so the first one ends it.
   private static let separator = "\u{1}"
 
+  static func text(of key: String, in queue: String) -> String { queue + separator + key }
+
   static func text(of key: String?, in queue: String) -> String? {
-    queue.isEmpty ? key : key.map { queue + separator + $0 }
+    key.map { text(of: $0, in: queue) }
   }
 
   static func key(in text: String?, of queue: String) -> String? {
-    guard let text, !queue.isEmpty else { return text }
-    return String(decoding: text.utf8.dropFirst(queue.utf8.count + 1), as: UTF8.self)
+    text.map { String(decoding: $0.utf8.dropFirst(queue.utf8.count + 1), as: UTF8.self) }
+  }
+
+  /// The key without its queue, in SQL.
+  ///
+  /// It counts bytes, since SQLite's characters end at one that is zero.
+  static func key(inColumn column: String) -> String {
+    "cast(substr(cast(\(column) as blob), length(cast(queue as blob)) + 2) as text)"
   }
 }
 
