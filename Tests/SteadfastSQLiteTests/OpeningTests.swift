@@ -91,6 +91,26 @@ struct OpeningTests {
     }
   }
 
+  @Test func `a damaged table is not taken for another program's`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1))
+      try await store.close()
+      let root = try database(at: url).first(
+        "select rootpage from sqlite_schema where name = 'steadfast_schema'"
+      ) { $0.integer(0) }
+      let page = try #require(root) - 1
+      var bytes = try Data(contentsOf: url)
+      bytes.replaceSubrange(
+        page * 4_096..<(page + 1) * 4_096,
+        with: Data(repeating: 0xA5, count: 4_096)
+      )
+      try bytes.write(to: url)
+      #expect(await SQLiteStore(at: url).openingError()?.code == .damaged)
+    }
+  }
+
   @Test func `a folder that is not there is named`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "missing").appending(path: "db")

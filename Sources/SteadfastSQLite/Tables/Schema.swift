@@ -121,7 +121,7 @@ extension Schema {
       if table == "schema" { isThere = true } else { try check(name, database) }
     }
     guard isThere else { return nil }
-    guard let version = try? version(in: database) else {
+    guard let version = try versionIfOurs(in: database) else {
       throw Refusal.foreignTable("\(prefix)_schema")
     }
     guard version <= self.version else { throw Refusal.newerVersion(version) }
@@ -129,13 +129,18 @@ extension Schema {
   }
 
   private func check(_ name: String, _ database: Connection) throws {
-    guard (try? version(in: database)) == nil else { return }
+    guard try versionIfOurs(in: database) == nil else { return }
     throw Refusal.foreignTable(name)
   }
 
-  private func version(in database: Connection) throws -> Int? {
-    try database.first("select version from steadfast_schema where maker = 'Steadfast'") {
-      $0.integer(0)
+  /// Returns the version; `nil` if this library has not made the table that says it.
+  private func versionIfOurs(in database: Connection) throws -> Int? {
+    do {
+      return try database.first(
+        "select version from steadfast_schema where maker = 'Steadfast'"
+      ) { $0.integer(0) }
+    } catch let failure as SQLiteFailure where failure.namesWhatIsMissing {
+      return nil
     }
   }
 
