@@ -6,7 +6,7 @@ import sqlite3
 import threading
 
 from engines import Collision, PostgreSQL, SQLite, date, filled, identity, number
-from store import expect, tasks
+from store import expect, row, tasks
 from waiting import (
     abandon, cancel, claimable, ids, insert, lock, make, perform, prune, remove, restart, rows,
     succeed,
@@ -81,6 +81,24 @@ def restarts(engine):
     found = rows(session)
     expect([found[task]["state"] for task in (13, 14, 15)], ["waiting", "cancelled", "cancelled"])
     expect([found[task]["cause"] for task in (13, 14, 15)], [None] * 3)
+
+
+def ended_members(engine):
+    """A task stays cancelled if more tasks of its batch have failed than are noted."""
+    session = engine.reset()
+    perform(session, insert(1), insert(3, [1]))
+    # A member that has ended when it is added.
+    new = ids(session, [2])
+    session.text("begin")
+    session.run("insert", *row(session, 2, follower=3))
+    session.text(f"update task set state = 'abandoned' where id = '{identity(2)}'")
+    session.run("follow", new)
+    session.run("count the new", new)
+    session.text("commit")
+    expect((rows(session)[3]["batch"], rows(session)[3]["failed"]), ((1, 0, 1), {}))
+    expect(one(session, cancel(1)), ("done", [3]))
+    expect(one(session, restart(1)), ("done", []))
+    expect((rows(session)[3]["state"], rows(session)[3]["cause"]), ("cancelled", None))
 
 
 def orders(engine):
@@ -426,8 +444,8 @@ def costs(engine):
 
 
 CHECKS = [
-    waits, unmet, restarts, orders, random_changes, last_of_a_batch, insertion_beside_end,
-    addition_beside_end, last_of_many_batches, overlapping_cancellations, many_sessions, costs,
+    waits, unmet, restarts, ended_members, orders, random_changes, last_of_a_batch,
+    insertion_beside_end, addition_beside_end, last_of_many_batches, overlapping_cancellations, many_sessions, costs,
 ]
 # In SQLite, only one session writes at a time.
 ONLY_IN_POSTGRESQL = [last_of_many_batches, overlapping_cancellations, many_sessions]

@@ -65,6 +65,10 @@ def dates(engine):
     for at, expected in [(20, 20), (30, 25)]:
         add(session, 2, "replace", at=at)
         expect(second_of(session, 1), expected)
+        # With the date that it has, it stays before its equals.
+        place = tasks(session, "position")
+        add(session, 2, "replace", at=at)
+        expect((second_of(session, 1), tasks(session, "position")), (expected, place))
     add(session, 3, key="now", created=5)
     add(session, 4, key="now", created=6)
     place = tasks(session, "position")
