@@ -127,6 +127,17 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = lastInstant
   }
 
+  /// Returns the schedule with its current occurrence as it was before a step.
+  func goingBack(to before: StoredSchedule) -> StoredSchedule {
+    var schedule = self
+    schedule.id = before.id
+    schedule.instant = before.instant
+    schedule.lastInstant = before.lastInstant
+    schedule.missedCount = before.missedCount
+    schedule.parkedReason = before.parkedReason
+    return schedule
+  }
+
   private mutating func setDate(_ next: Date) {
     lastInstant = instant
     instant = Int(next.timeIntervalSince1970)

@@ -25,11 +25,13 @@ extension TaskQueue {
     attempt: Int
   ) throws -> ScheduleStep {
     let now = self.now
+    let before = schedule
     var schedule = schedule
     let rule = zones.rule(of: schedule.definition)
     let catchUp = schedule.advance(wasHandled: wasHandled, now: now, rule)
     var step = try step(from: old, to: schedule, now: now, attempt: attempt)
     step.catchUp = catchUp
+    step.before = before
     return step
   }
 

@@ -1,6 +1,5 @@
 import Foundation
 import SteadfastTesting
-import Synchronization
 import TestSupport
 import Testing
 
@@ -122,33 +121,11 @@ import Testing
     #expect(try await group.count() == 2)
   }
 
-  /// A store in which something happens before a batch that sets a schedule.
-  private final class Interrupted: ForwardingStore {
-    let base: any Persistence
-    let appliesAtOnce = true
-    private let next = Mutex<(@Sendable () async throws -> Void)?>(nil)
-
-    init(_ base: any Persistence) { self.base = base }
-
-    func beforeNextBatch(_ body: @escaping @Sendable () async throws -> Void) {
-      next.withLock { $0 = body }
-    }
-
-    func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-      let body = next.withLock { next in
-        defer { next = nil }
-        return next
-      }
-      try await body?()
-      return try await base.apply(batch, durability: durability)
-    }
-  }
-
   @Test func `a schedule that another process changes in between is looked at again`()
     async throws
   {
     let base = InMemoryStore()
-    let store = Interrupted(base)
+    let store = InterruptedStore(base)
     let queue = await bench.queue(store)
     let other = await bench.queue(base)
     store.beforeNextBatch { try await other.schedule("s", .hours, Note("a")) }
