@@ -208,8 +208,10 @@ import Testing
     for name in ["", "a\nb", String(repeating: "x", count: 256)] {
       #expect(await error(name, TaskOptions())?.code == .invalidArgument)
     }
-    await #expect(throws: TaskQueueError.self) {
-      try await queue.schedule("s", .hours, Note("a"), missed: .each(atMost: 0))
+    for missed in [MissedOccurrences.each(atMost: 0), .once(within: .milliseconds(999))] {
+      await #expect(throws: TaskQueueError.self) {
+        try await queue.schedule("s", .hours, Note("a"), missed: missed)
+      }
     }
     await #expect(throws: TaskQueueError.self) {
       try await queue.schedule("s", .hours, Note(String(repeating: "x", count: 70_000)))
