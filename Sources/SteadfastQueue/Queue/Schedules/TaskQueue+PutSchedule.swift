@@ -23,26 +23,55 @@ extension TaskQueue {
       new.begin(now: now, rule)
       var step = try step(from: nil, to: new, now: now, attempt: attempt)
       step.changes += try await indexChanges(adding: key)
-      return try await store(step, cancelling: nil)
+      return try await store(step, cancelling: [])
     }
-    var schedule = try StoredSchedule(old, key)
+    let schedule = try StoredSchedule(old, key)
     guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
-    if schedule.delay ?? 0 == delay, schedule.definition == definition {
+    if schedule.delay ?? 0 == delay, try schedule.definition.isSame(as: definition) {
       return try await restore(schedule, old, key, attempt)
     }
-    let before = schedule
-    schedule.definition = definition
-    schedule.delay = delay == 0 ? nil : delay
-    let current = try await currentOccurrence(of: schedule)
+    var changed = schedule
+    changed.definition = definition
+    changed.delay = delay == 0 ? nil : delay
+    return try await replace(schedule, old, by: changed, rule, now: now, attempt)
+  }
+
+  /// Stores a schedule that has changed, and replaces its occurrence if that waits.
+  ///
+  /// The occurrence keeps its date if the dates of the schedule are the same.
+  ///
+  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
+  private nonisolated func replace(
+    _ before: StoredSchedule,
+    _ old: [UInt8],
+    by changed: StoredSchedule,
+    _ rule: ScheduleRule,
+    now: Date,
+    _ attempt: Int
+  ) async throws -> Bool {
+    let key = ScheduleKey(changed.name)
+    let current = try await currentOccurrence(of: changed)
     if let current, current.hasBegun || current.state == .running || current.state == .paused {
-      let bytes = try schedule.bytes
+      let bytes = try changed.bytes
       let change = TaskChange.setValue(named: key.valueName, from: old, to: bytes)
-      return try await store([change], cancelling: nil)
+      return try await store([change], cancelling: [])
     }
-    schedule.begin(now: now, rule)
-    var step = try step(from: old, to: schedule, now: now, attempt: attempt)
+    var schedule = changed
+    let keptDate = before.hasDates(of: changed) ? current?.availableDate : nil
+    if keptDate == nil { schedule.begin(now: now, rule) }
+    var step = try step(
+      from: old,
+      to: schedule,
+      now: now,
+      attempt: attempt,
+      availableDate: keptDate
+    )
     step.before = before
-    return try await store(step, cancelling: current)
+    if current != nil, keptDate == nil {
+      let count = before.droppedCount(now: now, zones.rule(of: before.definition))
+      step.catchUp = CatchUp(next: schedule.date, skippedCount: count)
+    }
+    return try await store(step, cancelling: current.map { [$0] } ?? [])
   }
 
   /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked.
@@ -66,12 +95,12 @@ extension TaskQueue {
     if schedule.availableDate > now, !isParked {
       return try await store(
         step(from: old, to: schedule, now: now, attempt: attempt),
-        cancelling: nil
+        cancelling: []
       )
     }
     return try await store(
       step(from: old, schedule, wasHandled: true, attempt: attempt),
-      cancelling: nil
+      cancelling: []
     )
   }
 
@@ -85,46 +114,52 @@ extension TaskQueue {
   }
 
   /// Returns the current occurrence, if it has not begun.
-  nonisolated func waitingOccurrence(
-    of schedule: StoredSchedule
-  ) async throws -> TaskRecord? {
-    guard let record = try await currentOccurrence(of: schedule), !record.hasBegun,
-      record.state != .running
-    else { return nil }
-    return record
+  nonisolated func waitingOccurrences(of schedule: StoredSchedule) async throws -> [TaskRecord] {
+    guard let record = try await currentOccurrence(of: schedule), record.isWaitingOccurrence else {
+      return []
+    }
+    return [record]
   }
 
   private nonisolated func store(
     _ step: ScheduleStep,
-    cancelling record: TaskRecord?
+    cancelling records: [TaskRecord]
   ) async throws -> Bool {
     var step = step
-    step.endIndex = record == nil ? nil : 0
+    step.endIndex = records.isEmpty ? nil : 0
     let answer = try await announcing([step]) {
-      (try await send(step.changes, cancelling: record), false)
+      (try await send(step.changes, cancelling: records), false)
     }
     guard let answer else { return false }
     // An occurrence that was claimed in between goes on as it is.
-    return record == nil || answer.outcomes[0] != .stale
+    return !answer.outcomes.prefix(records.count).contains(.stale)
   }
 
   nonisolated func store(
     _ changes: [TaskChange],
-    cancelling record: TaskRecord?
+    cancelling records: [TaskRecord]
   ) async throws -> Bool {
     let answer = try await announcing([]) {
-      (try await send(changes, cancelling: record), false)
+      (try await send(changes, cancelling: records), false)
     }
     return answer != nil
   }
 
-  /// Sends changes that also cancel a waiting occurrence, without a trace of it.
+  /// Sends changes that also cancel waiting occurrences, without a trace of them.
   private nonisolated func send(
     _ changes: [TaskChange],
-    cancelling record: TaskRecord?
+    cancelling records: [TaskRecord]
   ) async throws -> [ChangeOutcome] {
-    guard let record else { return try await send(changes).outcomes }
-    let cancel = TaskChange.cancel(.unclaimed(record.id), at: now, retains: false)
-    return try await store([cancel], for: [record], along: changes)
+    if records.isEmpty { return try await send(changes).outcomes }
+    let now = now
+    let cancellations = records.map {
+      TaskChange.cancel(.unclaimed($0.id), at: now, retains: false)
+    }
+    return try await store(cancellations, for: records, along: changes)
   }
+}
+
+extension TaskRecord {
+  /// Whether the occurrence has not begun.
+  fileprivate var isWaitingOccurrence: Bool { !hasBegun && state != .running }
 }

@@ -18,9 +18,10 @@ extension TaskQueue {
   /// left, cancellation. So a crash loses none, and of several processes on one store only one adds
   /// it. ``TaskContext/occurrence`` has the date.
   ///
-  /// Call this at each launch. The same schedule once more changes nothing. If anything about it
-  /// has changed, the next date is found again, counted from the last one; nothing is performed
-  /// because of the change, and an occurrence that has begun goes on as it is.
+  /// Call this at each launch. The same schedule once more changes nothing. If its rule, zone or
+  /// spread has changed, the next date is found again, counted from the last one; nothing is
+  /// performed because of the change. If anything else has changed, the occurrence that waits keeps
+  /// its date. One that has begun goes on as it is.
   ///
   /// A schedule stays until ``unschedule(_:)``, also if the application does not make it any more.
   /// No occurrence has a unique key, even if the payload's type gives one.
@@ -93,7 +94,7 @@ extension TaskQueue {
       wasThere = true
       var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: nil)]
       changes += try await indexChanges(removing: key)
-      return try await store(changes, cancelling: waitingOccurrence(of: schedule))
+      return try await store(changes, cancelling: waitingOccurrences(of: schedule))
     }
     return wasThere
   }

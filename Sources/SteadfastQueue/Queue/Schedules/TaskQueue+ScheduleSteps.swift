@@ -37,20 +37,22 @@ extension TaskQueue {
 
   /// Returns the step that sets a schedule and adds an occurrence of its date, unless it is parked.
   ///
-  /// The schedule still has the ID of the occurrence before.
+  /// The schedule still has the ID of the occurrence before. The occurrence may begin at its date
+  /// with the spread, unless there is another date.
   /// The number of the attempt makes another ID, if the store has refused the last one.
   nonisolated func step(
     from old: [UInt8]?,
     to schedule: StoredSchedule,
     now: Date,
-    attempt: Int
+    attempt: Int,
+    availableDate: Date? = nil
   ) throws -> ScheduleStep {
     var schedule = schedule
     let key = ScheduleKey(schedule.name)
     var next: TaskRecord?
     if schedule.parkedReason == nil {
       do throws(TaskQueueError) {
-        next = try occurrence(of: schedule, key, now: now, attempt: attempt)
+        next = try occurrence(of: schedule, key, availableDate, now: now, attempt: attempt)
       } catch {
         schedule.park(because: error.message)
       }
@@ -65,6 +67,7 @@ extension TaskQueue {
   private nonisolated func occurrence(
     of schedule: StoredSchedule,
     _ key: ScheduleKey,
+    _ availableDate: Date?,
     now: Date,
     attempt: Int
   ) throws(TaskQueueError) -> TaskRecord {
@@ -78,7 +81,7 @@ extension TaskQueue {
       id: TaskID(occurrenceOf: key, at: schedule.date, made: milliseconds),
       payload: try template.payload,
       prohibitsBackoff: configuration.prohibitsBackoff,
-      availableDate: schedule.availableDate,
+      availableDate: availableDate ?? schedule.availableDate,
       now: now
     )
   }
