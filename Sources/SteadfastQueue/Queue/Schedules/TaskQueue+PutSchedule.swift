@@ -18,14 +18,18 @@ extension TaskQueue {
   ) async throws -> Bool {
     let key = ScheduleKey(name)
     let now = self.now
-    guard let old = try await store.value(named: key.valueName) else {
+    let value = try await scheduleValue(key)
+    guard case .schedule(let schedule, let old)? = value else {
+      var unread: (bytes: [UInt8], occurrences: [TaskRecord])?
+      if case .unreadable(let bytes, _)? = value {
+        unread = (bytes, try await waitingOccurrences(of: key))
+      }
       var new = StoredSchedule(name, definition, delay: delay, made: now)
       new.begin(now: now, rule)
-      var step = try step(from: nil, to: new, now: now, attempt: attempt)
+      var step = try step(from: unread?.bytes, to: new, now: now, attempt: attempt)
       step.changes += try await indexChanges(adding: key)
-      return try await store(step, cancelling: [])
+      return try await store(step, cancelling: unread?.occurrences ?? [])
     }
-    let schedule = try StoredSchedule(old, key)
     guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
     if schedule.delay ?? 0 == delay, try schedule.definition.isSame(as: definition) {
       return try await restore(schedule, old, key, attempt)
@@ -119,6 +123,17 @@ extension TaskQueue {
       return []
     }
     return [record]
+  }
+
+  /// Returns the occurrences that have not begun of a schedule that can't be read.
+  nonisolated func waitingOccurrences(of key: ScheduleKey) async throws -> [TaskRecord] {
+    var found: [TaskRecord] = []
+    try await forEachPage(of: .unfinished, after: nil) { page in
+      found += page.filter {
+        $0.id.isOccurrence && $0.id.scheduleKey == key && $0.isWaitingOccurrence
+      }
+    }
+    return found
   }
 
   private nonisolated func store(

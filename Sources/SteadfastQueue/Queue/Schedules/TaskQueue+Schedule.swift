@@ -31,7 +31,7 @@ extension TaskQueue {
   ///   - rule: the dates. Its zone is stored by its identifier. A process that can't make the zone
   ///     again parks the schedule (``TaskEvent/scheduleParked(_:reason:)``).
   ///   - payload: what the handler is given, the same each time; a few thousand bytes at most, for
-  ///     with all else they must fit in 65,536 bytes.
+  ///     with all else they must fit in 64,500 bytes.
   ///   - missed: what becomes of dates on which the task could not be performed.
   ///   - spread: how long after the date an occurrence may begin, at most. Each installation has a
   ///     time of its own, always the same, so that not all begin at once.
@@ -69,6 +69,7 @@ extension TaskQueue {
     zones.add(rule.zone)
     try await open()
     let delay = try await delay(of: name, within: spread)
+    try Self.check(StoredSchedule(name, definition, delay: delay, made: now))
     try await repeating(name) { attempt in
       try await put(name, definition, rule, delay, attempt)
     }
@@ -76,7 +77,8 @@ extension TaskQueue {
 
   /// Removes a schedule, and its occurrence if that waits.
   ///
-  /// An occurrence that has begun goes on, and is the last one.
+  /// An occurrence that has begun goes on, and is the last one. A schedule that can't be opened or
+  /// read is removed, too; then the call goes through all tasks to find its occurrence.
   ///
   /// - Parameter name: the schedule's name.
   /// - Returns: Whether there was a schedule with this name.
@@ -88,13 +90,22 @@ extension TaskQueue {
     let key = ScheduleKey(name)
     var wasThere = false
     try await repeating(name) { _ in
-      guard let old = try await store.value(named: key.valueName) else { return true }
-      let schedule = try StoredSchedule(old, key)
-      guard schedule.name == name else { return true }
+      let old: [UInt8]
+      let occurrences: [TaskRecord]
+      switch try await scheduleValue(key) {
+      case .schedule(let schedule, let bytes):
+        guard schedule.name == name else { return true }
+        old = bytes
+        occurrences = try await waitingOccurrences(of: schedule)
+      case .unreadable(let bytes, _):
+        old = bytes
+        occurrences = try await waitingOccurrences(of: key)
+      case nil: return true
+      }
       wasThere = true
       var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: nil)]
       changes += try await indexChanges(removing: key)
-      return try await store(changes, cancelling: waitingOccurrences(of: schedule))
+      return try await store(changes, cancelling: occurrences)
     }
     return wasThere
   }

@@ -88,18 +88,43 @@ extension TaskQueue {
 
   /// Returns a schedule, and the bytes of its value; `nil` if there is none.
   ///
-  /// A schedule that this process can't open counts as none: a process that can puts its occurrence
-  /// back.
+  /// A schedule that this process can't open or read counts as none: a process that can puts its
+  /// occurrence back.
   /// - Throws: What the store throws.
   nonisolated func storedSchedule(
     _ key: ScheduleKey
   ) async throws -> (schedule: StoredSchedule, bytes: [UInt8])? {
-    do {
-      guard let bytes = try await store.value(named: key.valueName) else { return nil }
-      return (try StoredSchedule(bytes, key), bytes)
-    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+    switch try await scheduleValue(key) {
+    case .schedule(let schedule, let bytes): return (schedule, bytes)
+    case .unreadable(_, let error):
       observers.events.post(.scheduleParked(key.valueName, reason: error.message))
       return nil
+    case nil: return nil
     }
   }
+
+  /// Returns the value that holds a schedule; `nil` if there is none.
+  ///
+  /// - Throws: What the store throws.
+  nonisolated func scheduleValue(_ key: ScheduleKey) async throws -> ScheduleValue? {
+    let bytes: [UInt8]?
+    do {
+      bytes = try await store.value(named: key.valueName)
+    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+      return .unreadable(SealedStore.unopenedValue, error)
+    }
+    guard let bytes else { return nil }
+    do throws(TaskQueueError) {
+      return .schedule(try StoredSchedule(bytes, key), bytes)
+    } catch {
+      return .unreadable(bytes, error)
+    }
+  }
+}
+
+/// The value that holds a schedule.
+enum ScheduleValue {
+  case schedule(StoredSchedule, [UInt8])
+  /// It can't be opened or read; the bytes stand for it in a comparison.
+  case unreadable([UInt8], TaskQueueError)
 }

@@ -63,19 +63,25 @@ import Testing
     #expect(try await queue.count == 1)
   }
 
-  @Test func `a zone that follows the system's settings is held as it is now`() throws {
-    let zones = TimeZones()
-    zones.add(.autoupdatingCurrent)
-    let rule = try ScheduleRule.hourly(minute: 0, in: .autoupdatingCurrent)
-    let definition = StoredSchedule.Definition(
-      rule,
-      .once(),
-      spread: .zero,
-      overlaps: false,
-      try TaskTemplate("Note", StoredPayload(Note("a")), TaskOptions())
-    )
-    let held = try zones.rule(of: definition).get().zone
-    #expect(held.identifier == TimeZone.autoupdatingCurrent.identifier)
-    #expect(held != .autoupdatingCurrent || held == .gmt)
+  @Test func `a schedule as large as it may be can be parked, and stand for missed dates`()
+    async throws
+  {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    let note = Note(String(repeating: "x", count: 64_200))
+    try await first.schedule("s", .hours, note)
+    try await bench.advance(hours: 30.25)
+    let queue = await bench.queue(store)
+    try await withRunning(queue) { try await bench.advance(hours: 0.5) }
+    #expect(bench.log.entries.map(\.missed) == [29])
+    let name = ScheduleKey("s").valueName
+    let bytes = try #require(try await store.value(named: name))
+    let text = String(decoding: bytes, as: UTF8.self)
+      .replacingOccurrences(of: #""zone":"GMT""#, with: #""zone":"Nowhere/Town""#)
+    let change = TaskChange.setValue(named: name, from: bytes, to: Array(text.utf8))
+    _ = try await store.apply([change], durability: .durable)
+    let last = await bench.queue(store)
+    try await withRunning(last) { try await bench.advance(hours: 1) }
+    #expect(try await last.schedules().first?.parkedReason != nil)
   }
 }

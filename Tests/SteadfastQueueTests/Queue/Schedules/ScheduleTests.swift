@@ -213,8 +213,12 @@ import Testing
         try await queue.schedule("s", .hours, Note("a"), missed: missed)
       }
     }
-    await #expect(throws: TaskQueueError.self) {
-      try await queue.schedule("s", .hours, Note(String(repeating: "x", count: 70_000)))
+    for count in [64_500, 65_300, 70_000] {
+      let note = Note(String(repeating: "x", count: count))
+      let error = await #expect(throws: TaskQueueError.self) {
+        try await queue.schedule("s", .hours, note)
+      }
+      #expect(error?.code == .invalidArgument)
     }
     #expect(try await queue.schedules().isEmpty)
   }
