@@ -12,8 +12,9 @@ public struct MissedOccurrences: Sendable, Hashable {
 
   /// The task is performed once for all dates that were missed, as the occurrence of the latest.
   ///
-  /// - Parameter limit: how late that may be. If the latest date is longer ago, the task is not
-  ///   performed before the next date. By default, it is performed however late it is.
+  /// - Parameter limit: how late that may be, a second or more. If the latest date is longer ago,
+  ///   the task is not performed before the next date. By default, it is performed however late it
+  ///   is.
   /// - Returns: The rule for missed dates.
   public static func once(within limit: Duration? = nil) -> MissedOccurrences {
     MissedOccurrences(kind: .once(within: limit))
@@ -32,7 +33,13 @@ public struct MissedOccurrences: Sendable, Hashable {
 
   func check() throws(TaskQueueError) {
     switch kind {
-    case .once(let limit): try TaskQueueError.check(delay: limit, "the limit of missed: .once")
+    case .once(let limit):
+      try TaskQueueError.check(delay: limit, "the limit of missed: .once")
+      guard let limit, limit < .seconds(1) else { return }
+      throw TaskQueueError(
+        .invalidArgument,
+        "missed: .once(within: \(limit)) leaves no time to begin; give a second or more"
+      )
     case .each(let count):
       guard (1...1_000).contains(count) else {
         throw TaskQueueError(

@@ -41,6 +41,13 @@ struct StoredSchedule: Codable, Equatable, Sendable {
       self.task = task
     }
 
+    /// Returns whether both have the same bytes.
+    ///
+    /// Texts are equal if they look the same, and their bytes may differ for all that.
+    func isSame(as other: Definition) throws -> Bool {
+      try JSONEncoder.ofSchedules.encode(self) == JSONEncoder.ofSchedules.encode(other)
+    }
+
     var missed: MissedOccurrences {
       missedCount.map { .each(atMost: $0) } ?? .once(within: missedLimit)
     }
@@ -127,6 +134,17 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     instant = lastInstant
   }
 
+  /// Returns the schedule with its current occurrence as it was before a step.
+  func goingBack(to before: StoredSchedule) -> StoredSchedule {
+    var schedule = self
+    schedule.id = before.id
+    schedule.instant = before.instant
+    schedule.lastInstant = before.lastInstant
+    schedule.missedCount = before.missedCount
+    schedule.parkedReason = before.parkedReason
+    return schedule
+  }
+
   private mutating func setDate(_ next: Date) {
     lastInstant = instant
     instant = Int(next.timeIntervalSince1970)
@@ -135,6 +153,21 @@ struct StoredSchedule: Codable, Equatable, Sendable {
   /// Returns whether the current occurrence may begin, or is to be replaced by a later one.
   func mayBegin(now: Date, _ rule: ScheduleRule) -> Bool {
     CatchUp.mayBegin(date, now: now, policy(rule))
+  }
+
+  /// Returns whether another schedule has the same dates.
+  func hasDates(of other: StoredSchedule) -> Bool {
+    definition.rule == other.definition.rule && definition.zone == other.definition.zone
+      && definition.spread == other.definition.spread && delay == other.delay
+  }
+
+  /// Returns for how many dates until now nothing is performed if the occurrence is dropped.
+  func droppedCount(now: Date, _ rule: Result<ScheduleRule, ParkedSchedule>) -> Int {
+    guard availableDate <= now else { return 0 }
+    guard case .success(let rule) = rule else { return 1 }
+    let policy = CatchUp.Policy(rule: rule, missed: .once(), delay: .seconds(delay ?? 0))
+    let catchUp = CatchUp(after: date, wasHandled: false, now: now, policy)
+    return catchUp.missedCount + max(1, catchUp.skippedCount)
   }
 
   private func policy(_ rule: ScheduleRule) -> CatchUp.Policy {
@@ -168,10 +201,16 @@ extension StoredSchedule {
   /// The keys have one order, so that what is the same has the same bytes.
   var bytes: [UInt8] {
     get throws {
-      let encoder = JSONEncoder()
-      encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-      return Array(try encoder.encode(self))
+      Array(try JSONEncoder.ofSchedules.encode(self))
     }
+  }
+}
+
+extension JSONEncoder {
+  fileprivate static var ofSchedules: JSONEncoder {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    return encoder
   }
 }
 

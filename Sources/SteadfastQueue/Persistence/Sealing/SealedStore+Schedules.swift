@@ -14,6 +14,11 @@ extension SealedStore {
     name.utf8.starts(with: "steadfast.schedule.".utf8)
   }
 
+  /// What stands for a value that can't be opened, in a comparison.
+  ///
+  /// No value of a schedule has no bytes.
+  static var unopenedValue: [UInt8] { [] }
+
   /// Returns the change of a sealed value, as the store below compares and sets it.
   func sealedValue(
     _ name: String,
@@ -21,8 +26,10 @@ extension SealedStore {
     to new: [UInt8]?
   ) async throws -> TaskChange {
     var expected = old
-    if let old, let present = try await base.value(named: name), try opened(present, name) == old {
-      expected = present
+    if let old, let present = try await base.value(named: name) {
+      // One that can be opened by now differs.
+      let plain = old == Self.unopenedValue ? try? opened(present, name) : try opened(present, name)
+      if plain ?? Self.unopenedValue == old { expected = present }
     }
     let context = PayloadSeal.Context(value: name)
     let sealed = try new.map { Array(try seal.seal(Data($0), context)) }

@@ -14,8 +14,8 @@ struct Upkeep: Sendable {
   var notice = UnhandledNotice()
   /// Knows which conditions hold.
   var conditions = ConditionState()
-  /// Whether the occurrences of schedules are looked for when the next run begins.
-  var schedulesAreDue = true
+  /// When the occurrences of schedules were last looked for.
+  var schedulesDate: Date?
   /// The time of the current run, if it is limited.
   var budget: RunBudget?
 

@@ -74,7 +74,8 @@ public enum TaskEvent: Sendable {
   case occurrencesMissed(schedule: String, count: Int, madeUpBy: TaskID?)
   /// A schedule is parked: it has no next occurrence until the reason is removed.
   ///
-  /// The event comes when it is parked, and when a queue first runs while it is.
+  /// The event comes when it is parked, and when a queue begins to run while it is; on a shared
+  /// store, also once an hour.
   case scheduleParked(String, reason: String)
   /// The store is unavailable for a while, and a call to it is made again at about this date.
   ///

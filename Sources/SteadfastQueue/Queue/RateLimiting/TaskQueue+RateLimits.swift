@@ -34,7 +34,12 @@ extension TaskQueue {
       guard !claim.tasks.isEmpty else { return claim }
       let tasks = claim.tasks
       do {
-        claim.tasks = try await admit(tasks, limiting)
+        let replaced = try await replacedOccurrences(among: tasks)
+        let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
+        claim.tasks = others.isEmpty ? [] : try await admit(others, limiting)
+        if !replaced.isEmpty {
+          claim.tasks += tasks.filter { replaced.contains($0.record.id) }
+        }
       } catch {
         fail(error, to: "count the starts of tasks", losing: true)
         // They are released when the run ends.
@@ -47,6 +52,17 @@ extension TaskQueue {
     // There may be tasks behind those that were put off.
     lookForWork()
     return Claim(tasks: [], nextDate: nil)
+  }
+
+  /// Returns the occurrences whose place later ones take: no attempt is made, so no start counts.
+  private nonisolated func replacedOccurrences(
+    among tasks: [ClaimedTask]
+  ) async throws -> Set<TaskID> {
+    var replaced: Set<TaskID> = []
+    for task in tasks where task.record.id.isOccurrence {
+      if try await isReplaced(task.record, now: now) { replaced.insert(task.record.id) }
+    }
+    return replaced
   }
 
   /// Reads what other calls of this queue, or another queue before it, have stored.

@@ -83,6 +83,11 @@ extension TaskQueue {
     await followStoredPause()
     lookForWork()
     await tellOfOthersTasks()
+    do {
+      try await restoreSchedulesEachHour()
+    } catch {
+      fail(error, to: "look after its schedules")
+    }
   }
 
   /// Looks up awaited tasks that another process may have ended, and resumes their waiters.

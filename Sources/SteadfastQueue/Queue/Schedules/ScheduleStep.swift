@@ -16,6 +16,10 @@ struct ScheduleStep {
   var catchUp: CatchUp?
   /// The value that holds the schedule, after the step.
   let bytes: [UInt8]
+  /// The schedule before the step, if there was one.
+  var before: StoredSchedule?
+  /// The place in the batch of the change that ends the occurrence before, if there is one.
+  var endIndex: Int?
 }
 
 /// A change of a batch that ends an occurrence.

@@ -56,13 +56,8 @@ extension TaskQueue {
     guard let schedule = try await storedSchedule(key)?.schedule else {
       return TaskOccurrence(date: date, delay: .zero, missedCount: 0, now: now)
     }
+    if isReplaced(record, schedule, now: now) { return nil }
     let isCurrent = schedule.id == record.id
-    if isCurrent, record.isUntouched(since: schedule.availableDate),
-      case .success(let rule) = zones.rule(of: schedule.definition),
-      !schedule.mayBegin(now: now, rule)
-    {
-      return nil
-    }
     if isCurrent, schedule.overlaps {
       _ = try await sendStep(after: OccurrenceEnd(0, record.id, wasHandled: true), with: [])
     }
@@ -73,17 +68,51 @@ extension TaskQueue {
       now: now
     )
   }
+
+  /// Returns whether a later occurrence takes the place of one that was claimed.
+  ///
+  /// - Throws: What the store throws.
+  nonisolated func isReplaced(_ record: TaskRecord, now: Date) async throws -> Bool {
+    guard record.id.isOccurrence,
+      let schedule = try await storedSchedule(record.id.scheduleKey)?.schedule
+    else { return false }
+    return isReplaced(record, schedule, now: now)
+  }
+
+  private nonisolated func isReplaced(
+    _ record: TaskRecord,
+    _ schedule: StoredSchedule,
+    now: Date
+  ) -> Bool {
+    guard schedule.id == record.id, isUntouched(record, since: schedule.availableDate),
+      case .success(let rule) = zones.rule(of: schedule.definition)
+    else { return false }
+    return !schedule.mayBegin(now: now, rule)
+  }
+
+  /// Returns whether nothing has happened to an occurrence since it was added, and no caller has
+  /// moved it.
+  ///
+  /// A limit with a key moves tasks to later dates, which are not told from those that a caller has
+  /// chosen.
+  private nonisolated func isUntouched(_ record: TaskRecord, since date: Date) -> Bool {
+    guard !record.hasBegun, record.availableDate >= date else { return false }
+    guard record.availableDate > date else { return true }
+    return rateLimiting?.withLimits { $0.hasKey(for: record) } ?? false
+  }
 }
 
 extension TaskRecord {
-  /// Whether nothing has happened to an occurrence since it was added, and no caller has moved it.
-  func isUntouched(since date: Date) -> Bool {
-    !hasBegun && availableDate == date
-  }
-
   /// Whether an attempt has begun, as far as the record shows.
   var hasBegun: Bool {
     retryCount > 0 || interruptionCount > 0 || isPostponed || memorySize > 0
       || state == .suspended
+  }
+}
+
+extension RateLimits {
+  /// Returns whether a limit with a key concerns a task.
+  fileprivate func hasKey(for record: TaskRecord) -> Bool {
+    places(of: record).contains { scopes[$0.scope].key != nil }
   }
 }

@@ -50,7 +50,9 @@ extension TaskQueue {
   ) async throws -> StoreAnswer? {
     var steps: [ScheduleStep] = []
     for end in ends {
-      if let step = try await step(after: end, attempt: 0) { steps.append(step) }
+      guard var step = try await step(after: end, attempt: 0) else { continue }
+      step.endIndex = end.index
+      steps.append(step)
     }
     let results = try await announcing(steps) {
       try await send(batch + steps.flatMap(\.changes))
@@ -71,7 +73,8 @@ extension TaskQueue {
     var retries = 0
     var unanswered: ScheduleStep?
     for attempt in 0..<Self.mostRefusals {
-      let step = try await step(after: end, attempt: attempt)
+      var step = try await step(after: end, attempt: attempt)
+      step?.endIndex = changes.isEmpty ? nil : 0
       if step == nil, let sent = unanswered,
         try await store.value(named: end.id.scheduleKey.valueName) == sent.bytes
       {
@@ -105,6 +108,8 @@ extension TaskQueue {
 
   /// Sends a batch with steps of schedules, and tells them when they are stored.
   ///
+  /// A step that was stored without the end of its occurrence is taken back, and not told.
+  ///
   /// - Returns: The answer; `nil` if the store has refused the batch.
   nonisolated func announcing(
     _ steps: [ScheduleStep],
@@ -123,7 +128,13 @@ extension TaskQueue {
       observers.didNotEnqueue(records)
       return nil
     }
-    for step in steps { tell(step) }
+    for step in steps {
+      if let index = step.endIndex, answer.outcomes[index] == .stale, try await takeBack(step) {
+        observers.didNotEnqueue(CollectionOfOne(step.next).compactMap(\.self))
+      } else {
+        tell(step)
+      }
+    }
     return answer
   }
 

@@ -18,9 +18,10 @@ extension TaskQueue {
   /// left, cancellation. So a crash loses none, and of several processes on one store only one adds
   /// it. ``TaskContext/occurrence`` has the date.
   ///
-  /// Call this at each launch. The same schedule once more changes nothing. If anything about it
-  /// has changed, the next date is found again, counted from the last one; nothing is performed
-  /// because of the change, and an occurrence that has begun goes on as it is.
+  /// Call this at each launch. The same schedule once more changes nothing. If its rule, zone or
+  /// spread has changed, the next date is found again, counted from the last one; nothing is
+  /// performed because of the change. If anything else has changed, the occurrence that waits keeps
+  /// its date. One that has begun goes on as it is.
   ///
   /// A schedule stays until ``unschedule(_:)``, also if the application does not make it any more.
   /// No occurrence has a unique key, even if the payload's type gives one.
@@ -30,7 +31,7 @@ extension TaskQueue {
   ///   - rule: the dates. Its zone is stored by its identifier. A process that can't make the zone
   ///     again parks the schedule (``TaskEvent/scheduleParked(_:reason:)``).
   ///   - payload: what the handler is given, the same each time; a few thousand bytes at most, for
-  ///     with all else they must fit in 65,536 bytes.
+  ///     with all else they must fit in 64,500 bytes.
   ///   - missed: what becomes of dates on which the task could not be performed.
   ///   - spread: how long after the date an occurrence may begin, at most. Each installation has a
   ///     time of its own, always the same, so that not all begin at once.
@@ -68,6 +69,7 @@ extension TaskQueue {
     zones.add(rule.zone)
     try await open()
     let delay = try await delay(of: name, within: spread)
+    try Self.check(StoredSchedule(name, definition, delay: delay, made: now))
     try await repeating(name) { attempt in
       try await put(name, definition, rule, delay, attempt)
     }
@@ -75,7 +77,8 @@ extension TaskQueue {
 
   /// Removes a schedule, and its occurrence if that waits.
   ///
-  /// An occurrence that has begun goes on, and is the last one.
+  /// An occurrence that has begun goes on, and is the last one. A schedule that can't be opened or
+  /// read is removed, too; then the call goes through all tasks to find its occurrence.
   ///
   /// - Parameter name: the schedule's name.
   /// - Returns: Whether there was a schedule with this name.
@@ -87,13 +90,22 @@ extension TaskQueue {
     let key = ScheduleKey(name)
     var wasThere = false
     try await repeating(name) { _ in
-      guard let old = try await store.value(named: key.valueName) else { return true }
-      let schedule = try StoredSchedule(old, key)
-      guard schedule.name == name else { return true }
+      let old: [UInt8]
+      let occurrences: [TaskRecord]
+      switch try await scheduleValue(key) {
+      case .schedule(let schedule, let bytes):
+        guard schedule.name == name else { return true }
+        old = bytes
+        occurrences = try await waitingOccurrences(of: schedule)
+      case .unreadable(let bytes, _):
+        old = bytes
+        occurrences = try await waitingOccurrences(of: key)
+      case nil: return true
+      }
       wasThere = true
       var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: nil)]
       changes += try await indexChanges(removing: key)
-      return try await store(changes, cancelling: waitingOccurrence(of: schedule))
+      return try await store(changes, cancelling: occurrences)
     }
     return wasThere
   }
@@ -123,123 +135,5 @@ extension TaskQueue {
       }
     }
     throw scheduleChangesAllTheTime(name)
-  }
-
-  // MARK: Putting a schedule in
-
-  /// Stores a schedule, unless it is stored already.
-  ///
-  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
-  private nonisolated func put(
-    _ name: String,
-    _ definition: StoredSchedule.Definition,
-    _ rule: ScheduleRule,
-    _ delay: Int,
-    _ attempt: Int
-  ) async throws -> Bool {
-    let key = ScheduleKey(name)
-    let now = self.now
-    guard let old = try await store.value(named: key.valueName) else {
-      var new = StoredSchedule(name, definition, delay: delay, made: now)
-      new.begin(now: now, rule)
-      var step = try step(from: nil, to: new, now: now, attempt: attempt)
-      step.changes += try await indexChanges(adding: key)
-      return try await store(step, cancelling: nil)
-    }
-    var schedule = try StoredSchedule(old, key)
-    guard schedule.name == name else { throw Self.keyIsTaken(name, by: schedule.name) }
-    if schedule.delay ?? 0 == delay, schedule.definition == definition {
-      return try await restore(schedule, old, key, attempt)
-    }
-    schedule.definition = definition
-    schedule.delay = delay == 0 ? nil : delay
-    let current = try await currentOccurrence(of: schedule)
-    if let current, current.hasBegun || current.state == .running || current.state == .paused {
-      let bytes = try schedule.bytes
-      let change = TaskChange.setValue(named: key.valueName, from: old, to: bytes)
-      return try await store([change], cancelling: nil)
-    }
-    schedule.begin(now: now, rule)
-    let step = try step(from: old, to: schedule, now: now, attempt: attempt)
-    return try await store(step, cancelling: current)
-  }
-
-  /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked.
-  ///
-  /// - Returns: Whether it is done; `false` if another process has changed the schedule.
-  nonisolated func restore(
-    _ schedule: StoredSchedule,
-    _ old: [UInt8],
-    _ key: ScheduleKey,
-    _ attempt: Int
-  ) async throws -> Bool {
-    if try await currentOccurrence(of: schedule) != nil { return true }
-    let now = self.now
-    let isParked = schedule.parkedReason != nil
-    if isParked, case .failure = zones.rule(of: schedule.definition) {
-      observers.events.post(
-        .scheduleParked(schedule.name, reason: schedule.parkedReason ?? "")
-      )
-      return true
-    }
-    if schedule.availableDate > now, !isParked {
-      return try await store(
-        step(from: old, to: schedule, now: now, attempt: attempt),
-        cancelling: nil
-      )
-    }
-    return try await store(
-      step(from: old, schedule, wasHandled: true, attempt: attempt),
-      cancelling: nil
-    )
-  }
-
-  /// Returns the current occurrence, if it is in the store and has not ended.
-  private nonisolated func currentOccurrence(
-    of schedule: StoredSchedule
-  ) async throws -> TaskRecord? {
-    guard let id = schedule.id, let record = try await record(of: id), !record.state.isFinished
-    else { return nil }
-    return record
-  }
-
-  /// Returns the current occurrence, if it has not begun.
-  private nonisolated func waitingOccurrence(
-    of schedule: StoredSchedule
-  ) async throws -> TaskRecord? {
-    guard let record = try await currentOccurrence(of: schedule), !record.hasBegun,
-      record.state != .running
-    else { return nil }
-    return record
-  }
-
-  private nonisolated func store(
-    _ step: ScheduleStep,
-    cancelling record: TaskRecord?
-  ) async throws -> Bool {
-    let answer = try await announcing([step]) {
-      (try await send(step.changes, cancelling: record), false)
-    }
-    return answer != nil
-  }
-
-  private nonisolated func store(
-    _ changes: [TaskChange],
-    cancelling record: TaskRecord?
-  ) async throws -> Bool {
-    let answer = try await announcing([]) {
-      (try await send(changes, cancelling: record), false)
-    }
-    return answer != nil
-  }
-
-  /// Sends changes that also cancel a waiting occurrence, without a trace of it.
-  private nonisolated func send(
-    _ changes: [TaskChange],
-    cancelling record: TaskRecord?
-  ) async throws -> [ChangeOutcome] {
-    guard let record else { return try await send(changes).outcomes }
-    let cancel = TaskChange.cancel(.unclaimed(record.id), at: now, retains: false)
-    return try await store([cancel], for: [record], along: changes)
   }
 }

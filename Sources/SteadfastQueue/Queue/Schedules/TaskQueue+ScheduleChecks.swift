@@ -31,6 +31,19 @@ extension TaskQueue {
     )
   }
 
+  /// Throws if a schedule is so large that a later step of it might not fit in a value.
+  ///
+  /// A step adds the ID of an occurrence, a count of missed dates, or why the schedule is parked,
+  /// and a seal adds what it needs.
+  static func check(_ schedule: StoredSchedule) throws {
+    let count = try schedule.bytes.count
+    guard count > 64_500 else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the schedule '\(schedule.name)' has \(count) bytes with its payload in JSON; at most 64,500 fit"
+    )
+  }
+
   static func keyIsTaken(_ name: String, by other: String) -> TaskQueueError {
     TaskQueueError(
       .nameTaken,

@@ -25,30 +25,34 @@ extension TaskQueue {
     attempt: Int
   ) throws -> ScheduleStep {
     let now = self.now
+    let before = schedule
     var schedule = schedule
     let rule = zones.rule(of: schedule.definition)
     let catchUp = schedule.advance(wasHandled: wasHandled, now: now, rule)
     var step = try step(from: old, to: schedule, now: now, attempt: attempt)
     step.catchUp = catchUp
+    step.before = before
     return step
   }
 
   /// Returns the step that sets a schedule and adds an occurrence of its date, unless it is parked.
   ///
-  /// The schedule still has the ID of the occurrence before.
+  /// The schedule still has the ID of the occurrence before. The occurrence may begin at its date
+  /// with the spread, unless there is another date.
   /// The number of the attempt makes another ID, if the store has refused the last one.
   nonisolated func step(
     from old: [UInt8]?,
     to schedule: StoredSchedule,
     now: Date,
-    attempt: Int
+    attempt: Int,
+    availableDate: Date? = nil
   ) throws -> ScheduleStep {
     var schedule = schedule
     let key = ScheduleKey(schedule.name)
     var next: TaskRecord?
     if schedule.parkedReason == nil {
       do throws(TaskQueueError) {
-        next = try occurrence(of: schedule, key, now: now, attempt: attempt)
+        next = try occurrence(of: schedule, key, availableDate, now: now, attempt: attempt)
       } catch {
         schedule.park(because: error.message)
       }
@@ -63,6 +67,7 @@ extension TaskQueue {
   private nonisolated func occurrence(
     of schedule: StoredSchedule,
     _ key: ScheduleKey,
+    _ availableDate: Date?,
     now: Date,
     attempt: Int
   ) throws(TaskQueueError) -> TaskRecord {
@@ -76,25 +81,50 @@ extension TaskQueue {
       id: TaskID(occurrenceOf: key, at: schedule.date, made: milliseconds),
       payload: try template.payload,
       prohibitsBackoff: configuration.prohibitsBackoff,
-      availableDate: schedule.availableDate,
+      availableDate: availableDate ?? schedule.availableDate,
       now: now
     )
   }
 
   /// Returns a schedule, and the bytes of its value; `nil` if there is none.
   ///
-  /// A schedule that this process can't open counts as none: a process that can puts its occurrence
-  /// back.
+  /// A schedule that this process can't open or read counts as none: a process that can puts its
+  /// occurrence back.
   /// - Throws: What the store throws.
   nonisolated func storedSchedule(
     _ key: ScheduleKey
   ) async throws -> (schedule: StoredSchedule, bytes: [UInt8])? {
-    do {
-      guard let bytes = try await store.value(named: key.valueName) else { return nil }
-      return (try StoredSchedule(bytes, key), bytes)
-    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+    switch try await scheduleValue(key) {
+    case .schedule(let schedule, let bytes): return (schedule, bytes)
+    case .unreadable(_, let error):
       observers.events.post(.scheduleParked(key.valueName, reason: error.message))
       return nil
+    case nil: return nil
     }
   }
+
+  /// Returns the value that holds a schedule; `nil` if there is none.
+  ///
+  /// - Throws: What the store throws.
+  nonisolated func scheduleValue(_ key: ScheduleKey) async throws -> ScheduleValue? {
+    let bytes: [UInt8]?
+    do {
+      bytes = try await store.value(named: key.valueName)
+    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+      return .unreadable(SealedStore.unopenedValue, error)
+    }
+    guard let bytes else { return nil }
+    do throws(TaskQueueError) {
+      return .schedule(try StoredSchedule(bytes, key), bytes)
+    } catch {
+      return .unreadable(bytes, error)
+    }
+  }
+}
+
+/// The value that holds a schedule.
+enum ScheduleValue {
+  case schedule(StoredSchedule, [UInt8])
+  /// It can't be opened or read; the bytes stand for it in a comparison.
+  case unreadable([UInt8], TaskQueueError)
 }

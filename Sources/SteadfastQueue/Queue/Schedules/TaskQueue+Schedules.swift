@@ -41,10 +41,11 @@ extension TaskQueue {
 
   /// Puts back occurrences that are missing, and goes on with schedules that were parked.
   ///
-  /// It does so in the first run of the queue: what a run changes leaves no occurrence missing.
+  /// It does so when a run of the queue begins.
   /// - Throws: What the store throws.
   nonisolated func restoreSchedules() async throws {
-    guard upkeep.withLock({ $0.schedulesAreDue }) else { return }
+    let now = self.now
+    upkeep.withLock { $0.schedulesDate = now }
     for (schedule, bytes) in try await storedSchedules() {
       let key = ScheduleKey(schedule.name)
       var (schedule, bytes) = (schedule, bytes)
@@ -54,7 +55,16 @@ extension TaskQueue {
         (schedule, bytes) = changed
       }
     }
-    upkeep.withLock { $0.schedulesAreDue = false }
+  }
+
+  /// Does so again if it was last done an hour ago: another process may have parked a schedule with
+  /// which this one can go on.
+  /// - Throws: What the store throws.
+  nonisolated func restoreSchedulesEachHour() async throws {
+    guard let last = upkeep.withLock({ $0.schedulesDate }),
+      abs(now.timeIntervalSince(last)) >= 3_600
+    else { return }
+    try await restoreSchedules()
   }
 
   /// How often another process may change a schedule while this one looks at it.

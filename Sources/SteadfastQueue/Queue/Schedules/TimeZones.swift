@@ -14,7 +14,12 @@ struct TimeZones: ~Copyable, Sendable {
   private let known = Mutex<[String: TimeZone]>([:])
 
   /// Holds the zone of a rule that the application has given.
-  func add(_ zone: TimeZone) { known.withLock { $0[zone.identifier] = zone } }
+  ///
+  /// One that follows the system's settings would change later, so the zone that it is now is held.
+  func add(_ zone: TimeZone) {
+    let identifier = zone.identifier
+    known.withLock { $0[identifier] = TimeZone(identifier: identifier) ?? zone }
+  }
 
   /// Returns the rule of a schedule; or why it can't be made.
   func rule(of definition: StoredSchedule.Definition) -> Result<ScheduleRule, ParkedSchedule> {

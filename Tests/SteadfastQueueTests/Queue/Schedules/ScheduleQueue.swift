@@ -39,7 +39,8 @@ struct ScheduleBench: Sendable {
     _ store: some Persistence,
     name: String = "default",
     workers: Int = 2,
-    retention: Retention = .none
+    retention: Retention = .none,
+    rateLimits: [RateLimit] = []
   ) async -> TaskQueue {
     let queue = TaskQueue(
       name: name,
@@ -47,6 +48,7 @@ struct ScheduleBench: Sendable {
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: workers,
         backoff: .constant(.seconds(60)),
+        rateLimits: rateLimits,
         succeededRetention: retention,
         abandonedRetention: .forever
       ),

@@ -1,6 +1,5 @@
 import Foundation
 import SteadfastTesting
-import Synchronization
 import TestSupport
 import Testing
 
@@ -65,6 +64,69 @@ import Testing
     #expect(bench.log.entries.map(\.date).dropFirst() == [1, 2])
   }
 
+  /// Why a schedule can't be read.
+  enum Damage: CaseIterable {
+    case otherKey
+    case otherText
+  }
+
+  /// Returns a queue on a store with a schedule that it can't read, and its occurrence.
+  private func queueWithUnreadableSchedule(_ damage: Damage) async throws -> TaskQueue {
+    let base = InMemoryStore()
+    let seal = TestSeal()
+    let store: any Persistence =
+      switch damage {
+      case .otherKey: base.sealingPayloads(with: seal.payloadSeal)
+      case .otherText: base
+      }
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("old"))
+    try await queue.enqueue(Note("plain"))
+    if damage == .otherKey {
+      seal.use(0x77, 0x5A)
+      try await queue.schedule("t", .hours, Note("t"))
+      seal.use(0x77)
+    } else {
+      try await queue.schedule("t", .hours, Note("t"))
+      let name = ScheduleKey("s").valueName
+      let bytes = try await base.value(named: name)
+      let change = TaskChange.setValue(named: name, from: bytes, to: Array("{}".utf8))
+      _ = try await base.apply([change], durability: .durable)
+    }
+    return queue
+  }
+
+  @Test(arguments: Damage.allCases)
+  func `a schedule that can't be read is removed`(damage: Damage) async throws {
+    let queue = try await queueWithUnreadableSchedule(damage)
+    #expect(try await queue.unschedule("s"))
+    #expect(try await queue.unschedule("s") == false)
+    #expect(try await queue.schedules().map(\.name) == ["t"])
+    #expect(try await queue.count == 2)
+    try await queue.schedule("s", .hours, Note("new"))
+    #expect(try await queue.schedules().map(\.name) == ["s", "t"])
+  }
+
+  @Test(arguments: Damage.allCases)
+  func `a schedule that can't be read is replaced`(damage: Damage) async throws {
+    let queue = try await queueWithUnreadableSchedule(damage)
+    try await queue.schedule("s", .hours, Note("new"))
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(Set(bench.log.entries.map(\.text)).isSuperset(of: ["new", "t"]))
+    #expect(!bench.log.entries.map(\.text).contains("old"))
+    #expect(try await queue.schedules().map(\.name) == ["s", "t"])
+  }
+
+  @Test func `a schedule that can't be read stops no run`() async throws {
+    let queue = try await queueWithUnreadableSchedule(.otherText)
+    let events = queue.events
+    async let texts = bench.missed(events)
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    // Its occurrence is the last one until it can be read again.
+    #expect(bench.log.entries.map(\.text).sorted() == ["old", "plain", "t"])
+    #expect(await texts.contains("\(ScheduleKey("s").valueName): parked"))
+  }
+
   @Test func `a schedule whose zone can't be made is parked until it can`() async throws {
     let store = InMemoryStore()
     let key = ScheduleKey("s")
@@ -122,33 +184,11 @@ import Testing
     #expect(try await group.count() == 2)
   }
 
-  /// A store in which something happens before a batch that sets a schedule.
-  private final class Interrupted: ForwardingStore {
-    let base: any Persistence
-    let appliesAtOnce = true
-    private let next = Mutex<(@Sendable () async throws -> Void)?>(nil)
-
-    init(_ base: any Persistence) { self.base = base }
-
-    func beforeNextBatch(_ body: @escaping @Sendable () async throws -> Void) {
-      next.withLock { $0 = body }
-    }
-
-    func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
-      let body = next.withLock { next in
-        defer { next = nil }
-        return next
-      }
-      try await body?()
-      return try await base.apply(batch, durability: durability)
-    }
-  }
-
   @Test func `a schedule that another process changes in between is looked at again`()
     async throws
   {
     let base = InMemoryStore()
-    let store = Interrupted(base)
+    let store = InterruptedStore(base)
     let queue = await bench.queue(store)
     let other = await bench.queue(base)
     store.beforeNextBatch { try await other.schedule("s", .hours, Note("a")) }

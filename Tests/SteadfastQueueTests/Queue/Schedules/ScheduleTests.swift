@@ -208,11 +208,17 @@ import Testing
     for name in ["", "a\nb", String(repeating: "x", count: 256)] {
       #expect(await error(name, TaskOptions())?.code == .invalidArgument)
     }
-    await #expect(throws: TaskQueueError.self) {
-      try await queue.schedule("s", .hours, Note("a"), missed: .each(atMost: 0))
+    for missed in [MissedOccurrences.each(atMost: 0), .once(within: .milliseconds(999))] {
+      await #expect(throws: TaskQueueError.self) {
+        try await queue.schedule("s", .hours, Note("a"), missed: missed)
+      }
     }
-    await #expect(throws: TaskQueueError.self) {
-      try await queue.schedule("s", .hours, Note(String(repeating: "x", count: 70_000)))
+    for count in [64_500, 65_300, 70_000] {
+      let note = Note(String(repeating: "x", count: count))
+      let error = await #expect(throws: TaskQueueError.self) {
+        try await queue.schedule("s", .hours, note)
+      }
+      #expect(error?.code == .invalidArgument)
     }
     #expect(try await queue.schedules().isEmpty)
   }

@@ -1,0 +1,72 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Takes back steps of schedules that were stored without the ends of their occurrences.
+extension TaskQueue {
+  /// How often another process may change a schedule while its step is taken back.
+  private static let mostLooks = 100
+
+  /// Takes a step of a schedule back, unless its occurrence has ended all the same.
+  ///
+  /// A stale change is left out of its batch, and the rest of the batch is stored. If another
+  /// process performs the occurrence, a later one must not be added beside it, and the end that the
+  /// other process stores must find the schedule as it was.
+  ///
+  /// If this process ends before it is done, the schedule goes on without waiting for the end.
+  ///
+  /// - Returns: Whether it was taken back. If not, the schedule has gone on.
+  /// - Throws: What the store throws.
+  nonisolated func takeBack(_ step: ScheduleStep) async throws -> Bool {
+    guard let before = step.before, let id = before.id, try await isUnfinished(id),
+      try await goBack(from: step, to: before)
+    else { return false }
+    // If it has ended in between, nothing has come after it.
+    if try await !isUnfinished(id) {
+      _ = try await sendStep(after: OccurrenceEnd(0, id, wasHandled: true), with: [])
+    }
+    return true
+  }
+
+  private nonisolated func isUnfinished(_ id: TaskID) async throws -> Bool {
+    try await record(of: id).map { !$0.state.isFinished } ?? false
+  }
+
+  /// Sets a schedule as it was before a step, and removes the occurrence that the step has added.
+  ///
+  /// - Returns: Whether it is done; `false` if the schedule has gone on, or that one has begun.
+  private nonisolated func goBack(
+    from step: ScheduleStep,
+    to before: StoredSchedule
+  ) async throws -> Bool {
+    let key = ScheduleKey(before.name)
+    var retries = 0
+    for _ in 0..<Self.mostLooks {
+      guard let (present, bytes) = try await storedSchedule(key),
+        present.id == step.schedule.id, present.date == step.schedule.date
+      else { return false }
+      let earlier = bytes == step.bytes ? before : present.goingBack(to: before)
+      let earlierBytes = try earlier.bytes
+      var changes = [TaskChange.setValue(named: key.valueName, from: bytes, to: earlierBytes)]
+      if let next = step.next {
+        changes.append(.cancel(.unclaimed(next.id), at: now, retains: false))
+      }
+      do {
+        let outcomes = try await send(changes).outcomes
+        if outcomes.contains(.valueDiffers) { continue }
+        guard outcomes.last == .stale else { return true }
+        // The later occurrence has begun, so it stays the current one.
+        _ = try await send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
+        return false
+      } catch {
+        guard let patience = patientStore?.patience,
+          await patience.waits(after: error, retries: retries, .other)
+        else { throw error }
+        retries += 1
+      }
+    }
+    return false
+  }
+}

@@ -1,0 +1,26 @@
+import Synchronization
+
+@testable import SteadfastQueue
+
+/// A store in which something happens before a batch that sets a schedule.
+final class InterruptedStore: ForwardingStore {
+  let base: any Persistence
+  let appliesAtOnce = true
+  var sharing: StoreSharing? { base.sharing }
+  private let next = Mutex<(@Sendable () async throws -> Void)?>(nil)
+
+  init(_ base: any Persistence) { self.base = base }
+
+  func beforeNextBatch(_ body: @escaping @Sendable () async throws -> Void) {
+    next.withLock { $0 = body }
+  }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    let body = next.withLock { next in
+      defer { next = nil }
+      return next
+    }
+    try await body?()
+    return try await base.apply(batch, durability: durability)
+  }
+}

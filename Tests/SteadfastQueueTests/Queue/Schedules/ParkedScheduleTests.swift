@@ -1,0 +1,62 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Schedules that a process parks, and another one goes on with.
+@Suite(.virtualTime) struct ParkedScheduleTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  /// Parks a schedule, as a process does that can't make its zone.
+  private func park(_ store: some Persistence) async throws {
+    let key = ScheduleKey("s")
+    let bytes = try #require(try await store.value(named: key.valueName))
+    var schedule = try StoredSchedule(bytes, key)
+    let id = try #require(schedule.id)
+    schedule.park(because: "it has no zones")
+    let changes = [
+      TaskChange.cancel(.unclaimed(id), at: bench.clock.date, retains: false),
+      .setValue(named: key.valueName, from: bytes, to: try schedule.bytes),
+    ]
+    let outcomes = try await store.apply(changes, durability: .durable)
+    #expect(outcomes.allSatisfy { $0 == .done })
+  }
+
+  @Test func `a queue that runs goes on with a schedule within the hour`() async throws {
+    let shared = SharedStore(
+      StoreSharing(leaseDuration: .seconds(600), pollInterval: .seconds(60))
+    )
+    let queue = await bench.queue(shared.process())
+    try await queue.schedule("s", .hours, Note("a"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 1.25)
+      try await park(shared.process())
+      try await bench.advance(hours: 0.5)
+      #expect(try await queue.schedules().map(\.parkedReason) == ["it has no zones"])
+      try await bench.advance(hours: 1.5)
+      #expect(try await queue.schedules().map(\.parkedReason) == [nil])
+    }
+    #expect(bench.log.entries.map(\.date) == [1, 2, 3])
+    #expect(bench.log.entries.last?.now == 3)
+  }
+
+  @Test func `each run of a queue goes on with a schedule`() async throws {
+    let store = InMemoryStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    for hours in [1.25, 1] {
+      try await withThrowingTaskGroup { group in
+        group.addTask { try await queue.run() }
+        try await bench.advance(hours: hours)
+        group.cancelAll()
+        _ = await group.nextResult()
+      }
+      if hours == 1.25 { try await park(store) }
+    }
+    #expect(bench.log.entries.map(\.date) == [1, 2])
+  }
+}

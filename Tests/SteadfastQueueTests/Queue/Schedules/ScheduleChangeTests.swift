@@ -1,0 +1,87 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Schedules that are made again, and are not the same.
+@Suite(.virtualTime) struct ScheduleChangeTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  @Test func `an overdue occurrence gets another payload, and is performed`() async throws {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("old"), options: TaskOptions(priority: .low))
+    try await bench.advance(hours: 1.25)
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("new"), options: TaskOptions(priority: .high))
+    let tasks = try await queue.tasks()
+    #expect(tasks.map { $0.id.occurrenceDate.map(bench.hours) } == [1])
+    #expect(tasks.map(\.priority) == [.high])
+    #expect(try await queue.schedules().map(\.occurrence) == tasks.map(\.id))
+    try await withRunning(queue) { try await bench.advance(hours: 0.1) }
+    #expect(
+      bench.log.entries == [Occasion(text: "new", date: 1, now: 1.25, isLate: true, missed: 0)]
+    )
+  }
+
+  @Test func `an occurrence that was moved keeps its date when its payload changes`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("old"))
+    let id = try #require(try await queue.tasks().first?.id)
+    try await queue.reschedule(id, to: bench.start + 2.5 * 3_600)
+    try await queue.schedule("s", .hours, Note("new"))
+    let task = try #require(try await queue.tasks().first)
+    #expect(task.id != id && bench.hours(task.availableDate) == 2.5)
+    #expect(task.id.occurrenceDate.map(bench.hours) == 1)
+  }
+
+  @Test(arguments: [(0.5, []), (1.25, ["s: 1 skipped"]), (3.25, ["s: 3 skipped"])])
+  func `dates that a new rule drops are told`(hours: Double, told: [String]) async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("old"))
+    try await bench.advance(hours: hours)
+    let events = queue.events
+    async let texts = bench.missed(events)
+    try await queue.schedule("s", .every(.seconds(86_400)), Note("new"))
+    try await withRunning(queue) { try await bench.advance(hours: 0.1) }
+    #expect(await texts == told)
+    #expect(bench.log.entries.isEmpty)
+    #expect(try await queue.count == 1)
+  }
+
+  @Test func `texts that look the same are not the same payload`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    try await queue.schedule("s", .hours, Note("e\u{301}"))
+    try await queue.schedule("s", .hours, Note("\u{E9}"))
+    let task = try #require(try await queue.tasks().first)
+    let text = try task.payload(as: Note.self).text
+    #expect(Array(text.utf8) == Array("\u{E9}".utf8))
+    #expect(try await queue.count == 1)
+  }
+
+  @Test func `a schedule as large as it may be can be parked, and stand for missed dates`()
+    async throws
+  {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    let note = Note(String(repeating: "x", count: 64_200))
+    try await first.schedule("s", .hours, note)
+    try await bench.advance(hours: 30.25)
+    let queue = await bench.queue(store)
+    try await withRunning(queue) { try await bench.advance(hours: 0.5) }
+    #expect(bench.log.entries.map(\.missed) == [29])
+    let name = ScheduleKey("s").valueName
+    let bytes = try #require(try await store.value(named: name))
+    let text = String(decoding: bytes, as: UTF8.self)
+      .replacingOccurrences(of: #""zone":"GMT""#, with: #""zone":"Nowhere/Town""#)
+    let change = TaskChange.setValue(named: name, from: bytes, to: Array(text.utf8))
+    _ = try await store.apply([change], durability: .durable)
+    let last = await bench.queue(store)
+    try await withRunning(last) { try await bench.advance(hours: 1) }
+    #expect(try await last.schedules().first?.parkedReason != nil)
+  }
+}

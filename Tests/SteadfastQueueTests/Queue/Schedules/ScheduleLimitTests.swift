@@ -1,0 +1,44 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Schedules whose tasks have rate limits.
+@Suite(.virtualTime) struct ScheduleLimitTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  @Test(arguments: [false, true])
+  func `an occurrence that is left out counts as no start`(hasKey: Bool) async throws {
+    let limit =
+      hasKey
+      ? RateLimit.per(.seconds(3_600), 1, of: Note.self, key: { $0.text })
+      : .per(.seconds(3_600), 1, of: Note.self)
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("a"))
+    try await bench.advance(hours: 5.25)
+    let queue = await bench.queue(store, rateLimits: [limit])
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(bench.log.entries.map(\.date) == [5, 6])
+    #expect(bench.log.entries.map(\.now) == [5.25, 6.25])
+  }
+
+  @Test func `an occurrence that a limit puts off is skipped if it comes too late`() async throws {
+    let limit = RateLimit.per(.seconds(600), 1, of: Note.self, key: { $0.text })
+    let queue = await bench.queue(InMemoryStore(), rateLimits: [limit])
+    try await queue.schedule("s", .hours, Note("a"), missed: .skip)
+    try await queue.enqueue(Note("a"), delay: .seconds(3_595))
+    let events = queue.events
+    async let texts = bench.missed(events)
+    try await withRunning(queue) { try await bench.advance(hours: 2.5) }
+    // The first one is the task that was enqueued.
+    #expect(bench.log.entries.map(\.missed) == [-1, 0])
+    #expect(bench.log.entries.map(\.date).last == 2)
+    #expect(bench.log.entries.map(\.now).last == 2)
+    #expect(await texts == ["s: 1 skipped"])
+  }
+}
