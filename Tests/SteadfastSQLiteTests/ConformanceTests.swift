@@ -29,7 +29,7 @@ struct ConformanceTests {
       let clocks = Clocks()
       let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
       for seed: UInt64 in [1, 2] {
-        let report = await PersistenceConformance(randomCases: 100, seed: seed).check(
+        let report = await PersistenceConformance(randomCases: Soak.runs(short: 100), seed: seed).check(
           advancingClocks: sharing == nil ? nil : advance
         ) { place in
           SQLiteStore(
