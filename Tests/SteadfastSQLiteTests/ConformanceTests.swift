@@ -29,15 +29,16 @@ struct ConformanceTests {
       let clocks = Clocks()
       let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
       for seed: UInt64 in [1, 2] {
-        let report = await PersistenceConformance(randomCases: Soak.runs(short: 100), seed: seed).check(
-          advancingClocks: sharing == nil ? nil : advance
-        ) { place in
-          SQLiteStore(
-            at: folder.appending(path: place),
-            sharing: sharing,
-            clock: clocks.clock(place)
-          )
-        }
+        let report = await PersistenceConformance(randomCases: Soak.runs(short: 100), seed: seed)
+          .check(
+            advancingClocks: sharing == nil ? nil : advance
+          ) { place in
+            SQLiteStore(
+              at: folder.appending(path: place),
+              sharing: sharing,
+              clock: clocks.clock(place)
+            )
+          }
         #expect(report.passes, "\(report)")
         #expect(report.passed.count > 100)
       }
