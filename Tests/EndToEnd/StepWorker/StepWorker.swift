@@ -62,9 +62,12 @@ struct Order: TaskPayload {
     }
     async let running: Void = queue.run()
     while try await queue.count(matching: .unfinished) > 0 {
-      for token in try await server.approvals() {
+      // On a busy machine, URLSession loses a connection, or a body, now and then.
+      let tokens = try await withRetry { try await server.approvals() }
+      for token in tokens {
         try await queue.complete(token, with: "Ada")
-        _ = try await server.post("approved", ["token": token.description])
+        let fields = ["token": token.description]
+        _ = try await withRetry { try await server.post("approved", fields) }
       }
     }
     await queue.shutDown()
