@@ -44,19 +44,17 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
     let ordered = tasks.sorted {
       ($0.value.lastRun ?? 0, $0.key) < ($1.value.lastRun ?? 0, $1.key)
     }
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    var bytes = Array(try encoder.encode(history))
+    var bytes = try StableJSON.encode(history)
     for (name, _) in ordered where bytes.count > limit && !names.contains(name) {
       history.tasks[name] = nil
-      bytes = Array(try encoder.encode(history))
+      bytes = try StableJSON.encode(history)
     }
     while bytes.count > limit, history.halveDurations() {
-      bytes = Array(try encoder.encode(history))
+      bytes = try StableJSON.encode(history)
     }
     for (name, _) in ordered where bytes.count > limit {
       history.tasks[name] = nil
-      bytes = Array(try encoder.encode(history))
+      bytes = try StableJSON.encode(history)
     }
     return bytes
   }
@@ -86,10 +84,7 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// The mean of the task's last runs; `nil` if none was measured.
   func averageDuration(of name: String) -> Duration? {
-    guard let durations = tasks[name]?.durations, !durations.isEmpty else { return nil }
-    // A file may say anything. A mean below zero would leave room for others that is not there.
-    let mean = durations.reduce(0, +) / Double(durations.count)
-    return .seconds(min(max(0, mean), 1e9))
+    tasks[name]?.durations.meanDuration
   }
 
   /// Returns when the next pass may begin, if there was one before.
@@ -114,8 +109,6 @@ struct BackgroundHistory: Sendable, Equatable, Codable {
 
   /// Notes how long a run of a task took; the average is that of the last `count` runs.
   mutating func end(_ name: String, after duration: Duration, averaging count: Int) {
-    var durations = tasks[name, default: Entry()].durations
-    durations.append(max(0, duration / .seconds(1)))
-    tasks[name, default: Entry()].durations = Array(durations.suffix(count))
+    tasks[name, default: Entry()].durations.append(duration, keeping: count)
   }
 }

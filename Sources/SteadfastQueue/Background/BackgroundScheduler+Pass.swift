@@ -32,7 +32,7 @@ extension BackgroundScheduler {
   ///   have run, their durations are not known to the next pass.
   public func run(within budget: Duration) async throws -> BackgroundResult {
     try checkCanRun()
-    let end = time.stopwatch() + min(max(budget, .zero), .longestStorable)
+    let end = time.deadline(after: budget)
     while activity == .other { try await turnEnd.wait { nil } }
     if activity == .pass { return try await passEnd.wait { nil } }
     return try await inTurn(.pass) { try await pass(until: end) }
@@ -57,7 +57,7 @@ extension BackgroundScheduler {
         "no background task with the name '\(name)' is registered with the scheduler '\(self.name)'"
       )
     }
-    let end = time.stopwatch() + min(max(budget, .zero), .longestStorable)
+    let end = time.deadline(after: budget)
     return try await inTurn(.other) {
       try await store.open()
       return try await run([task], until: end, isPass: false)
@@ -137,8 +137,7 @@ extension BackgroundScheduler {
     guard !chosen.isEmpty, left > .zero else { return .noData }
     let begin = time.now
     try await changeHistory { history in
-      history.begin(chosen.map(\.name), of: Set(tasks.map(\.name)), at: begin, isPass: isPass)
-      return history
+      history?.begin(chosen.map(\.name), of: Set(tasks.map(\.name)), at: begin, isPass: isPass)
     }
     let (ends, isOver) = await ends(of: chosen, within: end - time.stopwatch())
     var result = BackgroundResult.noData
@@ -158,9 +157,8 @@ extension BackgroundScheduler {
       try await changeHistory { history in
         for end in measured {
           let task = chosen[end.index]
-          history.end(task.name, after: end.duration, averaging: task.averaging)
+          history?.end(task.name, after: end.duration, averaging: task.averaging)
         }
-        return history
       }
     }
     return result
@@ -216,25 +214,21 @@ extension BackgroundScheduler {
     return BackgroundHistory(try await store.value(named: valueName))
   }
 
-  /// How often another process may set the value between a look at it and its change.
-  private static let mostRefusals = 1_000
-
-  /// Stores the history that the function makes of the present one; with `nil`, none.
-  func changeHistory(_ next: (inout BackgroundHistory) -> BackgroundHistory?) async throws {
+  /// Stores what the function makes of the present history; with `nil`, none.
+  func changeHistory(_ change: (inout BackgroundHistory?) -> Void) async throws {
     try await store.open()
     let names = Set(tasks.map(\.name))
-    for _ in 0..<Self.mostRefusals {
+    for _ in 0..<TaskQueue.mostRefusals {
       let old = try await store.value(named: valueName)
-      var history = BackgroundHistory(old)
-      let new = try next(&history)?.bytes(keeping: names)
-      let change = TaskChange.setValue(named: valueName, from: old, to: new)
-      let outcomes = try await store.apply([change], durability: .relaxed)
+      var history: BackgroundHistory? = BackgroundHistory(old)
+      change(&history)
+      let new = try history?.bytes(keeping: names)
+      let outcomes = try await store.apply(
+        [.setValue(named: valueName, from: old, to: new)],
+        durability: .relaxed
+      )
       if outcomes.first?.isDone == true { return }
     }
-    throw TaskQueueError(
-      .storeFailed,
-      "the store (\(store)) says each time that the value '\(valueName)' is not the one that it has "
-        + "just returned: other callers change it all the time, or the store compares wrongly"
-    )
+    throw TaskQueueError.comparesWrongly(store, "the value '\(valueName)'")
   }
 }

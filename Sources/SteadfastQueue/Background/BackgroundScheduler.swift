@@ -193,7 +193,7 @@ public actor BackgroundScheduler {
   public func reset() async throws {
     try await inTurn(.other) {
       errors = [:]
-      try await changeHistory { _ in nil }
+      try await changeHistory { $0 = nil }
     }
   }
 }

@@ -85,4 +85,9 @@ extension Duration {
   ///
   /// A date of the next 4,000 years plus this duration is a date that every store can hold.
   static var longestStorable: Duration { .seconds(100_000_000_000) }
+
+  /// The whole microseconds, rounded up: a positive duration has at least one.
+  package var microseconds: Int64 {
+    components.seconds * 1_000_000 + (components.attoseconds + 999_999_999_999) / 1_000_000_000_000
+  }
 }

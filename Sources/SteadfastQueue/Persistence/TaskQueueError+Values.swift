@@ -42,4 +42,17 @@ extension TaskQueueError {
       )
     }
   }
+
+  /// The error for a store that refuses each comparison with what it has just returned.
+  static func comparesWrongly(
+    _ store: any Persistence,
+    _ what: String,
+    changedBy others: String = "other callers"
+  ) -> TaskQueueError {
+    TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) says each time that \(what) is not the one that it has just returned: "
+        + "\(others) change it all the time, or the store compares wrongly"
+    )
+  }
 }

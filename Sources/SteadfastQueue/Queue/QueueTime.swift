@@ -24,6 +24,11 @@ struct QueueTime: Sendable {
     }
   }
 
+  /// Returns when a budget is used up, by the stopwatch; one below zero is so at once.
+  func deadline(after budget: Duration) -> Duration {
+    stopwatch() + min(max(budget, .zero), .longestStorable)
+  }
+
   /// The date, as stores keep dates.
   var now: Date { clock.date.storable }
 }

@@ -17,9 +17,7 @@ struct RateWindow: Sendable, Hashable {
   init(_ count: Int, per interval: Duration) {
     let count = max(count, 1)
     let parts = (count - 1) / Self.maxCount + 1
-    let length = min(max(interval, .zero), RateLimit.longestInterval).components
-    let microseconds =
-      length.seconds * 1_000_000 + (length.attoseconds + 999_999_999_999) / 1_000_000_000_000
+    let microseconds = min(max(interval, .zero), RateLimit.longestInterval).microseconds
     self.count = count / parts
     // Rounded up: a part that is too long lets too few through, never too many.
     self.interval = (microseconds + Int64(parts) - 1) / Int64(parts)

@@ -40,16 +40,9 @@ extension RateLimits {
   /// Over how many values the keys of a limit are spread.
   private static let partCount: UInt64 = 256
 
-  /// Returns the number that stands for a key in a store: FNV-1a, whose bits are mixed further as
-  /// in MurmurHash3.
+  /// Returns the number that stands for a key in a store.
   ///
   /// Two keys with the same number would share a limit. Of a million keys, two have the same one
   /// with a probability of 3 in 100 million.
-  static func number(of key: String) -> UInt64 {
-    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-    for byte in key.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01b3 }
-    hash = (hash ^ hash >> 33) &* 0xff51_afd7_ed55_8ccd
-    hash = (hash ^ hash >> 33) &* 0xc4ce_b9fe_1a85_ec53
-    return hash ^ hash >> 33
-  }
+  static func number(of key: String) -> UInt64 { key.utf8.stableHash }
 }

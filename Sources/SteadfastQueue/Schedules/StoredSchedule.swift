@@ -45,7 +45,7 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     ///
     /// Texts are equal if they look the same, and their bytes may differ for all that.
     func isSame(as other: Definition) throws -> Bool {
-      try JSONEncoder.ofSchedules.encode(self) == JSONEncoder.ofSchedules.encode(other)
+      try StableJSON.encode(self) == StableJSON.encode(other)
     }
 
     var missed: MissedOccurrences {
@@ -106,7 +106,8 @@ struct StoredSchedule: Codable, Equatable, Sendable {
         return nil
       }
       parkedReason = nil
-      setDate(next)
+      lastInstant = instant
+      instant = Int(next.timeIntervalSince1970)
       missedCount = catchUp.missedCount == 0 ? nil : catchUp.missedCount
       return catchUp
     }
@@ -143,11 +144,6 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     schedule.missedCount = before.missedCount
     schedule.parkedReason = before.parkedReason
     return schedule
-  }
-
-  private mutating func setDate(_ next: Date) {
-    lastInstant = instant
-    instant = Int(next.timeIntervalSince1970)
   }
 
   /// Returns whether the current occurrence may begin, or is to be replaced by a later one.
@@ -197,20 +193,8 @@ extension StoredSchedule {
   }
 
   /// The bytes of the value.
-  ///
-  /// The keys have one order, so that what is the same has the same bytes.
   var bytes: [UInt8] {
-    get throws {
-      Array(try JSONEncoder.ofSchedules.encode(self))
-    }
-  }
-}
-
-extension JSONEncoder {
-  fileprivate static var ofSchedules: JSONEncoder {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    return encoder
+    get throws { try StableJSON.encode(self) }
   }
 }
 

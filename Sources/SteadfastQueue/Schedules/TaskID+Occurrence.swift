@@ -44,23 +44,11 @@ struct ScheduleKey: Hashable, Sendable {
   ///
   /// Two names of a store with 10,000 schedules have the same key once in 1,400 stores. Then the
   /// second one is refused.
-  init(_ name: String) { bits = StableHash.hash(name.utf8) >> 28 }
+  init(_ name: String) { bits = name.utf8.stableHash >> 28 }
 
   /// The name of the value that holds the schedule.
   var valueName: String { "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))" }
 
   /// The number of the part of the index in which the schedule is.
   var part: Int { Int(bits >> 30) }
-}
-
-/// A hash that is the same in every process.
-enum StableHash {
-  /// Returns the 64-bit FNV-1a hash of bytes, with its bits mixed by the finalizer of MurmurHash3.
-  static func hash(_ bytes: some Sequence<UInt8>) -> UInt64 {
-    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
-    hash = (hash ^ hash >> 33) &* 0xFF51_AFD7_ED55_8CCD
-    hash = (hash ^ hash >> 33) &* 0xC4CE_B9FE_1A85_EC53
-    return hash ^ hash >> 33
-  }
 }

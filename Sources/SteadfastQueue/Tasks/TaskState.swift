@@ -36,5 +36,5 @@ public enum TaskState: String, Sendable, Hashable, CaseIterable {
   var isClaimable: Bool { self == .waiting || self == .suspended }
 
   /// The states of tasks that have not ended.
-  static let unfinished = Set(allCases.filter { !$0.isFinished })
+  package static let unfinished = Set(allCases.filter { !$0.isFinished })
 }

@@ -26,14 +26,12 @@ struct RunTimes: Sendable, Equatable {
   ///
   /// If there is no room for all names, some are left out, the longest names first.
   func bytes(limit: Int = TaskQueueError.maxValueSize) throws -> [UInt8] {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     var kept = seconds
-    var bytes = Array(try encoder.encode(kept))
+    var bytes = try StableJSON.encode(kept)
     for name in seconds.keys.sorted(by: { ($0.utf8.count, $0) > ($1.utf8.count, $1) })
     where bytes.count > limit {
       kept[name] = nil
-      bytes = Array(try encoder.encode(kept))
+      bytes = try StableJSON.encode(kept)
     }
     return bytes
   }
@@ -46,14 +44,12 @@ struct RunTimes: Sendable, Equatable {
 
   /// The mean of the last attempts of a name; `nil` if none was measured.
   func average(of name: String) -> Duration? {
-    guard let all = seconds[name], !all.isEmpty else { return nil }
-    return .seconds(min(max(0, all.reduce(0, +) / Double(all.count)), 1e9))
+    seconds[name]?.meanDuration
   }
 
   /// Notes how long an attempt took.
   mutating func add(_ time: Duration, of name: String) {
-    let all = seconds[name, default: []] + [max(0, time / .seconds(1))]
-    seconds[name] = Array(all.suffix(Self.averaging))
+    seconds[name, default: []].append(time, keeping: Self.averaging)
   }
 
   /// Forgets the attempt of a name that is longest ago.
@@ -61,5 +57,21 @@ struct RunTimes: Sendable, Equatable {
     guard var all = seconds[name] else { return }
     all.removeFirst()
     seconds[name] = all.isEmpty ? nil : all
+  }
+}
+
+/// How long something took the last times, in seconds, the latest one last.
+extension [Double] {
+  /// The mean of the times; `nil` if there are none.
+  var meanDuration: Duration? {
+    guard !isEmpty else { return nil }
+    // A store may say anything. A mean below zero would leave room for others that is not there.
+    return .seconds(Swift.min(Swift.max(0, reduce(0, +) / Double(count)), 1e9))
+  }
+
+  /// Adds a time, and keeps the latest ones.
+  mutating func append(_ time: Duration, keeping count: Int) {
+    append(Swift.max(0, time / .seconds(1)))
+    self = Array(suffix(count))
   }
 }

@@ -26,7 +26,7 @@ extension TaskQueue {
   /// - Throws: The same errors as ``run()``.
   @discardableResult
   public nonisolated func run(within budget: Duration) async throws -> Int {
-    let deadline = time.stopwatch() + min(max(budget, .zero), .longestStorable)
+    let deadline = time.deadline(after: budget)
     try await open()
     let times = RunTimes(try await store.value(named: RunTimes.valueName))
     guard time.stopwatch() < deadline else { return 0 }

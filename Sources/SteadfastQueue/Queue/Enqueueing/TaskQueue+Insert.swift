@@ -194,9 +194,6 @@ extension TaskQueue {
     return nil
   }
 
-  /// How often a store may say that a twin is being changed after this queue is done with it.
-  private static let mostRefusals = 1_000
-
   /// Stores tasks that replace those with their unique keys.
   ///
   /// If a task that has the key is being changed, this waits until that change is reported, and

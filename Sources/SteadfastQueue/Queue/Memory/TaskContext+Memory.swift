@@ -204,9 +204,7 @@ struct UndecodableMemory: Error, CustomStringConvertible {
 /// The JSON of what a task remembers.
 enum MemoryCoding {
   static func encode(_ value: some Encodable) throws -> [UInt8] {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    return Array(try encoder.encode(value))
+    try StableJSON.encode(value)
   }
 
   static func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {

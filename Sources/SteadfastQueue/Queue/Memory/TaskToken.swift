@@ -18,13 +18,7 @@ public struct TaskToken: Sendable, Hashable {
 
   /// The random part of the token: 32 hexadecimal digits.
   var secretText: String {
-    var digits: [UInt8] = []
-    for half in [high, low] {
-      for shift in stride(from: 60, through: 0, by: -4) {
-        digits.append(Hexadecimal.digit(half >> UInt64(shift) & 0xF))
-      }
-    }
-    return String(decoding: digits, as: UTF8.self)
+    Hexadecimal.text(high, digits: 16) + Hexadecimal.text(low, digits: 16)
   }
 
   /// Makes the token of a task from its random part.

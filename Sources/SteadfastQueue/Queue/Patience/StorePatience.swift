@@ -109,3 +109,15 @@ final class StorePatience: Sendable {
     }
   }
 }
+
+extension TaskQueue {
+  /// Waits before something is done once more that has failed with a transient error.
+  ///
+  /// - Throws: The error, if it is not transient, or there is no time to wait.
+  nonisolated func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
+    guard let patience = patientStore?.patience,
+      await patience.waits(after: error, retries: retries, .other)
+    else { throw error }
+    retries += 1
+  }
+}

@@ -16,9 +16,15 @@ final class RateLimiting: Sendable {
     sharing == nil ? 1_000_000 : 300_000_000
   }
 
+  /// What observers know of limits that are used up.
+  private struct Told: Sendable {
+    /// Until when each of the scopes is, in microseconds since 1970.
+    var dates: [Int: Int64] = [:]
+    var count = 0
+  }
+
   private let state: Mutex<RateLimits>
-  private let told = Mutex<[Int: Int64]>([:])
-  private let count = Mutex(0)
+  private let told = Mutex(Told())
 
   /// Returns `nil` if there are no limits.
   init?(_ limits: [RateLimit], _ sharing: StoreSharing?) {
@@ -31,16 +37,18 @@ final class RateLimiting: Sendable {
   }
 
   /// How often a limit was used up.
-  var usedUpCount: Int { count.withLock { $0 } }
+  var usedUpCount: Int { told.withLock { $0.count } }
 
   /// Returns those of the limits about which this was not called before.
   func notTold(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
     guard !usedUpLimits.isEmpty else { return [] }
-    let new = told.withLock { told in
-      usedUpLimits.filter { told.updateValue($0.until, forKey: $0.scope) != $0.until }
+    return told.withLock { told in
+      let new = usedUpLimits.filter { limit in
+        told.dates.updateValue(limit.until, forKey: limit.scope) != limit.until
+      }
+      told.count += new.count
+      return new
     }
-    count.withLock { $0 += new.count }
-    return new
   }
 }
 
@@ -48,6 +56,8 @@ extension Date {
   /// The date in microseconds since 1970, in which rate limits count.
   var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
 
-  /// The date of a number of microseconds since 1970.
-  init(microseconds: Int64) { self.init(timeIntervalSince1970: Double(microseconds) / 1e6) }
+  /// The date of a number of microseconds since 1970, as it reads after it was stored.
+  init(microseconds: Int64) {
+    self = Date(timeIntervalSince1970: Double(microseconds) / 1e6).storable
+  }
 }

@@ -37,9 +37,7 @@ extension TaskQueue {
         let replaced = try await replacedOccurrences(among: tasks)
         let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
         claim.tasks = others.isEmpty ? [] : try await admit(others, limiting)
-        if !replaced.isEmpty {
-          claim.tasks += tasks.filter { replaced.contains($0.record.id) }
-        }
+        claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
         fail(error, to: "count the starts of tasks", losing: true)
         // They are released when the run ends.
@@ -106,10 +104,7 @@ extension TaskQueue {
           // All of it may be stored. If so, the starts count, although the tasks have not begun,
           // and those that were denied are not claimed any more: they must not begin.
           denied = admission.denials
-          guard let patience = patientStore?.patience,
-            await patience.waits(after: error, retries: retries, .other)
-          else { throw error }
-          retries += 1
+          try await waitToRepeat(after: error, &retries)
         }
         limiting.withLimits { $0.forget(admission.writes.map(\.valueName)) }
       }
@@ -133,7 +128,7 @@ extension TaskQueue {
     }
     changes += admission.released.map { .release(tasks[$0].lease) }
     changes += admission.postponed.map { index, date in
-      .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date).storable)
+      .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date))
     }
     let admitted = admission.admitted.map { tasks[$0] }
     if isLate, let leaseDuration {
@@ -143,7 +138,7 @@ extension TaskQueue {
     if outcomes.contains(.valueDiffers) { return nil }
     limiting.withLimits { $0.stored(admission) }
     for (index, date) in admission.postponed {
-      let date = Date(microseconds: date).storable
+      let date = Date(microseconds: date)
       await observers.catchUp(with: tasks[index].record.id)
       observers.events.post(.rescheduled(tasks[index].record.id, to: date))
       becomesAvailable(at: date)
@@ -158,7 +153,7 @@ extension TaskQueue {
   /// since is looked at once more at once.
   private nonisolated func tell(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
     guard !usedUpLimits.isEmpty else { return }
-    for limit in usedUpLimits { signals.timer.set(Date(microseconds: limit.until).storable) }
+    for limit in usedUpLimits { signals.timer.set(Date(microseconds: limit.until)) }
     let new = limiting.notTold(usedUpLimits)
     guard observers.events.isObserved, !new.isEmpty else { return }
     let scopes = limiting.withLimits { $0.scopes }
@@ -166,7 +161,7 @@ extension TaskQueue {
       observers.events.post(
         .rateLimited(
           scopes[limit.scope].description,
-          until: Date(microseconds: limit.until).storable
+          until: Date(microseconds: limit.until)
         )
       )
     }
@@ -180,7 +175,7 @@ extension TaskQueue {
       let snooze = error as? TaskSnoozed, snooze.scope == .limiter
     else { return }
     let now = self.now
-    let until = AttemptJudge.Moment(now: now).date(after: snooze.duration).microseconds
+    let until = now.storable(after: snooze.duration).microseconds
     do {
       for place in rateLimiting.withLimits({ $0.pausedPlaces(of: record) }) {
         try await setValue(named: place.valueName, .relaxed) { bytes in

@@ -62,9 +62,6 @@ extension TaskQueue {
     )
   }
 
-  /// How often a store may refuse a change for no reason that the queue knows.
-  private static let mostRefusals = 1_000
-
   /// Waits until an attempt is cut short, or ends by itself.
   ///
   /// If a handler makes such a request for its own attempt, it is cancelled when this returns. If

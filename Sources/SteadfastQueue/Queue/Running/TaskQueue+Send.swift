@@ -1,5 +1,11 @@
 /// How a queue has its store apply changes.
 extension TaskQueue {
+  /// How often a store may refuse what the queue asks again before that counts as a fault of the
+  /// store.
+  ///
+  /// It may do so while another caller changes the same task, key or value.
+  static let mostRefusals = 1_000
+
   /// Has the store apply changes, and checks that there is a result for each of them.
   nonisolated func persist(
     _ changes: [TaskChange],

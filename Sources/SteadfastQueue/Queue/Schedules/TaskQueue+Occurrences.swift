@@ -6,9 +6,6 @@ import Foundation
 
 /// Adds the next occurrence of a schedule in the same batch that ends the current one.
 extension TaskQueue {
-  /// How often another process may change a schedule between a look at it and a change.
-  private static let mostRefusals = 1_000
-
   /// What the store answers to a batch.
   typealias StoreAnswer = (outcomes: [ChangeOutcome], wasResent: Bool)
 
@@ -92,18 +89,11 @@ extension TaskQueue {
         let answer = try await announcing([step]) { try await send(changes + step.changes) }
         if let answer { return (Array(answer.outcomes.prefix(changes.count)), retries > 0) }
       } catch {
-        guard let patience = patientStore?.patience,
-          await patience.waits(after: error, retries: retries, .other)
-        else { throw error }
-        retries += 1
+        try await waitToRepeat(after: error, &retries)
         unanswered = step
       }
     }
-    throw TaskQueueError(
-      .storeFailed,
-      "the store (\(store)) says each time that a schedule is not the one that it has just returned: "
-        + "other processes change it all the time, or the store compares wrongly"
-    )
+    throw TaskQueueError.comparesWrongly(store, "a schedule", changedBy: "other processes")
   }
 
   /// Sends a batch with steps of schedules, and tells them when they are stored.
@@ -130,7 +120,7 @@ extension TaskQueue {
     }
     for step in steps {
       if let index = step.endIndex, answer.outcomes[index] == .stale, try await takeBack(step) {
-        observers.didNotEnqueue(CollectionOfOne(step.next).compactMap(\.self))
+        if let next = step.next { observers.didNotEnqueue(CollectionOfOne(next)) }
       } else {
         tell(step)
       }
@@ -168,7 +158,7 @@ extension TaskQueue {
 
 extension ChangeOutcome {
   /// Whether the store has refused the whole batch: a schedule has changed, or an ID is taken.
-  fileprivate var refusesStep: Bool {
+  var refusesStep: Bool {
     switch self {
     case .valueDiffers, .identityTaken, .batchRefused: true
     default: false

@@ -154,10 +154,7 @@ extension TaskQueue {
     _ changes: [TaskChange],
     cancelling records: [TaskRecord]
   ) async throws -> Bool {
-    let answer = try await announcing([]) {
-      (try await send(changes, cancelling: records), false)
-    }
-    return answer != nil
+    try await !send(changes, cancelling: records).contains(where: \.refusesStep)
   }
 
   /// Sends changes that also cancel waiting occurrences, without a trace of them.

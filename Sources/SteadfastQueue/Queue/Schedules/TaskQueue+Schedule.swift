@@ -110,9 +110,6 @@ extension TaskQueue {
     return wasThere
   }
 
-  /// How often another process may change a schedule between a look at it and a change.
-  private static let mostRefusals = 1_000
-
   /// Makes a change of a schedule again until no other process changes it in between.
   ///
   /// The body is called once more after a transient error of the store, too, and looks again.
@@ -128,12 +125,13 @@ extension TaskQueue {
         if retries > 0 { lookForWork() }
         return
       } catch {
-        guard let patience = patientStore?.patience,
-          await patience.waits(after: error, retries: retries, .other)
-        else { throw error }
-        retries += 1
+        try await waitToRepeat(after: error, &retries)
       }
     }
-    throw scheduleChangesAllTheTime(name)
+    throw TaskQueueError.comparesWrongly(
+      store,
+      "the schedule '\(name)'",
+      changedBy: "other processes"
+    )
   }
 }

@@ -51,14 +51,6 @@ extension TaskQueue {
         + "have the same 36-bit hash; give it another name"
     )
   }
-
-  nonisolated func scheduleChangesAllTheTime(_ name: String) -> TaskQueueError {
-    TaskQueueError(
-      .storeFailed,
-      "the store (\(store)) says each time that the schedule '\(name)' is not the one that it has "
-        + "just returned: other processes change it all the time, or the store compares wrongly"
-    )
-  }
 }
 
 extension TaskOptions {

@@ -68,7 +68,7 @@ extension TaskQueue {
   }
 
   /// How often another process may change a schedule while this one looks at it.
-  private static let mostLooks = 100
+  static let mostLooks = 100
 
   private nonisolated func storedSchedules() async throws -> [(
     schedule: StoredSchedule, bytes: [UInt8]
@@ -128,7 +128,7 @@ extension TaskQueue {
     let seconds = UInt64(spread.components.seconds)
     guard seconds > 0 else { return 0 }
     let installation = try await installation()
-    return Int(StableHash.hash(installation + Array(name.utf8)) % (seconds + 1))
+    return Int((installation + Array(name.utf8)).stableHash % (seconds + 1))
   }
 
   /// Returns what tells this store from others; the first call draws it.

@@ -6,9 +6,6 @@ import Foundation
 
 /// Takes back steps of schedules that were stored without the ends of their occurrences.
 extension TaskQueue {
-  /// How often another process may change a schedule while its step is taken back.
-  private static let mostLooks = 100
-
   /// Takes a step of a schedule back, unless its occurrence has ended all the same.
   ///
   /// A stale change is left out of its batch, and the rest of the batch is stored. If another
@@ -61,10 +58,7 @@ extension TaskQueue {
         _ = try await send([.setValue(named: key.valueName, from: earlierBytes, to: bytes)])
         return false
       } catch {
-        guard let patience = patientStore?.patience,
-          await patience.waits(after: error, retries: retries, .other)
-        else { throw error }
-        retries += 1
+        try await waitToRepeat(after: error, &retries)
       }
     }
     return false

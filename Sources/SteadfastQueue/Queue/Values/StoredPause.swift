@@ -42,13 +42,11 @@ struct StoredPause: Sendable, Equatable {
   var bytes: [UInt8]? {
     get throws {
       guard isWhole || !names.isEmpty else { return nil }
-      let encoder = JSONEncoder()
-      encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
       let fields = Fields(
         names: names.isEmpty ? nil : names.sorted(),
         queue: isWhole ? true : nil
       )
-      return Array(try encoder.encode(fields))
+      return try StableJSON.encode(fields)
     }
   }
 

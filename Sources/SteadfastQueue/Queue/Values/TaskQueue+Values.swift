@@ -71,9 +71,6 @@ extension TaskQueue {
 
   // MARK: Comparing
 
-  /// How often another caller may set a value between a look at it and its change.
-  private static let mostRefusals = 1_000
-
   /// Sets a value to what the function makes of the present one, however often that changes.
   nonisolated func setValue(
     named name: String,
@@ -88,17 +85,10 @@ extension TaskQueue {
         if try await replaceValue(named: name, old, by: new, durability) { return }
       } catch {
         // It may have been stored. What the next look finds is the present value in any case.
-        guard let patience = patientStore?.patience,
-          await patience.waits(after: error, retries: retries, .other)
-        else { throw error }
-        retries += 1
+        try await waitToRepeat(after: error, &retries)
       }
     }
-    throw TaskQueueError(
-      .storeFailed,
-      "the store (\(store)) says each time that the value '\(name)' is not the one that it has just "
-        + "returned: other callers change it all the time, or the store compares wrongly"
-    )
+    throw TaskQueueError.comparesWrongly(store, "the value '\(name)'")
   }
 
   /// Sets a value if it is the expected one.

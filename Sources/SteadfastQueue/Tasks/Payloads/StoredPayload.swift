@@ -86,12 +86,7 @@ public struct StoredPayload: Sendable {
     form = .opened(bytes)
   }
 
-  private static let encoder: JSONEncoder = {
-    let encoder = JSONEncoder()
-    // Keys are sorted, so that a value is written the same way each time.
-    encoder.outputFormatting = [.withoutEscapingSlashes, .sortedKeys]
-    return encoder
-  }()
+  private static let encoder = StableJSON.makeEncoder()
 
   /// The bytes to store.
   ///

@@ -31,7 +31,7 @@ extension TaskRecord {
   }
 
   /// Returns the failures before the last one that are kept.
-  static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
+  package static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
     failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures
   }
 
@@ -47,7 +47,7 @@ extension TaskFailure {
   private static var longestEarlierReason: Int { 500 }
 
   /// Returns the failure as it is kept when it is no longer the last one.
-  func shortened() -> TaskFailure {
+  package func shortened() -> TaskFailure {
     let limit = Self.longestEarlierReason
     guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
     return TaskFailure(reason: String(reason.unicodeScalars.prefix(limit)), date: date)

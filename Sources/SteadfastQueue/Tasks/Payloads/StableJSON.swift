@@ -1,0 +1,18 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// JSON with its keys in one order, so that the same value has the same bytes each time.
+enum StableJSON {
+  static func makeEncoder() -> JSONEncoder {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    return encoder
+  }
+
+  static func encode(_ value: some Encodable) throws -> [UInt8] {
+    Array(try makeEncoder().encode(value))
+  }
+}
