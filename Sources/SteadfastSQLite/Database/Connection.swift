@@ -1,5 +1,6 @@
 #if SQLite
 import SystemSQLite
+import SteadfastQueue
 
 /// A connection to the database; one thread uses it.
 @safe final class Connection {
@@ -148,12 +149,7 @@ import SystemSQLite
     _ values: SQLValue...,
     read: (Statement) throws -> Value
   ) throws -> [Value] {
-    var found: [Value] = []
-    try forEach(sql, values) { row in
-      found.append(try read(row))
-      return true
-    }
-    return found
+    try rows(of: sql, values, isCached: true, read: read)
   }
 
   /// Returns what `read` makes of each row of a statement that is run once.
@@ -162,12 +158,26 @@ import SystemSQLite
     _ values: [SQLValue],
     read: (Statement) throws -> Value
   ) throws -> [Value] {
+    try rows(of: sql, values, isCached: false, read: read)
+  }
+
+  private func rows<Value>(
+    of sql: String,
+    _ values: [SQLValue],
+    isCached: Bool,
+    read: (Statement) throws -> Value
+  ) throws -> [Value] {
     var found: [Value] = []
-    try forEach(sql, values, isCached: false) { row in
+    try forEach(sql, values, isCached: isCached) { row in
       found.append(try read(row))
       return true
     }
     return found
+  }
+
+  /// Returns the IDs in the first column.
+  func ids(_ sql: String, _ values: SQLValue...) throws -> [TaskID] {
+    try rows(of: sql, values, isCached: true) { $0.id(0) }.compactMap(\.self)
   }
 }
 #endif

@@ -30,10 +30,7 @@ extension SQLValue {
 
   /// The microseconds, of which a positive duration has at least one.
   static func duration(_ value: Duration?) -> SQLValue {
-    guard let value else { return .null }
-    let (seconds, attoseconds) = value.components
-    let microseconds = seconds * 1_000_000 + (attoseconds + 999_999_999_999) / 1_000_000_000_000
-    return .integer(microseconds)
+    value.map { .integer($0.microseconds) } ?? .null
   }
 
   /// The number of retries; null if there is no limit.

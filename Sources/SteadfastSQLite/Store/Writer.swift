@@ -40,8 +40,7 @@ final class Writer {
       }
       performTogether(group)
       group = []
-      let result = Result { try performAlone(job.call) }
-      job.continuation.resume(with: result.map { .nothing }.mapError(place.error))
+      end(job, Result { try performAlone(job.call) }.map { .nothing })
     }
     performTogether(group)
   }

@@ -37,27 +37,10 @@ enum StoredFailures {
     var date: Double
   }
 
-  /// Returns the text for the last four of the failures; `nil` if there are none.
+  /// Returns the text for failures; `nil` if there are none.
   static func text(of failures: [TaskFailure]) -> String? {
-    let stored = failures.suffix(4).map { failure in
-      // The texts are cut as `TaskRecord.note(_:)` cuts them.
-      Failure(
-        reason: String(failure.reason.unicodeScalars.prefix(500)),
-        date: failure.date.timeIntervalSince1970
-      )
-    }
-    return text(of: stored)
-  }
-
-  /// Returns the text for failures that are kept as they are.
-  static func wholeText(of failures: [TaskFailure]) -> String? {
-    text(
-      of: failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
-    )
-  }
-
-  private static func text(of failures: [Failure]) -> String? {
-    guard !failures.isEmpty, let data = try? JSONEncoder().encode(failures) else { return nil }
+    let stored = failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
+    guard !stored.isEmpty, let data = try? JSONEncoder().encode(stored) else { return nil }
     return String(decoding: data, as: UTF8.self)
   }
 

@@ -11,12 +11,7 @@ import Foundation
 extension Tables {
   func pause(_ target: TaskTarget) throws -> ChangeOutcome {
     guard let entry = try entry(target, in: [.waiting, .suspended, .parked]) else { return .stale }
-    if entry.state == .suspended {
-      try database.run(
-        "update steadfast_task set available_date = created_date, put_off = 0 where seq = ?1",
-        entry.seq
-      )
-    }
+    if entry.state == .suspended { try setWakeDate(of: entry) }
     try move(entry, to: .paused)
     return .done
   }
@@ -78,7 +73,7 @@ extension Tables {
     try database.run(
       "update steadfast_task set payload = ?2, format = ?3, schema_version = ?4 where seq = ?1",
       entry.seq,
-      bytes.count <= Self.longestInnerPayload ? .blob(bytes) : .null,
+      Self.inner(bytes),
       .text(stored.format.rawValue),
       .integer(stored.version)
     )
@@ -173,22 +168,22 @@ extension Tables {
       """
     var leaving: [TaskID] = []
     if let date {
-      leaving += try database.all(
+      leaving += try database.ids(
         prunable + " and finished_date < ?4",
         .text(queue),
         .text(state.rawValue),
         .date(now),
         .date(date)
-      ) { $0.id(0) }.compactMap(\.self)
+      )
     }
     if let count {
-      leaving += try database.all(
+      leaving += try database.ids(
         prunable + " order by finished_date desc, id desc limit -1 offset ?4",
         .text(queue),
         .text(state.rawValue),
         .date(now),
         .integer(count)
-      ) { $0.id(0) }.compactMap(\.self)
+      )
     }
     for id in leaving { _ = try removeWithOthers(id) }
     return .done

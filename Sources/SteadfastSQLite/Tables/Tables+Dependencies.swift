@@ -161,10 +161,10 @@ extension Tables {
     let ended = Set(others.map(\.id) + [id])
     for other in others {
       if retains {
-        let causes = try database.all(
+        let causes = try database.ids(
           "select dependency from steadfast_dependency where dependent = ?1 order by dependency",
           .id(other.id)
-        ) { $0.id(0) }
+        )
         try database.run(
           """
           update steadfast_task set state = 'cancelled', finished_date = ?2, key_role = null,
@@ -173,7 +173,7 @@ extension Tables {
           """,
           .id(other.id),
           .date(date),
-          .id(causes.compactMap(\.self).first(where: ended.contains))
+          .id(causes.first(where: ended.contains))
         )
       } else {
         try delete(other.id)

@@ -66,9 +66,7 @@ extension Tables {
   func delete(_ id: TaskID) throws {
     var leaving = [id]
     while let id = leaving.popLast() {
-      leaving += try database.all("select id from steadfast_task where cause = ?1", .id(id)) {
-        $0.id(0)
-      }.compactMap(\.self)
+      leaving += try database.ids("select id from steadfast_task where cause = ?1", .id(id))
       try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
       try database.run("delete from steadfast_dependency where dependent = ?1", .id(id))
       try database.run("delete from steadfast_memory where task_id = ?1", .id(id))

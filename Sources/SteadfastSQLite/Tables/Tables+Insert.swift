@@ -67,11 +67,10 @@ extension Tables {
     _ role: UniqueKeyRole?,
     _ payload: [UInt8]
   ) throws -> Bool {
-    let isInner = payload.count <= Self.longestInnerPayload
-    let inner = isInner ? SQLValue.blob(payload) : .null
+    let inner = Self.inner(payload)
     let values = Self.definition(of: record, inner, role) + Self.life(of: record)
     guard try database.run(Self.insertion, values) > 0 else { return false }
-    if !isInner { try setOuter(payload, of: record.id) }
+    if case .null = inner { try setOuter(payload, of: record.id) }
     return true
   }
 
@@ -116,11 +115,16 @@ extension Tables {
       .integer(record.interruptionCount),
       .text(record.lastError),
       .date(record.failedDate),
-      .text(StoredFailures.wholeText(of: record.earlierFailures)),
+      .text(StoredFailures.text(of: record.earlierFailures)),
       .flag(record.isPostponed),
       .date(record.finishedDate),
       .integer(record.dependencies.tasks.count),
     ]
+  }
+
+  /// The payload as it stands in the row of its task; null if it is too long for that.
+  static func inner(_ payload: [UInt8]) -> SQLValue {
+    payload.count <= longestInnerPayload ? .blob(payload) : .null
   }
 
   /// Keeps a long payload, or forgets the one that there was, in its own row.
@@ -229,7 +233,7 @@ extension Tables {
     try database.run(
       Self.takeOver,
       .id(twin),
-      payload.count <= Self.longestInnerPayload ? .blob(payload) : .null,
+      Self.inner(payload),
       .text(new.payload.format.rawValue),
       .integer(new.payload.version),
       .integer(new.priority.rawValue),

@@ -71,7 +71,7 @@ extension Tables {
   }
 
   func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed.union([.running])) else {
+    guard let entry = try entry(.unclaimed(id), in: TaskState.unfinished) else {
       return .stale
     }
     let filled = try database.run(
@@ -86,12 +86,17 @@ extension Tables {
     guard filled > 0 else { return .stale }
     try measure(id)
     guard entry.state == .suspended else { return .done }
+    try setWakeDate(of: entry)
+    try move(entry, to: .waiting)
+    return .done
+  }
+
+  /// Gives a suspended task that wakes the date on which it was enqueued.
+  func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
       "update steadfast_task set available_date = created_date, put_off = 0 where seq = ?1",
       entry.seq
     )
-    try move(entry, to: .waiting)
-    return .done
   }
 
   /// Removes what a task remembers.

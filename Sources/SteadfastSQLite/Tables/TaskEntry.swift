@@ -100,7 +100,8 @@ extension Tables {
       guard let reason = row.ifAny(0, row.text), let date = row.ifAny(1, row.date) else {
         return earlier
       }
-      return earlier + [TaskFailure(reason: reason, date: date)]
+      let last = TaskFailure(reason: reason, date: date)
+      return TaskRecord.kept(earlier + [last.shortened()])
     }
     try database.run(
       """
