@@ -10,7 +10,18 @@ import SteadfastSQLite
 ///     SQLiteWorker work DATABASE          performs tasks, and writes their IDs when they begin
 ///
 /// An error is one line on standard error, with the exit code 2.
-struct Chore: TaskPayload { var number: Int }
+struct Chore: TaskPayload {
+  let number: Int
+  let text: String
+
+  /// Whether its rows are in other tables, too: its payload is long, and it remembers a step.
+  var isLarge: Bool { number % 10 == 0 }
+
+  init(_ number: Int) {
+    self.number = number
+    text = number % 10 == 0 ? String(repeating: "long ", count: 600) : ""
+  }
+}
 
 func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
 
@@ -30,10 +41,13 @@ do {
   case "open": try await store.open()
   case "fill":
     let count = arguments.count > 3 ? Int(arguments[3]) ?? 0 : 0
-    let tasks = try await queue.enqueue(contentsOf: (0..<count).map(Chore.init))
+    let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Chore($0) })
     write(tasks.map(\.id.description).joined(separator: "\n"))
   default:
-    await queue.register(Chore.self) { _, context in write(context.id.description) }
+    await queue.register(Chore.self) { chore, context in
+      write(context.id.description)
+      if chore.isLarge { _ = try await context.step("once") { _ in chore.number } }
+    }
     try await queue.run()
   }
   try await store.close()
