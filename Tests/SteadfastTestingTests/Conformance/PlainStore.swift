@@ -17,6 +17,8 @@ final class PlainStore: Persistence {
       $0.rank < $1.rank
     }
     var nextDate: @Sendable (Date?, ClaimRequest, ReferenceTable) -> Date? = { date, _, _ in date }
+    /// What a claim returns of what it hands out.
+    var claimed: @Sendable ([ClaimedTask]) -> [ClaimedTask] = { $0 }
     /// What a look-up returns of a record.
     var shown: @Sendable (TaskRecord) -> TaskRecord = { $0 }
     var matches: @Sendable (TaskRecord, TaskFilter) -> Bool = { $1.matches($0) }
@@ -51,6 +53,8 @@ final class PlainStore: Persistence {
     var destroysClosed = true
     /// What destroying a store again does.
     var destroysAgain = DestroyingAgain.nothing
+    /// The store's clock; if there is none, it stands still until it is moved.
+    var clock: (@Sendable () -> Date)?
     /// Which clock decides that a claim has run out.
     var usesClockOfRequests = false
     /// Whether it ends claims three times in a lease, and looks for dates only if it finds nothing.
@@ -118,7 +122,10 @@ final class PlainStore: Persistence {
   ) throws -> Result {
     if state.withLock({ $0.isClosed }) { throw PlainStoreError.closed }
     if behaviour.heedsCancellation { try Task.checkCancellation() }
-    return try shelf.places.withLock { try body(&$0[place, default: Contents()]) }
+    return try shelf.places.withLock { places in
+      if let clock = behaviour.clock { places[place, default: Contents()].table.clock = clock() }
+      return try body(&places[place, default: Contents()])
+    }
   }
 
   /// Lets other tasks run, as a device would that answers late.
@@ -183,7 +190,10 @@ final class PlainStore: Persistence {
       let first = (waiting.filter { $0 > request.now } + ends).min()
       let isSpared = behaviour.looksSeldom && !tasks.isEmpty
       let next = isSpared || available.count > tasks.count ? request.now : first
-      return Claim(tasks: tasks, nextDate: behaviour.nextDate(next, request, contents.table))
+      return Claim(
+        tasks: behaviour.claimed(tasks),
+        nextDate: behaviour.nextDate(next, request, contents.table)
+      )
     }
   }
 

@@ -1,0 +1,163 @@
+import SteadfastQueue
+
+/// A history, ordered by the tasks that it concerns.
+struct HistoryIndex: Sendable {
+  /// A call, from the line that announces it on.
+  private struct Call {
+    let asked: HistoryPlace
+    var changes: [HistoryChange] = []
+    var isClaim = false
+    var seconds: Double?
+  }
+
+  private struct CallName: Hashable {
+    let process: String
+    let number: Int
+  }
+
+  private(set) var lives: [TaskID: TaskLife] = [:]
+  /// Claims that may have handed out tasks to no process.
+  private(set) var lostClaims: [(asked: HistoryPlace, seconds: Double?)] = []
+  private(set) var openings: [HistoryPlace] = []
+  private(set) var faultsEnd: HistoryPlace?
+  private(set) var remainingTasks: HistoryPlace?
+  private var pending: [CallName: Call] = [:]
+  private var attempts: [CallName: (task: TaskID, index: Int)] = [:]
+
+  init(_ history: History) {
+    for (source, lines) in history.sources.map(\.lines).enumerated() {
+      for (line, value) in lines.enumerated() {
+        add(value, at: HistoryPlace(date: value.date, source: source, line: line))
+      }
+    }
+    for call in pending.values { end(call, at: nil, outcomes: nil, isRefused: false) }
+    pending = [:]
+    for id in lives.keys {
+      lives[id]?.claims.sort { $0.answered < $1.answered }
+      lives[id]?.attempts.sort { $0.began < $1.began }
+    }
+  }
+
+  /// The lives of all tasks, in the order of their IDs.
+  var tasks: [TaskLife] { lives.values.sorted { $0.id < $1.id } }
+
+  private mutating func add(_ line: HistoryLine, at place: HistoryPlace) {
+    func name(_ number: Int) -> CallName { CallName(process: line.process, number: number) }
+    switch line.event {
+    case .opening: openings.append(place)
+    case .asked(let call, let changes): pending[name(call)] = Call(asked: place, changes: changes)
+    case .claiming(let call, let seconds):
+      pending[name(call)] = Call(asked: place, isClaim: true, seconds: seconds)
+    case .answered(let call, let outcomes):
+      guard let asked = pending.removeValue(forKey: name(call)) else { return }
+      end(asked, at: place, outcomes: outcomes, isRefused: false)
+    case .granted(let call, let tasks):
+      guard let asked = pending.removeValue(forKey: name(call)) else { return }
+      for task in tasks {
+        lives[task.task, default: TaskLife(task.task)].claims.append(
+          HistoryClaim(grant: task, asked: asked.asked, answered: place, seconds: asked.seconds)
+        )
+      }
+    case .refused(let call, _):
+      guard let asked = pending.removeValue(forKey: name(call)) else { return }
+      end(asked, at: place, outcomes: nil, isRefused: true)
+    case .unanswered(let call, _):
+      guard let asked = pending.removeValue(forKey: name(call)) else { return }
+      end(asked, at: nil, outcomes: nil, isRefused: false)
+    case .attemptBegan(let attempt, let task, let lease):
+      let index = lives[task, default: TaskLife(task)].attempts.count
+      attempts[name(attempt)] = (task, index)
+      lives[task, default: TaskLife(task)].attempts.append(
+        HistoryAttempt(lease: lease, began: place, ended: nil)
+      )
+    case .attemptEnded(let attempt):
+      guard let (task, index) = attempts[name(attempt)] else { return }
+      lives[task]?.attempts[index].ended = place
+    case .faultsEnded: faultsEnd = place
+    case .remaining(let tasks):
+      remainingTasks = place
+      for task in tasks {
+        lives[task.id, default: TaskLife(task.id)].remaining = task.state ?? ""
+      }
+    }
+  }
+
+  /// Notes what a call has done, or may have done.
+  private mutating func end(
+    _ call: Call,
+    at answered: HistoryPlace?,
+    outcomes: [HistoryOutcome]?,
+    isRefused: Bool
+  ) {
+    if call.isClaim {
+      if !isRefused { lostClaims.append((call.asked, call.seconds)) }
+      return
+    }
+    for (index, change) in call.changes.enumerated() {
+      let outcome = outcomes.flatMap { $0.indices.contains(index) ? $0[index] : nil }
+      let result: HistoryStep.Result =
+        switch outcome?.kind {
+        case nil: isRefused ? .skipped : .unknown
+        case .done, .superseded: .done
+        case .stale, .replaced, .duplicate, .identityTaken, .unmetDependency, .batchRefused,
+          .valueDiffers, .other:
+          .skipped
+        }
+      let step = HistoryStep(
+        kind: change.kind,
+        lease: change.lease,
+        asked: call.asked,
+        answered: answered,
+        result: result,
+        index: index,
+        retryCount: change.retryCount,
+        seconds: change.seconds,
+        outcome: outcome
+      )
+      note(step, of: change)
+    }
+  }
+
+  private mutating func note(_ step: HistoryStep, of change: HistoryChange) {
+    for id in step.outcome?.tasks ?? [] {
+      noteAlong(id, step)
+    }
+    guard let id = change.task else { return }
+    if change.kind == .insert {
+      lives[id, default: TaskLife(id)].insertions.append(step)
+      lives[id]?.description = change.new
+    } else {
+      lives[id, default: TaskLife(id)].steps.append(step)
+    }
+  }
+
+  /// Notes what a step means for another task.
+  private mutating func noteAlong(_ id: TaskID, _ step: HistoryStep) {
+    func along(_ kind: HistoryChange.Kind) -> HistoryStep {
+      HistoryStep(
+        kind: kind,
+        lease: nil,
+        asked: step.asked,
+        answered: step.answered,
+        result: step.result
+      )
+    }
+    switch step.outcome?.kind {
+    case .done:
+      switch step.kind {
+      case .succeed, .abandon, .cancel:
+        lives[id, default: TaskLife(id)].steps.append(along(.cancel))
+      case .restart: lives[id, default: TaskLife(id)].steps.append(along(.restart))
+      case .remove: lives[id, default: TaskLife(id)].steps.append(along(.remove))
+      case .insert, .retry, .release, .park, .suspend, .pause, .reschedule, .unpark, .resume,
+        .update, .extend, .prune, .rebase, .remember, .complete, .setValue, .other:
+        break
+      }
+    case .replaced, .superseded:
+      lives[id, default: TaskLife(id)].takenOver.append(step.asked)
+    case nil, .stale, .duplicate, .identityTaken, .unmetDependency, .batchRefused, .valueDiffers,
+      .other:
+      break
+    }
+  }
+}

@@ -1,0 +1,171 @@
+import Foundation
+import SteadfastTesting
+import Synchronization
+import Testing
+
+/// A store with a planted fault, and the promise that its histories show to be broken.
+struct HistoryMutant: Sendable, CustomTestStringConvertible {
+  let name: String
+  let promise: History.Promise
+  let fault: HistorySimulation.Fault
+
+  var testDescription: String { "\(promise.rawValue): \(name)" }
+
+  private static func store(
+    _ name: String,
+    breaks promise: History.Promise,
+    _ behaviour: @escaping @Sendable (inout PlainStore.Behaviour) -> Void
+  ) -> HistoryMutant {
+    HistoryMutant(name: name, promise: promise, fault: .init(behaviour: behaviour))
+  }
+
+  private static func connection(
+    _ name: String,
+    breaks promise: History.Promise,
+    _ wrap: @escaping @Sendable (any Persistence, VirtualClock) -> any Persistence
+  ) -> HistoryMutant {
+    HistoryMutant(name: name, promise: promise, fault: .init(wrap: wrap))
+  }
+
+  static let all: [HistoryMutant] = [
+    connection("a transient error is swallowed", breaks: .nothingIsLost) { base, _ in
+      SwallowingStore(base)
+    },
+    connection("a change is acknowledged before it is flushed", breaks: .nothingIsLost) { base, _ in
+      LateStore(base)
+    },
+    HistoryMutant(
+      name: "an insertion that is sent again after the end adds the task again",
+      promise: .nothingIsAdded,
+      fault: .init(wrap: { LateAnswers($0, $1) }, retention: .none)
+    ),
+    store("a change is made without a look at its lease", breaks: .oneEnd) {
+      $0.apply = { batch, table in
+        let leases = Dictionary(
+          uniqueKeysWithValues: table.entries.map { ($0.record.id, $0.lease) }
+        )
+        return table.apply(batch.map { $0.with { leases[$0.id].flatMap(\.self) ?? $0 } })
+      }
+    },
+    store("an end is acknowledged and forgotten", breaks: .oneEnd) {
+      let number = Mutex(0)
+      $0.apply = { batch, table in
+        let isForgotten = number.withLock { number in
+          number += 1
+          return number % 7 == 0
+        }
+        guard isForgotten, batch.count == 1, case .succeed = batch[0] else {
+          return table.apply(batch)
+        }
+        var copy = table
+        return copy.apply(batch)
+      }
+    },
+    store("the client's clock decides when claims run out", breaks: .oneHolder) {
+      $0.usesClockOfRequests = true
+    },
+    store("an extension is acknowledged and not made", breaks: .oneHolder) {
+      $0.apply = { batch, table in
+        let ends = Dictionary(
+          uniqueKeysWithValues: table.entries.map { ($0.record.id, $0.leaseEnd) }
+        )
+        defer {
+          for index in table.entries.indices where table.entries[index].lease != nil {
+            if let end = ends[table.entries[index].record.id] {
+              table.entries[index].leaseEnd = end
+            }
+          }
+        }
+        return table.apply(batch)
+      }
+    },
+    store("a claim hands out what the one before it has", breaks: .oneHolder) {
+      let last = Mutex<ClaimedTask?>(nil)
+      $0.claimed = { tasks in
+        guard let first = tasks.first else { return tasks }
+        return last.withLock { last in
+          defer { last = first }
+          return last.map { tasks + [$0] } ?? tasks
+        }
+      }
+    },
+    store("a retry is counted after the commit", breaks: .exactCounts) {
+      let late = Mutex<[TaskID: Int]>([:])
+      $0.apply = { batch, table in
+        let counts = late.withLock { late in
+          defer { late = [:] }
+          return late
+        }
+        for index in table.entries.indices {
+          guard let count = counts[table.entries[index].record.id] else { continue }
+          table.entries[index].record.retryCount = count
+        }
+        return table.apply(
+          batch.map { change in
+            guard case .retry(let lease, let date, let count, let failure) = change else {
+              return change
+            }
+            late.withLock { $0[lease.id] = count }
+            return .retry(
+              lease,
+              availableDate: date,
+              retryCount: max(0, count - 1),
+              failure: failure
+            )
+          }
+        )
+      }
+    },
+    store("an interruption is not counted", breaks: .exactCounts) {
+      $0.shown = { record in
+        var record = record
+        record.interruptionCount = 0
+        return record
+      }
+    },
+    store("a later task overtakes one with its order key", breaks: .orderOfKeys) {
+      $0.afterwards { change, entry, _ in
+        if case .insert = change { entry.number = -entry.number }
+      }
+    },
+    store("two processes hold an order key", breaks: .oneRunnerForKey) {
+      $0.insertions { $0.copy(orderKey: .some(nil)) }
+    },
+    store("a follower is performed twice", breaks: .waitingTasksAreLast) {
+      let repeated = Mutex<Set<TaskID>>([])
+      $0.after { change, before, table in
+        guard case .succeed(let lease, _, _) = change,
+          let record = before.record(of: lease.id), record.dependencies.batch != nil,
+          repeated.withLock({ $0.insert(lease.id).inserted }),
+          let index = table.entries.firstIndex(where: { $0.record.id == lease.id })
+        else { return }
+        table.entries[index].record.state = .waiting
+        table.entries[index].record.finishedDate = nil
+      }
+    },
+    store("a follower goes before its batch", breaks: .waitingTasksAreLast) {
+      $0.insertions { record in
+        var record = record
+        record.dependencies.follower = nil
+        return record
+      }
+    },
+    store("a value is set without a comparison", breaks: .limitsHold) {
+      $0.apply = { batch, table in
+        let values = table.values
+        return table.apply(
+          batch.map { change in
+            guard case .setValue(let name, _, let new) = change else { return change }
+            let old = values.first { $0.key.text == name }?.value
+            return .setValue(named: name, from: old, to: new)
+          }
+        )
+      }
+    },
+    store("a task that was tried again is never found", breaks: .everythingEnds) {
+      $0.afterwards { change, entry, _ in
+        if case .retry = change { entry.record.availableDate = .distantFuture }
+      }
+    },
+  ]
+}

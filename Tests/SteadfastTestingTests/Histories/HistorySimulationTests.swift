@@ -1,0 +1,44 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+/// Several processes on one store, with faults of every kind: a sound store keeps its promises, and
+/// each planted fault is found by the promise that it breaks.
+///
+/// Longer: `STEADFAST_RUNS=1000 swift test --filter HistorySimulationTests`. `STEADFAST_SEED=17`
+/// repeats the run with this seed alone.
+@Suite struct HistorySimulationTests {
+  @Test func `a sound store keeps every promise, on rare paths too`() async throws {
+    let seeds = Soak.seed.map { $0...$0 } ?? 0...UInt64(max(0, Soak.runs(short: 8) - 1))
+    var (lost, done, notDone, close, tasks) = (0, 0, 0, 0, 0)
+    for seed in seeds {
+      let report = try await HistorySimulation.check(seed: seed)
+      guard report.passes else {
+        Issue.record("with the seed \(seed): \(report)")
+        return
+      }
+      #expect(report.skipped.allSatisfy { $0.promise == .limitsHold })
+      lost += report.rarePaths.lostLeases
+      done += report.rarePaths.unansweredButDone
+      notDone += report.rarePaths.unansweredAndNotDone
+      close += report.rarePaths.closeLastMembers
+      tasks += report.taskCount
+    }
+    // A run that meets none of this proves little.
+    let counts = "of \(tasks) tasks: \(lost) lost, \(done) done, \(notDone) not, \(close) close"
+    for count in [lost, done, notDone, close] { #expect(count >= seeds.count, "\(counts)") }
+  }
+
+  @Test(arguments: HistoryMutant.all)
+  func `a planted fault is found by the promise that it breaks`(
+    mutant: HistoryMutant
+  ) async throws {
+    var reports: [History.Report] = []
+    for seed: UInt64 in 0..<20 {
+      let report = try await HistorySimulation.check(seed: seed, mutant.fault)
+      if report.broken.contains(mutant.promise) { return }
+      reports.append(report)
+    }
+    Issue.record("not found: \(reports.map(\.description).joined(separator: "\n"))")
+  }
+}

@@ -1,0 +1,127 @@
+import Foundation
+import SteadfastRetry
+import SteadfastTesting
+import Synchronization
+
+/// A process of a simulation: a queue behind a connection that fails.
+final class SimulatedProcess: Sendable {
+  let recorder: HistoryRecorder
+  let queue: TaskQueue
+  private let connection: FaultInjectingStore
+  private let time: VirtualTime
+  private let dice: SimulatedDice
+  private let run = Mutex<Task<Void, any Error>?>(nil)
+
+  init(
+    _ name: String,
+    over store: any Persistence,
+    clockOffset: Double,
+    _ configuration: TaskQueueConfiguration,
+    _ time: VirtualTime,
+    _ dice: SimulatedDice,
+    wrapping wrap: (any Persistence) -> any Persistence,
+    append: @escaping @Sendable (HistoryLine) -> Void
+  ) {
+    self.time = time
+    self.dice = dice
+    let connection = FaultInjectingStore(store)
+    self.connection = connection
+    let sign = LifeSign()
+    self.sign = sign
+    recorder = HistoryRecorder(wrap(connection), process: name, clock: time.clock) { line in
+      if sign.isAlive { append(line) }
+    }
+    queue = TaskQueue(
+      name: name,
+      persistence: recorder,
+      configuration: configuration,
+      clock: OffsetClock(base: time.clock, seconds: clockOffset)
+    )
+  }
+
+  /// Whether lines are written.
+  private final class LifeSign: Sendable {
+    private let state = Mutex(true)
+    var isAlive: Bool { state.withLock { $0 } }
+    func end() { state.withLock { $0 = false } }
+  }
+
+  private let sign: LifeSign
+
+  /// Makes calls fail, before and after their effect, and take time.
+  func disturb() {
+    connection.restore()
+    let dice = dice
+    for moment in [FaultInjectingStore.Moment.beforeEffect, .afterEffect] {
+      connection.inject(.delay(.milliseconds(3), on: time.clock), moment, times: nil) { _ in
+        dice.happens(1, in: 4)
+      }
+      connection.inject(.delay(.seconds(20), on: time.clock), moment, times: nil) { _ in
+        dice.happens(1, in: 300)
+      }
+      connection.inject(.transientError, moment, times: nil) { call in
+        call.kind != .open && dice.happens(1, in: 25)
+      }
+    }
+  }
+
+  func calm() { connection.restore() }
+
+  func begin() {
+    let queue = queue
+    run.withLock { $0 = Task(executorPreference: time.executor) { try await queue.run() } }
+  }
+
+  /// No call returns any more, and nothing more is recorded.
+  func kill() {
+    sign.end()
+    hold()
+    run.withLock { $0?.cancel() }
+  }
+
+  /// No call that begins from now on goes on, until the process is disturbed or calmed.
+  func hold() {
+    connection.inject(.hang, .beforeEffect, times: nil) { _ in true }
+  }
+
+  /// Ends what is left, so that the virtual time can be left.
+  func bury() async {
+    sign.end()
+    connection.cutOff(throwing: SimulatedEnd())
+    connection.letGo()
+    let run = run.withLock { $0 }
+    run?.cancel()
+    await queue.shutDown(within: .zero)
+    connection.letGo()
+    _ = await run?.result
+  }
+}
+
+struct SimulatedEnd: Error {}
+
+/// Random numbers from a seed.
+final class SimulatedDice: Sendable {
+  private let generator: Mutex<SplitMix64>
+
+  init(seed: UInt64) { generator = Mutex(SplitMix64(seed: seed)) }
+
+  func number(_ range: ClosedRange<Int>) -> Int {
+    generator.withLock { Int.random(in: range, using: &$0) }
+  }
+
+  func happens(_ count: Int, in total: Int) -> Bool { number(1...total) <= count }
+}
+
+/// The clock of a machine whose dates are wrong.
+struct OffsetClock: WallClock {
+  let base: VirtualClock
+  let seconds: Double
+
+  var date: Date { base.date + seconds }
+  var now: VirtualClock.Instant { base.now }
+  var minimumResolution: Duration { base.minimumResolution }
+
+  func sleep(until deadline: VirtualClock.Instant, tolerance: Duration?) async throws {
+    try await base.sleep(until: deadline, tolerance: tolerance)
+  }
+}
