@@ -62,6 +62,12 @@ let package = Package(
       swiftSettings: settings
     ),
     .executableTarget(
+      name: "HistoryWorker",
+      dependencies: ["SteadfastQueue", "SteadfastSQLite", "SteadfastTesting"],
+      path: "Tests/EndToEnd/HistoryWorker",
+      swiftSettings: settings
+    ),
+    .executableTarget(
       name: "Stress",
       dependencies: ["SteadfastQueue", "SteadfastTesting"],
       path: "Tests/Stress",

@@ -1,0 +1,122 @@
+import Foundation
+import SteadfastQueue
+import SteadfastSQLite
+import SteadfastTesting
+
+/// A queue on one of the stores, with the recorder of its history.
+struct Worker {
+  let store: any Persistence
+  let recorder: HistoryRecorder
+  let queue: TaskQueue
+
+  init(_ kind: String, _ place: String, _ history: String, offset: Double) throws {
+    store = try Self.store(kind, place)
+    recorder = try HistoryRecorder(store, to: URL(filePath: history))
+    let clock = OffsetClock(seconds: offset)
+    queue = TaskQueue(
+      persistence: recorder,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: 8,
+        backoff: .constant(.milliseconds(20)),
+        rateLimits: [.per(.seconds(1), HistoryWorker.limit, of: LimitedJob.self)],
+        maxInterruptions: 1000
+      ),
+      clock: clock
+    )
+  }
+
+  /// The one place that knows the stores.
+  private static func store(_ kind: String, _ place: String) throws -> any Persistence {
+    let sharing = StoreSharing(leaseDuration: HistoryWorker.lease, pollInterval: .seconds(1))
+    switch kind {
+    #if SQLite
+    case "sqlite": return SQLiteStore(at: URL(filePath: place), sharing: sharing)
+    #endif
+    default: throw Mistake("'\(kind)' with \(sharing) is no store that this program was built with")
+    }
+  }
+
+  private func register() async {
+    let recorder = recorder
+    await queue.register(Job.self) { job, context in
+      try await recorder.recordAttempt(of: context.id) {
+        try await ContinuousClock().sleep(for: .milliseconds(job.milliseconds))
+        if context.retryCount < job.failures { throw Mistake("this attempt fails") }
+      }
+    }
+    await queue.register(LimitedJob.self) { _, context in
+      try await recorder.recordAttempt(of: context.id) {}
+    }
+  }
+
+  /// Adds tasks and performs tasks until the process is killed, or until it is told to end.
+  func work(_ count: Int) async throws {
+    await register()
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      group.addTask { try await enqueue(count) }
+      endWithStandardInput()
+      try await group.waitForAll()
+    }
+    try await store.close()
+  }
+
+  /// Shuts the queue down at the end of standard input.
+  private func endWithStandardInput() {
+    let queue = queue
+    // Reading blocks its thread.
+    Thread.detachNewThread {
+      while readLine() != nil {}
+      Task { await queue.shutDown() }
+    }
+  }
+
+  private func enqueue(_ count: Int) async throws {
+    var left = count
+    var number = 0
+    while left > 0 {
+      number += 1
+      left -= try await enqueueSome(number)
+    }
+  }
+
+  /// Adds some tasks of one kind, and returns their number.
+  private func enqueueSome(_ number: Int) async throws -> Int {
+    let job = Job(number: number, milliseconds: number % 7, failures: number % 10 / 9)
+    switch number % 8 {
+    case 0, 1:
+      // Two last tasks of a batch that end together.
+      let jobs = Array(repeating: Job(number: number, milliseconds: 5), count: 4)
+      try await queue.enqueue(contentsOf: jobs, then: Job(number: number, milliseconds: 0))
+      return 5
+    case 2, 3, 4:
+      let options = TaskOptions(inOrder: "key \(number % 40)")
+      try await queue.enqueue(contentsOf: [job, job, job], options: options)
+      return 3
+    case 5 where number % 5 == 0:
+      // Longer than a claim lasts, unless it is extended.
+      try await queue.enqueue(Job(number: number, milliseconds: 1500))
+      return 1
+    case 6 where number % 3 == 0:
+      try await queue.enqueue(LimitedJob(number: number))
+      return 1
+    default:
+      try await queue.enqueue(contentsOf: Array(repeating: job, count: 10))
+      return 10
+    }
+  }
+
+  /// Performs what is left, without faults, and records what is left then.
+  func finish() async throws {
+    try await store.open()
+    try recorder.recordEndOfFaults()
+    await register()
+    let end = ContinuousClock.now.advanced(by: .seconds(60))
+    while ContinuousClock.now < end, try await queue.count(matching: .unfinished) > 0 {
+      try await queue.runAvailable()
+      try await ContinuousClock().sleep(for: .milliseconds(100))
+    }
+    try await recorder.recordRemainingTasks()
+    try await store.close()
+  }
+}
