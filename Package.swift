@@ -63,17 +63,22 @@ let package = Package(
     ),
     .executableTarget(
       name: "HistoryWorker",
-      dependencies: ["SteadfastQueue", "SteadfastSQLite", "SteadfastTesting"],
+      dependencies: ["SteadfastQueue", "SteadfastSQLite", "SteadfastTesting", "TestSupport"],
       path: "Tests/EndToEnd/HistoryWorker",
       swiftSettings: settings
     ),
     .executableTarget(
       name: "Stress",
-      dependencies: ["SteadfastQueue", "SteadfastTesting"],
+      dependencies: ["SteadfastQueue", "SteadfastTesting", "TestSupport"],
       path: "Tests/Stress",
       swiftSettings: settings
     ),
-    .target(name: "TestSupport", path: "Tests/Support", swiftSettings: settings),
+    .target(
+      name: "TestSupport",
+      dependencies: ["SteadfastRetry", "SteadfastQueue"],
+      path: "Tests/Support",
+      swiftSettings: settings
+    ),
     .testTarget(
       name: "SteadfastRetryTests",
       dependencies: ["SteadfastRetry", "SteadfastTesting", "TestSupport"],

@@ -1,5 +1,6 @@
 import SteadfastQueue
 import SteadfastRetry
+import TestSupport
 
 /// The handlers of a queue under load.
 struct Crew: Sendable {

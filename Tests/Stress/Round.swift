@@ -6,6 +6,7 @@ import Foundation
 import SteadfastQueue
 import SteadfastRetry
 import SteadfastTesting
+import TestSupport
 
 /// A store, and the queues that use it one after another.
 ///

@@ -67,17 +67,3 @@ struct Job: TaskPayload {
 }
 
 struct LimitedJob: TaskPayload { var number: Int }
-
-/// The clock of a machine whose dates are wrong.
-struct OffsetClock: WallClock {
-  let base = ContinuousClock()
-  let seconds: Double
-
-  var date: Date { base.date + seconds }
-  var now: ContinuousClock.Instant { base.now }
-  var minimumResolution: Duration { base.minimumResolution }
-
-  func sleep(until deadline: ContinuousClock.Instant, tolerance: Duration?) async throws {
-    try await base.sleep(until: deadline, tolerance: tolerance)
-  }
-}

@@ -2,6 +2,7 @@ import Foundation
 import SteadfastQueue
 import SteadfastSQLite
 import SteadfastTesting
+import TestSupport
 
 /// A queue on one of the stores, with the recorder of its history.
 struct Worker {
@@ -12,7 +13,7 @@ struct Worker {
   init(_ kind: String, _ place: String, _ history: String, offset: Double) throws {
     store = try Self.store(kind, place)
     recorder = try HistoryRecorder(store, to: URL(filePath: history))
-    let clock = OffsetClock(seconds: offset)
+    let clock = SkewedClock(base: ContinuousClock(), seconds: offset)
     queue = TaskQueue(
       persistence: recorder,
       configuration: TaskQueueConfiguration(
@@ -67,6 +68,7 @@ struct Worker {
     // Reading blocks its thread.
     Thread.detachNewThread {
       while readLine() != nil {}
+      // A thread has no task that could wait, and `work` waits for the run that this ends.
       Task { await queue.shutDown() }
     }
   }

@@ -1,5 +1,6 @@
 import SteadfastTesting
 import Synchronization
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue

@@ -1,6 +1,7 @@
 import Foundation
 import SteadfastTesting
 import Synchronization
+import TestSupport
 
 /// A run of several processes on one store, in virtual time, with faults that a seed draws.
 ///
@@ -30,22 +31,22 @@ final class HistorySimulation: Sendable {
   static let limitInterval = Duration.seconds(20)
 
   private let time: VirtualTime
-  private let dice: SimulatedDice
+  private let dice: Dice
   private let fault: Fault
   private let hasLimits: Bool
   private let seed: UInt64
   private let store: BrakedStore
-  private let lines = Mutex<[HistoryLine]>([])
+  private let lines = Log<HistoryLine>()
   private let processes = Mutex<[SimulatedProcess]>([])
   private let dead = Mutex<[SimulatedProcess]>([])
   private let calls = Mutex<[Task<Void, Never>]>([])
-  private let count = Mutex(0)
+  private let count = Counter()
 
   private init(seed: UInt64, _ fault: Fault, _ time: VirtualTime) {
     self.seed = seed
     self.time = time
     self.fault = fault
-    dice = SimulatedDice(seed: seed)
+    dice = Dice(seed: seed)
     // Clocks that differ would break the limits, as their documentation says.
     hasLimits = seed.isMultiple(of: 2)
     var behaviour = PlainStore.Behaviour()
@@ -69,7 +70,7 @@ final class HistorySimulation: Sendable {
     try await withVirtualTime(order: .shuffled(seed: seed)) { time in
       let simulation = HistorySimulation(seed: seed, fault, time)
       try await simulation.run()
-      return History(simulation.lines.withLock { $0 }).check(simulation.expectations)
+      return History(simulation.lines.entries).check(simulation.expectations)
     }
   }
 
@@ -103,10 +104,7 @@ final class HistorySimulation: Sendable {
   // MARK: Processes
 
   private func beginProcess() async {
-    let number = count.withLock { count in
-      count += 1
-      return count
-    }
+    let number = count.add(1)
     let process = SimulatedProcess(
       "p\(number)",
       over: store,
@@ -116,7 +114,7 @@ final class HistorySimulation: Sendable {
       dice,
       wrapping: { fault.wrap($0, time.clock) }
     ) { line in
-      self.lines.withLock { $0.append(line) }
+      self.lines.add(line)
     }
     process.disturb()
     await register(on: process)

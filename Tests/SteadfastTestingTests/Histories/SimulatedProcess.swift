@@ -1,7 +1,7 @@
 import Foundation
-import SteadfastRetry
 import SteadfastTesting
 import Synchronization
+import TestSupport
 
 /// A process of a simulation: a queue behind a connection that fails.
 final class SimulatedProcess: Sendable {
@@ -9,7 +9,7 @@ final class SimulatedProcess: Sendable {
   let queue: TaskQueue
   private let connection: FaultInjectingStore
   private let time: VirtualTime
-  private let dice: SimulatedDice
+  private let dice: Dice
   private let run = Mutex<Task<Void, any Error>?>(nil)
 
   init(
@@ -18,7 +18,7 @@ final class SimulatedProcess: Sendable {
     clockOffset: Double,
     _ configuration: TaskQueueConfiguration,
     _ time: VirtualTime,
-    _ dice: SimulatedDice,
+    _ dice: Dice,
     wrapping wrap: (any Persistence) -> any Persistence,
     append: @escaping @Sendable (HistoryLine) -> Void
   ) {
@@ -35,7 +35,7 @@ final class SimulatedProcess: Sendable {
       name: name,
       persistence: recorder,
       configuration: configuration,
-      clock: OffsetClock(base: time.clock, seconds: clockOffset)
+      clock: SkewedClock(base: time.clock, seconds: clockOffset)
     )
   }
 
@@ -98,30 +98,3 @@ final class SimulatedProcess: Sendable {
 }
 
 struct SimulatedEnd: Error {}
-
-/// Random numbers from a seed.
-final class SimulatedDice: Sendable {
-  private let generator: Mutex<SplitMix64>
-
-  init(seed: UInt64) { generator = Mutex(SplitMix64(seed: seed)) }
-
-  func number(_ range: ClosedRange<Int>) -> Int {
-    generator.withLock { Int.random(in: range, using: &$0) }
-  }
-
-  func happens(_ count: Int, in total: Int) -> Bool { number(1...total) <= count }
-}
-
-/// The clock of a machine whose dates are wrong.
-struct OffsetClock: WallClock {
-  let base: VirtualClock
-  let seconds: Double
-
-  var date: Date { base.date + seconds }
-  var now: VirtualClock.Instant { base.now }
-  var minimumResolution: Duration { base.minimumResolution }
-
-  func sleep(until deadline: VirtualClock.Instant, tolerance: Duration?) async throws {
-    try await base.sleep(until: deadline, tolerance: tolerance)
-  }
-}

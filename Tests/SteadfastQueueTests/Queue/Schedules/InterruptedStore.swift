@@ -1,4 +1,5 @@
 import Synchronization
+import TestSupport
 
 @testable import SteadfastQueue
 
@@ -6,7 +7,6 @@ import Synchronization
 final class InterruptedStore: ForwardingStore {
   let base: any Persistence
   let appliesAtOnce = true
-  var sharing: StoreSharing? { base.sharing }
   private let next = Mutex<(@Sendable () async throws -> Void)?>(nil)
 
   init(_ base: any Persistence) { self.base = base }

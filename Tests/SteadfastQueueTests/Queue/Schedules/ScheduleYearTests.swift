@@ -47,7 +47,7 @@ import Testing
   /// A process: it runs a queue until it ends, and begins again some time later.
   private func live(
     _ store: SharedStore,
-    _ clock: SkewedClock,
+    _ clock: SkewedClock<VirtualClock>,
     _ account: Account,
     until end: Date,
     _ random: inout SplitMix64

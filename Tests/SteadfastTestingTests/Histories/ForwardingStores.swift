@@ -1,9 +1,10 @@
 import Foundation
 import SteadfastTesting
 import Synchronization
+import TestSupport
 
 /// A connection that takes a lost answer for success.
-struct SwallowingStore: WrappingStore {
+struct SwallowingStore: ForwardingStore {
   let base: any Persistence
 
   init(_ base: any Persistence) { self.base = base }
@@ -18,7 +19,7 @@ struct SwallowingStore: WrappingStore {
 }
 
 /// A connection that acknowledges insertions, and sends them with the next claim.
-final class LateStore: WrappingStore {
+final class LateStore: ForwardingStore {
   let base: any Persistence
   private let waiting = Mutex<[[TaskChange]]>([])
 
@@ -41,7 +42,7 @@ final class LateStore: WrappingStore {
 }
 
 /// A connection that is lost long after each first insertion was carried out.
-final class LateAnswers: WrappingStore {
+final class LateAnswers: ForwardingStore {
   let base: any Persistence
   private let clock: VirtualClock
   private let sent = Mutex<Set<TaskID>>([])
@@ -66,10 +67,10 @@ final class LateAnswers: WrappingStore {
 /// A store whose calls take time after a great number of them.
 ///
 /// A broken store may make a queue ask again and again, and then no time would ever pass.
-final class BrakedStore: WrappingStore {
+final class BrakedStore: ForwardingStore {
   let base: any Persistence
   private let clock: VirtualClock
-  private let calls = Mutex(0)
+  private let calls = Counter()
   private static let mostCalls = 5000
 
   init(_ base: any Persistence, _ clock: VirtualClock) {
@@ -78,11 +79,7 @@ final class BrakedStore: WrappingStore {
   }
 
   private func brake() async throws {
-    let count = calls.withLock { calls in
-      calls += 1
-      return calls
-    }
-    if count > Self.mostCalls { try await clock.sleep(for: .seconds(1)) }
+    if calls.add(1) > Self.mostCalls { try await clock.sleep(for: .seconds(1)) }
   }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
@@ -94,34 +91,4 @@ final class BrakedStore: WrappingStore {
     try await brake()
     return try await base.claim(request)
   }
-}
-
-/// A store that passes on what it does not do itself.
-protocol WrappingStore: Persistence {
-  var base: any Persistence { get }
-}
-
-extension WrappingStore {
-  var sharing: StoreSharing? { base.sharing }
-
-  func open() async throws { try await base.open() }
-
-  func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
-
-  func tasks(
-    matching filter: TaskFilter,
-    after id: TaskID?,
-    limit: Int
-  ) async throws -> [TaskRecord] {
-    try await base.tasks(matching: filter, after: id, limit: limit)
-  }
-
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: filter)
-  }
-
-  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
-  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
-  func close() async throws { try await base.close() }
-  func destroy() async throws { try await base.destroy() }
 }

@@ -1,0 +1,48 @@
+package import SteadfastQueue
+
+/// A store that passes on to another one what it does not do itself.
+package protocol ForwardingStore: Persistence {
+  /// The other store.
+  var base: any Persistence { get }
+}
+
+extension ForwardingStore {
+  package var sharing: StoreSharing? { base.sharing }
+
+  package func open() async throws { try await base.open() }
+
+  package func apply(
+    _ batch: [TaskChange],
+    durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    try await base.apply(batch, durability: durability)
+  }
+
+  package func claim(_ request: ClaimRequest) async throws -> Claim {
+    try await base.claim(request)
+  }
+
+  package func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await base.tasks(matching: filter, after: id, limit: limit)
+  }
+
+  package func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: filter)
+  }
+
+  package func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await base.contains(filter)
+  }
+
+  package func value(named name: String) async throws -> [UInt8]? {
+    try await base.value(named: name)
+  }
+
+  package func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
+  package func close() async throws { try await base.close() }
+  package func destroy() async throws { try await base.destroy() }
+}
