@@ -87,7 +87,10 @@ extension Duration {
   static var longestStorable: Duration { .seconds(100_000_000_000) }
 
   /// The whole microseconds, rounded up: a positive duration has at least one.
+  ///
+  /// They are at most those of the longest duration that can be stored.
   package var microseconds: Int64 {
-    components.seconds * 1_000_000 + (components.attoseconds + 999_999_999_999) / 1_000_000_000_000
+    let (seconds, attoseconds) = min(self, .longestStorable).components
+    return seconds * 1_000_000 + (attoseconds + 999_999_999_999) / 1_000_000_000_000
   }
 }

@@ -19,10 +19,10 @@ package struct SystemCallError: Error, Equatable, CustomStringConvertible {
   }
 
   /// The error of the last system call that failed on this thread.
-  static func last(_ call: String) -> SystemCallError { SystemCallError(call, errno) }
+  package static func last(_ call: String) -> SystemCallError { SystemCallError(call, errno) }
 
   /// The error of a write that returned without an error, but wrote nothing.
-  static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
+  package static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
 
   package var description: String {
     // Only some of the C libraries say that it is never null.

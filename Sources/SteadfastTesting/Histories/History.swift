@@ -12,7 +12,7 @@ public import Foundation
 ///
 /// ```swift
 /// let report = try History(contentsOf: files).check()
-/// guard report.passes else { fatalError("\(report)") }
+/// #expect(report.passes, "\(report)")
 /// ```
 /// The check knows nothing of how the store works. It looks for answers that no sound store could
 /// have given, whatever happened to the calls without an answer. So it reports nothing by mistake,
@@ -61,7 +61,8 @@ public struct History: Sendable {
   func text(at place: HistoryPlace) -> String {
     let source = sources[place.source]
     let line = source.lines[place.line]
-    let text = (try? line.encoded()).map { String(decoding: $0, as: UTF8.self) } ?? "\(line)"
+    let bytes = try? StableJSON.encode(line)
+    let text = bytes.map { String(decoding: $0, as: UTF8.self) } ?? "\(line)"
     return "\(source.name):\(place.line + 1): \(text)"
   }
 }

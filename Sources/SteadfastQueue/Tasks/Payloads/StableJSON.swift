@@ -5,14 +5,14 @@ import Foundation
 #endif
 
 /// JSON with its keys in one order, so that the same value has the same bytes each time.
-enum StableJSON {
+package enum StableJSON {
   static func makeEncoder() -> JSONEncoder {
     let encoder = JSONEncoder()
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     return encoder
   }
 
-  static func encode(_ value: some Encodable) throws -> [UInt8] {
+  package static func encode(_ value: some Encodable) throws -> [UInt8] {
     Array(try makeEncoder().encode(value))
   }
 }

@@ -98,7 +98,7 @@ extension HistoryCheck {
   private mutating func checkAttempts(_ life: TaskLife) {
     for (attempt, next) in zip(life.attempts, life.attempts.dropFirst()) {
       guard let ended = attempt.ended, next.began.isCertainlyBefore(ended),
-        let claim = life.claims.first(where: { $0.grant.lease == attempt.lease }),
+        let claim = life.claim(with: attempt.lease),
         holding(claim, of: life).isHeld(at: next.began, tolerance: tolerance)
       else { continue }
       report(

@@ -28,7 +28,7 @@ extension HistoryCheck {
 
   private mutating func checkOrder(_ lives: [TaskLife]) {
     for life in lives {
-      guard let claim = life.claims.min(by: { $0.answered < $1.answered }) else { continue }
+      guard let claim = life.claims.first else { continue }
       for earlier in lives
       where isInserted(earlier, before: life) && !earlier.mayHaveEnded(by: claim.answered)
         && !mayHaveEndedAlong(earlier)
@@ -63,9 +63,7 @@ extension HistoryCheck {
   /// H8: a task is handed out after those that it waits for.
   mutating func checkWaitingTasks() {
     for life in tasks where !life.claims.isEmpty {
-      let named = life.description?.after?.compactMap { index.lives[$0] } ?? []
-      let awaited = named + (members[life.id] ?? [])
-      guard !awaited.isEmpty else { continue }
+      let awaited = awaited(by: life)
       for claim in life.claims {
         for other in awaited
         where other.insertions.contains(where: { $0.isDone && $0.isCertainlyBefore(claim.asked) })

@@ -29,8 +29,7 @@ extension HistoryCheck {
 
   /// Whether a task that it waits for may have ended without success, in a call without an answer.
   func mayHaveEndedAlong(_ life: TaskLife) -> Bool {
-    let others = life.description?.after?.compactMap { index.lives[$0] } ?? []
-    return (others + (members[life.id] ?? [])).contains { other in
+    awaited(by: life).contains { other in
       other.steps.contains { step in
         switch step.kind {
         case .abandon, .cancel, .remove: step.result == .unknown
@@ -113,7 +112,7 @@ extension HistoryCheck {
     var ended: [UInt64: HistoryStep] = [:]
     for step in life.steps where step.isDone {
       guard let lease = step.lease else { continue }
-      let own = life.claims.first { $0.grant.lease == lease }
+      let own = life.claim(with: lease)
       let newer = life.claims.first { claim in
         own?.isCertainlyBefore(claim) ?? false && claim.answered.isCertainlyBefore(step.asked)
       }

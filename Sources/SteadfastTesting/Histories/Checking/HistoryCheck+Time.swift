@@ -38,7 +38,7 @@ extension HistoryCheck {
   private func starts(under limit: History.Expectations.StartLimit) -> [Start] {
     tasks.flatMap { life in
       life.attempts.compactMap { attempt in
-        guard let claim = life.claims.first(where: { $0.grant.lease == attempt.lease }),
+        guard let claim = life.claim(with: attempt.lease),
           limit.names?.contains(claim.grant.name) ?? true
         else { return nil }
         return Start(task: life.id, earliest: claim.asked, latest: attempt.began)

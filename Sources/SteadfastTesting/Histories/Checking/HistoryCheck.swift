@@ -48,6 +48,12 @@ struct HistoryCheck {
     report.taskCount = tasks.count
   }
 
+  /// The tasks that a task waits for, by name or as the follower of their batch.
+  func awaited(by life: TaskLife) -> [TaskLife] {
+    let named = life.description?.after?.compactMap { index.lives[$0] } ?? []
+    return named + (members[life.id] ?? [])
+  }
+
   mutating func report(
     _ promise: History.Promise,
     _ found: String,
@@ -63,9 +69,4 @@ struct HistoryCheck {
   mutating func skip(_ promise: History.Promise, _ reason: String) {
     report.skipped.append((promise, reason))
   }
-}
-
-extension Duration {
-  /// Whole microseconds, at most those of some 3,000 years.
-  var microseconds: Int64 { Int64(min(self / .microseconds(1), 1e17)) }
 }

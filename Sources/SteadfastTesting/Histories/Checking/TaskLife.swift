@@ -90,6 +90,9 @@ struct TaskLife: Sendable {
 
   init(_ id: TaskID) { self.id = id }
 
+  /// The claim with a lease.
+  func claim(with lease: UInt64?) -> HistoryClaim? { claims.first { $0.grant.lease == lease } }
+
   var ends: [HistoryStep] { steps.filter { $0.endsTask && $0.isDone } }
   var restarts: [HistoryStep] { steps.filter { $0.kind == .restart && $0.mayBeDone } }
 

@@ -1,10 +1,5 @@
+import SteadfastQueue
 import Synchronization
-
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
 
 #if canImport(Darwin)
 import Darwin
@@ -30,22 +25,16 @@ final class HistoryFile: Sendable {
     descriptor = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
     guard descriptor >= 0 else {
       throw HistoryError(
-        "the history \(path) can't be made: \(Self.lastError()); give each process a new file"
+        "the history \(path) can't be made: \(SystemCallError.last("open")); "
+          + "give each process a new file"
       )
     }
   }
 
   deinit { _ = close(descriptor) }
 
-  private static func lastError() -> String {
-    let number = errno
-    // Only some of the C libraries say that it is never null.
-    let text: UnsafeMutablePointer<CChar>? = unsafe strerror(number)
-    return unsafe text.map { unsafe String(cString: $0) } ?? "error \(number)"
-  }
-
   func append(_ line: HistoryLine) throws {
-    var bytes = try [UInt8](line.encoded())
+    var bytes = try StableJSON.encode(line)
     bytes.append(UInt8(ascii: "\n"))
     try isBroken.withLock { isBroken in
       guard !isBroken else {
@@ -61,19 +50,12 @@ final class HistoryFile: Sendable {
         }
         if count < 0, errno == EINTR { continue }
         guard count > 0 else {
-          throw HistoryError("the history \(path) can't be written: \(Self.lastError())")
+          let error = count < 0 ? SystemCallError.last("write") : .nothingWritten
+          throw HistoryError("the history \(path) can't be written: \(error)")
         }
         written += count
       }
       isBroken = false
     }
-  }
-}
-
-extension HistoryLine {
-  func encoded() throws -> Data {
-    let encoder = JSONEncoder()
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    return try encoder.encode(self)
   }
 }
