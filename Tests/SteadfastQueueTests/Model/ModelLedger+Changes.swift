@@ -176,12 +176,18 @@ extension ModelLedger {
     if case .retryAfter(let seconds)? = attempt(lease)?.end {
       allowed = timedOut ? [backoff, Double(seconds)] : [Double(seconds)]
     }
-    // In a pass, a retry comes after its cutoff, which is later than the clock by a trifle, or by
-    // what the clock was set back.
     require(
-      allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= setBack + 1.001) },
+      isDelay(found, of: allowed),
       "\(label(lease.id)) is retried after \(found) s, expected: \(allowed)"
     )
+  }
+
+  /// Whether a delay is one of those in seconds.
+  ///
+  /// In a pass, a date comes after its cutoff, which is later than the clock by a trifle, or by what
+  /// the clock was set back.
+  private func isDelay(_ found: Double, of allowed: [Double]) -> Bool {
+    allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= setBack + 1.001) }
   }
 
   private mutating func snoozed(_ lease: Lease, _ retryCount: Int) {

@@ -34,6 +34,7 @@ struct ModelLedger: Sendable {
     ///
     /// One that has suspended the task is played again.
     var actCount = 0
+    var attemptCount = 0
     var failureCount = 0
     /// The token that the task has handed out last.
     var token: TaskToken?
@@ -151,7 +152,13 @@ struct ModelLedger: Sendable {
     }
     entries[id, default: entry].attempt = Attempt(began: now)
     entries[id]?.expectedEvents.append("started")
+    entries[id]?.attemptCount += 1
     tally(id) { $0.attempts += 1 }
+    // No task has that much to do. This ends a run that would not end by itself.
+    guard entry.attemptCount < 300 else {
+      require(false, "\(label(id)) is performed 300 times")
+      return Act(end: .succeed)
+    }
     return entry.actCount < work.acts.count ? work.acts[entry.actCount] : Act(end: .succeed)
   }
 

@@ -14,7 +14,7 @@ struct AttemptJudge: Sendable {
   /// The date of a decision.
   struct Moment {
     var now: Date
-    /// In a pass, the date that a retry must come after, so that the pass ends.
+    /// In a pass, the date that retries and ends of sleeps must come after, so that the pass ends.
     var cutoff: Date?
 
     /// Returns the date after a delay; in a pass, a date after the cutoff.
@@ -89,15 +89,22 @@ struct AttemptJudge: Sendable {
 
   /// Decides what happens to a task whose attempt has decided that itself.
   func verdict(
+    on record: TaskRecord,
     after ending: AttemptMemory.Ending,
     directive: Directive?,
-    now: Date
+    at moment: Moment
   ) -> Verdict {
     if let directive { return .obey(directive) }
-    return switch ending {
-    case .suspended(let date, let names): .suspend(until: date, awaiting: names)
-    case .parked(let reason): .park(TaskFailure(reason: storable(reason), date: now))
-    case .released: .release
+    switch ending {
+    case .suspended(let date, let names):
+      // It is abandoned when it expires, and not only when it wakes.
+      let end = min(date, record.expiryDate ?? .distantFuture).storable
+      // When the clock was set back by less than a second, the pass's cutoff stays. A date before
+      // it would let the same pass perform the task again, and again, until the date has come.
+      return .suspend(until: moment.notBeforeCutoff(end), awaiting: names)
+    case .parked(let reason):
+      return .park(TaskFailure(reason: storable(reason), date: moment.now))
+    case .released: return .release
     }
   }
 
@@ -212,13 +219,7 @@ struct AttemptJudge: Sendable {
           retryCount: task.record.retryCount,
           failure: nil
         )
-      case .suspend(let date, let names):
-        // It is abandoned when it expires, and not only when it wakes.
-        .suspend(
-          lease,
-          until: min(date, task.record.expiryDate ?? .distantFuture).storable,
-          awaiting: names
-        )
+      case .suspend(let date, let names): .suspend(lease, until: date, awaiting: names)
       case .exhausted(let failure), .abandon(let failure):
         .abandon(
           lease,

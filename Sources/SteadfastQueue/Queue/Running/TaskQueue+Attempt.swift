@@ -63,7 +63,7 @@ extension TaskQueue {
     _ memory: AttemptMemory?
   ) -> Verdict {
     if let ending = memory?.ending {
-      return judge.verdict(after: ending, directive: directive, now: now)
+      return judge.verdict(on: record, after: ending, directive: directive, at: moment)
     }
     // Most attempts succeed. Then there is no random number to draw, and no date to read.
     if case .returned = end { return .succeed }

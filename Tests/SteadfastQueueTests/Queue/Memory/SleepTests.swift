@@ -56,6 +56,29 @@ import Testing
     }
   }
 
+  /// The clock goes back by less than a second, which leaves the next pass its later cutoff.
+  @Test(arguments: [nil, 0.3])
+  func `a pass ends though a sleep, or the task's expiry, comes before its cutoff`(
+    expiry: Double?
+  ) async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      test.note("begins")
+      // This ends the test if the pass doesn't end.
+      guard test.log.entries.count < 20 else { throw TaskAbandoned("it was performed too often") }
+      try await context.sleep("nap", for: .seconds(expiry == nil ? 0.3 : 10))
+    }
+    #expect(try await queue.runAvailable() == 0)
+    test.clock.setDate(test.clock.date - 0.5)
+    let options = TaskOptions(expiryDate: expiry.map { test.clock.date + $0 })
+    let task = try await queue.enqueue(Note("a"), options: options)
+    #expect(try await queue.runAvailable() == 1)
+    #expect(try await queue.record(of: task.id)?.state == .suspended)
+    test.clock.advance(by: .seconds(1))
+    let outcome = Task { try await task.outcome() }
+    #expect(try await queue.runAvailable() == (expiry == nil ? 1 : 0))
+    #expect((try await outcome.value == .succeeded) == (expiry == nil))
+  }
+
   @Test func `whatever the handler does with the error, the task is suspended`() async throws {
     let queue = await test.queue(InMemoryStore()) { [test] note, context in
       do {
