@@ -34,12 +34,19 @@ let package = Package(
       dependencies: ["SteadfastQueue"],
       swiftSettings: settings
     ),
+    // What the stores in databases have in common.
+    .target(
+      name: "SteadfastDatabases",
+      dependencies: ["SteadfastQueue"],
+      swiftSettings: settings
+    ),
     // Without the trait, the targets of the database are empty, and need no library.
     .systemLibrary(name: "SystemSQLite", providers: [.apt(["libsqlite3-dev"])]),
     .target(
       name: "SteadfastSQLite",
       dependencies: [
-        "SteadfastQueue", .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
+        "SteadfastQueue", "SteadfastDatabases",
+        .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
       ],
       swiftSettings: settings
     ),
@@ -98,7 +105,7 @@ let package = Package(
     .testTarget(
       name: "SteadfastSQLiteTests",
       dependencies: [
-        "SteadfastSQLite", "SteadfastTesting", "TestSupport",
+        "SteadfastSQLite", "SteadfastDatabases", "SteadfastTesting", "TestSupport",
         .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
       ],
       swiftSettings: settings

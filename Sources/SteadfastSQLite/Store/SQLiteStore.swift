@@ -1,4 +1,5 @@
 #if SQLite
+import SteadfastDatabases
 public import SteadfastQueue
 
 #if canImport(FoundationEssentials)

@@ -1,5 +1,6 @@
 #if SQLite
 import Dispatch
+import SteadfastDatabases
 import SteadfastQueue
 import Synchronization
 
@@ -19,8 +20,8 @@ final class StoreCore: Sendable {
   private let place: StorePlace
   private let isShared: Bool
   private let clock: @Sendable () -> Double
-  private let writing = JobQueue<StoreJob>()
-  private let reading = JobQueue<StoreJob>()
+  private let writing = JobQueue()
+  private let reading = JobQueue()
   /// The threads that read.
   private let readers = DispatchGroup()
   private let state = Mutex(State())
@@ -66,7 +67,7 @@ final class StoreCore: Sendable {
 
   private func perform(
     _ call: StoreJob.Call,
-    by queue: JobQueue<StoreJob>
+    by queue: JobQueue
   ) async throws -> StoreJob.Answer {
     try await RealWork.performInTurn {
       try await withCheckedThrowingContinuation { continuation in
@@ -104,7 +105,7 @@ final class StoreCore: Sendable {
 
   private static func write(
     _ writer: Writer,
-    _ jobs: JobQueue<StoreJob>,
+    _ jobs: JobQueue,
     _ listeners: HintListeners?
   ) {
     while true {
@@ -118,7 +119,7 @@ final class StoreCore: Sendable {
     }
   }
 
-  private static func read(_ jobs: JobQueue<StoreJob>, _ place: StorePlace) {
+  private static func read(_ jobs: JobQueue, _ place: StorePlace) {
     var database: Connection?
     while case .jobs(let jobs) = jobs.next(all: false) {
       for job in jobs {
@@ -145,50 +146,6 @@ final class StoreCore: Sendable {
     case .memory(let id): .memory(try database.memory(of: id))
     case .open, .apply, .claim, .close, .destroy: .nothing
     }
-  }
-}
-
-/// The sequences that tell that another process may have changed the tables.
-final class HintListeners: Sendable {
-  private struct State {
-    var listeners: [Int: AsyncStream<Void>.Continuation] = [:]
-    var lastNumber = 0
-    var isEnded = false
-  }
-
-  private let state = Mutex(State())
-
-  var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
-
-  func stream() -> AsyncStream<Void> {
-    let (stream, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
-    let number = state.withLock { state -> Int? in
-      guard !state.isEnded else { return nil }
-      state.lastNumber += 1
-      state.listeners[state.lastNumber] = continuation
-      return state.lastNumber
-    }
-    guard let number else {
-      continuation.finish()
-      return stream
-    }
-    continuation.onTermination = { [weak self] _ in
-      self?.state.withLock { _ = $0.listeners.removeValue(forKey: number) }
-    }
-    return stream
-  }
-
-  func tell() {
-    for listener in state.withLock({ Array($0.listeners.values) }) { listener.yield() }
-  }
-
-  func end() {
-    let listeners = state.withLock { state in
-      state.isEnded = true
-      defer { state.listeners = [:] }
-      return Array(state.listeners.values)
-    }
-    for listener in listeners { listener.finish() }
   }
 }
 #endif

@@ -1,5 +1,6 @@
 #if SQLite
 import SystemSQLite
+import SteadfastDatabases
 import SteadfastQueue
 
 #if canImport(FoundationEssentials)

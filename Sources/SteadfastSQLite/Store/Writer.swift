@@ -1,6 +1,7 @@
 #if SQLite
 import SystemSQLite
 import Dispatch
+import SteadfastDatabases
 import SteadfastQueue
 
 /// What the thread that writes does with its connection.

@@ -1,4 +1,5 @@
 #if SQLite
+import SteadfastDatabases
 import SteadfastQueue
 
 #if canImport(FoundationEssentials)

@@ -1,4 +1,5 @@
 #if SQLite
+import SteadfastDatabases
 import SteadfastQueue
 
 #if canImport(FoundationEssentials)
@@ -38,22 +39,13 @@ final class Tables {
     let countBefore = database.changeCount
     let outcomes = try batch.map(apply)
     if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
-      let outcomes = outcomes.map(Self.refused)
+      let outcomes = outcomes.map(\.ofRefusedBatch)
       guard database.changeCount == countBefore else { throw BatchRefusal(outcomes: outcomes) }
       return outcomes
     }
     try addMembers(batch, outcomes)
     if !changedOrders.isEmpty { try giveTurns() }
     return outcomes
-  }
-
-  /// The outcome of a change whose batch was refused; one that had no effect anyway keeps its own.
-  private static func refused(_ outcome: ChangeOutcome) -> ChangeOutcome {
-    switch outcome {
-    case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
-    case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: outcome
-    @unknown default: .batchRefused
-    }
   }
 
   private func apply(_ prepared: PreparedChange) throws -> ChangeOutcome {
@@ -125,39 +117,6 @@ final class Tables {
       )
     }
     changedOrders = []
-  }
-}
-
-/// An insertion refuses its batch, of which a part was made.
-struct BatchRefusal: Error {
-  let outcomes: [ChangeOutcome]
-}
-
-/// A change is of a kind that this version does not know.
-struct UnknownChange: Error {}
-
-/// A change whose bytes were made before the transaction.
-struct PreparedChange: Sendable {
-  let change: TaskChange
-  /// The bytes of the payload, if the change has one.
-  let payload: [UInt8]
-
-  init(_ change: TaskChange) throws {
-    try change.checkForm()
-    self.change = change
-    switch change {
-    case .insert(let record, _): payload = try record.payload.bytes()
-    case .update(_, let update): payload = try update.payload?.bytes() ?? []
-    default: payload = []
-    }
-  }
-
-  /// Whether an outcome of the change refuses its whole batch.
-  func refusesBatch(_ outcome: ChangeOutcome) -> Bool {
-    switch (change, outcome) {
-    case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
-    default: false
-    }
   }
 }
 #endif

@@ -1,4 +1,5 @@
 #if SQLite
+import SteadfastDatabases
 import SteadfastQueue
 
 /// What a change has to know of its task.
@@ -18,12 +19,6 @@ struct TaskEntry {
 
   /// Whether the answer to an end says what it means for others.
   var concernsOthers: Bool { isNamed || follower != nil }
-}
-
-extension TaskState {
-  /// The states of tasks that have not ended and are not claimed.
-  static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
-  static let ended: Set<TaskState> = [.succeeded, .abandoned, .cancelled]
 }
 
 extension Tables {

@@ -1,19 +1,20 @@
-#if SQLite
-import Dispatch
+package import Dispatch
 import Synchronization
 
 /// Jobs that threads of a store take, in the order in which they were added.
-final class JobQueue<Job: Sendable>: Sendable {
+package final class JobQueue: Sendable {
   private struct State {
-    var jobs: [Job] = []
+    var jobs: [StoreJob] = []
     var isEnded = false
   }
 
   private let state = Mutex(State())
   private let changed = DispatchSemaphore(value: 0)
 
+  package init() {}
+
   /// Adds a job, and returns whether a thread will take it.
-  func add(_ job: Job) -> Bool {
+  package func add(_ job: StoreJob) -> Bool {
     let isTaken = state.withLock { state in
       guard !state.isEnded else { return false }
       state.jobs.append(job)
@@ -24,20 +25,20 @@ final class JobQueue<Job: Sendable>: Sendable {
   }
 
   /// Lets this number of threads end, when they have done the jobs that were added.
-  func end(threads: Int) {
+  package func end(threads: Int) {
     state.withLock { $0.isEnded = true }
     for _ in 0..<threads { changed.signal() }
   }
 
-  enum Next {
-    case jobs([Job])
+  package enum Next {
+    case jobs([StoreJob])
     /// No job has come within the time.
     case nothing
     case end
   }
 
   /// Waits for jobs, and takes all of them, or the first one.
-  func next(all: Bool, within time: DispatchTimeInterval? = nil) -> Next {
+  package func next(all: Bool, within time: DispatchTimeInterval? = nil) -> Next {
     while true {
       let next = state.withLock { state -> Next? in
         guard let first = state.jobs.first else { return state.isEnded ? .end : nil }
@@ -57,4 +58,3 @@ final class JobQueue<Job: Sendable>: Sendable {
     }
   }
 }
-#endif

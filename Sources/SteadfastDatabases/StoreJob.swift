@@ -1,9 +1,8 @@
-#if SQLite
-import SteadfastQueue
+package import SteadfastQueue
 
 /// A call that waits for a thread of the store.
-struct StoreJob: Sendable {
-  enum Call: Sendable {
+package struct StoreJob: Sendable {
+  package enum Call: Sendable {
     case open
     case apply([PreparedChange], isDurable: Bool)
     case claim(ClaimRequest)
@@ -17,7 +16,7 @@ struct StoreJob: Sendable {
     case memory(of: TaskID)
 
     /// Whether no other call comes after this one.
-    var isLast: Bool {
+    package var isLast: Bool {
       switch self {
       case .close, .destroy: true
       case .open, .apply, .claim, .tasks, .count, .contains, .value, .memory: false
@@ -25,7 +24,7 @@ struct StoreJob: Sendable {
     }
 
     /// Whether the call only looks.
-    var reads: Bool {
+    package var reads: Bool {
       switch self {
       case .tasks, .count, .contains, .value, .memory: true
       case .open, .apply, .claim, .close, .destroy: false
@@ -33,7 +32,7 @@ struct StoreJob: Sendable {
     }
   }
 
-  enum Answer: Sendable {
+  package enum Answer: Sendable {
     case nothing
     case outcomes([ChangeOutcome])
     case claim(Claim)
@@ -44,17 +43,23 @@ struct StoreJob: Sendable {
     case memory(TaskMemory)
   }
 
-  let call: Call
-  let continuation: CheckedContinuation<Answer, any Error>
+  package let call: Call
+  package let continuation: CheckedContinuation<Answer, any Error>
+
+  package init(call: Call, continuation: CheckedContinuation<Answer, any Error>) {
+    self.call = call
+    self.continuation = continuation
+  }
 
   /// Whether the call begins or ends the use of the tables, and is part of no transaction.
-  var isAlone: Bool {
+  package var isAlone: Bool {
     switch call {
     case .open, .close, .destroy: true
     case .apply, .claim, .tasks, .count, .contains, .value, .memory: false
     }
   }
 
-  var isDurable: Bool { if case .apply(_, let isDurable) = call { isDurable } else { false } }
+  package var isDurable: Bool {
+    if case .apply(_, let isDurable) = call { isDurable } else { false }
+  }
 }
-#endif
