@@ -7,6 +7,7 @@ final class JobQueue<Job: Sendable>: Sendable {
   private struct State {
     var jobs: [Job] = []
     var isEnded = false
+    var isWoken = false
   }
 
   private let state = Mutex(State())
@@ -23,6 +24,12 @@ final class JobQueue<Job: Sendable>: Sendable {
     return isTaken
   }
 
+  /// Ends the waiting of a thread that takes all jobs, without a job.
+  func wake() {
+    state.withLock { $0.isWoken = true }
+    changed.signal()
+  }
+
   /// Lets this number of threads end, when they have done the jobs that were added.
   func end(threads: Int) {
     state.withLock { $0.isEnded = true }
@@ -31,7 +38,7 @@ final class JobQueue<Job: Sendable>: Sendable {
 
   enum Next {
     case jobs([Job])
-    /// No job has come within the time.
+    /// No job has come within the time, or the thread was woken.
     case nothing
     case end
   }
@@ -40,12 +47,17 @@ final class JobQueue<Job: Sendable>: Sendable {
   func next(all: Bool, within time: DispatchTimeInterval? = nil) -> Next {
     while true {
       let next = state.withLock { state -> Next? in
-        guard let first = state.jobs.first else { return state.isEnded ? .end : nil }
+        guard let first = state.jobs.first else {
+          if state.isEnded { return .end }
+          guard all, state.isWoken else { return nil }
+          state.isWoken = false
+          return .nothing
+        }
         guard all else {
           state.jobs.removeFirst()
           return .jobs([first])
         }
-        defer { state.jobs = [] }
+        defer { (state.jobs, state.isWoken) = ([], false) }
         return .jobs(state.jobs)
       }
       if let next { return next }
