@@ -6,6 +6,7 @@ package final class JobQueue: Sendable {
   private struct State {
     var jobs: [StoreJob] = []
     var isEnded = false
+    var isWoken = false
   }
 
   private let state = Mutex(State())
@@ -24,6 +25,12 @@ package final class JobQueue: Sendable {
     return isTaken
   }
 
+  /// Ends the waiting of a thread that takes all jobs, without a job.
+  package func wake() {
+    state.withLock { $0.isWoken = true }
+    changed.signal()
+  }
+
   /// Lets this number of threads end, when they have done the jobs that were added.
   package func end(threads: Int) {
     state.withLock { $0.isEnded = true }
@@ -32,7 +39,7 @@ package final class JobQueue: Sendable {
 
   package enum Next {
     case jobs([StoreJob])
-    /// No job has come within the time.
+    /// No job has come within the time, or the thread was woken.
     case nothing
     case end
   }
@@ -41,12 +48,17 @@ package final class JobQueue: Sendable {
   package func next(all: Bool, within time: DispatchTimeInterval? = nil) -> Next {
     while true {
       let next = state.withLock { state -> Next? in
-        guard let first = state.jobs.first else { return state.isEnded ? .end : nil }
+        guard let first = state.jobs.first else {
+          if state.isEnded { return .end }
+          guard all, state.isWoken else { return nil }
+          state.isWoken = false
+          return .nothing
+        }
         guard all else {
           state.jobs.removeFirst()
           return .jobs([first])
         }
-        defer { state.jobs = [] }
+        defer { (state.jobs, state.isWoken) = ([], false) }
         return .jobs(state.jobs)
       }
       if let next { return next }

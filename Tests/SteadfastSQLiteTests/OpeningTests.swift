@@ -91,6 +91,61 @@ struct OpeningTests {
     }
   }
 
+  /// All that was stored stands in the `-wal` file, as when the last process was killed.
+  private func databaseWithLog(in folder: URL) async throws -> (URL, main: Data, log: Data) {
+    let url = folder.appending(path: "db")
+    let store = SQLiteStore(at: url)
+    _ = try await store.insert(.make(1))
+    let files = try (Data(contentsOf: url), Data(contentsOf: URL(filePath: url.path + "-wal")))
+    try await store.close()
+    return (url, files.0, files.1)
+  }
+
+  @Test(arguments: [2_048, 100, 16])
+  func `a database that is shorter than its first page is refused and not changed`(
+    _ count: Int
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let (url, main, log) = try await databaseWithLog(in: folder)
+      let rest = main.prefix(count)
+      try rest.write(to: url)
+      let store = SQLiteStore(at: url)
+      let error = await store.openingError()
+      #expect(error?.code == .damaged)
+      #expect(
+        error?.message
+          == "\(url.path) was cut: it has \(count) bytes, and no whole page of a database. It was not "
+          + "changed; restore a backup"
+      )
+      #expect(await store.error { try await $0.destroy() }?.code == .damaged)
+      #expect(try Data(contentsOf: url) == rest)
+      // With its log, it is whole.
+      try log.write(to: URL(filePath: url.path + "-wal"))
+      #expect(try await SQLiteStore(at: url).count(matching: .unfinished) == 1)
+    }
+  }
+
+  @Test func `an empty file is a new database, unless there is a log of what it had`() async throws
+  {
+    try await withTemporaryFolder { folder in
+      let (url, _, log) = try await databaseWithLog(in: folder)
+      let wal = URL(filePath: url.path + "-wal")
+      try Data().write(to: url)
+      try log.write(to: wal)
+      let error = await SQLiteStore(at: url).openingError()
+      #expect(error?.code == .damaged)
+      #expect(
+        error?.message
+          == "\(url.path) was cut: it is empty, but \(url.path)-wal has what was stored in it. Neither "
+          + "was changed; restore a backup, or remove both"
+      )
+      #expect(try Data(contentsOf: url).isEmpty)
+      #expect(try Data(contentsOf: wal) == log)
+      try FileManager.default.removeItem(at: wal)
+      #expect(try await SQLiteStore(at: url).insert(.make(1)) == [.done])
+    }
+  }
+
   @Test func `a damaged table is not taken for another program's`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

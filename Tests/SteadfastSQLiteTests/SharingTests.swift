@@ -28,6 +28,22 @@ struct SharingTests {
     }
   }
 
+  @Test(.timeLimit(.minutes(1)))
+  func `a sequence of hints that begins while the store waits is told`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let first = SQLiteStore(at: url, sharing: StoreSharing())
+      let second = SQLiteStore(at: url, sharing: StoreSharing())
+      try await first.open()
+      // While this is done, the first store's thread begins to wait for its next call.
+      for number in 1...20 { _ = try await second.insert(.make(UInt64(number))) }
+      var iterator = try #require(first.hints).makeAsyncIterator()
+      _ = try await second.insert(.make(21))
+      // This returns when the hint has come.
+      #expect(await iterator.next() != nil)
+    }
+  }
+
   @Test func `a store's own changes are no news to it`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

@@ -109,7 +109,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// It is `nil` in a store that is not shared, and in virtual time.
   public var hints: AsyncStream<Void>? {
     guard sharing != nil, RealWork.taskExecutor == nil else { return nil }
-    return core.listeners.stream()
+    return core.hints()
   }
 
   /// Opens the database, or makes it, and makes the tables if they are missing.

@@ -16,7 +16,7 @@ final class StoreCore: Sendable {
   /// How long the thread that writes waits before it looks whether others have written.
   private static let hintInterval = DispatchTimeInterval.milliseconds(40)
 
-  let listeners = HintListeners()
+  private let listeners = HintListeners()
   private let place: StorePlace
   private let isShared: Bool
   private let clock: @Sendable () -> Double
@@ -42,6 +42,12 @@ final class StoreCore: Sendable {
   private func endReading() {
     reading.end(threads: Self.readerCount)
     listeners.end()
+  }
+
+  /// Begins a sequence of hints, for which the thread that writes looks from now on.
+  func hints() -> AsyncStream<Void> {
+    defer { writing.wake() }
+    return listeners.stream()
   }
 
   // MARK: Calls

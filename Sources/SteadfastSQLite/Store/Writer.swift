@@ -183,6 +183,7 @@ final class Writer {
     guard !isClosed else { throw place.closed }
     if let tables { return tables }
     try place.checkNames()
+    try place.checkFile()
     let database = try Connection(place.path, .making, prefix: place.prefix)
     guard !database.isReadOnly else {
       throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
@@ -259,6 +260,7 @@ final class Writer {
   }
 
   private func databaseToDestroy() throws -> Connection? {
+    try place.checkFile()
     do throws(SQLiteFailure) {
       return try Connection(place.path, .writing, prefix: place.prefix)
     } catch {
