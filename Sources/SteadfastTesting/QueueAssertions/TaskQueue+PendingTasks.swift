@@ -32,7 +32,8 @@ extension TaskQueue {
     while true {
       let page = try await tasks(matching: filter, after: records.last?.id, limit: 1000)
       records += page
-      guard page.count == 1000 else { return records }
+      // A store may return fewer than it was asked for, so only an empty page is the last one.
+      guard !page.isEmpty else { return records }
     }
   }
 }

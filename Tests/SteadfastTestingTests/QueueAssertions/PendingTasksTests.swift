@@ -1,5 +1,6 @@
 import Foundation
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @Suite struct PendingTasksTests {
@@ -44,6 +45,14 @@ import Testing
     try await queue.enqueue(contentsOf: (0..<2000).map { Letter("\($0)") })
     let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
     #expect(texts == (0..<2000).map(String.init))
+  }
+
+  @Test func `tasks are all seen though the store returns fewer than it is asked for`() async throws
+  {
+    let queue = TaskQueue(persistence: ThriftyStore(base: InMemoryStore()), clock: clock)
+    try await queue.enqueue(contentsOf: (0..<20).map { Letter("\($0)") })
+    let texts = try await queue.pendingTasks(of: Letter.self).map(\.payload.text)
+    #expect(texts == (0..<20).map(String.init))
   }
 
   @Test func `what a payload would lose in a restart is lost already`() async throws {
@@ -134,5 +143,18 @@ import Testing
     } matching: { issue in
       issue.comments.contains { $0.rawValue.contains(message) && $0.rawValue.contains("'post'") }
     }
+  }
+}
+
+/// A store that returns at most seven tasks at a time.
+private struct ThriftyStore: ForwardingStore {
+  let base: any Persistence
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await base.tasks(matching: filter, after: id, limit: min(limit, 7))
   }
 }
