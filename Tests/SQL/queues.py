@@ -44,6 +44,12 @@ def keys_of_queues(engine):
         key = key_in(queue, "k")
         twins = session.run("twins", "A", key)
         expect([twin[0] for twin in twins], [identity(task)])
+    # A key that looks like another queue's is not that one.
+    add(session, 7, "", key="q\x01k", role="holder")
+    for queue, key, task in [("", "q\x01k", 7), ("q", "k", 2)]:
+        twins = session.run("twins", "A", key_in(queue, key))
+        expect([twin[0] for twin in twins], [identity(task)])
+    session.text(f"delete from task where id = '{identity(7)}'")
     repeated = row(session, 3, queue="q", key="k", role="holder")
     expect(session.run("insert", *repeated), [])
     for task, queue in enumerate(["", "q", "q"], start=4):

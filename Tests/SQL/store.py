@@ -62,8 +62,10 @@ def was_sent(session, task, name="A", key=None, created=0, order=None, queue="",
 
 
 def key_in(queue, key):
-    """A key as a store binds it: with its queue in front."""
-    return f"{queue}\x01{key}" if queue and key is not None else key
+    """A key as a store binds it: with its queue in front, unless both can do without."""
+    if key is None or not queue and "\x01" not in key:
+        return key
+    return f"{queue}\x01{key}"
 
 
 def begin(session, task):
