@@ -7,8 +7,9 @@ import Foundation
 extension TaskTable {
   /// Leases the first tasks.
   ///
-  /// O(log n) for each task, however many names the request lists. Each name that has ready tasks
-  /// and no room costs one more look if it comes before others. If the request lists fewer than
+  /// O(log n) for each task, however many names the request lists. A ready task that comes first in
+  /// its line, and is available only later, costs as much: it waits again. Each name that has ready
+  /// tasks and no room costs one more look if it comes before others. If the request lists fewer than
   /// half as many names as have ready tasks, and allows no others, each of its names costs one look
   /// instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
@@ -21,12 +22,14 @@ extension TaskTable {
     var leavesMore = false
     var search = lanes.beginSearch(request, in: queue)
     while !leavesMore, let lane = lanes.nextLane(in: &search) {
-      if tasks.count < request.limit {
-        let slot = lanes.takeFirst(of: lane, in: &search)
-        entries[slot].isInLine = false
-        tasks.append(lease(slot))
-      } else {
+      let isDue = entries[lanes.first(of: lane)].record.availableDate <= request.now
+      if isDue, tasks.count >= request.limit {
         leavesMore = true
+      } else {
+        let slot = lanes.takeFirst(of: lane, in: &search, usesRoom: isDue)
+        entries[slot].isInLine = false
+        // It became ready by a later date, and the clock has gone back since.
+        if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
       }
     }
     lanes.end(search)
@@ -51,13 +54,8 @@ extension TaskTable {
 
   /// Makes the tasks ready that have become available.
   private mutating func promote(until now: Date) {
-    if presumesCutoff {
-      presumesCutoff = false
-      if now < cutoff { withdraw(to: now) }
-    }
-    // If the clock went back, the cutoff follows once no task is ready.
-    cutoff = readyCount > 0 ? max(cutoff, now) : now
-    while let first = waiting.first, first.date <= cutoff {
+    cutoff = now
+    while let first = waiting.first, first.date <= now {
       waiting.popFirst()
       entries[first.node.slot].isInLine = false
       lineUp(first.node.slot)

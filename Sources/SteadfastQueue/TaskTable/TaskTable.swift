@@ -30,7 +30,6 @@ struct TaskTable: Sendable {
   var memoryCount = 0
   /// How many changes are staged to what the tasks of these slots remember.
   var stagedMemories: [Int: Int] = [:]
-  private(set) var readyCount = 0
   /// The slots of the tasks that have begun; used while a file is read.
   ///
   /// They are those of all leased tasks, and of some that were leased before. A slot may occur more
@@ -42,14 +41,11 @@ struct TaskTable: Sendable {
   private(set) var byteCount = 0
   private(set) var stateCounts = StateCounts()
   private var lastNumber: UInt64 = 0
-  /// The date by which tasks are ready: those available by this date are in the lines of ready
-  /// tasks.
+  /// The date of the last claim.
   ///
-  /// While tasks are ready, it is the latest date of a claim. When none is ready, the next claim
-  /// sets it to its own date.
+  /// Tasks that are available by this date are in the lines of ready tasks. So are some that are
+  /// available later, if an earlier claim had a later date; a claim that meets one lets it wait.
   var cutoff = Date.distantPast
-  /// Whether the cutoff comes from an earlier process, whose clock may have been ahead.
-  var presumesCutoff = false
   /// No task was created, and none failed, after this date.
   private(set) var latestDate = Date.distantPast
 
@@ -138,8 +134,6 @@ extension TaskTable {
   func queueNumber(of slot: Int) -> Int { lanes[entries[slot].lane].queue }
 
   mutating func setPlace(_ place: Place, of slot: Int) {
-    if entries[slot].place == .ready { readyCount -= 1 }
-    if place == .ready { readyCount += 1 }
     entries[slot].place = place
   }
 

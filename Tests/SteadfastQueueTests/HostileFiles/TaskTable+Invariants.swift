@@ -30,7 +30,6 @@ extension TaskTable {
         "\(state) tasks are counted"
       )
     }
-    check(readyCount == tasks.count { $0.place == .ready }, "ready tasks are counted")
     check(ids.elements() == tasks.map(\.record.id).sorted(), "all identities are in order")
     var withRole = 0
     for key in keys.keys {

@@ -82,8 +82,6 @@ struct ModelLedger: Sendable {
   var askedTags: [String: [ModelOperation.Request]] = [:]
   /// Whether a run was cancelled or shut down: attempts may have been cut short for that.
   var runsWereCut = false
-  /// The latest date of a claim.
-  private var latestClaim = Date.distantPast
   /// By how many seconds the date was set back in all.
   var setBack = 0.0
   /// Whether the queue is being shut down.
@@ -180,12 +178,9 @@ struct ModelLedger: Sendable {
     let expected = table.claimable(request).map(\.record.id)
     let found = claim.tasks.map(\.record.id)
     require(found == expected, "claimed: \(found.map(label)), expected: \(expected.map(label))")
-    latestClaim = max(latestClaim, request.now)
-    // A task that is ready for one queue's claim stays so for an earlier date of another queue's.
-    let latest = configuration.hasSideQueue ? latestClaim : request.now
     for task in claim.tasks {
       let id = task.record.id
-      let isDue = task.record.availableDate <= latest + 1
+      let isDue = task.record.availableDate <= request.now
       require(isDue, "\(label(id)) is claimed before its date")
       require(entries[id]?.lease == nil, "\(label(id)) is claimed twice")
       require(

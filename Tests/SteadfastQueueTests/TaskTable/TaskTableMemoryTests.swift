@@ -123,7 +123,10 @@ import Testing
     var plain = table
     let completion = table.stage(complete)
     let held = table.stage(control.change)
-    let outcomes = [table.commit(completion), table.commit(held)]
+    let completed = table.commit(completion)
+    // No claim takes a task that another change holds.
+    #expect(table.claim(1).isEmpty)
+    let outcomes = [completed, table.commit(held)]
     #expect(outcomes == plain.apply([complete]) + plain.apply([control.change]))
     #expect(table.record(of: .numbered(1))?.summary == plain.record(of: .numbered(1))?.summary)
     #expect(table.memory(of: .numbered(1)) == plain.memory(of: .numbered(1)))

@@ -1,5 +1,6 @@
 import Foundation
 import SteadfastTesting
+import Synchronization
 
 /// Stores that hand tasks out in another order, or others than asked for.
 extension Mutant {
@@ -49,6 +50,14 @@ extension Mutant {
       $0.request = { request in
         var request = request
         request.now += 1
+        return request
+      }
+    },
+    Mutant("what was available by the latest date stays so", breaks: "claim.earlier-date") {
+      let latest = LatestDate()
+      $0.request = { request in
+        var request = request
+        request.now = latest.raise(to: request.now)
         return request
       }
     },
@@ -127,5 +136,17 @@ extension ReferenceTable.Entry.Rank {
   /// Whether only the places differ.
   fileprivate func isEqual(to other: Self) -> Bool {
     priority == other.priority && availableDate == other.availableDate
+  }
+}
+
+/// The latest date of all claims.
+private final class LatestDate: Sendable {
+  private let latest = Mutex(Date.distantPast)
+
+  func raise(to date: Date) -> Date {
+    latest.withLock {
+      $0 = max($0, date)
+      return $0
+    }
   }
 }

@@ -191,7 +191,8 @@ extension TaskTable {
     guard slot(of: record.id) == nil else { return nil }
     let slot = insertEntry(of: record)
     setOrderNumber(of: slot, to: orderNumber)
-    presumeCutoff()
+    // Most tasks are available when they are made, so they enter the line of ready tasks at once.
+    cutoff = latestDate
     guard let key = record.uniqueKey else { return slot }
     guard let role else {
       keys.addWithoutRole(slot, key)
@@ -205,14 +206,6 @@ extension TaskTable {
     }
     take(role, key, slot)
     return slot
-  }
-
-  /// Presumes that a claim was made at the latest date that was read so far.
-  ///
-  /// Most tasks are available when they are made, so they enter the line of ready tasks at once.
-  private mutating func presumeCutoff() {
-    cutoff = latestDate
-    presumesCutoff = true
   }
 
   /// Lets a task begin.

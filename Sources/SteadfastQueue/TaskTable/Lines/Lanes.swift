@@ -254,15 +254,23 @@ extension Lanes {
     return nil
   }
 
+  /// The slot of the first ready task of the lane that `nextLane(in:)` has returned.
+  func first(of lane: Int) -> Int {
+    guard let first = all[lane].rank else {
+      preconditionFailure("a lane without ready tasks stood in the ranking")
+    }
+    return first.node.slot
+  }
+
   /// Takes the first ready task of the lane that `nextLane(in:)` has returned.
   ///
   /// - Returns: The task's slot.
-  mutating func takeFirst(of lane: Int, in search: inout Search) -> Int {
+  mutating func takeFirst(of lane: Int, in search: inout Search, usesRoom: Bool) -> Int {
     guard let first = all[lane].ready.popFirst() else {
       preconditionFailure("a lane without ready tasks stood in the ranking")
     }
     rank(lane)
-    all[all[lane].main].room.count -= 1
+    if usesRoom { all[all[lane].main].room.count -= 1 }
     if search.listed != nil {
       search.listed?.popFirst()
       if let next = all[lane].ready.first {

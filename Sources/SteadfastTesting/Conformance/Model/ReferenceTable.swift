@@ -33,7 +33,6 @@ package struct ReferenceTable: Sendable {
   /// The values, by the bytes of their names.
   package var values: [ExactText: [UInt8]] = [:]
   private var lastPlace = 0
-  private var cutoff = Date.distantPast
 
   package init() {}
 
@@ -147,7 +146,6 @@ package struct ReferenceTable: Sendable {
 
   /// Moves dates after the clock went back.
   package mutating func rebase(to now: Date) {
-    cutoff = min(cutoff, now)
     for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place })
     where !entries[index].record.state.isFinished && entries[index].record.state != .suspended {
       var record = entries[index].record
@@ -200,12 +198,12 @@ extension ReferenceTable {
     if endsClaims {
       interrupt { [clock] in $0.leaseEnd.map { $0 <= clock } ?? false }
     }
-    let hasReady = waiting.contains { $0.record.availableDate <= cutoff }
-    cutoff = hasReady ? max(cutoff, request.now) : request.now
     var taken: [ExactText: Int] = [:]
     return Array(
       waiting
-        .filter { $0.record.availableDate <= cutoff && $0.record.queue.isExactly(request.queue) }
+        .filter {
+          $0.record.availableDate <= request.now && $0.record.queue.isExactly(request.queue)
+        }
         .sorted { $0.rank < $1.rank }
         .filter { entry in
           guard entry.record.conditions.isSubset(of: request.conditions) else { return false }

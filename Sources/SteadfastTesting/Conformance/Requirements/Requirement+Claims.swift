@@ -10,6 +10,11 @@ import Foundation
 extension PersistenceConformance.Requirement {
   static let claims: [Self] = [
     Self("claim.date", "A task is handed out from its available date on.", check: claimDate),
+    Self(
+      "claim.earlier-date",
+      "A claim with an earlier date than the one before hands out what is available by its own date.",
+      check: earlierDate
+    ),
     Self("claim.limit", "No more tasks are handed out than asked for.", check: claimLimit),
     Self(
       "claim.names",
@@ -55,6 +60,24 @@ extension PersistenceConformance.Requirement {
     try store.expect(try await store.claim(at: 59.75), [])
     try store.expect(try await store.claim(at: 60), [1])
     try store.expect(try await store.claim(at: 61), [2])
+  }
+
+  private static func earlierDate(_ store: StoreProbe) async throws {
+    try await store.insert(
+      .numbered(1),
+      .numbered(2, priority: 1, at: 60),
+      .numbered(3, priority: 2, at: 90),
+      .numbered(4, at: 90),
+      .numbered(5, at: 95)
+    )
+    try store.expect(try await store.claim(1, at: 90), [3])
+    let claim = try await store.claim(at: 50)
+    try store.expect(claim, [1])
+    try store.expect(try await store.claim(1, at: 60), [2])
+    // A task that waits again, from a date before that of an earlier claim, waits for it.
+    try await store.apply(.suspend(claim.tasks[0].lease, until: .second(80), awaiting: []))
+    try store.expect(try await store.claim(at: 70), [])
+    try store.expect(try await store.claim(at: 92), [1, 4])
   }
 
   private static func claimLimit(_ store: StoreProbe) async throws {
