@@ -11,7 +11,6 @@ begins in the other process.
 
 import argparse
 import json
-import os
 import pathlib
 import queue
 import random
@@ -19,9 +18,9 @@ import sqlite3
 import statistics
 import subprocess
 import sys
-import threading
 import time
 
+from sqlite_worker import Worker
 from support import Score, temporary_folder
 
 LONGEST_MEDIAN = 0.1
@@ -61,29 +60,6 @@ def write_orders(database, file):
         add(connection, lines[0], number, parameters(lines[number]), is_committed(number))
 
 
-class Worker:
-    """A process that performs the tasks of orders; what it writes goes to a queue."""
-
-    def __init__(self, program, database, numbers):
-        self.process = subprocess.Popen(
-            [program, "ship", str(database)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
-        self.numbers = numbers
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            # A process that is killed may have written half a line.
-            if line.endswith("\n"):
-                self.numbers.put((int(line), time.perf_counter()))
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.reader.join()
-
-
 def left(connection):
     return connection.execute("select count(*) from steadfast_task").fetchone()[0]
 
@@ -94,12 +70,12 @@ def check_agreement(score, program, folder, count, kills, dice):
         subprocess.run([program, "insert", str(database), str(count)], stdout=output, check=True)
     connection = connect(database)
     connection.execute("create table orders (number integer primary key)")
-    numbers = queue.Queue()
+    lines = queue.Queue()
 
     def writer():
         return subprocess.Popen([sys.executable, __file__, "--write", str(database), str(file)])
 
-    process, worker = writer(), Worker(program, database, numbers)
+    process, worker = writer(), Worker(program, "ship", database, lines)
     shares = sorted(dice.uniform(0.02, 0.98) for _ in range(kills))
     deadline = time.monotonic() + 600
     for share in shares:
@@ -112,14 +88,14 @@ def check_agreement(score, program, folder, count, kills, dice):
         process = writer()
         if dice.random() < 0.5:
             worker.kill()
-            worker = Worker(program, database, numbers)
+            worker = Worker(program, "ship", database, lines)
     score.check(process.wait(timeout=600) == 0, "the writer has come to its end")
     while left(connection) and time.monotonic() < deadline:
         time.sleep(0.05)
     score.check(left(connection) == 0, "all tasks have ended:", str(left(connection)))
     score.check(worker.process.poll() is None, "the worker goes on")
     worker.kill()
-    performed = [number for number, _ in numbers.queue]
+    performed = [int(line) for _, line, _ in lines.queue]
     orders = {row[0] for row in connection.execute("select number from orders")}
     expected = {number for number in range(1, count + 1) if is_committed(number)}
     score.check(orders == expected, "each order that was committed is there, and no other:",
@@ -136,20 +112,20 @@ def check_agreement(score, program, folder, count, kills, dice):
 
 def check_latency(score, program, folder, count):
     database = folder / "latency.sqlite"
-    lines = subprocess.run(
+    text, *statements = subprocess.run(
         [program, "insert", str(database), str(count + 1)], text=True, capture_output=True,
         check=True, timeout=600).stdout.splitlines()
     connection = connect(database)
     connection.execute("create table orders (number integer primary key)")
-    numbers = queue.Queue()
-    worker = Worker(program, database, numbers)
+    lines = queue.Queue()
+    worker = Worker(program, "ship", database, lines)
     times = []
     for number in range(1, count + 2):
-        add(connection, lines[0], number, parameters(lines[number]), True)
+        add(connection, text, number, parameters(statements[number - 1]), True)
         committed = time.perf_counter()
-        begun, moment = numbers.get(timeout=60)
-        if begun != number:
-            score.check(False, "the task that was committed begins:", f"{number}, not {begun}")
+        _, line, moment = lines.get(timeout=60)
+        if int(line) != number:
+            score.check(False, "the task that was committed begins:", f"{number}, not {line}")
         # The first one may come before the worker runs.
         if number > 1:
             times.append(max(0, moment - committed))

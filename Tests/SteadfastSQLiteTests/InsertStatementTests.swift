@@ -195,6 +195,39 @@ struct InsertStatementTests {
     }
   }
 
+  @Test func `a task in order takes no turn from one that runs, and gives none away`() async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      let (first, second) = (TaskRecord.make(1, orderKey: "o"), TaskRecord.make(2, orderKey: "o"))
+      let third = TaskRecord.make(3, orderKey: "o")
+      func claim() async throws -> [ClaimedTask] { try await store.claim(.make()).tasks }
+      func apply(_ change: TaskChange) async throws -> ChangeOutcome {
+        try await store.apply([change], durability: .durable)[0]
+      }
+      _ = try await store.insert(first, second)
+      let date = ClaimRequest.make().now
+      let failure = TaskFailure(reason: "no", date: date)
+      let lease = try #require(try await claim().first).lease
+      #expect(try await apply(.abandon(lease, failure: failure, retains: true)) == .done)
+      let running = try #require(try await claim().first)
+      #expect(running.record.id == second.id)
+      #expect(try await apply(.restart(.unclaimed(first.id), availableDate: date)) == .done)
+      let statement = try store.insertStatement(for: third, onDuplicate: .keep)
+      try database(at: url).run(try #require(statement))
+      #expect(try await claim().isEmpty)
+      var order: [TaskID] = []
+      var next: ClaimedTask? = running
+      while let task = next {
+        order.append(task.record.id)
+        #expect(try await apply(.succeed(task.lease, at: date, retains: false)) == .done)
+        next = try await claim().first
+      }
+      #expect(order == [second.id, first.id, third.id])
+    }
+  }
+
   @Test(.timeLimit(.minutes(1)), arguments: [nil, StoreSharing(pollInterval: .seconds(3_600))])
   func `a running queue performs what another connection has committed`(
     _ sharing: StoreSharing?

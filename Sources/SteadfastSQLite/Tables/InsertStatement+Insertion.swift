@@ -8,48 +8,20 @@ extension InsertStatement {
   /// - Throws: What ``TaskChange/checkForm()`` and the payload's encoding throw.
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
     let bytes = try PreparedChange(.insert(record, onDuplicate: policy)).payload
+    let dependencies = record.dependencies.tasks.sorted().flatMap(\.bytes)
     let columns = Schema.insertionColumns
     let marks = Array(repeating: "?", count: columns.count).joined(separator: ", ")
     self.init(
       id: record.id,
       text: "insert into \(prefix)_insertion (form, \(columns.joined(separator: ", "))) "
         + "values (\(Schema.insertionForm), \(marks))",
-      parameters: Self.values(of: record, bytes, policy).map(SQLParameter.init)
+      parameters: Tables.definition(
+        of: record,
+        .blob(bytes),
+        role: .text(policy.storedName),
+        link: dependencies.isEmpty ? .null : .blob(dependencies)
+      ).map(SQLParameter.init)
     )
-  }
-
-  /// The values of the columns, in their order.
-  private static func values(
-    of record: TaskRecord,
-    _ payload: [UInt8],
-    _ policy: UniquePolicy
-  ) -> [SQLValue] {
-    let dependencies = record.dependencies.tasks.sorted().flatMap(\.bytes)
-    return [
-      .id(record.id),
-      .text(record.name),
-      .text(record.queue),
-      .blob(payload),
-      .text(record.payload.format.rawValue),
-      .integer(record.payload.version),
-      .integer(record.priority.rawValue),
-      .date(record.createdDate),
-      .date(record.availableDate),
-      .limit(record.maxRetries),
-      .flag(record.usesBackoff),
-      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
-      .text(policy.storedName),
-      .date(record.uniqueUntil),
-      .date(record.latestDate),
-      .text(StoredKey.text(of: record.orderKey, in: record.queue)),
-      .flag(record.holdsOrder),
-      .text(StoredTexts.text(of: record.conditions.map(\.rawValue))),
-      .text(record.dependencies.rule.rawValue),
-      dependencies.isEmpty ? .null : .blob(dependencies),
-      .text(StoredTexts.text(of: record.tags)),
-      .duration(record.timeLimit),
-      .date(record.expiryDate),
-    ]
   }
 }
 
