@@ -46,6 +46,23 @@ struct SharingTests {
     }
   }
 
+  @Test(.timeLimit(.minutes(1)))
+  func `hints come again when all earlier sequences have ended`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let first = SQLiteStore(at: url, sharing: StoreSharing())
+      let second = SQLiteStore(at: url, sharing: StoreSharing())
+      try await first.open()
+      for number in 1...10 {
+        let hints = try #require(first.hints)
+        // The last sequence may end before this one begins, or at the same time.
+        async let hint: Void? = hints.first { _ in true }
+        _ = try await second.insert(.make(UInt64(number)))
+        #expect(await hint != nil)
+      }
+    }
+  }
+
   @Test func `a store's own changes are no news to it`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

@@ -7,22 +7,32 @@ import SteadfastQueue
 struct DatabaseWatch: Sendable {
   /// How long nothing is looked at, while the log is watched and nothing is written to it.
   private static let longestInterval = Duration.seconds(1)
-  /// How long nothing is looked at where the log can't be watched.
-  private static let longestIntervalWithoutFile = Duration.milliseconds(10)
 
   private let logPath: String
+  private let intervalWithoutFile: Duration
   private let stop: StopSignal
   private let look: @Sendable () -> Void
 
   /// Starts the thread, which calls `look` until it is stopped.
   ///
+  /// - Parameters:
+  ///   - logPath: The write-ahead log of the database.
+  ///   - intervalWithoutFile: How long nothing is looked at where the log can't be watched.
+  ///   - look: Makes another thread look.
   /// - Returns: What stops it.
+  /// - Throws: The error of the system, which has no thread or no descriptor for it.
   static func start(
-    logPath: String,
+    _ logPath: String,
+    intervalWithoutFile: Duration,
     look: @escaping @Sendable () -> Void
   ) throws(SystemCallError) -> StopSignal {
     let stop = try StopSignal()
-    let watch = DatabaseWatch(logPath: logPath, stop: stop, look: look)
+    let watch = DatabaseWatch(
+      logPath: logPath,
+      intervalWithoutFile: intervalWithoutFile,
+      stop: stop,
+      look: look
+    )
     try SystemThread.start { watch.run() }
     return stop
   }
@@ -60,7 +70,7 @@ struct DatabaseWatch: Sendable {
 
   /// Watches the log, if the system can, and returns how long nothing is looked at without a sign.
   private func longestInterval(_ file: borrowing FileWatch) -> Duration {
-    file.follow(logPath) ? Self.longestInterval : Self.longestIntervalWithoutFile
+    file.follow(logPath) ? Self.longestInterval : intervalWithoutFile
   }
 }
 

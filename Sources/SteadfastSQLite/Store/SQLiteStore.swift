@@ -108,8 +108,9 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// Tells that another connection has changed the database, some milliseconds later.
   ///
   /// It may be that of another process, or one of yours. On Linux, a thread waits for what is
-  /// written to the `-wal` file, and looks once a second even so; elsewhere it looks 100 times a
-  /// second. A look reads a number in shared memory. The sequence is `nil` in virtual time.
+  /// written to the `-wal` file, and looks once a second even so. Elsewhere, a store with
+  /// ``sharing`` looks 25 times a second, and another one once a second. A look reads a number in
+  /// shared memory. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     RealWork.taskExecutor == nil ? core.hints() : nil
   }

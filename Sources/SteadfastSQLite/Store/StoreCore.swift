@@ -10,11 +10,16 @@ final class StoreCore: Sendable {
     var areThreadsStarted = false
     /// Whether the tables are there, so that they can be read.
     var isOpened = false
-    /// Stops the thread that waits for what others write; `nil` until there is one.
+    /// Stops the thread that waits for what others write; `nil` if there is none.
     var watch: StopSignal?
   }
 
   private static let readerCount = 2
+  /// How long the thread that writes does not look at what others have written, where the system
+  /// does not tell when something is written.
+  private static let sharedInterval = Duration.milliseconds(40)
+  /// The same in a store to which only statements of other connections add tasks.
+  private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
   let place: StorePlace
@@ -49,7 +54,7 @@ final class StoreCore: Sendable {
   ///
   /// If the system has no thread for it, the sequence ends at once.
   func hints() -> AsyncStream<Void> {
-    let stream = listeners.stream()
+    let stream = listeners.stream { [weak self] in self?.stopWatchIfUnused() }
     do {
       try startWatch()
     } catch {
@@ -61,10 +66,22 @@ final class StoreCore: Sendable {
   private func startWatch() throws(SystemCallError) {
     try state.withLock { state throws(SystemCallError) in
       guard state.watch == nil else { return }
-      state.watch = try DatabaseWatch.start(logPath: place.logPath) { [writing] in writing.wake() }
+      let interval = isShared ? Self.sharedInterval : Self.unsharedInterval
+      state.watch = try DatabaseWatch.start(place.logPath, intervalWithoutFile: interval) {
+        [writing] in writing.wake()
+      }
     }
     // Its first look may have come before there was anybody to tell.
     writing.wake()
+  }
+
+  private func stopWatchIfUnused() {
+    state.withLock { state in
+      // A sequence that begins now starts another thread after this.
+      guard listeners.isEmpty else { return }
+      state.watch?.stop()
+      state.watch = nil
+    }
   }
 
   // MARK: Calls

@@ -44,7 +44,9 @@ struct GRDBTests {
     let (receipts, send) = AsyncStream<Int64>.makeStream()
     await queue.register(SendReceipt.self) { receipt, _ in send.yield(receipt.order) }
     try await queue.open()
-    let pool = try DatabasePool(path: url.path)
+    var configuration = Configuration()
+    configuration.busyMode = .timeout(5)
+    let pool = try DatabasePool(path: url.path, configuration: configuration)
     try await pool.write { db in
       try db.create(table: "orders") { table in
         table.autoIncrementedPrimaryKey("id")
