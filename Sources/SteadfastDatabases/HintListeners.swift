@@ -14,7 +14,8 @@ package final class HintListeners: Sendable {
 
   package var isEmpty: Bool { state.withLock { $0.listeners.isEmpty } }
 
-  package func stream() -> AsyncStream<Void> {
+  /// Begins a sequence; `didEnd` is called when it has ended, and is among the listeners no more.
+  package func stream(didEnd: @escaping @Sendable () -> Void = {}) -> AsyncStream<Void> {
     let (stream, continuation) = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let number = state.withLock { state -> Int? in
       guard !state.isEnded else { return nil }
@@ -28,6 +29,7 @@ package final class HintListeners: Sendable {
     }
     continuation.onTermination = { [weak self] _ in
       self?.state.withLock { _ = $0.listeners.removeValue(forKey: number) }
+      didEnd()
     }
     return stream
   }

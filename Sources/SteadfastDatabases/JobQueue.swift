@@ -1,4 +1,4 @@
-package import Dispatch
+import Dispatch
 import Synchronization
 
 /// Jobs that threads of a store take, in the order in which they were added.
@@ -39,13 +39,13 @@ package final class JobQueue: Sendable {
 
   package enum Next {
     case jobs([StoreJob])
-    /// No job has come within the time, or the thread was woken.
+    /// The thread was woken.
     case nothing
     case end
   }
 
   /// Waits for jobs, and takes all of them, or the first one.
-  package func next(all: Bool, within time: DispatchTimeInterval? = nil) -> Next {
+  package func next(all: Bool) -> Next {
     while true {
       let next = state.withLock { state -> Next? in
         guard let first = state.jobs.first else {
@@ -62,11 +62,7 @@ package final class JobQueue: Sendable {
         return .jobs(state.jobs)
       }
       if let next { return next }
-      guard let time else {
-        changed.wait()
-        continue
-      }
-      if changed.wait(timeout: .now() + time) == .timedOut { return .nothing }
+      changed.wait()
     }
   }
 }

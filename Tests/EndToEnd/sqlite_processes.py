@@ -16,36 +16,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 
+from sqlite_worker import Worker
 from support import Score, temporary_folder
 
 PROCESSES = 4
 LEASE = 2
 NOBODY = 65534
-
-
-class Worker:
-    """A process that performs tasks; what it writes goes to a queue of lines."""
-
-    def __init__(self, program, database, lines):
-        self.process = subprocess.Popen(
-            [program, "work", database], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.lines = lines
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            # A process that is killed may have written half a line.
-            if line.endswith("\n"):
-                self.lines.put((self, line.strip()))
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-        self.reader.join()
 
 
 def run(program, *arguments, **options):
@@ -67,13 +45,13 @@ def check_processes(score, program, folder, count, dice):
         rows = connection.execute("select count(*) from steadfast_payload").fetchone()[0]
         score.check(rows == count // 10, "long payloads have rows of their own:", str(rows))
     lines = queue.Queue()
-    workers = [Worker(program, database, lines) for _ in range(PROCESSES)]
+    workers = [Worker(program, "work", database, lines) for _ in range(PROCESSES)]
     begun = collections.defaultdict(list)
     # The workers that were killed, or stopped for longer than their claims last.
     victims = set()
 
     def note(timeout):
-        worker, task = lines.get(timeout=timeout)
+        worker, task, _ = lines.get(timeout=timeout)
         begun[task].append(worker)
 
     def attempts():
@@ -85,7 +63,7 @@ def check_processes(score, program, folder, count, dice):
         victim = dice.randrange(PROCESSES)
         workers[victim].kill()
         victims.add(workers[victim])
-        workers[victim] = Worker(program, database, lines)
+        workers[victim] = Worker(program, "work", database, lines)
     stopped = workers[dice.randrange(PROCESSES)]
     victims.add(stopped)
     stopped.process.send_signal(signal.SIGSTOP)

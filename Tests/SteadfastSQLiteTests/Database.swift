@@ -16,6 +16,22 @@ func schema(at url: URL) throws -> [String] {
   }
 }
 
+extension Connection {
+  /// Executes a statement as another program does.
+  func run(_ statement: InsertStatement) throws {
+    let values = statement.parameters.map { parameter -> SQLValue in
+      switch parameter {
+      case .null: .null
+      case .integer(let value): .integer(value)
+      case .real(let value): .real(value)
+      case .text(let value): .text(value)
+      case .bytes(let value): .blob(value)
+      }
+    }
+    try run(statement.text, values)
+  }
+}
+
 extension TaskRecord {
   static func make(
     _ number: UInt64,

@@ -24,7 +24,9 @@ struct SharingTests {
       #expect(await iterator.next() != nil)
       try await first.close()
       #expect(await iterator.next() == nil)
-      #expect(SQLiteStore(at: url).hints == nil)
+      // A closed store tells nothing more.
+      var later = try #require(first.hints).makeAsyncIterator()
+      #expect(await later.next() == nil)
     }
   }
 
@@ -41,6 +43,23 @@ struct SharingTests {
       _ = try await second.insert(.make(21))
       // This returns when the hint has come.
       #expect(await iterator.next() != nil)
+    }
+  }
+
+  @Test(.timeLimit(.minutes(1)))
+  func `hints come again when all earlier sequences have ended`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let first = SQLiteStore(at: url, sharing: StoreSharing())
+      let second = SQLiteStore(at: url, sharing: StoreSharing())
+      try await first.open()
+      for number in 1...10 {
+        let hints = try #require(first.hints)
+        // The last sequence may end before this one begins, or at the same time.
+        async let hint: Void? = hints.first { _ in true }
+        _ = try await second.insert(.make(UInt64(number)))
+        #expect(await hint != nil)
+      }
     }
   }
 

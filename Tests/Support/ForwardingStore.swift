@@ -43,6 +43,12 @@ extension ForwardingStore {
   }
 
   package func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
+  package func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try base.insertStatement(for: record, onDuplicate: policy)
+  }
   package func close() async throws { try await base.close() }
   package func destroy() async throws { try await base.destroy() }
 }

@@ -88,7 +88,8 @@ public protocol Persistence: Sendable {
   /// How several queues share the store; `nil`, the default, if one queue at a time uses it.
   var sharing: StoreSharing? { get }
 
-  /// Tells that another queue may have changed something; `nil`, the default, if the store can't.
+  /// Tells that another queue or program may have changed something; `nil`, the default, if the
+  /// store can't.
   ///
   /// Each access begins a new sequence, which ends when the store is closed. An element promises
   /// nothing: it may come for nothing, and may be missing. A queue that gets one looks for tasks at
@@ -168,6 +169,19 @@ public protocol Persistence: Sendable {
   /// - Throws: The error that prevents the store from being read.
   nonisolated(nonsending) func memory(of id: TaskID) async throws -> TaskMemory
 
+  /// Returns the SQL statement with which a program adds a new task within its own transaction.
+  ///
+  /// The statement does what ``apply(_:durability:)`` does with an insertion, and fails where that
+  /// refuses its batch. The program executes it on a connection of its own, so the store learns of
+  /// it as it learns of the changes of other queues (``hints``). The default implementation returns
+  /// `nil`.
+  /// - Returns: The statement; `nil` if the store is not in a SQL database.
+  /// - Throws: As ``apply(_:durability:)`` for a task that makes no sense, or can't be encoded.
+  func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement?
+
   /// Ends the use of the store in good order, and gives up the resources that it holds.
   ///
   /// Later calls throw. The default implementation does nothing.
@@ -190,6 +204,11 @@ extension Persistence {
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
   }
+  /// `nil`: the store is not in a SQL database.
+  public func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? { nil }
   /// `nil`: the store can't tell.
   public var hints: AsyncStream<Void>? { nil }
   /// `nil`: one queue at a time.

@@ -54,7 +54,8 @@ public struct SQLiteError: PersistenceError, CustomStringConvertible {
     ///
     /// Nothing of the call was stored. The store takes nothing in any more: make a new one.
     public static let displaced = Code("displaced")
-    /// The URL names no file, or the prefix of the tables is not a word.
+    /// The URL names no file, the prefix of the tables is not a word, or a statement can't add a
+    /// task.
     ///
     /// Nothing was opened or made.
     public static let invalidArgument = Code("invalidArgument")

@@ -39,15 +39,16 @@ public import Foundation
 ///
 /// With ``sharing``, the stores of several processes on one machine use the tables. Their claims
 /// are leases, which the machine's clock ends. A store notices what another process has stored
-/// within some 40 milliseconds (``hints``), in addition to the looks at each poll. One process
-/// writes at a time, so more processes do not make a queue faster.
+/// within some milliseconds (``hints``), in addition to the looks at each poll. One process writes
+/// at a time, so more processes do not make a queue faster.
 ///
 /// Use a local disk. SQLite's locks do not work reliably over a network.
 ///
 /// ## Threads
 ///
-/// A store has three threads of its own: one that writes, and two that look tasks up. None of the
-/// threads that Swift's tasks share waits for the disk.
+/// A store has four threads of its own: one that writes, two that look tasks up and, while a queue
+/// runs, one that waits for what others write. None of the threads that Swift's tasks share waits
+/// for the disk.
 ///
 /// ## Failures
 ///
@@ -67,7 +68,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   package let use: (any StoreUse)?
   package var hasTransientErrors: Bool { true }
 
-  private let core: StoreCore
+  let core: StoreCore
 
   /// Makes a store in a database that exists, or will be made.
   ///
@@ -104,12 +105,14 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// The path of the database.
   public var description: String { url.path }
 
-  /// Tells that another process may have changed the tables, some 40 milliseconds later.
+  /// Tells that another connection has changed the database, some milliseconds later.
   ///
-  /// It is `nil` in a store that is not shared, and in virtual time.
+  /// It may be that of another process, or one of yours. On Linux, a thread waits for what is
+  /// written to the `-wal` file, and looks once a second even so. Elsewhere, a store with
+  /// ``sharing`` looks 25 times a second, and another one once a second. A look reads a number in
+  /// shared memory. The sequence is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
-    guard sharing != nil, RealWork.taskExecutor == nil else { return nil }
-    return core.hints()
+    RealWork.taskExecutor == nil ? core.hints() : nil
   }
 
   /// Opens the database, or makes it, and makes the tables if they are missing.

@@ -10,14 +10,19 @@ final class StoreCore: Sendable {
     var areThreadsStarted = false
     /// Whether the tables are there, so that they can be read.
     var isOpened = false
+    /// Stops the thread that waits for what others write; `nil` if there is none.
+    var watch: StopSignal?
   }
 
   private static let readerCount = 2
-  /// How long the thread that writes waits before it looks whether others have written.
-  private static let hintInterval = DispatchTimeInterval.milliseconds(40)
+  /// How long the thread that writes does not look at what others have written, where the system
+  /// does not tell when something is written.
+  private static let sharedInterval = Duration.milliseconds(40)
+  /// The same in a store to which only statements of other connections add tasks.
+  private static let unsharedInterval = Duration.seconds(1)
 
   private let listeners = HintListeners()
-  private let place: StorePlace
+  let place: StorePlace
   private let isShared: Bool
   private let clock: @Sendable () -> Double
   private let writing = JobQueue()
@@ -42,12 +47,41 @@ final class StoreCore: Sendable {
   private func endReading() {
     reading.end(threads: Self.readerCount)
     listeners.end()
+    state.withLock { $0.watch }?.stop()
   }
 
   /// Begins a sequence of hints, for which the thread that writes looks from now on.
+  ///
+  /// If the system has no thread for it, the sequence ends at once.
   func hints() -> AsyncStream<Void> {
-    defer { writing.wake() }
-    return listeners.stream()
+    let stream = listeners.stream { [weak self] in self?.stopWatchIfUnused() }
+    do {
+      try startWatch()
+    } catch {
+      listeners.end()
+    }
+    return stream
+  }
+
+  private func startWatch() throws(SystemCallError) {
+    try state.withLock { state throws(SystemCallError) in
+      guard state.watch == nil else { return }
+      let interval = isShared ? Self.sharedInterval : Self.unsharedInterval
+      state.watch = try DatabaseWatch.start(place.logPath, intervalWithoutFile: interval) {
+        [writing] in writing.wake()
+      }
+    }
+    // Its first look may have come before there was anybody to tell.
+    writing.wake()
+  }
+
+  private func stopWatchIfUnused() {
+    state.withLock { state in
+      // A sequence that begins now starts another thread after this.
+      guard listeners.isEmpty else { return }
+      state.watch?.stop()
+      state.watch = nil
+    }
   }
 
   // MARK: Calls
@@ -91,7 +125,7 @@ final class StoreCore: Sendable {
       guard !state.areThreadsStarted else { return }
       try SystemThread.start { [place, isShared, clock, writing, listeners, readers] in
         let writer = Writer(place, isShared: isShared, clock: clock, readers: readers)
-        Self.write(writer, writing, isShared ? listeners : nil)
+        Self.write(writer, writing, listeners)
       }
       for _ in 0..<Self.readerCount {
         readers.enter()
@@ -109,19 +143,14 @@ final class StoreCore: Sendable {
     }
   }
 
-  private static func write(
-    _ writer: Writer,
-    _ jobs: JobQueue,
-    _ listeners: HintListeners?
-  ) {
+  private static func write(_ writer: Writer, _ jobs: JobQueue, _ listeners: HintListeners) {
     while true {
-      let listeners = listeners.flatMap { $0.isEmpty ? nil : $0 }
-      switch jobs.next(all: true, within: listeners.map { _ in hintInterval }) {
+      switch jobs.next(all: true) {
       case .jobs(let jobs): writer.perform(jobs)
       case .nothing: break
       case .end: return
       }
-      if let listeners, writer.othersHaveChanged() { listeners.tell() }
+      if !listeners.isEmpty, writer.othersHaveChanged() { listeners.tell() }
     }
   }
 

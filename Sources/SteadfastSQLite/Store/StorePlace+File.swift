@@ -10,14 +10,18 @@ extension StorePlace {
   private static let magic = Array("SQLite format 3\0".utf8)
   private static let largestPage = 65_536
 
+  private var realURL: URL { url.resolvingSymlinksInPath() }
+
+  /// The write-ahead log, which stands beside the file itself.
+  var logPath: String { realURL.path + "-wal" }
+
   /// Throws if the file is the beginning of a database that was cut.
   ///
   /// SQLite reads what is missing of the first page as zeros, which say that there are no tables. A
   /// file that is empty is new: SQLite makes such a file when it opens a database, and writes it
   /// later. But if it has a log, SQLite removes that, and with it what was stored.
   func checkFile() throws(SQLiteError) {
-    let file = url.resolvingSymlinksInPath()
-    let log = file.path + "-wal"
+    let (file, log) = (realURL, logPath)
     guard let count = byteCount(file.path) else { return }
     if count == 0 {
       guard (byteCount(log) ?? 0) > 0 else { return }

@@ -10,11 +10,13 @@ struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
   /// A step is never changed once it was released.
-  var steps = [Schema.first]
+  var steps = [Schema.first, Schema.second]
 
   var version: Int { steps.count }
 
   static let tables = ["task", "payload", "dependency", "memory", "value"]
+  /// The view into which other connections insert tasks.
+  static let view = "insertion"
 
   private static let first = """
     create table steadfast_task (
@@ -113,7 +115,7 @@ extension Schema {
   /// Returns which version the tables have; `nil` if there are none.
   func version(in database: Connection, prefix: String) throws -> Int? {
     var isThere = false
-    for table in Self.tables + ["schema"] {
+    for table in Self.tables + [Self.view, "schema"] {
       let name = "\(prefix)_\(table)"
       guard try database.has("select 1 from sqlite_schema where name = ?1", .text(name)) else {
         continue
@@ -161,6 +163,7 @@ extension Schema {
   /// Removes the tables, if they are this library's, within a transaction.
   func drop(from database: Connection, prefix: String) throws {
     guard try version(in: database, prefix: prefix) != nil else { return }
+    try database.execute("drop view if exists steadfast_\(Self.view)")
     for table in Self.tables.reversed() + ["schema"] {
       try database.execute("drop table if exists steadfast_\(table)")
     }

@@ -69,17 +69,27 @@ extension Tables {
     _ payload: [UInt8]
   ) throws -> Bool {
     let inner = Self.inner(payload)
-    let values = Self.definition(of: record, inner, role) + Self.life(of: record)
+    let definition = Self.definition(
+      of: record,
+      inner,
+      role: .text(role?.rawValue),
+      link: .id(record.dependencies.follower)
+    )
+    let values = definition + Self.life(of: record)
     guard try database.run(Self.insertion, values) > 0 else { return false }
     if case .null = inner { try setOuter(payload, of: record.id) }
     return true
   }
 
   /// The first values of an insertion: what was chosen for the task.
-  private static func definition(
+  ///
+  /// `role` stands behind the unique key, and `link` behind the rule of dependencies. They are
+  /// other columns in the view than in the table.
+  static func definition(
     of record: TaskRecord,
     _ payload: SQLValue,
-    _ role: UniqueKeyRole?
+    role: SQLValue,
+    link: SQLValue
   ) -> [SQLValue] {
     [
       .id(record.id),
@@ -94,14 +104,14 @@ extension Tables {
       .limit(record.maxRetries),
       .flag(record.usesBackoff),
       .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
-      .text(role?.rawValue),
+      role,
       .date(record.uniqueUntil),
       .date(record.latestDate),
       .text(StoredKey.text(of: record.orderKey, in: record.queue)),
       .flag(record.holdsOrder),
       .text(StoredTexts.text(of: record.conditions.map(\.rawValue))),
       .text(record.dependencies.rule.rawValue),
-      .id(record.dependencies.follower),
+      link,
       .text(StoredTexts.text(of: record.tags)),
       .duration(record.timeLimit),
       .date(record.expiryDate),

@@ -225,6 +225,16 @@ extension FaultInjectingStore {
     try await perform(.memory) { try await base.memory(of: id) }
   }
 
+  /// Returns the statement of the underlying store; no fault concerns it.
+  ///
+  /// - Throws: what the underlying store throws.
+  public func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try base.insertStatement(for: record, onDuplicate: policy)
+  }
+
   /// Closes the underlying store.
   ///
   /// - Throws: an injected error; what the underlying store throws.

@@ -51,9 +51,10 @@ struct RouteMonitor: Sendable {
       let step = watch.next
       switch step {
       case .wait, .take:
-        switch try stop.look(at: reports.descriptor, waits: step == .wait) {
+        let milliseconds: Int32 = step == .wait ? -1 : 0
+        switch try stop.wait(for: reports.descriptor, milliseconds: milliseconds) {
         case .stop: return
-        case .datagram: watch.take(try reports.receive())
+        case .input: watch.take(try reports.receive())
         case .nothing: watch.take(.nothing)
         }
       case .read:
@@ -86,7 +87,7 @@ struct RouteMonitor: Sendable {
         try socket.send(request)
         step = .receive
       case .receive:
-        guard try stop.look(at: socket.descriptor, waits: true) == .datagram else { return nil }
+        guard try stop.wait(for: socket.descriptor, milliseconds: -1) == .input else { return nil }
         switch try socket.receive() {
         case .datagram(let bytes): step = reading.take(bytes)
         case .lost: step = .end(.unknown)

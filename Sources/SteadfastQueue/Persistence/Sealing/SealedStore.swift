@@ -122,6 +122,13 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     return memory
   }
 
+  func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try base.insertStatement(for: sealed(record), onDuplicate: policy)
+  }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 

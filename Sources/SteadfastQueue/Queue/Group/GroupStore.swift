@@ -57,6 +57,13 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
 
   func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
 
+  func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try base.insertStatement(for: inQueue(record), onDuplicate: policy)
+  }
+
   /// Refuses: the store belongs to the group.
   func destroy() async throws {
     throw TaskQueueError(
@@ -71,7 +78,7 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
   private func inQueue(_ change: TaskChange) -> TaskChange {
     switch change {
     case .insert(let record, let policy):
-      .insert(queue.isEmpty ? record : record.replacing(queue: queue), onDuplicate: policy)
+      .insert(inQueue(record), onDuplicate: policy)
     case .unpark(let name, _): .unpark(name: name, queue: queue)
     case .prune(let state, let date, let count, let now, _):
       .prune(state, endedBefore: date, keepingLatest: count, now: now, queue: queue)
@@ -81,6 +88,10 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
       .reschedule, .update, .remove, .extend, .rebase, .remember, .suspend, .complete:
       change
     }
+  }
+
+  private func inQueue(_ record: TaskRecord) -> TaskRecord {
+    queue.isEmpty ? record : record.replacing(queue: queue)
   }
 
   /// A filter that names another queue, or all of them, stays as it is.

@@ -104,6 +104,13 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
     try await repeating { try await base.memory(of: id) }
   }
 
+  func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try base.insertStatement(for: record, onDuplicate: policy)
+  }
+
   func close() async throws { try await base.close() }
   func destroy() async throws { try await base.destroy() }
 

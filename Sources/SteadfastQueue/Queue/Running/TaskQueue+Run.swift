@@ -118,8 +118,8 @@ extension TaskQueue {
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
       if let sharing = store.sharing {
         services.addTask { await self.lookForOthersTasks(sharing) }
-        services.addTask { await self.followHints() }
       }
+      if let hints = store.hints { services.addTask { await self.follow(hints) } }
       services.addTask { await self.followMonitors() }
       await waitForMonitors()
       // No worker throws: a child that throws would cancel its siblings' handlers.

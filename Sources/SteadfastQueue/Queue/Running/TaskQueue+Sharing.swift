@@ -71,10 +71,14 @@ extension TaskQueue {
     }
   }
 
-  /// Looks for the tasks of other queues when the store hints at them, until cancelled.
-  nonisolated func followHints() async {
-    guard let hints = store.hints else { return }
-    for await _ in hints { await lookAtStore() }
+  /// Looks for the tasks of others when the store hints at them, until cancelled.
+  ///
+  /// In a store that is not shared, no queue has added them, but a statement of another program
+  /// (``insertStatement(for:uniqueKey:options:)``).
+  nonisolated func follow(_ hints: AsyncStream<Void>) async {
+    for await _ in hints {
+      if store.sharing == nil { lookForWork() } else { await lookAtStore() }
+    }
   }
 
   /// Looks for what other queues on the store have changed.

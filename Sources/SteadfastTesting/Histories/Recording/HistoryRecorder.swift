@@ -25,6 +25,9 @@ public import Foundation
 ///
 /// The store behaves as the underlying one does, more slowly. If a line can't be written, the call
 /// throws a ``HistoryError``. Then the call may have been carried out.
+///
+/// It gives no statement with which another connection adds tasks (`insertStatement`), since a
+/// history would know nothing of these tasks.
 public final class HistoryRecorder: Persistence {
   private struct State {
     var calls = 0

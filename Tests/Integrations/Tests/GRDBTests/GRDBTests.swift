@@ -1,0 +1,85 @@
+import Foundation
+import GRDB
+import SteadfastQueue
+import SteadfastSQLite
+import Testing
+
+private struct SendReceipt: TaskPayload { var order: Int64 }
+
+private struct Order: Codable, FetchableRecord, MutablePersistableRecord {
+  static let databaseTableName = "orders"
+  var id: Int64?
+  var total: Int
+
+  mutating func didInsert(_ inserted: InsertionSuccess) { id = inserted.rowID }
+}
+
+extension SQLParameter {
+  fileprivate var value: (any DatabaseValueConvertible)? {
+    switch self {
+    case .null: nil
+    case .integer(let value): value
+    case .real(let value): value
+    case .text(let value): value
+    case .bytes(let value): Data(value)
+    }
+  }
+}
+
+extension InsertStatement {
+  fileprivate var arguments: StatementArguments { StatementArguments(parameters.map(\.value)) }
+}
+
+private struct Refusal: Error {}
+
+/// Tasks that are enqueued within a transaction of GRDB.
+struct GRDBTests {
+  @Test(.timeLimit(.minutes(1)))
+  func `a task commits with a record, or not at all`() async throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "GRDBTests-\(UUID())")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    let url = folder.appending(path: "shop.sqlite")
+    let queue = TaskQueue(persistence: .sqlite(at: url))
+    let (receipts, send) = AsyncStream<Int64>.makeStream()
+    await queue.register(SendReceipt.self) { receipt, _ in send.yield(receipt.order) }
+    try await queue.open()
+    var configuration = Configuration()
+    configuration.busyMode = .timeout(5)
+    let pool = try DatabasePool(path: url.path, configuration: configuration)
+    try await pool.write { db in
+      try db.create(table: "orders") { table in
+        table.autoIncrementedPrimaryKey("id")
+        table.column("total", .integer)
+      }
+    }
+    let running = Task { try await queue.run() }
+    for total in 1...10 {
+      do {
+        try await pool.write { db in
+          var order = Order(total: total)
+          try order.insert(db)
+          let number = try #require(order.id)
+          let statement = try queue.insertStatement(
+            for: SendReceipt(order: number),
+            uniqueKey: "\(number)",
+            options: TaskOptions(tags: ["receipt"], onDuplicate: .reject)
+          )
+          try db.execute(sql: statement.text, arguments: statement.arguments)
+          if total.isMultiple(of: 2) { throw Refusal() }
+        }
+      } catch is Refusal {}
+    }
+    var performed: Set<Int64> = []
+    for await number in receipts {
+      performed.insert(number)
+      if performed.count == 5 { break }
+    }
+    let orders = try await pool.read { try Order.fetchAll($0) }
+    #expect(performed == Set(orders.compactMap(\.id)))
+    #expect(orders.map(\.total) == [1, 3, 5, 7, 9])
+    running.cancel()
+    _ = await running.result
+    #expect(try await queue.count(matching: .unfinished) == 0)
+  }
+}

@@ -1,0 +1,76 @@
+#if SQLite && os(Linux)
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+struct FileWatchTests {
+  private func write(_ text: String, to url: URL) throws {
+    let file = try FileHandle(forWritingTo: url)
+    try file.seekToEnd()
+    try file.write(contentsOf: Data(text.utf8))
+    try file.close()
+  }
+
+  @Test(.timeLimit(.minutes(1)))
+  func `a write to the file is told, also to one that came later`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db-wal")
+      // A macro can't take the watch, which is not copyable.
+      let watch = FileWatch()
+      func follows() -> Bool { watch.follow(url.path) }
+      let found = watch.descriptor
+      let descriptor = try #require(found)
+      let stop = try StopSignal()
+      #expect(!follows())
+      for text in ["first", "second"] {
+        try Data().write(to: url)
+        #expect(follows())
+        // What the file was given before does not count, and neither does a second watch.
+        watch.clear()
+        #expect(follows())
+        #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
+        try write(text, to: url)
+        #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
+        watch.clear()
+        #expect(try stop.wait(for: descriptor, milliseconds: 0) == .nothing)
+        try FileManager.default.removeItem(at: url)
+        // That the watch has ended is told as well.
+        #expect(try stop.wait(for: descriptor, milliseconds: -1) == .input)
+        watch.clear()
+        #expect(!follows())
+      }
+    }
+  }
+
+  /// Tells that nothing holds it any more.
+  private final class Held: Sendable {
+    let looks: AsyncStream<Void>.Continuation
+
+    init(_ looks: AsyncStream<Void>.Continuation) { self.looks = looks }
+
+    deinit { looks.finish() }
+  }
+
+  @Test(.timeLimit(.minutes(1)))
+  func `a thread looks until it is stopped, also where there is no log`() async throws {
+    try await withTemporaryFolder { folder in
+      let (looks, continuation) = AsyncStream<Void>.makeStream()
+      let path = folder.appending(path: "db-wal").path
+      let stop = try {
+        let held = Held(continuation)
+        return try DatabaseWatch.start(path, intervalWithoutFile: .milliseconds(1)) {
+          _ = held.looks.yield()
+        }
+      }()
+      var iterator = looks.makeAsyncIterator()
+      for _ in 0..<5 { #expect(await iterator.next() != nil) }
+      stop.stop()
+      // This returns when the thread has ended, which lets go of what it calls.
+      while await iterator.next() != nil {}
+    }
+  }
+}
+#endif

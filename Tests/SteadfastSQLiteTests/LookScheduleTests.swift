@@ -1,0 +1,94 @@
+#if SQLite
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+struct LookScheduleTests {
+  private static func milliseconds(_ numbers: [Int]) -> [Duration] {
+    numbers.map { .milliseconds($0) }
+  }
+
+  /// The times of the next looks, if there is no sign.
+  private func looks(_ count: Int, of schedule: inout LookSchedule) -> [Duration] {
+    (0..<count).map { _ in
+      let time = schedule.nextLook
+      schedule.looked(at: time)
+      return time
+    }
+  }
+
+  @Test func `without a sign, the looks are far apart`() {
+    var schedule = LookSchedule(longest: .seconds(1), now: .seconds(5))
+    #expect(looks(3, of: &schedule) == [.seconds(5), .seconds(6), .seconds(7)])
+    #expect(schedule.isSlow)
+    #expect(schedule.awaitsFile)
+  }
+
+  @Test func `after a sign, looks follow at intervals that double`() {
+    var schedule = LookSchedule(longest: .milliseconds(100), now: .zero)
+    _ = looks(1, of: &schedule)
+    schedule.fileChanged(at: .milliseconds(40))
+    #expect(!schedule.isSlow)
+    let times = Self.milliseconds([40, 41, 43, 47, 55, 71, 103, 167, 267, 367])
+    #expect(looks(10, of: &schedule) == times)
+    #expect(schedule.isSlow)
+  }
+
+  @Test func `many signs make one look a millisecond`() {
+    var schedule = LookSchedule(longest: .seconds(1), now: .zero)
+    _ = looks(1, of: &schedule)
+    var times: [Duration] = []
+    for number in 1...1_000 {
+      let now = Duration.microseconds(10 * number)
+      if now >= schedule.nextLook {
+        schedule.looked(at: now)
+        times.append(now)
+      }
+      schedule.fileChanged(at: now)
+      // Until the look is due, no other sign matters.
+      #expect(!schedule.awaitsFile)
+    }
+    #expect(times == Self.milliseconds(Array(1...10)))
+  }
+
+  @Test func `an interval that becomes shorter or longer counts from the next look on`() {
+    var schedule = LookSchedule(longest: .milliseconds(10), now: .zero)
+    schedule.longest = .milliseconds(35)
+    #expect(looks(5, of: &schedule) == Self.milliseconds([0, 10, 30, 65, 100]))
+    schedule.longest = .milliseconds(10)
+    #expect(looks(3, of: &schedule) == Self.milliseconds([135, 170, 180]))
+  }
+
+  /// What was flushed for some time after its sign is seen not much later than twice that time.
+  @Test func `a commit that comes late after its sign is seen soon, whatever other signs come`() {
+    let dice = Dice(seed: Soak.seed ?? 1)
+    for _ in 0..<Soak.runs(short: 2_000) {
+      var schedule = LookSchedule(longest: .seconds(1), now: .zero)
+      _ = looks(1, of: &schedule)
+      let sign = Duration.microseconds(dice.number(0...2_000_000))
+      let delay = Duration.microseconds(
+        dice.pick([dice.number(0...900), dice.number(0...400_000)])
+      )
+      var signs =
+        [sign]
+        + (0..<dice.number(0...5)).map { _ in
+          Duration.microseconds(dice.number(0...2_500_000))
+        }
+      signs.sort()
+      var seen: Duration?
+      while seen == nil {
+        if let next = signs.first, next <= schedule.nextLook {
+          signs.removeFirst()
+          schedule.fileChanged(at: next)
+        } else {
+          let now = schedule.nextLook
+          schedule.looked(at: now)
+          if now >= sign + delay { seen = now }
+        }
+      }
+      #expect((seen ?? .zero) - sign <= delay * 2 + .milliseconds(2), "\(sign), \(delay)")
+    }
+  }
+}
+#endif
