@@ -9,9 +9,9 @@ extension TaskTable {
   ///
   /// O(log n) for each task, however many names the request lists. A ready task that comes first in
   /// its line, and is available only later, costs as much: it waits again. Each name that has ready
-  /// tasks and no room costs one more look if it comes before others. If the request lists fewer than
-  /// half as many names as have ready tasks, and allows no others, each of its names costs one look
-  /// instead.
+  /// tasks and no room costs one more look if it comes before others. If the request lists fewer
+  /// than half as many names as have ready tasks, and allows no others, each of its names costs one
+  /// look instead.
   mutating func claim(_ request: ClaimRequest) -> Claim {
     promote(until: request.now)
     guard let queue = lanes.number(ofQueue: request.queue) else {
@@ -22,11 +22,12 @@ extension TaskTable {
     var leavesMore = false
     var search = lanes.beginSearch(request, in: queue)
     while !leavesMore, let lane = lanes.nextLane(in: &search) {
-      let isDue = entries[lanes.first(of: lane)].record.availableDate <= request.now
+      let slot = lanes.first(of: lane)
+      let isDue = entries[slot].record.availableDate <= request.now
       if isDue, tasks.count >= request.limit {
         leavesMore = true
       } else {
-        let slot = lanes.takeFirst(of: lane, in: &search, usesRoom: isDue)
+        lanes.takeFirst(of: lane, in: &search, usesRoom: isDue)
         entries[slot].isInLine = false
         // It became ready by a later date, and the clock has gone back since.
         if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }

@@ -7,8 +7,8 @@ import Foundation
 extension TaskTable {
   /// Rebases the tasks, because the clock went back to this date.
   ///
-  /// O(1) if no task was created or failed after this date. Otherwise O(n), and O(k log k) for the k
-  /// tasks that are moved.
+  /// O(1) if no task was created or failed after this date. Otherwise O(n), and O(k log k) for the
+  /// k tasks that are moved.
   mutating func rebase(to now: Date) {
     cutoff = min(cutoff, now)
     // Each task that is moved was created or failed later than `now`.

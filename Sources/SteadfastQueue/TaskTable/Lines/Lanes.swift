@@ -263,12 +263,8 @@ extension Lanes {
   }
 
   /// Takes the first ready task of the lane that `nextLane(in:)` has returned.
-  ///
-  /// - Returns: The task's slot.
-  mutating func takeFirst(of lane: Int, in search: inout Search, usesRoom: Bool) -> Int {
-    guard let first = all[lane].ready.popFirst() else {
-      preconditionFailure("a lane without ready tasks stood in the ranking")
-    }
+  mutating func takeFirst(of lane: Int, in search: inout Search, usesRoom: Bool) {
+    all[lane].ready.popFirst()
     rank(lane)
     if usesRoom { all[all[lane].main].room.count -= 1 }
     if search.listed != nil {
@@ -277,7 +273,6 @@ extension Lanes {
         search.listed?.insert(TaskTable.RankedLane(first: next, lane: lane))
       }
     }
-    return first.node.slot
   }
 
   mutating func end(_ search: Search) {
