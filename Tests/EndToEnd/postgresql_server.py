@@ -4,10 +4,12 @@
     python3 Tests/EndToEnd/postgresql_server.py COMMAND ARGUMENT …
 
 The server is in a temporary folder and listens on a socket there. STEADFAST_POSTGRESQL is the
-connection string of its database, and STEADFAST_POSTGRESQL_RESTART a command that ends the server
-as a crash does and starts it again. --durable has it flush each commit to the disk.
+connection string of its database. With --durable, it flushes each commit to the disk. With --restarts,
+there is another server for tests that restart it: STEADFAST_POSTGRESQL_RESTARTED is its connection
+string, and STEADFAST_POSTGRESQL_RESTART a command that ends it as a crash does and starts it again.
 """
 
+import contextlib
 import os
 import pathlib
 import shlex
@@ -22,26 +24,36 @@ from engines import PostgreSQL
 
 def main():
     command = sys.argv[1:]
-    settings = ["fsync=off", "max_connections=1000"]
-    if command[:1] == ["--durable"]:
-        command, settings = command[1:], settings[1:]
+    settings = ["max_connections=1000"]
+    options = [option for option in ("--durable", "--restarts") if option in command[:2]]
+    command = command[len(options):]
+    if "--durable" not in options:
+        settings.append("fsync=off")
     if not command:
         sys.exit(__doc__)
-    with tempfile.TemporaryDirectory() as folder:
-        server = PostgreSQL(pathlib.Path(folder), settings)
-        try:
-            return subprocess.run(command, env=os.environ | environment(server)).returncode
-        finally:
-            server.stop()
+    servers = []
+    with contextlib.ExitStack() as stack:
+        for _ in range(1 + options.count("--restarts")):
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            servers.append(PostgreSQL(pathlib.Path(folder), settings))
+            stack.callback(servers[-1].stop)
+        environment = os.environ | {"STEADFAST_POSTGRESQL": connection(servers[0])}
+        if len(servers) > 1:
+            environment |= restarting(servers[1])
+        return subprocess.run(command, env=environment).returncode
 
 
-def environment(server):
-    """What a program needs to know of the server."""
+def connection(server):
+    return f"host={server.folder} user=store dbname=postgres"
+
+
+def restarting(server):
+    """What a test needs to know of a server that it restarts."""
     program = [*server.user, str(server.bin / "pg_ctl")]
     stop = shlex.join([*program, "-D", str(server.folder / "data"), "-m", "immediate", "stop"])
     start = shlex.join([*program, *map(str, server.start)])
     return {
-        "STEADFAST_POSTGRESQL": f"host={server.folder} user=store dbname=postgres",
+        "STEADFAST_POSTGRESQL_RESTARTED": connection(server),
         "STEADFAST_POSTGRESQL_RESTART": f"cd / && {stop} >/dev/null && {start} >/dev/null",
     }
 

@@ -15,6 +15,8 @@ final class Proxy: Sendable {
     case before
     /// The server has committed, and the client gets no answer.
     case after
+    /// The server never gets the commit, nor hears that the client is gone.
+    case hold
   }
 
   private struct State {
@@ -134,6 +136,10 @@ final class Proxy: Sendable {
       guard count > 0 else { return link.end() }
       let cut = commits.find(in: bytes[..<count]) ? nextCut() : nil
       if cut == .before { return link.end() }
+      if cut == .hold {
+        _ = shutdown(link.client, Int32(SHUT_RDWR))
+        return
+      }
       if cut == .after { link.isCut.withLock { $0 = true } }
       _ = unsafe send(link.server, bytes, count, Int32(MSG_NOSIGNAL))
     }

@@ -9,7 +9,8 @@ import Testing
 enum Server {
   /// The connection string of a database that tests may fill; `nil` if there is none.
   static let connection = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
-  /// A command that ends the server as a crash does, and starts it again.
+  /// The connection string of a server that a test may restart, with this command.
+  static let restarted = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTARTED"]
   static let restartCommand = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTART"]
 }
 
@@ -18,7 +19,7 @@ extension Trait where Self == ConditionTrait {
   static var onServer: Self {
     .enabled(
       if: Server.connection != nil,
-      "run python3 Tests/EndToEnd/postgresql_server.py swift test --traits PostgreSQL"
+      "run python3 Tests/EndToEnd/postgresql_server.py --restarts swift test --traits PostgreSQL"
     )
   }
 }
@@ -40,8 +41,11 @@ struct TestTables {
 }
 
 /// Calls `body` with tables of its own.
-func withTables<Success>(_ body: (TestTables) async throws -> Success) async throws -> Success {
-  let tables = TestTables(connection: try #require(Server.connection))
+func withTables<Success>(
+  on server: String? = Server.connection,
+  _ body: (TestTables) async throws -> Success
+) async throws -> Success {
+  let tables = TestTables(connection: try #require(server))
   func remove() async throws {
     try tables.database().execute(
       """

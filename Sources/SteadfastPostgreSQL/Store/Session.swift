@@ -64,7 +64,12 @@ final class Session {
     } catch {
       throw place.describedAttempt(error)
     }
-    try SessionSettings(place).apply(to: database)
+    do {
+      try SessionSettings(place).apply(to: database)
+    } catch let error as PostgreSQLError where error.code == .readOnly && hasConnected {
+      // The server that took changes is away, and a standby has not taken its place yet.
+      throw PostgreSQLError(.unreachable, error.message)
+    }
     try setClock(of: database)
     try endEarlierSession(on: database)
     return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))

@@ -56,9 +56,14 @@ final class StoreCore: Sendable {
     if call.isLast { endOthers() }
     if case .claim = call {
       try await open()
-      return try await perform(call, by: claiming)
+      // The session that writes keeps others out of tables that are not shared.
+      return try await perform(call, by: place.isShared ? claiming : writing)
     }
-    guard call.reads else { return try await perform(call, by: writing) }
+    guard call.reads else {
+      // Changes that wait before the last call may have something to tell.
+      defer { if call.isLast { state.withLock { $0.hints }?.end() } }
+      return try await perform(call, by: writing)
+    }
     try await open()
     return try await perform(call, by: reading)
   }
@@ -97,7 +102,13 @@ final class StoreCore: Sendable {
         }
       }
       try start(others) { [place, reading] in
-        let session = Session(place) { _, _ in }
+        // A count may read all tasks.
+        let session = Session(place) { tables, _ in
+          try tables.database.execute(
+            "select set_config('statement_timeout', '100s', false) "
+              + "where current_setting('statement_timeout') = '30s'"
+          )
+        }
         while case .jobs(let jobs) = reading.next(all: false) {
           for job in jobs { Self.look(job, session) }
         }

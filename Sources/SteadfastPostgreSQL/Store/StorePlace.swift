@@ -129,7 +129,8 @@ struct StorePlace: Sendable {
 
   /// The statements that bring the tables to the present version.
   func script(from version: Int) -> String {
-    let path = schema.map { "set search_path = \"\($0.replacing("\"", with: "\"\""))\";\n" } ?? ""
+    let name = schema.map { "\"" + $0.replacing("\"", with: "\"\"") + "\"" }
+    let path = name.map { "set local search_path = \($0);\n" } ?? ""
     let script = Schema().script(from: version)
     return "begin;\n" + path + script.replacing("steadfast_", with: "\(prefix)_") + "\ncommit;\n"
   }

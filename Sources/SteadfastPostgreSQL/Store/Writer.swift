@@ -7,6 +7,10 @@ import SteadfastQueue
 ///
 /// Batches that wait together are one transaction, with one flush.
 final class Writer {
+  /// The most calls and bytes of payloads in one transaction, but for a last one.
+  private static let mostCalls = 500
+  private static let mostBytes = 8_000_000
+
   private let place: StorePlace
   private let session: Session
   private let hints: HintExchange?
@@ -26,14 +30,19 @@ final class Writer {
 
   func perform(_ jobs: [StoreJob]) {
     var group: [StoreJob] = []
+    var byteCount = 0
     for job in jobs {
-      guard job.isAlone else {
+      if case .apply(let batch, _) = job.call {
         group.append(job)
+        byteCount += batch.reduce(0) { $0 + $1.payload.count }
+        guard group.count >= Self.mostCalls || byteCount >= Self.mostBytes else { continue }
+        performTogether(group)
+        (group, byteCount) = ([], 0)
         continue
       }
       performTogether(group)
-      group = []
-      end(job, Result { try performAlone(job.call) }.map { .nothing })
+      (group, byteCount) = ([], 0)
+      end(job, Result { try performAlone(job.call) })
     }
     performTogether(group)
   }
@@ -134,16 +143,20 @@ final class Writer {
 
   // MARK: Opening and closing
 
-  private func performAlone(_ call: StoreJob.Call) throws {
+  private func performAlone(_ call: StoreJob.Call) throws -> StoreJob.Answer {
     switch call {
+    case .claim(let request):
+      guard !isClosed else { throw place.closed }
+      return .claim(try session.transaction(isDurable: false) { try $0.claim(request) })
     case .open:
       guard !isClosed else { throw place.closed }
       // A session that was lost while nothing was to do is noticed here.
       _ = try session.look { try $0.has("select 1") }
     case .close: close()
     case .destroy: try destroy()
-    case .apply, .claim, .tasks, .count, .contains, .value, .memory: break
+    case .apply, .tasks, .count, .contains, .value, .memory: break
     }
+    return .nothing
   }
 
   private static func prepare(_ tables: Tables, _ place: StorePlace, isFirst: Bool) throws {
