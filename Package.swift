@@ -18,9 +18,14 @@ let package = Package(
     .library(name: "SteadfastQueue", targets: ["SteadfastQueue"]),
     .library(name: "SteadfastTesting", targets: ["SteadfastTesting"]),
     .library(name: "SteadfastSQLite", targets: ["SteadfastSQLite"]),
+    .library(name: "SteadfastPostgreSQL", targets: ["SteadfastPostgreSQL"]),
   ],
   traits: [
-    .trait(name: "SQLite", description: "A store in a database, over the system's libsqlite3.")
+    .trait(name: "SQLite", description: "A store in a database, over the system's libsqlite3."),
+    .trait(
+      name: "PostgreSQL",
+      description: "A store in a database that many machines share, over the system's libpq."
+    ),
   ],
   targets: [
     .target(name: "SteadfastRetry", swiftSettings: settings),
@@ -40,13 +45,22 @@ let package = Package(
       dependencies: ["SteadfastQueue"],
       swiftSettings: settings
     ),
-    // Without the trait, the targets of the database are empty, and need no library.
+    // Without its trait, the targets of a database are empty, and need no library.
     .systemLibrary(name: "SystemSQLite", providers: [.apt(["libsqlite3-dev"])]),
     .target(
       name: "SteadfastSQLite",
       dependencies: [
         "SteadfastQueue", "SteadfastDatabases",
         .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
+      ],
+      swiftSettings: settings
+    ),
+    .systemLibrary(name: "SystemPostgreSQL", providers: [.apt(["libpq-dev"]), .brew(["libpq"])]),
+    .target(
+      name: "SteadfastPostgreSQL",
+      dependencies: [
+        "SteadfastQueue", "SteadfastDatabases",
+        .target(name: "SystemPostgreSQL", condition: .when(traits: ["PostgreSQL"])),
       ],
       swiftSettings: settings
     ),
@@ -70,7 +84,10 @@ let package = Package(
     ),
     .executableTarget(
       name: "HistoryWorker",
-      dependencies: ["SteadfastQueue", "SteadfastSQLite", "SteadfastTesting", "TestSupport"],
+      dependencies: [
+        "SteadfastQueue", "SteadfastSQLite", "SteadfastPostgreSQL", "SteadfastTesting",
+        "TestSupport",
+      ],
       path: "Tests/EndToEnd/HistoryWorker",
       swiftSettings: settings
     ),
@@ -93,7 +110,10 @@ let package = Package(
     ),
     .testTarget(
       name: "SteadfastQueueTests",
-      dependencies: ["SteadfastQueue", "SteadfastTesting", "SteadfastSQLite", "TestSupport"],
+      dependencies: [
+        "SteadfastQueue", "SteadfastTesting", "SteadfastSQLite", "SteadfastPostgreSQL",
+        "TestSupport",
+      ],
       exclude: ["GoldenFiles/version-1"],
       swiftSettings: settings
     ),
@@ -107,6 +127,13 @@ let package = Package(
       dependencies: [
         "SteadfastSQLite", "SteadfastDatabases", "SteadfastTesting", "TestSupport",
         .target(name: "SystemSQLite", condition: .when(traits: ["SQLite"])),
+      ],
+      swiftSettings: settings
+    ),
+    .testTarget(
+      name: "SteadfastPostgreSQLTests",
+      dependencies: [
+        "SteadfastPostgreSQL", "SteadfastDatabases", "SteadfastTesting", "TestSupport",
       ],
       swiftSettings: settings
     ),

@@ -1,11 +1,12 @@
 """Checks what several processes on one store have asked and were answered, while they meet faults.
 
-    python3 Tests/EndToEnd/histories.py PROGRAM [--store sqlite] [--runs 1] [--tasks 1000] [--strikes 8] [--seed 1]
+    python3 Tests/EndToEnd/histories.py PROGRAM [--store KIND] [--runs 1] [--tasks 1000] [--strikes 8] [--seed 1]
 
-PROGRAM is HistoryWorker, built with the trait of the store. Four processes add and perform tasks. They
-are killed, stopped for half a lease to three, and started again; in every second run, the clock of one
-is an hour ahead. Then their histories are checked. Two hundred runs of 10,000 tasks:
-`--runs 200 --tasks 10000`; they must meet rare paths, too.
+PROGRAM is HistoryWorker, built with the trait of the store: KIND is sqlite, or postgresql, which needs
+a server (postgresql_server.py). Four processes add and perform tasks. They are killed, stopped for half
+a lease to three, and started again; in every second run, the clock of one is an hour ahead. Then their
+histories are checked. Two hundred runs of 10,000 tasks: `--runs 200 --tasks 10000`; they must meet rare
+paths, too.
 """
 
 import argparse
@@ -27,7 +28,10 @@ class Run:
     def __init__(self, arguments, folder, dice, hour):
         self.program, self.store = arguments.program, arguments.store
         self.folder, self.dice, self.strikes = folder, dice, arguments.strikes
+        # The tables of a server have a prefix; a file has a path.
         self.place = folder / "store"
+        if self.store == "postgresql":
+            self.place = f"history_{random.SystemRandom().randrange(1 << 48):x}"
         self.histories = []
         self.share = max(1, arguments.tasks // (PROCESSES + self.strikes))
         # The clock of a machine stays wrong when a process is started again.

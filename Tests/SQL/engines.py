@@ -94,7 +94,7 @@ class PostgreSQL:
 
     name = "PostgreSQL"
 
-    def __init__(self, folder):
+    def __init__(self, folder, settings=("fsync=off",)):
         self.folder = folder / "postgresql"
         self.folder.mkdir()
         # The server refuses to run as root.
@@ -106,8 +106,10 @@ class PostgreSQL:
         self.bin = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
         data = self.folder / "data"
         self.call("initdb", "-D", data, "-U", "store", "--auth=trust", "--no-sync")
-        options = f"-c listen_addresses='' -c fsync=off -k {self.folder}"
-        self.call("pg_ctl", "-D", data, "-o", options, "-w", "-l", self.folder / "log", "start")
+        options = " ".join(["-c listen_addresses=''", f"-k {self.folder}",
+                            *(f"-c {setting}" for setting in settings)])
+        self.start = ["-D", data, "-o", options, "-w", "-l", self.folder / "log", "start"]
+        self.call("pg_ctl", *self.start)
         self.sessions = []
 
     def call(self, program, *arguments):

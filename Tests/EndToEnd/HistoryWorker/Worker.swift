@@ -1,4 +1,5 @@
 import Foundation
+import SteadfastPostgreSQL
 import SteadfastQueue
 import SteadfastSQLite
 import SteadfastTesting
@@ -32,6 +33,14 @@ struct Worker {
     switch kind {
     #if SQLite
     case "sqlite": return SQLiteStore(at: URL(filePath: place), sharing: sharing)
+    #endif
+    #if PostgreSQL
+    // The place is the prefix of the tables.
+    case "postgresql":
+      guard let server = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"] else {
+        throw Mistake("STEADFAST_POSTGRESQL names no server")
+      }
+      return PostgreSQLStore(server, prefix: place, sharing: sharing)
     #endif
     default: throw Mistake("'\(kind)' with \(sharing) is no store that this program was built with")
     }

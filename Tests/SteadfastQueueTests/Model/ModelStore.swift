@@ -7,6 +7,9 @@ import Synchronization
 #if SQLite
 import SteadfastSQLite
 #endif
+#if PostgreSQL
+import SteadfastPostgreSQL
+#endif
 
 /// Where the tasks of a case rest.
 enum ModelStorage: Sendable, CaseIterable {
@@ -15,12 +18,21 @@ enum ModelStorage: Sendable, CaseIterable {
   #if SQLite
   case database
   #endif
+  #if PostgreSQL
+  case server
+  #endif
 
   /// The store at a file, which is made; in memory if there is none.
   func store(at file: URL?) -> any Persistence {
     guard let file else { return InMemoryStore() }
     #if SQLite
     if self == .database { return SQLiteStore(at: file) }
+    #endif
+    #if PostgreSQL
+    if self == .server, let server = StoreKind.postgreSQLServer {
+      let prefix = "model_" + String(file.path.utf8.stableHash, radix: 16)
+      return PostgreSQLStore(server, prefix: prefix, sharing: nil)
+    }
     #endif
     return JSONFileStore(at: file)
   }

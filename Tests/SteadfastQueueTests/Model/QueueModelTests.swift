@@ -71,4 +71,13 @@ import Testing
     }
   }
   #endif
+
+  #if PostgreSQL
+  @Test(.enabled(if: StoreKind.postgreSQLServer != nil))
+  func `a queue over a server does what must follow from what is done with it`() async throws {
+    try await withTemporaryFolder { folder in
+      try await check(.server, Self.seeds(short: 10), in: folder)
+    }
+  }
+  #endif
 }

@@ -7,6 +7,9 @@ import TestSupport
 #if SQLite
 import SteadfastSQLite
 #endif
+#if PostgreSQL
+import SteadfastPostgreSQL
+#endif
 
 /// The stores on which control must have the same effect.
 enum StoreKind: CaseIterable {
@@ -14,9 +17,24 @@ enum StoreKind: CaseIterable {
   #if SQLite
   case sqlite, sharedSQLite
 
-  /// With the trait, only the stores that it adds: the others are tested without it.
-  static let allCases: [StoreKind] = [.sqlite, .sharedSQLite]
   #endif
+  #if PostgreSQL
+  case postgreSQL, sharedPostgreSQL
+  #endif
+
+  /// With a trait, only the stores that it adds: the others are tested without it.
+  ///
+  /// Those in PostgreSQL need a server, which `STEADFAST_POSTGRESQL` names.
+  static var allCases: [StoreKind] {
+    var added: [StoreKind] = []
+    #if SQLite
+    added += [.sqlite, .sharedSQLite]
+    #endif
+    #if PostgreSQL
+    if postgreSQLServer != nil { added += [.postgreSQL, .sharedPostgreSQL] }
+    #endif
+    return added.isEmpty ? [.memory, .file, .sealedMemory, .sealedFile] : added
+  }
 
   func withStore<Result>(
     _ body: (any Persistence) async throws -> Result
@@ -39,13 +57,44 @@ enum StoreKind: CaseIterable {
       }
     #if SQLite
     case .sqlite: return try await Self.withSQLite(sharing: nil, body)
-    case .sharedSQLite:
-      // So long that no test sees how often the queue extends its claims, and looks for tasks.
-      let sharing = StoreSharing(leaseDuration: .seconds(864_000), pollInterval: .seconds(864_000))
-      return try await Self.withSQLite(sharing: sharing, body)
+    case .sharedSQLite: return try await Self.withSQLite(sharing: Self.longSharing, body)
+    #endif
+    #if PostgreSQL
+    case .postgreSQL: return try await Self.withPostgreSQL(sharing: nil, body)
+    case .sharedPostgreSQL: return try await Self.withPostgreSQL(sharing: Self.longSharing, body)
     #endif
     }
   }
+
+  /// So long that no test sees how often the queue extends its claims, and looks for tasks.
+  private static let longSharing = StoreSharing(
+    leaseDuration: .seconds(864_000),
+    pollInterval: .seconds(864_000)
+  )
+
+  #if PostgreSQL
+  /// The connection string of the server for tests; `nil` if there is none.
+  static let postgreSQLServer = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
+
+  private static func withPostgreSQL<Result>(
+    sharing: StoreSharing?,
+    _ body: (any Persistence) async throws -> Result
+  ) async throws -> Result {
+    // In virtual time, claims run out by its clock.
+    let clock = VirtualTime.current?.clock
+    let store = PostgreSQLStore(
+      postgreSQLServer ?? "",
+      prefix: "kind_" + String(UInt64.random(in: 0...UInt64.max), radix: 16),
+      sharing: sharing
+    ) {
+      .seconds((clock?.date ?? Date()).timeIntervalSince(Date()))
+    }
+    let result = try await body(store)
+    // It may be destroyed, or closed, already.
+    try? await store.destroy()
+    return result
+  }
+  #endif
 
   #if SQLite
   private static func withSQLite<Result>(

@@ -1,0 +1,246 @@
+#if PostgreSQL
+import SystemPostgreSQL
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+/// A connection to the server; one thread uses it.
+///
+/// Statements gather until a result is wanted, and then go out together. So a transaction costs a
+/// round trip for each decision in it, and not for each statement.
+@safe final class Connection {
+  /// How the text of a statement becomes that of this store.
+  struct Wording: Sendable {
+    /// The word with which the names of the tables begin, in place of `steadfast`.
+    var prefix = "steadfast"
+    /// The expression for the time now, in place of `store_clock()`.
+    var clock = "clock_timestamp()"
+  }
+
+  private let handle: OpaquePointer
+  private let wording: Wording
+  /// The names of the statements that were prepared.
+  private var names: [String: String] = [:]
+  private var nameCount = 0
+  /// The statements that were prepared since the last result.
+  private var newStatements: [String] = []
+  /// Of the statements that were sent since the last result, whether the result is wanted.
+  private var sent: [Bool] = []
+  /// How long the server may take for an answer, in milliseconds.
+  ///
+  /// The server ends a statement much earlier, unless it is gone without a word.
+  var patience: Int32 = 120_000
+
+  /// Connects, within the time-out that the parameters name for each host.
+  init(_ parameters: [(name: String, value: String)], _ wording: Wording = Wording())
+    throws(PostgreSQLFailure)
+  {
+    guard let handle = unsafe Self.connect(parameters) else {
+      throw PostgreSQLFailure(state: "53200", text: "out of memory", isConnectionLost: true)
+    }
+    unsafe self.handle = handle
+    self.wording = wording
+    guard unsafe PQstatus(handle) == CONNECTION_OK else { throw failure() }
+    unsafe PQsetNoticeProcessor(handle, { _, _ in }, nil)
+    guard unsafe PQenterPipelineMode(handle) == 1 else { throw failure() }
+  }
+
+  deinit { unsafe PQfinish(handle) }
+
+  private static func connect(_ parameters: [(name: String, value: String)]) -> OpaquePointer? {
+    let names = unsafe parameters.map { unsafe strdup($0.name) }
+    let values = unsafe parameters.map { unsafe strdup($0.value) }
+    defer { unsafe (names + values).forEach { unsafe free($0) } }
+    let nameList = unsafe names.map { unsafe UnsafePointer($0) } + [nil]
+    let valueList = unsafe values.map { unsafe UnsafePointer($0) } + [nil]
+    return unsafe PQconnectdbParams(nameList, valueList, 1)
+  }
+
+  private func failure() -> PostgreSQLFailure {
+    PostgreSQLFailure(
+      state: "",
+      text: unsafe String(cString: PQerrorMessage(handle)),
+      isConnectionLost: isLost
+    )
+  }
+
+  /// Whether the connection is of no use any more.
+  var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
+
+  /// Whether no transaction is under way, as far as the answers tell that have come.
+  var isIdle: Bool { unsafe PQtransactionStatus(handle) == PQTRANS_IDLE }
+
+  /// The version of the server, as in 150018 for 15.18.
+  var serverVersion: Int { Int(unsafe PQserverVersion(handle)) }
+
+  /// The descriptor of the connection, to wait for.
+  var descriptor: Int32 { unsafe PQsocket(handle) }
+
+  func named(_ sql: String) -> String {
+    let sql = sql.replacing("store_clock()", with: wording.clock)
+    guard wording.prefix != "steadfast" else { return sql }
+    return sql.replacing("steadfast_", with: wording.prefix + "_")
+  }
+
+  // MARK: Sending
+
+  /// Runs statements that have no parameters, and of which no result is wanted.
+  func execute(_ script: String) throws(PostgreSQLFailure) {
+    // A script is sent outside of the mode in which statements gather.
+    try flush()
+    guard unsafe PQexitPipelineMode(handle) == 1 else { throw failure() }
+    defer { unsafe PQenterPipelineMode(handle) }
+    guard let result = unsafe PQexec(handle, named(script)) else { throw failure() }
+    let rows = unsafe Rows(result)
+    guard rows.status == PGRES_COMMAND_OK || rows.status == PGRES_TUPLES_OK else {
+      throw described(rows.failure)
+    }
+  }
+
+  /// Sends a statement whose result is not wanted, along with the next one whose result is.
+  func send(_ sql: String, _ values: SQLValue...) throws(PostgreSQLFailure) {
+    try send(sql, values, isWanted: false)
+  }
+
+  func send(_ sql: String, _ values: [SQLValue], isWanted: Bool) throws(PostgreSQLFailure) {
+    let name = try preparedName(of: sql)
+    var bytes: [UInt8] = []
+    var starts: [Int?] = []
+    var lengths: [Int32] = []
+    for value in values {
+      let start = bytes.count
+      let count = value.append(to: &bytes)
+      guard let length = Int32(exactly: count ?? 0) else {
+        throw PostgreSQLFailure(state: "54000", text: "a value has more than 2,147,483,647 bytes")
+      }
+      starts.append(count.map { _ in start })
+      lengths.append(length)
+    }
+    // A value without bytes must have an address, too.
+    bytes.append(0)
+    let formats = [Int32](repeating: 1, count: values.count)
+    let code = unsafe bytes.withUnsafeBytes { buffer in
+      let pointers = unsafe starts.map { start -> UnsafePointer<CChar>? in
+        guard let start, let base = buffer.baseAddress else { return nil }
+        return unsafe (base + start).assumingMemoryBound(to: CChar.self)
+      }
+      return unsafe PQsendQueryPrepared(
+        handle,
+        name,
+        Int32(values.count),
+        pointers,
+        lengths,
+        formats,
+        1
+      )
+    }
+    guard code == 1 else { throw failure() }
+    sent.append(isWanted)
+  }
+
+  private func preparedName(of sql: String) throws(PostgreSQLFailure) -> String {
+    if let name = names[sql] { return name }
+    nameCount += 1
+    let name = "s\(nameCount)"
+    guard unsafe PQsendPrepare(handle, name, named(sql), 0, nil) == 1 else { throw failure() }
+    names[sql] = name
+    newStatements.append(sql)
+    sent.append(false)
+    return name
+  }
+
+  // MARK: Results
+
+  /// Waits for the results of all that was sent.
+  ///
+  /// - Returns: Those that are wanted.
+  @discardableResult
+  func flush() throws(PostgreSQLFailure) -> [Rows] {
+    guard !sent.isEmpty else { return [] }
+    let expected = sent
+    sent = []
+    guard unsafe PQpipelineSync(handle) == 1 else { throw failure() }
+    var wanted: [Rows] = []
+    var firstFailure: PostgreSQLFailure?
+    var count = 0
+    while true {
+      // An answer ends with no result.
+      guard let rows = try nextRows() else { continue }
+      if rows.status == PGRES_PIPELINE_SYNC { break }
+      defer { count += 1 }
+      guard firstFailure == nil else { continue }
+      if rows.status == PGRES_COMMAND_OK || rows.status == PGRES_TUPLES_OK {
+        if count < expected.count, expected[count] { wanted.append(rows) }
+      } else {
+        firstFailure = rows.failure
+      }
+    }
+    if let firstFailure {
+      // The server may have skipped them.
+      for sql in newStatements { names[sql] = nil }
+      newStatements = []
+      throw described(firstFailure)
+    }
+    newStatements = []
+    return wanted
+  }
+
+  private func nextRows() throws(PostgreSQLFailure) -> Rows? {
+    while unsafe PQisBusy(handle) == 1 { try waitForInput() }
+    if let result = unsafe PQgetResult(handle) {
+      let rows = unsafe Rows(result)
+      guard isLost else { return rows }
+      let failure = rows.failure
+      throw PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: true)
+    }
+    guard !isLost else { throw failure() }
+    return nil
+  }
+
+  private func waitForInput() throws(PostgreSQLFailure) {
+    var file = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    switch unsafe poll(&file, 1, patience) {
+    case 0:
+      throw PostgreSQLFailure(
+        state: "08006",
+        text: "the server has not answered for \(patience / 1_000) s",
+        isConnectionLost: true
+      )
+    case -1 where errno != EINTR:
+      throw PostgreSQLFailure(state: "08006", text: "the wait failed", isConnectionLost: true)
+    default: try consumeInput()
+    }
+  }
+
+  private func consumeInput() throws(PostgreSQLFailure) {
+    guard unsafe PQconsumeInput(handle) == 1 else {
+      let failure = failure()
+      throw PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: true)
+    }
+  }
+
+  private func described(_ failure: PostgreSQLFailure) -> PostgreSQLFailure {
+    PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: isLost)
+  }
+
+  // MARK: Notifications
+
+  /// Takes the notifications that have come.
+  ///
+  /// - Returns: What each carries.
+  func takeNotifications() throws(PostgreSQLFailure) -> [String] {
+    try consumeInput()
+    var texts: [String] = []
+    while let notification = unsafe PQnotifies(handle) {
+      unsafe texts.append(String(cString: notification.pointee.extra))
+      unsafe PQfreemem(notification)
+    }
+    return texts
+  }
+}
+#endif

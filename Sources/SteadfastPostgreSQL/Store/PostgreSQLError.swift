@@ -1,0 +1,103 @@
+#if PostgreSQL
+public import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+/// An error of a PostgreSQL store: what failed, why, and what to do about it.
+///
+/// The message names the database and the server. It never shows a password or a payload.
+public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
+  /// The kind of an error.
+  ///
+  /// More kinds may be added.
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
+    private let name: String
+
+    private init(_ name: String) { self.name = name }
+
+    /// The code's name, as in `noDatabase`.
+    public var description: String { name }
+
+    /// The connection string can't be read, the schema has no name, or the prefix is not a word.
+    ///
+    /// Nothing was connected to.
+    public static let invalidArgument = Code("invalidArgument")
+    /// The server can't be reached, is starting or stopping, or has no connection left.
+    ///
+    /// A queue makes the call again.
+    public static let unreachable = Code("unreachable")
+    /// The server has no database of this name.
+    public static let noDatabase = Code("noDatabase")
+    /// The database has no schema of this name.
+    public static let noSchema = Code("noSchema")
+    /// The server does not let this user in, for example because the password is wrong.
+    public static let notAllowed = Code("notAllowed")
+    /// The user lacks a privilege in the database.
+    public static let noPrivilege = Code("noPrivilege")
+    /// The server or the session takes no changes, as a standby.
+    public static let readOnly = Code("readOnly")
+    /// The server is too old, or its database does not hold all characters.
+    public static let unsuitableServer = Code("unsuitableServer")
+    /// The tables were made by a newer version of this library.
+    ///
+    /// They were not changed.
+    public static let newerVersion = Code("newerVersion")
+    /// The tables are missing or of an older version, and the store may not make them.
+    ///
+    /// The message has the statements that do it.
+    public static let tablesMissing = Code("tablesMissing")
+    /// A table has the name of one of this library's, and was made by another program.
+    ///
+    /// It was not changed. Choose another prefix for the names of the tables.
+    public static let foreignTable = Code("foreignTable")
+    /// Another store uses the tables, and at least one of the two is not shared.
+    public static let inUse = Code("inUse")
+    /// The server could not make the call now: other sessions were in its way, or it took too long.
+    ///
+    /// Nothing of the call was stored, and a queue makes it again.
+    public static let busy = Code("busy")
+    /// The connection was lost when a call was about to be stored, and the server did not come back
+    /// to say whether it was.
+    ///
+    /// A queue makes the call again.
+    public static let unknownOutcome = Code("unknownOutcome")
+    /// The server has no room left.
+    ///
+    /// Nothing of the call was stored.
+    public static let full = Code("full")
+    /// A row of a queue has a value that this version does not know.
+    public static let damaged = Code("damaged")
+    /// The server refused an operation for another reason.
+    ///
+    /// Nothing of the call was stored.
+    public static let refused = Code("refused")
+    /// The store was closed or destroyed, or belongs to the parent of this forked process.
+    public static let closed = Code("closed")
+  }
+
+  /// The kind of the error.
+  public let code: Code
+  /// What is wrong and what to do about it, for a person to read.
+  public let message: String
+
+  init(_ code: Code, _ message: String) {
+    self.code = code
+    self.message = message
+  }
+
+  /// Whether the same call may succeed a little later.
+  public var isTransient: Bool { [.unreachable, .busy, .unknownOutcome].contains(code) }
+
+  /// The message.
+  public var description: String { message }
+}
+
+extension PostgreSQLError: LocalizedError {
+  /// The message.
+  public var errorDescription: String? { message }
+}
+#endif

@@ -1,0 +1,270 @@
+#if PostgreSQL
+import SteadfastDatabases
+public import SteadfastQueue
+
+/// A store in a PostgreSQL database, which many machines may share.
+///
+/// ```swift
+/// let queue = TaskQueue(
+///   persistence: .postgreSQL("host=db.example.com dbname=app")
+/// )
+/// ```
+///
+/// What was acknowledged is as durable as the server makes a commit: with its defaults, a change is
+/// flushed to the disk before the call that made it returns. Concurrent callers share one
+/// transaction and one flush. Memory does not grow with the number of tasks.
+///
+/// ## The tables
+///
+/// The store makes its tables in the database, and touches no others. Their names begin with
+/// `steadfast_`, or with another word that you choose, and they are in the first schema of the
+/// search path, or in one that you choose. So several stores can be in one database. Older versions
+/// of the tables are brought to the present one when the store is opened, in one transaction. A
+/// newer version, and a table of that name that another program has made, are refused and left as
+/// they are. If the store must not make tables, let a person run ``tables(schema:prefix:)``, and
+/// make the store with `migrates: false`.
+///
+/// ## Machines
+///
+/// With ``sharing``, as by default, the stores of several processes use the tables. Their claims
+/// are leases, which the server's clock ends, so the clocks of the machines may differ. Another
+/// store hears of a change within some milliseconds (``hints``), in addition to the looks at each
+/// poll.
+///
+/// A store without ``sharing`` is the only one to use its tables, as long as its connection lasts.
+///
+/// ## Connections
+///
+/// A store has four connections and as many threads: one each that writes, claims, looks tasks up,
+/// and exchanges hints. None of the threads that Swift's tasks share waits for the server. The
+/// sessions use advisory locks, prepared statements and notifications. So they need a connection of
+/// their own to the server, or a pooler in session mode.
+///
+/// ## Failures
+///
+/// All errors are ``PostgreSQLError``, or errors of what a payload encodes. A connection that is
+/// lost is made again, and a transaction that has collided with another one is repeated. If the
+/// server stays away for more than some seconds, the error is transient, and a queue makes the call
+/// again. If a connection breaks while a change is being stored, the next connection reads from the
+/// database whether it was. When a call has thrown, nothing of it is stored, unless the error is
+/// ``PostgreSQLError/Code/unknownOutcome``.
+///
+/// ## Privacy
+///
+/// The payloads stand in the database as plain bytes.
+/// `Persistence.sealingPayloads(with:acceptsPlain:)` encrypts them.
+public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConvertible {
+  /// How several stores use the tables at the same time; `nil` if one store uses them alone.
+  public let sharing: StoreSharing?
+  /// The database and the server, without a password.
+  public let description: String
+  package let use: (any StoreUse)?
+  package var hasTransientErrors: Bool { true }
+
+  private let core: StoreCore
+
+  /// Makes a store in a database that exists.
+  ///
+  /// This does not connect yet.
+  ///
+  /// - Parameters:
+  ///   - connection: Where the database is, as libpq reads it: `host=… dbname=… user=…`, or a URI
+  ///     `postgresql://user@host/database`. What it leaves out comes from libpq's environment
+  ///     variables and from its files for services and passwords.
+  ///   - schema: The schema with the tables, which must exist; `nil` for the first one of the
+  ///     search path.
+  ///   - prefix: The word with which the names of the tables begin: 1 to 40 small letters of ASCII,
+  ///     digits and underscores, the first of them a letter.
+  ///   - sharing: How several stores use the tables; `nil` if this store uses them alone.
+  ///   - migrates: Whether the store makes its tables, and brings older ones to the present
+  ///     version.
+  public convenience init(
+    _ connection: String,
+    schema: String? = nil,
+    prefix: String = "steadfast",
+    sharing: StoreSharing? = StoreSharing(),
+    migrates: Bool = true
+  ) {
+    let place = StorePlace(
+      connection,
+      schema: schema,
+      prefix: prefix,
+      isShared: sharing != nil,
+      migrates: migrates
+    )
+    self.init(place, sharing: sharing)
+  }
+
+  /// Makes a store whose claims run out by a clock that is ahead of the server's.
+  package convenience init(
+    _ connection: String,
+    prefix: String,
+    sharing: StoreSharing?,
+    clockOffset: @escaping @Sendable () -> Duration
+  ) {
+    let place = StorePlace(
+      connection,
+      prefix: prefix,
+      isShared: sharing != nil,
+      clockOffset: clockOffset
+    )
+    self.init(place, sharing: sharing)
+  }
+
+  private init(_ place: StorePlace, sharing: StoreSharing?) {
+    self.sharing = sharing
+    description = place.name
+    use = sharing == nil ? ExclusiveUse() : nil
+    core = StoreCore(place, leaseDuration: sharing?.leaseDuration)
+  }
+
+  deinit { core.end() }
+
+  /// The statements that make the tables, for the program that makes them in place of a store.
+  ///
+  /// Run them once, in one transaction, as the role that is to own the tables. Stores that use them
+  /// with `migrates: false` need `usage` on the schema and on the sequence, and `select`, `insert`,
+  /// `update` and `delete` on the tables.
+  public static func tables(schema: String? = nil, prefix: String = "steadfast") -> String {
+    StorePlace("", schema: schema, prefix: prefix, isShared: true, migrates: false).script(from: 0)
+  }
+
+  /// Tells that another store may have changed the tables, some milliseconds later.
+  ///
+  /// It is `nil` in a store that is not shared, and in virtual time.
+  public var hints: AsyncStream<Void>? {
+    guard sharing != nil, RealWork.taskExecutor == nil else { return nil }
+    return core.listeners.stream()
+  }
+
+  /// Connects, and makes the tables if they are missing.
+  ///
+  /// If it is open, this does nothing.
+  ///
+  /// - Throws: A ``PostgreSQLError``. The next call tries again.
+  public func open() async throws { _ = try await core.call(.open) }
+
+  /// Stores a batch of changes, and returns an outcome for each.
+  ///
+  /// It returns when the changes are as durable as `durability` asks for.
+  ///
+  /// - Throws: A ``PostgreSQLError``, or what a payload's encoding throws.
+  public func apply(
+    _ batch: [TaskChange],
+    durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    let prepared = try batch.map(PreparedChange.init)
+    guard
+      case .outcomes(let outcomes) = try await core.call(
+        .apply(prepared, isDurable: durability == .durable)
+      )
+    else { return [] }
+    return outcomes
+  }
+
+  /// Leases the first available tasks.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func claim(_ request: ClaimRequest) async throws -> Claim {
+    guard case .claim(let claim) = try await core.call(.claim(request)) else {
+      return Claim(tasks: [], nextDate: nil)
+    }
+    return claim
+  }
+
+  /// Returns the tasks that match a filter.
+  ///
+  /// Filters with IDs, with keys, or with nothing but states of tasks that have not ended use an
+  /// index. Others read the tasks in the order of their IDs.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    guard case .tasks(let tasks) = try await core.call(.tasks(filter, after: id, limit: limit))
+    else {
+      return []
+    }
+    return tasks
+  }
+
+  /// Returns how many tasks match a filter.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func count(matching filter: TaskFilter) async throws -> Int {
+    guard case .count(let count) = try await core.call(.count(filter)) else { return 0 }
+    return count
+  }
+
+  /// Returns whether any task matches a filter.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func contains(_ filter: TaskFilter) async throws -> Bool {
+    guard case .isThere(let isThere) = try await core.call(.contains(filter)) else { return false }
+    return isThere
+  }
+
+  /// Returns the bytes that the store holds under a name; `nil` if there are none.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func value(named name: String) async throws -> [UInt8]? {
+    guard case .value(let value) = try await core.call(.value(named: name)) else { return nil }
+    return value
+  }
+
+  /// Returns what a task remembers; nothing if it is not in the store.
+  ///
+  /// - Throws: A ``PostgreSQLError``.
+  public func memory(of id: TaskID) async throws -> TaskMemory {
+    guard case .memory(let memory) = try await core.call(.memory(of: id)) else {
+      return TaskMemory()
+    }
+    return memory
+  }
+
+  /// Closes the connections.
+  ///
+  /// Later calls throw.
+  ///
+  /// When the last reference to a store is gone, the store does the same by itself.
+  public func close() async throws {
+    _ = try await core.call(.close)
+  }
+
+  /// Removes the tables with all tasks and values; the database and its other tables stay.
+  ///
+  /// The store need not be open. Tables that this library has not made, those of a newer version,
+  /// and those that another store has open are left alone, unless both stores are shared. Later
+  /// calls of other methods throw.
+  ///
+  /// - Throws: A ``PostgreSQLError``. The next call tries again.
+  public func destroy() async throws {
+    _ = try await core.call(.destroy)
+  }
+}
+
+extension Persistence where Self == PostgreSQLStore {
+  /// A store in a PostgreSQL database.
+  ///
+  /// `connection` says where the database is, as libpq reads it. `schema` and `prefix` say how the
+  /// tables are called. `sharing` says how several stores use them at the same time; with `nil`,
+  /// one store uses them alone. With `migrates: false`, the store makes no tables.
+  public static func postgreSQL(
+    _ connection: String,
+    schema: String? = nil,
+    prefix: String = "steadfast",
+    sharing: StoreSharing? = StoreSharing(),
+    migrates: Bool = true
+  ) -> PostgreSQLStore {
+    PostgreSQLStore(
+      connection,
+      schema: schema,
+      prefix: prefix,
+      sharing: sharing,
+      migrates: migrates
+    )
+  }
+}
+#endif

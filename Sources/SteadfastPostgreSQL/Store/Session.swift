@@ -1,0 +1,238 @@
+#if PostgreSQL
+import Dispatch
+import SteadfastQueue
+
+/// A connection that is made again when it is lost, and the transactions on it; one thread uses it.
+///
+/// The session has a number of its own. It holds an advisory lock of that number, and writes one
+/// row under it in each transaction that changes something. If a connection breaks while a
+/// transaction is being committed, the next connection ends the old one and waits until its lock is
+/// free: from then on, the row says for good whether the transaction was stored.
+final class Session {
+  /// How long the server may be away before a call fails.
+  private static let patience = DispatchTimeInterval.seconds(2)
+  /// How long the server may be away before a call fails whose outcome is not known.
+  private static let longPatience = DispatchTimeInterval.seconds(60)
+  private static let mostCollisions = 100
+
+  let place: StorePlace
+  private let number = Int64.random(in: 1...Int64.max)
+  /// What the first connection and each later one is asked before it is used.
+  private let prepare: (Tables, _ isFirst: Bool) throws -> Void
+  private var requestNumber: Int64 = 0
+  private var tables: Tables?
+  private var hasConnected = false
+  private let pauses = DispatchSemaphore(value: 0)
+
+  init(_ place: StorePlace, prepare: @escaping (Tables, _ isFirst: Bool) throws -> Void) {
+    self.place = place
+    self.prepare = prepare
+  }
+
+  /// Ends the session, in such a way that another store may use the tables at once.
+  func close() {
+    // The server ends a session only some time after its connection was closed.
+    if let database = tables?.database, !database.isLost {
+      _ = try? database.has("select pg_advisory_unlock_all()")
+    }
+    tables = nil
+  }
+
+  // MARK: Connecting
+
+  /// The tables, on a connection that works as far as is known.
+  func openedTables() throws -> Tables {
+    if let tables, !tables.database.isLost { return tables }
+    self.tables = nil
+    try place.check()
+    let opened = try connect()
+    try prepare(opened, !hasConnected)
+    hasConnected = true
+    tables = opened
+    return opened
+  }
+
+  private func connect() throws -> Tables {
+    var wording = Connection.Wording(prefix: place.prefix)
+    if place.clockOffset != nil {
+      wording.clock = "(clock_timestamp() + current_setting('steadfast.offset')::interval)"
+    }
+    let parameters = try place.connection.get().parameters
+    let database: Connection
+    do throws(PostgreSQLFailure) {
+      database = try Connection(parameters, wording)
+    } catch {
+      throw place.describedAttempt(error)
+    }
+    do {
+      try SessionSettings(place).apply(to: database)
+    } catch let error as PostgreSQLError where error.code == .readOnly && hasConnected {
+      // The server that took changes is away, and a standby has not taken its place yet.
+      throw PostgreSQLError(.unreachable, error.message)
+    }
+    try setClock(of: database)
+    try endEarlierSession(on: database)
+    return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))
+  }
+
+  /// Ends what is left of the connection that was lost, and waits until it is gone.
+  private func endEarlierSession(on database: Connection) throws {
+    if hasConnected {
+      try database.send(
+        """
+        select pg_terminate_backend(pid) from pg_locks
+        where locktype = 'advisory' and objsubid = 1 and pid <> pg_backend_pid()
+          and database = (select oid from pg_database where datname = current_database())
+          and classid = $1::bigint::oid and objid = $2::bigint::oid
+        """,
+        .integer(number >> 32),
+        .integer(number & 0xFFFF_FFFF)
+      )
+    }
+    try database.send("select pg_advisory_lock($1)", .integer(number))
+    try database.flush()
+  }
+
+  private func lockNumbers(
+    on database: Connection
+  ) throws -> (orders: Int64, values: Int64) {
+    let found = try database.first(
+      """
+      select hashtext('orders ' || current_schema() || '.' || $1)::bigint,
+        hashtext('values ' || current_schema() || '.' || $1)::bigint
+      """,
+      .text(place.prefix)
+    ) { (orders: Int64($0.integer(0)), values: Int64($0.integer(1))) }
+    return found ?? (1, 2)
+  }
+
+  /// Makes a look-up, again if the connection is lost.
+  func look<Success>(_ body: (Connection) throws -> Success) throws -> Success {
+    try retrying { tables in try body(tables.database) }
+  }
+
+  // MARK: Transactions
+
+  /// Makes the changes of `body` in a transaction, again if it has collided with another one or the
+  /// connection is lost.
+  ///
+  /// - Returns: What `body` has returned the last time.
+  func transaction<Success>(
+    isDurable: Bool,
+    _ body: (Tables) throws -> Success
+  ) throws -> Success {
+    try retrying { tables in
+      tables.hasChanged = false
+      let success: Success
+      do {
+        try begin(tables.database, isDurable: isDurable)
+        success = try body(tables)
+      } catch {
+        undo(on: tables.database)
+        throw error
+      }
+      try commit(tables)
+      return success
+    }
+  }
+
+  private func begin(_ database: Connection, isDurable: Bool) throws(PostgreSQLFailure) {
+    try setClock(of: database)
+    try database.send("begin")
+    if !isDurable { try database.send("set local synchronous_commit = off") }
+  }
+
+  private func setClock(of database: Connection) throws(PostgreSQLFailure) {
+    guard let offset = place.clockOffset else { return }
+    let seconds = "\(offset() / .seconds(1)) s"
+    try database.send("select set_config('steadfast.offset', $1, false)", .text(seconds))
+  }
+
+  private func undo(on database: Connection) {
+    guard !database.isLost else { return }
+    // What was sent, and failed, is forgotten along with the transaction.
+    _ = try? database.flush()
+    _ = try? database.execute("rollback")
+  }
+
+  private func commit(_ tables: Tables) throws {
+    let database = tables.database
+    do throws(PostgreSQLFailure) {
+      if tables.hasChanged {
+        requestNumber += 1
+        try database.send(
+          """
+          insert into steadfast_request as request values ($1, $2, now())
+          on conflict (session) do update set number = excluded.number, date = excluded.date
+          """,
+          .integer(number),
+          .integer(requestNumber)
+        )
+      }
+      try database.send("commit")
+      try database.flush()
+    } catch  where error.isConnectionLost {
+      guard try wasStored(unless: !tables.hasChanged) else { throw error }
+    } catch {
+      undo(on: database)
+      throw error
+    }
+  }
+
+  /// Whether the last transaction was stored, by the row that it has written.
+  ///
+  /// A transaction that has changed nothing counts as stored.
+  private func wasStored(unless hasNoRow: Bool) throws -> Bool {
+    guard !hasNoRow else { return true }
+    do {
+      return try retrying(for: Self.longPatience) { tables in
+        let found = try tables.database.first(
+          "select number from steadfast_request where session = $1",
+          .integer(number)
+        ) { Int64($0.integer(0)) }
+        return found == requestNumber
+      }
+    } catch let error as PostgreSQLError where error.code == .unreachable {
+      throw PostgreSQLError(
+        .unknownOutcome,
+        error.message + ". Whether the last change was stored is not known"
+      )
+    }
+  }
+
+  // MARK: Retrying
+
+  private func retrying<Success>(
+    for patience: DispatchTimeInterval = patience,
+    _ body: (Tables) throws -> Success
+  ) throws -> Success {
+    let end = DispatchTime.now() + patience
+    var collisions = 0
+    var pause = 10
+    while true {
+      do {
+        return try body(openedTables())
+      } catch let failure as PostgreSQLFailure {
+        if failure.isConnectionLost {
+          tables = nil
+          guard DispatchTime.now() < end else { throw failure }
+          wait(milliseconds: pause)
+          pause = min(pause * 2, 500)
+        } else {
+          guard failure.isCollision, collisions < Self.mostCollisions else { throw failure }
+          collisions += 1
+          wait(milliseconds: Int.random(in: 0...min(collisions, 20)))
+        }
+      } catch let error as PostgreSQLError where error.code == .unreachable {
+        guard DispatchTime.now() < end else { throw error }
+        wait(milliseconds: pause)
+        pause = min(pause * 2, 500)
+      }
+    }
+  }
+
+  private func wait(milliseconds: Int) {
+    _ = pauses.wait(timeout: .now() + .milliseconds(milliseconds))
+  }
+}
+#endif

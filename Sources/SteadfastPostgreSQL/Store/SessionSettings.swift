@@ -1,0 +1,71 @@
+#if PostgreSQL
+/// What each connection is set to, and what its server must be.
+struct SessionSettings {
+  private let place: StorePlace
+
+  init(_ place: StorePlace) { self.place = place }
+
+  /// Statements have plans that do not depend on how full the tables were when they were made.
+  ///
+  /// A plan for empty tables would read all of a full one. The time-outs end a session that hangs
+  /// on both sides, and statements for which the application has set no limit of its own.
+  private static let script = """
+    set client_min_messages = error;
+    set default_transaction_isolation = 'read committed';
+    set default_transaction_deferrable = off;
+    set plan_cache_mode = force_generic_plan;
+    set enable_seqscan = off;
+    set enable_bitmapscan = off;
+    set jit = off;
+    set lock_timeout = '10s';
+    set idle_in_transaction_session_timeout = '60s';
+    select set_config('statement_timeout', '30s', false)
+    where current_setting('statement_timeout') = '0';
+    """
+
+  func apply(to database: Connection) throws {
+    try check(version: database.serverVersion)
+    try database.execute(Self.script)
+    // Names without a schema mean those of the store's own, and never those of another user.
+    try database.send(
+      """
+      select set_config('search_path',
+        quote_ident(coalesce($1::text, current_schema(), 'public')), false)
+      """,
+      .text(place.schema)
+    )
+    let found = try database.first(
+      """
+      select current_schema() is not null, current_setting('server_encoding'),
+        pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
+      """
+    ) { row in (hasSchema: row.flag(0), encoding: row.text(1), isReadOnly: row.flag(2)) }
+    guard let found else { return }
+    guard found.encoding == "UTF8" else {
+      throw PostgreSQLError(
+        .unsuitableServer,
+        "\(place.name) has the encoding \(found.encoding), which does not hold all characters; "
+          + "make one with the encoding UTF8"
+      )
+    }
+    guard found.hasSchema else {
+      throw PostgreSQLError(
+        .noSchema,
+        "\(place.name) has no schema \(place.schema ?? "public") that this user may use; make it "
+          + "with create schema, and grant usage on it"
+      )
+    }
+    guard !found.isReadOnly else { throw place.readOnly }
+  }
+
+  /// Throws if the server is too old; the version is a number such as 150018 for 15.18.
+  func check(version: Int) throws(PostgreSQLError) {
+    guard version / 10_000 < StorePlace.oldestServer else { return }
+    throw PostgreSQLError(
+      .unsuitableServer,
+      "the server of \(place.name) is PostgreSQL \(version / 10_000); the store needs version "
+        + "\(StorePlace.oldestServer) or newer"
+    )
+  }
+}
+#endif

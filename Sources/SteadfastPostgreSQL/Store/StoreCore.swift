@@ -1,0 +1,157 @@
+#if PostgreSQL
+import Dispatch
+import SteadfastDatabases
+import SteadfastQueue
+import Synchronization
+
+/// The threads of a store, and the calls that wait for them.
+final class StoreCore: Sendable {
+  private struct State {
+    var areThreadsStarted = false
+    /// Whether the tables are there, so that they can be read and claimed from.
+    var isOpened = false
+    var hints: HintExchange?
+  }
+
+  let listeners = HintListeners()
+  private let place: StorePlace
+  private let leaseDuration: Duration?
+  private let writing = JobQueue()
+  private let claiming = JobQueue()
+  private let reading = JobQueue()
+  /// The threads that claim and read.
+  private let others = DispatchGroup()
+  private let state = Mutex(State())
+  private let forkCount = ForkCount.current
+
+  init(_ place: StorePlace, leaseDuration: Duration?) {
+    self.place = place
+    self.leaseDuration = leaseDuration
+  }
+
+  /// Lets the threads end when they have done what they were given.
+  func end() {
+    writing.end(threads: 1)
+    endOthers()
+    state.withLock { $0.hints }?.end()
+  }
+
+  private func endOthers() {
+    claiming.end(threads: 1)
+    reading.end(threads: 1)
+    listeners.end()
+  }
+
+  // MARK: Calls
+
+  func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer {
+    try place.check()
+    guard forkCount == ForkCount.current else {
+      throw PostgreSQLError(
+        .closed,
+        "a forked process can't use its parent's store in \(place.name); make a new store"
+      )
+    }
+    try startThreads()
+    if call.isLast { endOthers() }
+    if case .claim = call {
+      try await open()
+      // The session that writes keeps others out of tables that are not shared.
+      return try await perform(call, by: place.isShared ? claiming : writing)
+    }
+    guard call.reads else {
+      // Changes that wait before the last call may have something to tell.
+      defer { if call.isLast { state.withLock { $0.hints }?.end() } }
+      return try await perform(call, by: writing)
+    }
+    try await open()
+    return try await perform(call, by: reading)
+  }
+
+  private func open() async throws {
+    guard !state.withLock({ $0.isOpened }) else { return }
+    _ = try await perform(.open, by: writing)
+    state.withLock { $0.isOpened = true }
+  }
+
+  private func perform(
+    _ call: StoreJob.Call,
+    by queue: JobQueue
+  ) async throws -> StoreJob.Answer {
+    try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { continuation in
+        if !queue.add(StoreJob(call: call, continuation: continuation)) {
+          continuation.resume(throwing: place.closed)
+        }
+      }
+    }
+  }
+
+  // MARK: Threads
+
+  private func startThreads() throws {
+    try state.withLock { state in
+      guard !state.areThreadsStarted else { return }
+      let hints = place.isShared ? try HintExchange(place, listeners) : nil
+      if let hints { try SystemThread.start { hints.run() } }
+      state.hints = hints
+      try start(others) { [place, claiming, leaseDuration] in
+        let claimer = Claimer(place, leaseDuration: leaseDuration)
+        while case .jobs(let jobs) = claiming.next(all: false) {
+          for job in jobs { claimer.perform(job) }
+        }
+      }
+      try start(others) { [place, reading] in
+        // A count may read all tasks.
+        let session = Session(place) { tables, _ in
+          try tables.database.execute(
+            "select set_config('statement_timeout', '100s', false) "
+              + "where current_setting('statement_timeout') = '30s'"
+          )
+        }
+        while case .jobs(let jobs) = reading.next(all: false) {
+          for job in jobs { Self.look(job, session) }
+        }
+      }
+      try SystemThread.start { [place, writing, others] in
+        let writer = Writer(place, hints: hints, others: others)
+        while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
+      }
+      state.areThreadsStarted = true
+    }
+  }
+
+  private func start(_ group: DispatchGroup, _ work: @escaping @Sendable () -> Void) throws {
+    group.enter()
+    do {
+      try SystemThread.start {
+        work()
+        group.leave()
+      }
+    } catch {
+      group.leave()
+      throw error
+    }
+  }
+
+  private static func look(_ job: StoreJob, _ session: Session) {
+    let result = Result { try session.look { try answer(job.call, $0) } }
+    job.continuation.resume(with: result.mapError(session.place.error))
+  }
+
+  private static func answer(
+    _ call: StoreJob.Call,
+    _ database: Connection
+  ) throws -> StoreJob.Answer {
+    switch call {
+    case .tasks(let filter, let id, let limit):
+      .tasks(try database.tasks(matching: filter, after: id, limit: limit))
+    case .count(let filter): .count(try database.count(matching: filter))
+    case .contains(let filter): .isThere(try database.contains(filter))
+    case .value(let name): .value(try database.value(named: name))
+    case .memory(let id): .memory(try database.memory(of: id))
+    case .open, .apply, .claim, .close, .destroy: .nothing
+    }
+  }
+}
+#endif

@@ -1,0 +1,210 @@
+#if PostgreSQL
+import SteadfastDatabases
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Where the tables are, how they are used, and the errors that name it.
+struct StorePlace: Sendable {
+  /// The oldest version of the server whose statements the store can use.
+  static let oldestServer = 13
+
+  let connection: Result<ConnectionString, ConnectionString.Mistake>
+  /// The schema with the tables; `nil` for the first one of the search path.
+  let schema: String?
+  /// The word with which the names of the tables begin.
+  let prefix: String
+  /// Whether several stores use the tables.
+  let isShared: Bool
+  /// Whether the store makes its tables, and brings them to the present version.
+  let migrates: Bool
+  /// How much the clock of the claims is ahead of the server's, in tests.
+  let clockOffset: (@Sendable () -> Duration)?
+
+  init(
+    _ string: String,
+    schema: String? = nil,
+    prefix: String = "steadfast",
+    isShared: Bool = true,
+    migrates: Bool = true,
+    clockOffset: (@Sendable () -> Duration)? = nil
+  ) {
+    connection = Result { () throws(ConnectionString.Mistake) in try ConnectionString(string) }
+    self.schema = schema
+    self.prefix = prefix
+    self.isShared = isShared
+    self.migrates = migrates
+    self.clockOffset = clockOffset
+  }
+
+  /// The database, for a person to read.
+  var name: String { (try? connection.get().description) ?? "a database" }
+
+  /// The names of the tables, for a person to read.
+  var tables: String { "the tables \(schema.map { "\($0)." } ?? "")\(prefix)_… in \(name)" }
+
+  /// The channel on which the stores tell each other of changes.
+  var channel: String { "\(prefix)_hint" }
+
+  /// Throws if no tables can be there.
+  func check() throws(PostgreSQLError) {
+    if case .failure(let mistake) = connection {
+      throw unreadable(mistake.text)
+    }
+    let isWord =
+      (prefix.utf8.first.map { (0x61...0x7A).contains($0) } ?? false) && prefix.utf8.count <= 40
+      && prefix.utf8.allSatisfy { byte in
+        byte == UInt8(ascii: "_") || (0x30...0x39).contains(byte) || (0x61...0x7A).contains(byte)
+      }
+    guard isWord, !prefix.hasPrefix("pg_") else {
+      throw PostgreSQLError(
+        .invalidArgument,
+        "'\(prefix)' can't begin the names of tables; give a word of 1 to 40 small letters of "
+          + "ASCII, digits and underscores that begins with a letter, and not with pg_"
+      )
+    }
+    guard schema.map({ (1...63).contains($0.utf8.count) && !$0.utf8.contains(0) }) ?? true else {
+      throw PostgreSQLError(.invalidArgument, "the name of a schema has 1 to 63 bytes of UTF-8")
+    }
+  }
+
+  private func unreadable(_ reason: String) -> PostgreSQLError {
+    PostgreSQLError(
+      .invalidArgument,
+      "the connection string can't be read: \(reason). Write it as \"host=… dbname=… user=…\" or "
+        + "\"postgresql://user@host/database\""
+    )
+  }
+
+  var closed: PostgreSQLError {
+    PostgreSQLError(.closed, "the store in \(name) was closed; make a new one")
+  }
+
+  // MARK: Errors
+
+  /// The error for a caller.
+  func error(_ error: any Error) -> any Error {
+    switch error {
+    case let failure as PostgreSQLFailure: described(failure)
+    case let refusal as Schema.Refusal: described(refusal)
+    case let row as UnreadableRow:
+      PostgreSQLError(
+        .damaged,
+        (row.id.map { "the row of the task \($0) in \(name) " } ?? "a row of \(name) ") + row.reason
+          + "; it was written by a newer one, or changed by another program"
+      )
+    case is UnknownChange:
+      PostgreSQLError(.refused, "the store in \(name) does not know a kind of change")
+    default: error
+    }
+  }
+
+  private func described(_ refusal: Schema.Refusal) -> PostgreSQLError {
+    switch refusal {
+    case .newerVersion(let version):
+      PostgreSQLError(
+        .newerVersion,
+        "\(tables) were made by a newer version of Steadfast: they have version \(version), and this "
+          + "one knows up to \(Schema().version). They were not changed"
+      )
+    case .foreignTable(let table):
+      PostgreSQLError(
+        .foreignTable,
+        "\(name) has a table or sequence \(table) that was not made by Steadfast. It was not "
+          + "changed; choose another prefix for the tables"
+      )
+    case .olderVersion(let version):
+      PostgreSQLError(
+        .tablesMissing,
+        "\(tables) \(version == 0 ? "are not there" : "have version \(version)"), and this store "
+          + "may not change that. Run these statements, or give the store migrates: true:\n"
+          + script(from: version)
+      )
+    }
+  }
+
+  /// The statements that bring the tables to the present version.
+  func script(from version: Int) -> String {
+    let name = schema.map { "\"" + $0.replacing("\"", with: "\"\"") + "\"" }
+    let path = name.map { "set local search_path = \($0);\n" } ?? ""
+    let script = Schema().script(from: version)
+    return "begin;\n" + path + script.replacing("steadfast_", with: "\(prefix)_") + "\ncommit;\n"
+  }
+
+  /// What a call says that has failed on a connection.
+  func described(_ failure: PostgreSQLFailure) -> PostgreSQLError {
+    let reason = failure.reason
+    switch failure.state {
+    case "42501":
+      return PostgreSQLError(
+        .noPrivilege,
+        "the user lacks a privilege in \(name): \(reason); the article \"Many machines on "
+          + "PostgreSQL\" lists what is needed"
+      )
+    case "25006": return readOnly
+    case "53100", "53200":
+      return PostgreSQLError(.full, "there is no room in \(name): \(reason); nothing was stored")
+    case "42P01":
+      return PostgreSQLError(.tablesMissing, "\(tables) are gone: \(reason); make a new store")
+    default: break
+    }
+    if failure.isConnectionLost {
+      return PostgreSQLError(.unreachable, "the connection to \(name) was lost: \(reason)")
+    }
+    if failure.isPassing || failure.isCollision {
+      return PostgreSQLError(.busy, "\(name) is busy: \(reason)")
+    }
+    return PostgreSQLError(
+      .refused,
+      "PostgreSQL refused an operation in \(name): \(reason) (SQLSTATE \(failure.state))"
+    )
+  }
+
+  var readOnly: PostgreSQLError {
+    PostgreSQLError(
+      .readOnly,
+      "\(name) takes no changes: the server is a standby, or the session is read-only. Connect to "
+        + "the primary, for example with target_session_attrs=read-write and all hosts"
+    )
+  }
+
+  /// What an attempt to connect says that has failed.
+  ///
+  /// The library gives no code for it, but its words, which are those of the server.
+  func describedAttempt(_ failure: PostgreSQLFailure) -> PostgreSQLError {
+    let text = failure.text
+    func has(_ words: String...) -> Bool { words.contains { text.contains($0) } }
+    let reason = text.split(separator: "\n").joined(separator: " ")
+    if has("database \"") && has("does not exist") {
+      return PostgreSQLError(
+        .noDatabase,
+        "there is no database to connect to: \(reason). Make it with createdb, or name another one"
+      )
+    }
+    if has(
+      "password authentication failed",
+      "no password supplied",
+      "authentication failed",
+      "no pg_hba.conf entry",
+      "role \"",
+      "not permitted to log in",
+      "permission denied for database"
+    ) {
+      return PostgreSQLError(
+        .notAllowed,
+        "the server does not let the user in: \(reason). Check the user, the password and the "
+          + "server's pg_hba.conf"
+      )
+    }
+    if has("connection option", "invalid port number", "invalid sslmode value") {
+      return unreadable(reason)
+    }
+    if has("session is read-only", "server is in hot standby mode") { return readOnly }
+    return PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
+  }
+}
+#endif

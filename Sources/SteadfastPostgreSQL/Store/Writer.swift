@@ -1,0 +1,241 @@
+#if PostgreSQL
+import Dispatch
+import SteadfastDatabases
+import SteadfastQueue
+
+/// What the thread that writes does with its session.
+///
+/// Batches that wait together are one transaction, with one flush.
+final class Writer {
+  /// The most calls and bytes of payloads in one transaction, but for a last one.
+  private static let mostCalls = 500
+  private static let mostBytes = 8_000_000
+
+  private let place: StorePlace
+  private let session: Session
+  private let hints: HintExchange?
+  /// The threads that read and claim, which end before the store is closed.
+  private let others: DispatchGroup
+  private var isClosed = false
+  private var isDestroyed = false
+
+  init(_ place: StorePlace, hints: HintExchange?, others: DispatchGroup) {
+    self.place = place
+    self.hints = hints
+    self.others = others
+    session = Session(place) { tables, isFirst in
+      try Self.prepare(tables, place, isFirst: isFirst)
+    }
+  }
+
+  func perform(_ jobs: [StoreJob]) {
+    var group: [StoreJob] = []
+    var byteCount = 0
+    for job in jobs {
+      if case .apply(let batch, _) = job.call {
+        group.append(job)
+        byteCount += batch.reduce(0) { $0 + $1.payload.count }
+        guard group.count >= Self.mostCalls || byteCount >= Self.mostBytes else { continue }
+        performTogether(group)
+        (group, byteCount) = ([], 0)
+        continue
+      }
+      performTogether(group)
+      (group, byteCount) = ([], 0)
+      end(job, Result { try performAlone(job.call) })
+    }
+    performTogether(group)
+  }
+
+  private func end(_ job: StoreJob, _ result: Result<StoreJob.Answer, any Error>) {
+    job.continuation.resume(with: result.mapError(place.error))
+  }
+
+  // MARK: Batches
+
+  /// Performs calls in one transaction; if one must be undone, in one in which each can be.
+  private func performTogether(_ jobs: [StoreJob]) {
+    guard !jobs.isEmpty else { return }
+    do {
+      let outcomes = try outcomes(of: BatchGroup(jobs.map(\.batch)), jobs) { try $0.apply($1) }
+      for (job, outcomes) in zip(jobs, outcomes) { end(job, .success(.outcomes(outcomes))) }
+    } catch {
+      guard jobs.count > 1, concernsOneCall(error) else {
+        for job in jobs { end(job, Self.result(of: error)) }
+        return
+      }
+      performApart(jobs)
+    }
+  }
+
+  private func performApart(_ jobs: [StoreJob]) {
+    do {
+      let results = try outcomes(of: BatchGroup(jobs.map(\.batch)), jobs) { tables, group in
+        try Self.undoableResults(of: group, tables)
+      }
+      for (job, result) in zip(jobs, results) { end(job, result) }
+    } catch {
+      for job in jobs { end(job, .failure(error)) }
+    }
+  }
+
+  /// Makes a group, again with more locks for as long as it finds more to lock.
+  private func outcomes<Success>(
+    of group: BatchGroup,
+    _ jobs: [StoreJob],
+    _ body: (Tables, BatchGroup) throws -> Success
+  ) throws -> Success {
+    guard !isClosed else { throw place.closed }
+    var group = group
+    while true {
+      do {
+        let isDurable = jobs.contains(where: \.isDurable)
+        let success = try session.transaction(isDurable: isDurable) { tables in
+          tables.hasChanged = true
+          return try body(tables, group)
+        }
+        if group.concernsOtherQueues { hints?.tellOthers() }
+        return success
+      } catch let error as MoreToLock {
+        group.others = error.tasks
+      } catch let error as NotPlain {
+        group.notPlain.formUnion(error.tasks)
+      }
+    }
+  }
+
+  private func concernsOneCall(_ error: any Error) -> Bool {
+    if let failure = error as? PostgreSQLFailure {
+      return !failure.isConnectionLost && !failure.isCollision && !failure.isPassing
+    }
+    return !(error is PostgreSQLError)
+  }
+
+  /// The result of a call that was undone because of an error.
+  private static func result(of error: any Error) -> Result<StoreJob.Answer, any Error> {
+    guard let refusal = error as? BatchRefusal else { return .failure(error) }
+    return .success(.outcomes(refusal.outcomes))
+  }
+
+  private static func undoableResults(
+    of group: BatchGroup,
+    _ tables: Tables
+  ) throws -> [Result<StoreJob.Answer, any Error>] {
+    let database = tables.database
+    try tables.lock(LockPlan(group.batches), others: group.others)
+    return try group.batches.map { batch in
+      try database.send("savepoint call")
+      do {
+        let outcomes = try tables.apply(batch)
+        try database.send("release call")
+        try database.flush()
+        return .success(.outcomes(outcomes))
+      } catch let failure as PostgreSQLFailure where failure.isCollision || failure.isPassing {
+        throw failure
+      } catch {
+        _ = try? database.flush()
+        try database.execute("rollback to call; release call")
+        tables.changedOrders = []
+        return result(of: error)
+      }
+    }
+  }
+
+  // MARK: Opening and closing
+
+  private func performAlone(_ call: StoreJob.Call) throws -> StoreJob.Answer {
+    switch call {
+    case .claim(let request):
+      guard !isClosed else { throw place.closed }
+      return .claim(try session.transaction(isDurable: false) { try $0.claim(request) })
+    case .open:
+      guard !isClosed else { throw place.closed }
+      // A session that was lost while nothing was to do is noticed here.
+      _ = try session.look { try $0.has("select 1") }
+    case .close: close()
+    case .destroy: try destroy()
+    case .apply, .tasks, .count, .contains, .value, .memory: break
+    }
+    return .nothing
+  }
+
+  private static func prepare(_ tables: Tables, _ place: StorePlace, isFirst: Bool) throws {
+    let database = tables.database
+    try use(database, place)
+    try Schema().migrate(database, prefix: place.prefix, changes: place.migrates)
+    guard isFirst else { return }
+    try database.send("delete from steadfast_request where date < now() - interval '1 day'")
+    try database.flush()
+    guard !place.isShared else { return }
+    // No other store uses the tables, so nothing has to be locked first.
+    try database.send("begin")
+    try tables.interrupt(tables.overdueTasks(withoutEnd: true), withoutEnd: true)
+    try database.send("commit")
+    try database.flush()
+  }
+
+  /// Keeps other stores out for as long as the connection lasts, except shared ones if this one is
+  /// shared too.
+  ///
+  /// It waits for a session that is just ending, since a process was killed.
+  private static func use(_ database: Connection, _ place: StorePlace) throws {
+    let function = place.isShared ? "pg_advisory_lock_shared" : "pg_advisory_lock"
+    do throws(PostgreSQLFailure) {
+      try database.send("set lock_timeout = '2s'")
+      try database.send(
+        "select \(function)(hashtextextended(current_schema() || '.' || $1, 1))",
+        .text(place.prefix)
+      )
+      try database.send("set lock_timeout = '10s'")
+      try database.flush()
+    } catch {
+      guard error.state == "55P03" else { throw error }
+      throw PostgreSQLError(
+        .inUse,
+        "\(place.tables) are in use by another store, and only stores with the argument 'sharing' "
+          + "use them at the same time. Close that store first, or give both the argument"
+      )
+    }
+  }
+
+  private func close() {
+    others.wait()
+    isClosed = true
+    session.close()
+  }
+
+  private func destroy() throws {
+    guard !isDestroyed else { return }
+    close()
+    // A session that makes no tables: who opens them next finds none, and loses nothing.
+    let removing = Session(place) { [place] tables, _ in try Self.use(tables.database, place) }
+    defer { removing.close() }
+    try removing.transaction(isDurable: true) { tables in
+      try Schema().drop(from: tables.database, prefix: place.prefix)
+    }
+    isDestroyed = true
+  }
+}
+
+extension StoreJob {
+  /// The changes to make, if the call makes any.
+  fileprivate var batch: [PreparedChange] {
+    if case .apply(let batch, _) = call { batch } else { [] }
+  }
+}
+
+extension BatchGroup {
+  /// Whether the changes may make a task available, or set a value, that other queues wait for.
+  var concernsOtherQueues: Bool {
+    batches.contains { batch in
+      batch.contains { change in
+        switch change.change {
+        case .succeed(let lease, _, retains: false): notPlain.contains(lease.id)
+        case .extend: false
+        default: true
+        }
+      }
+    }
+  }
+}
+#endif

@@ -1,0 +1,116 @@
+#if PostgreSQL
+import SteadfastDatabases
+import SteadfastQueue
+
+/// Look-ups.
+extension Connection {
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) throws -> [TaskRecord] {
+    var condition = condition(filter)
+    if let id { condition.add("id > $", .id(id)) }
+    condition.values.append(.integer(max(0, limit)))
+    return try records(
+      rows(
+        """
+        select \(Self.columns) from steadfast_task as task where \(condition.text)
+        order by id limit $\(condition.values.count)
+        """,
+        condition.values
+      )
+    )
+  }
+
+  func count(matching filter: TaskFilter) throws -> Int {
+    let condition = condition(filter)
+    return try rows(
+      "select count(*) from steadfast_task where \(condition.text)",
+      condition.values
+    ).map { $0.integer(0) }.first ?? 0
+  }
+
+  func contains(_ filter: TaskFilter) throws -> Bool {
+    let condition = condition(filter)
+    return try rows(
+      "select exists (select 1 from steadfast_task where \(condition.text))",
+      condition.values
+    ).map { $0.flag(0) }.first ?? false
+  }
+
+  func value(named name: String) throws -> [UInt8]? {
+    try first("select bytes from steadfast_value where name = $1", .text(name)) { $0.bytes(0) }
+  }
+
+  func memory(of id: TaskID) throws -> TaskMemory {
+    var memory = TaskMemory()
+    let rows = try all("select name, value from steadfast_memory where task_id = $1", .id(id)) {
+      (name: $0.text(0), value: $0.bytes(1))
+    }
+    for row in rows { memory[row.name] = row.value }
+    return memory
+  }
+
+  /// A condition in SQL, with its parameters in order.
+  private struct Condition {
+    var parts: [String] = []
+    var values: [SQLValue] = []
+
+    var text: String { parts.isEmpty ? "true" : parts.joined(separator: " and ") }
+
+    /// Adds a part in which `$` stands for the value.
+    mutating func add(_ part: String, _ value: SQLValue) {
+      values.append(value)
+      parts.append(part.replacing("$", with: "$\(values.count)"))
+    }
+  }
+
+  private func condition(_ filter: TaskFilter) -> Condition {
+    var condition = Condition()
+    if let ids = filter.ids { condition.add("id = any ($)", .ids(ids)) }
+    if let queue = filter.queue { condition.add("queue = $", .text(queue)) }
+    if let names = filter.names { condition.add("name = any ($)", .texts(names)) }
+    if !filter.excludedNames.isEmpty {
+      condition.add("name <> all ($)", .texts(filter.excludedNames))
+    }
+    if let states = filter.states {
+      if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
+      condition.add("state = any ($)", .texts(states.map(\.rawValue)))
+    }
+    if let keys = filter.uniqueKeys {
+      condition.add(
+        Self.isKey("unique_key", in: filter.queue),
+        .texts(stored(keys, filter.queue))
+      )
+    }
+    if let keys = filter.orderKeys {
+      condition.add(Self.isKey("order_key", in: filter.queue), .texts(stored(keys, filter.queue)))
+    }
+    if let met = filter.unmetBy {
+      condition.add("not conditions <@ $::text[]", .texts(met.map(\.rawValue)))
+    }
+    if let tags = filter.tags { condition.add("tags && $::text[]", .texts(tags)) }
+    if let isPostponed = filter.isPostponed { condition.add("put_off = $", .flag(isPostponed)) }
+    if let remembers = filter.remembers {
+      condition.add("(memory_size > 0) = $", .flag(remembers))
+    }
+    if let dates = filter.availableDates {
+      condition.add("available_date >= $", .date(dates.lowerBound))
+      condition.add("available_date < $", .date(dates.upperBound))
+    }
+    return condition
+  }
+
+  /// The condition that a key is one of those that are given, in one queue or in any.
+  private static func isKey(_ column: String, in queue: String?) -> String {
+    queue == nil
+      ? "substr(\(column), length(queue) + 2) = any ($)" : "\(column) = any ($)"
+  }
+
+  private func stored(_ keys: Set<String>, _ queue: String?) -> [String] {
+    guard let queue else { return Array(keys) }
+    return keys.map { StoredKey.text(of: $0, in: queue) }
+  }
+}
+#endif

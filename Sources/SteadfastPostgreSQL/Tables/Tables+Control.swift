@@ -1,0 +1,248 @@
+#if PostgreSQL
+import SteadfastDatabases
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Changes to tasks that are not claimed.
+extension Tables {
+  func pause(_ target: TaskTarget) throws -> ChangeOutcome {
+    guard let entry = try entry(target, in: [.waiting, .suspended, .parked]) else { return .stale }
+    if entry.state == .suspended { try setWakeDate(of: entry) }
+    try move(entry, to: .paused)
+    return .done
+  }
+
+  func resume(_ id: TaskID) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: [.paused]) else { return .stale }
+    try move(entry, to: .waiting)
+    return .done
+  }
+
+  func reschedule(_ target: TaskTarget, to date: Date) throws -> ChangeOutcome {
+    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    try database.send(
+      "update steadfast_task set available_date = $2, put_off = false where id = $1",
+      .id(entry.id),
+      .date(date)
+    )
+    let waitsAgain = entry.state == .running || entry.state == .suspended
+    try move(entry, to: waitsAgain ? .waiting : entry.state)
+    return .done
+  }
+
+  func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed) else { return .stale }
+    try database.send(
+      """
+      update steadfast_task set
+        payload = coalesce($2, payload), format = coalesce($3, format),
+        schema_version = coalesce($4, schema_version),
+        max_retries = case when $5::boolean then $6 else max_retries end,
+        uses_backoff = coalesce($7, uses_backoff), time_limit = coalesce($8, time_limit),
+        expiry_date = coalesce($9, expiry_date), tags = coalesce($10, tags),
+        position = case when $11 <> priority then \(Self.nextPlace) else position end,
+        priority = coalesce($11, priority)
+      where id = $1
+      """,
+      .id(entry.id),
+      update.payload == nil ? .null : .bytes(payload),
+      .text(update.payload?.format.rawValue),
+      .integer(update.payload?.version),
+      .flag(update.maxRetries != nil),
+      .limit(update.maxRetries),
+      update.usesBackoff.map { .flag($0) } ?? .null,
+      .duration(update.timeLimit),
+      .date(update.expiryDate),
+      update.tags.map { .texts($0) } ?? .null,
+      .integer(update.priority?.rawValue)
+    )
+    return .done
+  }
+
+  func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
+    let atRest = TaskState.unclaimed.union(TaskState.ended)
+    guard let entry = try entry(target, in: atRest) else { return .stale }
+    let hadEnded = entry.state.isFinished
+    if hadEnded, let key = entry.uniqueKey, let holder = try holder(entry.name, key) {
+      return .duplicate(of: holder)
+    }
+    try restartTasks([entry.id], at: date)
+    if forgets { try forget(entry) }
+    guard hadEnded, entry.concernsOthers else { return .done }
+    return try done(entry, with: restartAlong(with: entry, at: date))
+  }
+
+  /// Makes tasks wait as if they were new, behind their equals, in the order of their IDs.
+  func restartTasks(_ ids: [TaskID], at date: Date) throws {
+    try database.send(
+      """
+      update steadfast_task as task set state = 'waiting', available_date = $2, retry_count = 0,
+        interruption_count = 0, put_off = false,
+        last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
+        expiry_date = case when expiry_date <= $2 then null else expiry_date end,
+        key_role = case when unique_key is not null and has_ended then 'holder' else key_role end,
+        cause = null, position = restarted.place, lease_token = null, lease_end = null
+      from (
+        select id, \(Self.nextPlace) as place from (
+          select id from unnest($1::uuid[]) as listed (id) order by id) as in_order
+      ) as restarted
+      where task.id = restarted.id
+      """,
+      .ids(ids),
+      .date(date)
+    )
+  }
+
+  private func holder(_ name: String, _ key: String) throws -> TaskID? {
+    try database.ids(
+      """
+      select id from steadfast_task where name = $1 and unique_key = $2 and key_role = 'holder'
+      """,
+      .text(name),
+      .text(key)
+    ).first
+  }
+
+  // MARK: Removals
+
+  func remove(_ id: TaskID) throws -> ChangeOutcome {
+    guard let entry = try entry(.unclaimed(id), in: TaskState.ended) else { return .stale }
+    let along = try removeWithOthers([id])
+    guard entry.concernsOthers else { return .done }
+    return .doneWithConsequences(Consequences(tasks: along))
+  }
+
+  /// Removes tasks, and those that were cancelled along with them, which are removed too.
+  ///
+  /// - Returns: The others, in the order of their IDs.
+  private func removeWithOthers(_ ids: [TaskID]) throws -> [TaskID] {
+    let leaving = try database.all(
+      """
+      with recursive leaving (id) as (
+        select id from unnest($1::uuid[]) as listed (id)
+        union
+        select task.id from leaving join steadfast_task as task on task.cause = leaving.id
+      )
+      select id, order_key from steadfast_task
+      where id in (select id from leaving) order by id for update
+      """,
+      .ids(ids)
+    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    changedOrders += leaving.compactMap(\.orderKey)
+    let all = leaving.compactMap(\.id)
+    try delete(all)
+    return all.filter { !ids.contains($0) }
+  }
+
+  /// Removes tasks, and what belongs to them.
+  func delete(_ ids: [TaskID]) throws {
+    guard !ids.isEmpty else { return }
+    let ids = SQLValue.ids(ids)
+    try database.send("delete from steadfast_dependency where dependent = any ($1)", ids)
+    try database.send("delete from steadfast_memory where task_id = any ($1)", ids)
+    try database.send("delete from steadfast_task where id = any ($1)", ids)
+  }
+
+  func prune(
+    _ state: TaskState,
+    in queue: String,
+    endedBefore date: Date?,
+    keepingLatest count: Int?,
+    now: Date
+  ) throws -> ChangeOutcome {
+    let prunable = """
+      select id from steadfast_task
+      where queue = $1 and state = $2 and has_ended
+        and (unique_until is null or unique_until <= $3) and not in_order and cause is null
+      """
+    var leaving: [TaskID] = []
+    if let date {
+      leaving += try database.ids(
+        prunable + " and finished_date < $4",
+        .text(queue),
+        .text(state.rawValue),
+        .date(now),
+        .date(date)
+      )
+    }
+    if let count {
+      leaving += try database.ids(
+        prunable + " order by finished_date desc, id desc offset $4",
+        .text(queue),
+        .text(state.rawValue),
+        .date(now),
+        .integer(count)
+      )
+    }
+    try removeEnded(leaving, state)
+    return .done
+  }
+
+  private func removeEnded(_ ids: [TaskID], _ state: TaskState) throws {
+    guard !ids.isEmpty else { return }
+    // Another session may have restarted some since.
+    let leaving = try database.ids(
+      """
+      select id from steadfast_task where id = any ($1) and state = $2 and cause is null
+      order by id for update skip locked
+      """,
+      .ids(ids),
+      .text(state.rawValue)
+    )
+    _ = try removeWithOthers(leaving)
+  }
+
+  // MARK: Many tasks
+
+  func unpark(_ name: String, in queue: String) throws -> ChangeOutcome {
+    changedOrders += try database.all(
+      """
+      with parked as (
+        select id, \(Self.nextPlace) as place from (
+          select id from steadfast_task
+          where queue = $1 and name = $2 and state = 'parked' order by position for update
+        ) as in_order
+      )
+      update steadfast_task as task set state = 'waiting', position = parked.place
+      from parked where task.id = parked.id returning task.order_key
+      """,
+      .text(queue),
+      .text(name)
+    ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
+    return .done
+  }
+
+  /// Moves the dates that were taken from a clock which has gone back.
+  ///
+  /// Where several queues use the tables, each has a clock of its own, and nothing is moved.
+  func rebase(to now: Date) throws -> ChangeOutcome {
+    guard !isShared else { return .done }
+    try database.send(
+      """
+      with moved as (
+        select id, \(Self.nextPlace) as place from (
+          select id from steadfast_task
+          where state in ('waiting', 'running', 'parked', 'paused')
+            and (failed_date > $1
+              or (failed_date is null and available_date > $1 and available_date <= created_date))
+          order by position for update
+        ) as in_order
+      )
+      update steadfast_task as task set
+        position = case when state = 'waiting' then moved.place else position end,
+        available_date = case when failed_date is null then $1::timestamptz
+          else $1 + (available_date - failed_date) end,
+        failed_date = case when failed_date is null then null else $1 end
+      from moved where task.id = moved.id
+      """,
+      .date(now)
+    )
+    return .done
+  }
+}
+#endif

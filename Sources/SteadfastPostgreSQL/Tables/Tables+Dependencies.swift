@@ -1,0 +1,271 @@
+#if PostgreSQL
+import SteadfastDatabases
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Tasks that wait for others, and batches, with the statements of "Storing dependencies".
+extension Tables {
+  /// A task that ends along with another one.
+  struct Other {
+    let id: TaskID
+    let name: String
+    let uniqueKey: String?
+  }
+
+  /// What a change means for others, when all of it is done.
+  func done(_ entry: TaskEntry, with tasks: [TaskID]) throws -> ChangeOutcome {
+    let batch = try entry.follower.flatMap { follower in
+      try database.first(
+        """
+        select batch_total, batch_succeeded, batch_failed from steadfast_task
+        where id = $1 and batch_total is not null
+        """,
+        .id(follower)
+      ) { row in
+        BatchProgress(total: row.integer(0), succeeded: row.integer(1), failed: row.integer(2))
+      }
+    }
+    return .doneWithConsequences(Consequences(tasks: tasks, batch: batch))
+  }
+
+  // MARK: Insertions
+
+  /// Adds what a new task names.
+  func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome {
+    try database.send(
+      """
+      insert into steadfast_dependency (dependency, dependent, is_named, failed)
+      select named.id, $1, true, task.state
+      from unnest($2::uuid[]) as named (id)
+      left join steadfast_task as task on task.id = named.id
+        and task.state in ('abandoned', 'cancelled')
+      """,
+      .id(record.id),
+      .ids(dependencies.tasks)
+    )
+    let unmet = try database.ids(
+      """
+      select dependency.dependency from steadfast_dependency as dependency
+      left join steadfast_task as named on named.id = dependency.dependency
+      where dependency.dependent = $1 and dependency.is_named
+        and (named.id is null or (dependency.failed is not null and $2::boolean))
+      order by dependency.dependency limit 1
+      """,
+      .id(record.id),
+      .flag(dependencies.rule == .allSucceeded)
+    ).first
+    if let unmet, !record.state.isFinished { return .unmetDependency(unmet) }
+    try database.send(
+      """
+      update steadfast_task set open_count = (
+          select count(*) from steadfast_dependency as dependency
+          join steadfast_task as named on named.id = dependency.dependency
+          where dependency.dependent = $1 and dependency.is_named and not named.has_ended)
+      where id = $1
+      """,
+      .id(record.id)
+    )
+    return .done
+  }
+
+  /// Adds the new tasks of a batch of changes to the tasks that follow them.
+  func addMembers(_ batch: [PreparedChange], _ outcomes: [ChangeOutcome]) throws {
+    let members = zip(batch, outcomes).compactMap { change, outcome -> TaskID? in
+      guard outcome.isDone, case .insert(let record, _) = change.change,
+        record.dependencies.follower != nil
+      else { return nil }
+      return record.id
+    }
+    guard !members.isEmpty else { return }
+    // Without the follower, nothing waits; and a task that is sent again was counted.
+    try database.send(
+      """
+      with added as (
+        insert into steadfast_dependency (dependency, dependent, is_named)
+        select member.id, follower.id, false
+        from steadfast_task as member
+        join steadfast_task as follower on follower.id = member.follower
+        where member.id = any ($1)
+        on conflict do nothing returning dependency, dependent
+      )
+      update steadfast_task as task set
+        batch_total = coalesce(batch_total, 0) + counted.total,
+        batch_succeeded = coalesce(batch_succeeded, 0) + counted.succeeded,
+        batch_failed = coalesce(batch_failed, 0) + counted.total - counted.open
+          - counted.succeeded
+      from (
+        select added.dependent, count(*) as total,
+          count(*) filter (where member.state = 'succeeded') as succeeded,
+          count(*) filter (where not member.has_ended) as open
+        from added join steadfast_task as member on member.id = added.dependency
+        group by added.dependent
+      ) as counted
+      where task.id = counted.dependent
+      """,
+      .ids(members)
+    )
+  }
+
+  // MARK: Ends
+
+  /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
+  func endingAlong(with id: TaskID) throws -> [Other] {
+    try database.all(
+      """
+      with recursive ended (id) as (
+        values ($1::uuid)
+        union
+        select other.id from ended
+        join steadfast_dependency as dependency on dependency.dependency = ended.id
+        join steadfast_task as other on other.id = dependency.dependent
+        where other.dependency_rule = 'allSucceeded'
+          and other.state in ('waiting', 'suspended', 'parked', 'paused')
+      )
+      select id, name, unique_key, order_key from steadfast_task
+      where id in (select id from ended) and id <> $1 order by id
+      """,
+      .id(id)
+    ) { row in
+      guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
+      if let key = row.ifAny(3, row.text) { changedOrders.append(key) }
+      return Other(id: id, name: row.text(1), uniqueKey: row.ifAny(2, row.text))
+    }
+  }
+
+  /// Notes and counts, for the tasks that wait for tasks, that these have ended.
+  func count(_ ids: [TaskID], endedAs state: TaskState) throws {
+    if state != .succeeded {
+      try database.send(
+        "update steadfast_dependency set failed = $2 where dependency = any ($1)",
+        .ids(ids),
+        .text(state.rawValue)
+      )
+    }
+    try count(ids, as: state, by: 1)
+  }
+
+  private func count(_ ids: [TaskID], as state: TaskState, by one: Int64) throws {
+    try database.send(
+      """
+      update steadfast_task as task set open_count = open_count - $3::bigint * ended.named,
+        batch_succeeded = batch_succeeded
+          + $3 * case when $2::boolean then ended.members else 0 end,
+        batch_failed = batch_failed + $3 * case when $2 then 0 else ended.members end
+      from (
+        select dependent, count(*) filter (where is_named) as named,
+          count(*) filter (where not is_named) as members
+        from steadfast_dependency where dependency = any ($1) group by dependent
+      ) as ended
+      where task.id = ended.dependent
+      """,
+      .ids(ids),
+      .flag(state == .succeeded),
+      .integer(one)
+    )
+  }
+
+  /// Cancels tasks along with one that has ended.
+  func cancel(_ others: [Other], along id: TaskID, at date: Date, retains: Bool) throws {
+    guard !others.isEmpty else { return }
+    let ids = others.map(\.id)
+    try count(ids, endedAs: .cancelled)
+    if retains {
+      try database.send(
+        """
+        update steadfast_task as task set state = 'cancelled', finished_date = $2,
+          key_role = null, has_turn = false,
+          cause = (
+            select dependency from steadfast_dependency as dependency
+            where dependency.dependent = task.id and dependency.dependency = any ($3)
+            order by dependency limit 1)
+        where id = any ($1)
+        """,
+        .ids(ids),
+        .date(date),
+        .ids(ids + [id])
+      )
+    } else {
+      try delete(ids)
+    }
+    for other in others {
+      guard let key = other.uniqueKey else { continue }
+      try promoteSuccessor(name: other.name, key)
+    }
+  }
+
+  // MARK: Restarts
+
+  /// Takes the end of a task back, and restarts those that were cancelled because of it.
+  ///
+  /// - Returns: The restarted tasks, in the order of their IDs.
+  func restartAlong(with entry: TaskEntry, at date: Date) throws -> [TaskID] {
+    var round = [entry.id]
+    var state = entry.state
+    var restarted: [TaskID] = []
+    while !round.isEmpty {
+      try database.send(
+        """
+        update steadfast_dependency set failed = null
+        where dependency = any ($1) and failed is not null
+        """,
+        .ids(round)
+      )
+      try count(round, as: state, by: -1)
+      round = try takeKeys(causedBy: round)
+      state = .cancelled
+      restarted += round
+    }
+    restarted.sort()
+    if !restarted.isEmpty { try restartTasks(restarted, at: date) }
+    return restarted
+  }
+
+  /// Gives keys to the tasks whose cause is one of these, and which are to be restarted.
+  ///
+  /// The others get another cause, or none if a key of theirs is held.
+  private func takeKeys(causedBy ids: [TaskID]) throws -> [TaskID] {
+    try database.send(Self.stillFailed, .ids(ids))
+    try database.send(
+      """
+      update steadfast_task as task set cause = null
+      where cause = any ($1) and unique_key is not null and exists (
+        select 1 from steadfast_task as other
+        where other.name = task.name and other.unique_key = task.unique_key
+          and (other.key_role = 'holder'
+            or (other.cause = any ($1) and other.id < task.id)))
+      """,
+      .ids(ids)
+    )
+    let found = try database.all(
+      """
+      update steadfast_task set cause = null,
+        key_role = case when unique_key is not null then 'holder' end
+      where cause = any ($1) returning id, order_key
+      """,
+      .ids(ids)
+    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    changedOrders += found.compactMap(\.orderKey)
+    return found.compactMap(\.id)
+  }
+
+  private static let stillFailed = """
+    update steadfast_task as task set cause = (
+        select other.id from steadfast_dependency as dependency
+        join steadfast_task as other on other.id = dependency.dependency
+        where dependency.dependent = task.id and dependency.failed is not null
+        order by other.id limit 1)
+    where cause = any ($1) and (
+      exists (
+        select 1 from steadfast_dependency as dependency
+        where dependency.dependent = task.id and dependency.failed is not null)
+      or batch_failed > (
+        select count(distinct dependency.dependency) from steadfast_dependency as dependency
+        where dependency.dependent = task.id and dependency.failed is not null))
+    """
+}
+#endif

@@ -1,0 +1,178 @@
+#if PostgreSQL
+import SteadfastDatabases
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The ends of attempts and of tasks.
+extension Tables {
+  func end(
+    _ target: TaskTarget,
+    as state: TaskState,
+    at date: Date,
+    retains: Bool,
+    failure: TaskFailure? = nil
+  ) throws -> ChangeOutcome {
+    guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
+    let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []
+    if retains {
+      if let failure { try note(failure, entry) }
+      try database.send(
+        """
+        update steadfast_task set state = $2, finished_date = $3, key_role = null,
+          has_turn = false, lease_token = null, lease_end = null
+        where id = $1
+        """,
+        .id(entry.id),
+        .text(state.rawValue),
+        .date(date)
+      )
+      if state == .succeeded { try forget(entry) }
+    } else {
+      try delete([entry.id])
+    }
+    try promoteSuccessor(of: entry)
+    guard entry.concernsOthers else { return .done }
+    try count([entry.id], endedAs: state)
+    try cancel(others, along: entry.id, at: date, retains: retains)
+    return try done(entry, with: others.map(\.id))
+  }
+
+  func retry(
+    _ lease: Lease,
+    at date: Date,
+    _ retryCount: Int,
+    _ failure: TaskFailure?
+  ) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    if let failure { try note(failure, entry) }
+    try database.send(
+      """
+      update steadfast_task set state = 'waiting', available_date = $2, retry_count = $3,
+        interruption_count = 0, put_off = true, position = \(Self.nextPlace),
+        lease_token = null, lease_end = null
+      where id = $1
+      """,
+      .id(entry.id),
+      .date(date),
+      .integer(retryCount)
+    )
+    return try supersede(entry) ?? .done
+  }
+
+  /// Lets the successor of a task take its place, if the task has one and nothing holds it.
+  private func supersede(_ holder: TaskEntry) throws -> ChangeOutcome? {
+    guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
+      holder.memorySize == 0
+    else { return nil }
+    let found = try database.first(
+      """
+      select id, order_key from steadfast_task
+      where name = $1 and unique_key = $2 and key_role = 'successor' for update
+      """,
+      .text(holder.name),
+      .text(key)
+    ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
+    guard let found, let successor = found.id else { return nil }
+    if let key = found.orderKey { changedOrders.append(key) }
+    try database.send("update steadfast_task set key_role = null where id = $1", .id(holder.id))
+    try database.send(
+      """
+      update steadfast_task as task set key_role = 'holder',
+        retry_count = holder.retry_count, interruption_count = holder.interruption_count,
+        last_error = holder.last_error, failed_date = holder.failed_date,
+        earlier_failures = holder.earlier_failures, put_off = holder.put_off,
+        available_date = greatest(task.available_date, holder.available_date)
+      from steadfast_task as holder where holder.id = $1 and task.id = $2
+      """,
+      .id(holder.id),
+      .id(successor)
+    )
+    try delete([holder.id])
+    return .superseded(by: successor)
+  }
+
+  func release(_ lease: Lease) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    try database.send(
+      """
+      update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
+      where id = $1
+      """,
+      .id(entry.id)
+    )
+    return .done
+  }
+
+  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    try note(failure, entry)
+    try move(entry, to: .parked)
+    return .done
+  }
+
+  func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
+    guard let entry = try entry(lease) else { return .stale }
+    guard isShared else { return .done }
+    try database.send(
+      """
+      update steadfast_task
+      set lease_end = store_clock() + $2::bigint * interval '1 microsecond' where id = $1
+      """,
+      .id(entry.id),
+      .duration(duration)
+    )
+    return .done
+  }
+
+  /// Moves a task behind its equals, in another state, and ends its claim if it has one.
+  func move(_ entry: TaskEntry, to state: TaskState) throws {
+    try database.send(
+      """
+      update steadfast_task set state = $2, position = \(Self.nextPlace),
+        lease_token = null, lease_end = null
+      where id = $1
+      """,
+      .id(entry.id),
+      .text(state.rawValue)
+    )
+  }
+
+  // MARK: Claims that are over
+
+  /// The tasks whose claims have run out, and those that an earlier process has left claimed.
+  ///
+  /// A process that is the only one to use the tables claims without an end.
+  func overdueTasks(withoutEnd: Bool = false) throws -> [TaskID] {
+    try database.ids(
+      withoutEnd
+        ? """
+        select id from steadfast_task
+        where not has_ended and state = 'running' and lease_end is null order by id
+        """ : "select id from steadfast_task where lease_end <= store_clock()"
+    )
+  }
+
+  /// Makes tasks available whose claims are over; the transaction has locked their order keys.
+  func interrupt(_ ids: [TaskID], withoutEnd: Bool = false) throws {
+    guard !ids.isEmpty else { return }
+    changedOrders = try database.all(
+      """
+      update steadfast_task set state = 'waiting',
+        interruption_count = least(interruption_count, 9223372036854775806) + 1,
+        lease_token = null, lease_end = null
+      where id = any ($1) and state = 'running'
+        and (lease_end <= store_clock() or ($2::boolean and lease_end is null))
+      returning order_key
+      """,
+      .ids(ids),
+      .flag(withoutEnd)
+    ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
+    try giveTurns()
+  }
+}
+#endif

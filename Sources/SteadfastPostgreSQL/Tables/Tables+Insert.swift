@@ -1,0 +1,244 @@
+#if PostgreSQL
+import SteadfastDatabases
+import SteadfastQueue
+
+/// Insertions.
+extension Tables {
+  func insert(
+    _ record: TaskRecord,
+    _ policy: UniquePolicy,
+    _ payload: [UInt8]
+  ) throws -> ChangeOutcome {
+    var role: UniqueKeyRole?
+    let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
+    let takesKey = key != nil && !record.state.isFinished
+    if takesKey || !record.dependencies.tasks.isEmpty,
+      let sent = try outcomeIfSent(record, payload)
+    {
+      return sent
+    }
+    if takesKey, let key {
+      switch try decision(on: record, key, policy, payload) {
+      case .role(let decided): role = decided
+      case .outcome(let outcome): return outcome
+      }
+    }
+    let values = Self.definition(of: record, payload, role) + Self.life(of: record)
+    guard try database.rows(Self.insertion, values).changedCount > 0 else {
+      return try outcomeIfSent(record, payload) ?? .identityTaken
+    }
+    if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
+      changedOrders.append(key)
+    }
+    guard !record.dependencies.tasks.isEmpty else { return .done }
+    return try name(record.dependencies, by: record)
+  }
+
+  /// The outcome if a task has the ID already.
+  ///
+  /// It compares what `TaskRecord.isStored(as:)` compares, with dates as they are stored.
+  private func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
+    try database.first(
+      """
+      select name = $2 and queue = $3 and payload = $4 and format = $5 and schema_version = $6
+        and created_date = $7 and unique_key is not distinct from $8
+        and order_key is not distinct from $9
+      from steadfast_task where id = $1
+      """,
+      .id(record.id),
+      .text(record.name),
+      .text(record.queue),
+      .bytes(payload),
+      .text(record.payload.format.rawValue),
+      .integer(record.payload.version),
+      .date(record.createdDate),
+      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
+      .text(StoredKey.text(of: record.orderKey, in: record.queue))
+    ) { $0.flag(0) ? .done : .identityTaken }
+  }
+
+  private static let insertion = """
+    insert into steadfast_task (
+      id, name, queue, payload, format, schema_version, priority, created_date, available_date,
+      max_retries, uses_backoff, unique_key, key_role, unique_until, latest_date, order_key,
+      order_number, holds_order, conditions, dependency_rule, follower, tags, time_limit,
+      expiry_date, state, retry_count, interruption_count, last_error, failed_date,
+      earlier_failures, put_off, finished_date, name_count)
+    values (
+      $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+      case when $16::text is not null then \(nextPlace) end,
+      $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)
+    on conflict (id) do nothing
+    """
+
+  /// The first values of an insertion: what was chosen for the task.
+  private static func definition(
+    of record: TaskRecord,
+    _ payload: [UInt8],
+    _ role: UniqueKeyRole?
+  ) -> [SQLValue] {
+    [
+      .id(record.id),
+      .text(record.name),
+      .text(record.queue),
+      .bytes(payload),
+      .text(record.payload.format.rawValue),
+      .integer(record.payload.version),
+      .integer(record.priority.rawValue),
+      .date(record.createdDate),
+      .date(record.availableDate),
+      .limit(record.maxRetries),
+      .flag(record.usesBackoff),
+      .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
+      .text(role?.rawValue),
+      .date(record.uniqueUntil),
+      .date(record.latestDate),
+      .text(StoredKey.text(of: record.orderKey, in: record.queue)),
+      .flag(record.holdsOrder),
+      .texts(record.conditions.map(\.rawValue)),
+      .text(record.dependencies.rule.rawValue),
+      .id(record.dependencies.follower),
+      .texts(record.tags),
+      .duration(record.timeLimit),
+      .date(record.expiryDate),
+    ]
+  }
+
+  /// The other values: what has happened to the task.
+  private static func life(of record: TaskRecord) -> [SQLValue] {
+    [
+      .text(record.state.rawValue),
+      .integer(record.retryCount),
+      .integer(record.interruptionCount),
+      .text(record.lastError),
+      .date(record.failedDate),
+      .text(StoredFailures.text(of: record.earlierFailures)),
+      .flag(record.isPostponed),
+      .date(record.finishedDate),
+      .integer(record.dependencies.tasks.count),
+    ]
+  }
+
+  // MARK: Unique keys
+
+  private enum KeyDecision {
+    case role(UniqueKeyRole)
+    case outcome(ChangeOutcome)
+  }
+
+  /// A task that has a role for a key.
+  private struct Twin {
+    let id: TaskID
+    let state: TaskState
+    /// Whether it stands for a task of the date that was asked for.
+    let isRecent: Bool
+    let memorySize: Int
+  }
+
+  /// The tasks that have a role for a key, which are locked.
+  private func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: Twin] {
+    let found = try database.all(
+      """
+      select id, key_role, state, coalesce(unique_until > $3, false), memory_size
+      from steadfast_task
+      where name = $1 and unique_key = $2 and key_role is not null order by key_role for update
+      """,
+      .text(record.name),
+      .text(key),
+      .date(record.createdDate)
+    ) { row -> (UniqueKeyRole, Twin) in
+      guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
+        throw UnreadableRow(column: "key_role", id: row.id(0))
+      }
+      let twin = Twin(
+        id: id,
+        state: try row.state(2),
+        isRecent: row.flag(3),
+        memorySize: row.integer(4)
+      )
+      return (role, twin)
+    }
+    return Dictionary(found) { first, _ in first }
+  }
+
+  /// Decides what a new task with a unique key becomes, and lets its twin take it over.
+  private func decision(
+    on record: TaskRecord,
+    _ key: String,
+    _ policy: UniquePolicy,
+    _ payload: [UInt8]
+  ) throws -> KeyDecision {
+    let twins = try twins(of: record, key)
+    guard let holder = twins[.holder] else {
+      let recent = policy == .replace ? nil : try recent(record, key)
+      return recent.map { .outcome(.duplicate(of: $0)) } ?? .role(.holder)
+    }
+    if policy == .reject || policy == .join { return .outcome(.duplicate(of: holder.id)) }
+    if twins[.successor] == nil {
+      let begins = policy == .replace || !holder.isRecent
+      if holder.state == .running, begins { return .role(.successor) }
+      if policy == .replace, holder.memorySize > 0 { return .role(.successor) }
+    }
+    let twin = twins[.successor] ?? holder
+    guard policy == .replace else { return .outcome(.duplicate(of: twin.id)) }
+    try takeOver(record, by: twin.id, payload)
+    return .outcome(.replaced(twin.id))
+  }
+
+  /// The task that has succeeded, and stands for a new one.
+  private func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
+    try database.ids(
+      """
+      select id from steadfast_task
+      where name = $1 and unique_key = $2 and state = 'succeeded' and unique_until > $3
+      order by unique_until desc, id desc limit 1
+      """,
+      .text(record.name),
+      .text(key),
+      .date(record.createdDate)
+    ).first
+  }
+
+  private static let takeOver = """
+    update steadfast_task set payload = $2, format = $3, schema_version = $4,
+      priority = $5, max_retries = $6, uses_backoff = $7,
+      tags = $8, time_limit = $9, expiry_date = $10, conditions = $15,
+      unique_until = $11, latest_date = coalesce(latest_date, $12),
+      state = case when state in ('parked', 'suspended') then 'waiting' else state end,
+      available_date = case
+        when put_off then greatest(available_date, $13)
+        when $13 <= $14::timestamptz then least($13,
+          case when state = 'suspended' then created_date else available_date end)
+        else least($13, coalesce(latest_date, $12, $13)) end,
+      position = case
+        when state in ('parked', 'suspended') or priority <> $5 then \(nextPlace)
+        when put_off and available_date >= $13 then position
+        when not put_off and $13 <= $14 and available_date <= $13 then position
+        when not put_off and $13 > $14
+          and available_date = least($13, coalesce(latest_date, $12, $13)) then position
+        else \(nextPlace) end
+    where id = $1
+    """
+
+  private func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
+    try database.send(
+      Self.takeOver,
+      .id(twin),
+      .bytes(payload),
+      .text(new.payload.format.rawValue),
+      .integer(new.payload.version),
+      .integer(new.priority.rawValue),
+      .limit(new.maxRetries),
+      .flag(new.usesBackoff),
+      .texts(new.tags),
+      .duration(new.timeLimit),
+      .date(new.expiryDate),
+      .date(new.uniqueUntil),
+      .date(new.latestDate),
+      .date(new.availableDate),
+      .date(new.createdDate),
+      .texts(new.conditions.map(\.rawValue))
+    )
+  }
+}
+#endif

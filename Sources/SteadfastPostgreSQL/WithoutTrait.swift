@@ -1,0 +1,29 @@
+#if !PostgreSQL
+public import SteadfastQueue
+
+// Without the trait, the module has these names only to say what is missing.
+
+/// The store in a PostgreSQL database: enable the trait `PostgreSQL` of the package to use it.
+@available(
+  *,
+  unavailable,
+  message: "enable the trait \"PostgreSQL\" of the package Steadfast, in Package.swift"
+)
+public struct PostgreSQLStore: Sendable {}
+
+extension Persistence where Self == InMemoryStore {
+  /// A store in a PostgreSQL database: enable the trait `PostgreSQL` of the package to use it.
+  @available(
+    *,
+    unavailable,
+    message: "enable the trait \"PostgreSQL\" of the package Steadfast, in Package.swift"
+  )
+  public static func postgreSQL(
+    _ connection: String,
+    schema: String? = nil,
+    prefix: String = "steadfast",
+    sharing: StoreSharing? = StoreSharing(),
+    migrates: Bool = true
+  ) -> InMemoryStore { InMemoryStore() }
+}
+#endif

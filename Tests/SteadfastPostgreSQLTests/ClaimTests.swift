@@ -1,0 +1,119 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+@Suite(.onServer)
+struct PostgreSQLClaimTests {
+  /// How many blocks of the tables and indexes a claim of eight reads, beside `count` tasks.
+  private func blocks(besides count: Int) async throws -> Int {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      let database = try tables.database()
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      // Four names with three priorities each.
+      _ = try database.run(
+        """
+        insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+          created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
+          retry_count, interruption_count, put_off)
+        select gen_random_uuid(), chr((65 + n % 4)::integer), '', '{}', 'json', 1, n % 3,
+          timestamptz '2026-01-01', timestamptz '2026-01-01' + n * interval '1 second',
+          true, false, 'allSucceeded', 'waiting', 0, 0, false
+        from generate_series(1, $1::bigint) as n
+        """,
+        .integer(count)
+      )
+      let prefix = tables.prefix
+      let tables = Tables(database, isShared: true, locks: (1, 2))
+      func blocksSoFar() throws -> Int {
+        try database.first(
+          """
+          select sum(pg_stat_get_xact_blocks_fetched(oid))::bigint from pg_class
+          where relname like $1::text and relkind in ('r', 'i')
+          """,
+          .text(prefix + "%")
+        ) { $0.integer(0) } ?? 0
+      }
+      try database.send("begin")
+      let before = try blocksSoFar()
+      let claim = try tables.claim(
+        ClaimRequest(
+          limit: 8,
+          names: ["A": 8, "B": 8],
+          otherNames: 8,
+          now: Date(timeIntervalSince1970: 1_900_000_000),
+          leaseDuration: .seconds(60)
+        )
+      )
+      #expect(claim.tasks.count == 8)
+      #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
+      let blocks = try blocksSoFar() - before
+      try database.send("rollback")
+      try database.flush()
+      return blocks
+    }
+  }
+
+  @Test func `a claim reads no more among many tasks than among few`() async throws {
+    let (few, many) = (try await blocks(besides: 400), try await blocks(besides: 40_000))
+    // The indexes are deeper by one or two blocks; each lane is looked for three times.
+    #expect(few > 20)
+    #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
+  }
+
+  @Test func `two sessions that claim at once get different tasks, and lock no others`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      for number in 1...6 { _ = try await store.insert(.numbered(number)) }
+      let databases = try (0..<2).map { _ in try tables.database() }
+      var claims: [Claim] = []
+      for database in databases {
+        try database.send("begin")
+        claims.append(try Tables(database, isShared: true, locks: (1, 2)).claim(.ofA(limit: 2)))
+      }
+      #expect(
+        claims.map { $0.tasks.map(\.record.id) } == [
+          [TaskRecord.numbered(1).id, TaskRecord.numbered(2).id],
+          [TaskRecord.numbered(3).id, TaskRecord.numbered(4).id],
+        ]
+      )
+      // A third one gets what is left, and asks again soon when others hold all there is.
+      #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 2)
+      let claim = try await store.claim(.ofA(limit: 8))
+      #expect(claim.tasks.isEmpty)
+      #expect(claim.nextDate == ClaimRequest.ofA().now)
+      for database in databases { try database.execute("rollback") }
+      #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 4)
+      try await store.close()
+    }
+  }
+
+  @Test func `a task that can't be read is parked, and the others are claimed`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1), .numbered(2))
+      let database = try tables.database()
+      _ = try database.run(
+        "update steadfast_task set format = 'later' where id = $1",
+        .id(TaskRecord.numbered(1).id)
+      )
+      let claim = try await store.claim(.ofA())
+      #expect(claim.tasks.map(\.record.id) == [TaskRecord.numbered(2).id])
+      let error = await store.error { _ = try await $0.tasks(matching: TaskFilter()) }
+      #expect(error?.code == .damaged)
+      #expect(error?.message.contains("the row of the task \(TaskRecord.numbered(1).id)") == true)
+      try database.execute("update steadfast_task set format = 'json'")
+      _ = try await store.apply([.unpark(name: "A")], durability: .durable)
+      #expect(try await store.claim(.ofA()).tasks.map(\.record.id) == [TaskRecord.numbered(1).id])
+      try await store.close()
+    }
+  }
+}
+#endif

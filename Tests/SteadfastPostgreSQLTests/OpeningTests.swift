@@ -1,0 +1,254 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// What a store refuses to open, with one sentence that says what to do, and leaves as it was.
+@Suite(.onServer)
+struct PostgreSQLOpeningTests {
+  /// The tables of a test, with their columns.
+  private func columns(_ tables: TestTables) throws -> [String] {
+    try tables.database().all(
+      """
+      select table_name || '.' || column_name from information_schema.columns
+      where table_name like $1::text order by 1
+      """,
+      .text(tables.prefix + "%")
+    ) { $0.text(0) }
+  }
+
+  /// The connection string with other parameters.
+  private func connection(_ parameters: String) throws -> String {
+    // Of two values, libpq takes the later one.
+    try #require(Server.connection) + " " + parameters
+  }
+
+  @Test func `tables of a newer version are refused and not changed`() async throws {
+    try await withTables { tables in
+      let first = tables.store()
+      _ = try await first.insert(.numbered(1))
+      try await first.close()
+      try tables.database().execute("update steadfast_schema set version = 99")
+      let before = try columns(tables)
+      let store = tables.store()
+      let error = await store.openingError()
+      #expect(error?.code == .newerVersion)
+      #expect(
+        error?.message.hasSuffix(
+          "were made by a newer version of Steadfast: they have version 99, and this one knows up "
+            + "to 1. They were not changed"
+        ) == true
+      )
+      #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)
+      #expect(try columns(tables) == before)
+      #expect(
+        try tables.database().first("select count(*) from steadfast_task") {
+          $0.integer(0)
+        } == 1
+      )
+    }
+  }
+
+  @Test(arguments: ["task", "schema", "value"])
+  func `a table that another program has made is refused and not changed`(
+    _ name: String
+  ) async throws {
+    try await withTables { tables in
+      try tables.database().execute("create table steadfast_\(name) (mine text)")
+      let before = try columns(tables)
+      let store = tables.store()
+      let error = await store.openingError()
+      #expect(error?.code == .foreignTable)
+      #expect(
+        error?.message.contains(
+          "has a table or sequence \(tables.prefix)_\(name) that was not made by Steadfast. It was "
+            + "not changed"
+        ) == true
+      )
+      #expect(await store.error { try await $0.destroy() }?.code == .foreignTable)
+      #expect(try columns(tables) == before)
+    }
+  }
+
+  @Test func `a database that is not there is named`() async throws {
+    let store = PostgreSQLStore(try connection("dbname=no_such_database"))
+    let error = await store.openingError()
+    #expect(error?.code == .noDatabase)
+    #expect(error?.isTransient == false)
+    #expect(error?.message.contains("database \"no_such_database\" does not exist") == true)
+  }
+
+  @Test func `a user who is not known is not let in`() async throws {
+    let error = await PostgreSQLStore(try connection("user=nobody_here")).openingError()
+    #expect(error?.code == .notAllowed)
+    #expect(error?.isTransient == false)
+  }
+
+  @Test(arguments: [
+    "FATAL:  password authentication failed for user \"x\"", "no password supplied",
+  ])
+  func `a wrong password is no matter of waiting`(_ text: String) throws {
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    let error = StorePlace("dbname=app").describedAttempt(failure)
+    #expect(error.code == .notAllowed)
+    #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
+  }
+
+  @Test func `a server that is down is waited for by the queue`() async throws {
+    let place = "host=/nowhere dbname=app password=secret"
+    let error = await PostgreSQLStore(place).openingError()
+    #expect(error?.code == .unreachable)
+    #expect(error?.isTransient == true)
+    #expect(error?.message.contains("the database app on /nowhere can't be reached") == true)
+    #expect(error?.message.contains("secret") == false)
+  }
+
+  @Test(arguments: ["hots=here", "host='here", "postgresql://host:port", "host=a\u{0}b"])
+  func `a connection string with a typo is refused before anything is connected to`(
+    _ string: String
+  ) async throws {
+    let error = await PostgreSQLStore(string).openingError()
+    #expect(error?.code == .invalidArgument)
+    #expect(error?.isTransient == false)
+    #expect(error?.message.hasPrefix("the connection string can't be read: ") == true)
+  }
+
+  @Test(arguments: ["", "Jobs", "1a", "a-b", "pg_jobs", String(repeating: "a", count: 41)])
+  func `a prefix that is no word is refused`(_ prefix: String) async throws {
+    let store = PostgreSQLStore(try #require(Server.connection), prefix: prefix)
+    #expect(await store.openingError()?.code == .invalidArgument)
+  }
+
+  @Test func `a schema that is not there is named`() async throws {
+    let store = PostgreSQLStore(try #require(Server.connection), schema: "no \"such\" schema")
+    let error = await store.openingError()
+    #expect(error?.code == .noSchema)
+    #expect(error?.message.contains("has no schema no \"such\" schema that") == true)
+  }
+
+  @Test func `tables stand in the schema that was chosen, whatever its name`() async throws {
+    try await withTables { tables in
+      let schema = "\"odd\" \(tables.prefix)"
+      let quoted = "\"" + schema.replacing("\"", with: "\"\"") + "\""
+      try tables.database().execute("create schema \(quoted)")
+      let store = PostgreSQLStore(tables.connection, schema: schema, prefix: tables.prefix)
+      #expect(try await store.insert(.numbered(1)) == [.done])
+      #expect(try await tables.store().insert(.numbered(1)) == [.done])
+      #expect(try await store.claim(.ofA()).tasks.count == 1)
+      try await store.destroy()
+      try tables.database().execute("drop schema \(quoted)")
+      #expect(try await tables.store().count(matching: .unfinished) == 1)
+    }
+  }
+
+  @Test func `a session that is read-only is refused`() async throws {
+    let options = "options='-c default_transaction_read_only=on'"
+    let error = await PostgreSQLStore(try connection(options)).openingError()
+    #expect(error?.code == .readOnly)
+    #expect(error?.message.contains("target_session_attrs=read-write") == true)
+  }
+
+  @Test func `a server that is too old is refused`() throws {
+    let settings = SessionSettings(StorePlace("dbname=app"))
+    #expect(throws: Never.self) { try settings.check(version: 130_000) }
+    let error = #expect(throws: PostgreSQLError.self) { try settings.check(version: 120_022) }
+    #expect(error?.code == .unsuitableServer)
+    #expect(
+      error?.message
+        == "the server of the database app on this machine is PostgreSQL 12; the store needs version "
+        + "13 or newer"
+    )
+  }
+
+  @Test func `a store that may not make tables says which statements do`() async throws {
+    try await withTables { tables in
+      let error = await tables.store(migrates: false).openingError()
+      #expect(error?.code == .tablesMissing)
+      let script = PostgreSQLStore.tables(prefix: tables.prefix)
+      #expect(error?.message.hasSuffix(script) == true)
+      #expect(try columns(tables).isEmpty)
+      try tables.database().execute(script)
+      let store = tables.store(migrates: false)
+      #expect(try await store.insert(.numbered(1)) == [.done])
+    }
+  }
+
+  @Test func `a role with the privileges of the article does all, and makes nothing`()
+    async throws
+  {
+    try await withTables { tables in
+      let owner = tables.store()
+      try await owner.open()
+      let role = "role_\(tables.prefix)"
+      try tables.database().execute(
+        """
+        create role \(role) login;
+        grant usage on schema public to \(role);
+        grant select, insert, update, delete on steadfast_task, steadfast_dependency,
+          steadfast_memory, steadfast_value, steadfast_request, steadfast_schema to \(role);
+        grant usage on sequence steadfast_place to \(role);
+        """
+      )
+      let connection = try connection("user=\(role)")
+      let store = PostgreSQLStore(connection, prefix: tables.prefix, migrates: false)
+      #expect(try await store.insert(.numbered(1), .numbered(2, orderKey: "o")) == [.done, .done])
+      let claim = try await store.claim(.ofA())
+      let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: Date(), retains: false) }
+      #expect(try await store.apply(ends, durability: .durable) == [.done, .done])
+      let other = PostgreSQLStore(connection, prefix: "other_\(tables.prefix.suffix(10))")
+      let error = await other.openingError()
+      #expect(error?.code == .noPrivilege)
+      #expect(error?.message.contains("permission denied for schema public") == true)
+      try await store.close()
+      try tables.database().execute("drop owned by \(role); drop role \(role)")
+    }
+  }
+
+  @Test func `a store that is not shared keeps others out`() async throws {
+    try await withTables { tables in
+      let store = tables.store(sharing: nil)
+      try await store.open()
+      for sharing in [nil, StoreSharing()] {
+        let other = tables.store(sharing: sharing)
+        let error = await other.openingError()
+        #expect(error?.code == .inUse)
+        let refusal = await other.error { try await $0.destroy() }
+        #expect(refusal?.code == .inUse, "\(sharing as Any): \(refusal as Any)")
+      }
+      try await store.close()
+      let (first, second) = (tables.store(), tables.store())
+      try await first.open()
+      try await second.open()
+      #expect(await tables.store(sharing: nil).openingError()?.code == .inUse)
+    }
+  }
+
+  @Test func `several stores make their tables at the same time`() async throws {
+    try await withTables { tables in
+      let stores = (0..<4).map { _ in tables.store() }
+      try await withThrowingTaskGroup { group in
+        for store in stores { group.addTask { try await store.open() } }
+        try await group.waitForAll()
+      }
+      _ = try await stores[0].insert(.numbered(1))
+      #expect(try await stores[3].count(matching: .unfinished) == 1)
+    }
+  }
+
+  @Test func `a closed store throws, and a destroyed one too`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      try await store.close()
+      #expect(await store.openingError()?.code == .closed)
+      #expect(await store.error { _ = try await $0.claim(.ofA()) }?.code == .closed)
+      try await store.destroy()
+      try await store.destroy()
+      #expect(try columns(tables).isEmpty)
+    }
+  }
+}
+#endif

@@ -1,0 +1,199 @@
+#if PostgreSQL
+import Foundation
+import Synchronization
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A server on a socket that passes all on to the real one, and can break a connection at a commit.
+final class Proxy: Sendable {
+  enum Cut: Sendable, CaseIterable {
+    /// The server never gets the commit.
+    case before
+    /// The server has committed, and the client gets no answer.
+    case after
+    /// The server never gets the commit, nor hears that the client is gone.
+    case hold
+  }
+
+  private struct State {
+    var cuts: [Cut?] = []
+    var count: [Cut: Int] = [:]
+    var sockets: [Int32] = []
+    var isEnded = false
+  }
+
+  private let folder: URL
+  private let target: String
+  private let listener: Int32
+  private let state = Mutex(State())
+
+  /// Listens in a folder, for a server whose socket is at `target`.
+  init(in folder: URL, to target: String) throws {
+    self.folder = folder
+    self.target = target
+    let path = folder.appending(path: ".s.PGSQL.5432").path
+    listener = unsafe try Self.socket(at: path) { descriptor, address in
+      guard unsafe bind(descriptor, address, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0 else {
+        return false
+      }
+      return listen(descriptor, 64) == 0
+    }
+    Thread.detachNewThread { self.accept() }
+  }
+
+  /// Breaks the connections of the next commits that are not `nil`, one after another.
+  func plan(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
+
+  /// How many commits were cut so.
+  func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
+
+  func end() {
+    let sockets = state.withLock { state in
+      state.isEnded = true
+      return state.sockets
+    }
+    for descriptor in sockets + [listener] { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+  }
+
+  // MARK: Sockets
+
+  private static func socket(
+    at path: String,
+    _ body: (Int32, UnsafePointer<sockaddr>) -> Bool
+  ) throws -> Int32 {
+    let descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let bytes = Array(path.utf8) + [0]
+    unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+    let isDone = unsafe withUnsafePointer(to: &address) { pointer in
+      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+        unsafe body(descriptor, pointer)
+      }
+    }
+    guard isDone else { throw CocoaError(.fileNoSuchFile) }
+    return descriptor
+  }
+
+  private func accept() {
+    while true {
+      let client = Glibc.accept(listener, nil, nil)
+      guard client >= 0, !state.withLock({ $0.isEnded }) else { return }
+      let server = unsafe try? Self.socket(at: target) { descriptor, address in
+        unsafe connect(descriptor, address, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
+      }
+      guard let server else {
+        _ = close(client)
+        continue
+      }
+      state.withLock { $0.sockets += [client, server] }
+      let link = Link(client: client, server: server)
+      Thread.detachNewThread { self.passCalls(of: link) }
+      Thread.detachNewThread { self.passAnswers(of: link) }
+    }
+  }
+
+  /// Two ends of a connection, and whether the client still gets answers.
+  private final class Link: Sendable {
+    let client: Int32
+    let server: Int32
+    let isCut = Mutex(false)
+
+    init(client: Int32, server: Int32) {
+      self.client = client
+      self.server = server
+    }
+
+    func end() {
+      for descriptor in [client, server] { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+    }
+  }
+
+  private func passAnswers(of link: Link) {
+    var bytes = [UInt8](repeating: 0, count: 65_536)
+    while true {
+      let count = unsafe recv(link.server, &bytes, bytes.count, 0)
+      guard count > 0 else { return link.end() }
+      if link.isCut.withLock({ $0 }) {
+        // The server is ready for another statement, so the commit was made.
+        let ready: [UInt8] = [UInt8(ascii: "Z"), 0, 0, 0, 5, UInt8(ascii: "I")]
+        if bytes[..<count].suffix(6).elementsEqual(ready) { return link.end() }
+        continue
+      }
+      _ = unsafe send(link.client, bytes, count, Int32(MSG_NOSIGNAL))
+    }
+  }
+
+  private func passCalls(of link: Link) {
+    var commits = CommitFinder()
+    var bytes = [UInt8](repeating: 0, count: 65_536)
+    while true {
+      let count = unsafe recv(link.client, &bytes, bytes.count, 0)
+      guard count > 0 else { return link.end() }
+      let cut = commits.find(in: bytes[..<count]) ? nextCut() : nil
+      if cut == .before { return link.end() }
+      if cut == .hold {
+        _ = shutdown(link.client, Int32(SHUT_RDWR))
+        return
+      }
+      if cut == .after { link.isCut.withLock { $0 = true } }
+      _ = unsafe send(link.server, bytes, count, Int32(MSG_NOSIGNAL))
+    }
+  }
+
+  private func nextCut() -> Cut? {
+    state.withLock { state in
+      guard !state.cuts.isEmpty, let cut = state.cuts.removeFirst() else { return nil }
+      state.count[cut, default: 0] += 1
+      return cut
+    }
+  }
+}
+
+/// Finds commits among the messages of a client.
+struct CommitFinder {
+  private var pending: [UInt8] = []
+  private var hasStarted = false
+  /// The name of the prepared statement that commits, with a zero.
+  private var name: [UInt8]?
+
+  /// Returns whether a message of these bytes, or one that they complete, is a commit.
+  mutating func find(in bytes: ArraySlice<UInt8>) -> Bool {
+    pending += bytes
+    var isFound = false
+    while let message = nextMessage() {
+      guard let kind = message.first else { continue }
+      let body = message.dropFirst(5)
+      // Parse: the name and the text of a statement. Bind: a portal, and the name.
+      if kind == UInt8(ascii: "P"), let end = body.firstIndex(of: 0),
+        body[(end + 1)...].starts(with: Array("commit".utf8) + [0])
+      {
+        name = Array(body[...end])
+      }
+      if kind == UInt8(ascii: "B"), let name, let end = body.firstIndex(of: 0),
+        body[(end + 1)...].starts(with: name)
+      {
+        isFound = true
+      }
+    }
+    return isFound
+  }
+
+  private mutating func nextMessage() -> [UInt8]? {
+    // The first message of a connection has no kind.
+    let start = hasStarted ? 1 : 0
+    guard pending.count >= start + 4 else { return nil }
+    let length = pending[start..<(start + 4)].reduce(0) { $0 << 8 | Int($1) }
+    guard pending.count >= start + length else { return nil }
+    defer {
+      pending.removeFirst(start + length)
+      hasStarted = true
+    }
+    return hasStarted ? Array(pending[..<(start + length)]) : []
+  }
+}
+#endif

@@ -1,0 +1,126 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// The server for tests; `Tests/EndToEnd/postgresql_server.py` starts one.
+enum Server {
+  /// The connection string of a database that tests may fill; `nil` if there is none.
+  static let connection = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
+  /// The connection string of a server that a test may restart, with this command.
+  static let restarted = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTARTED"]
+  static let restartCommand = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTART"]
+}
+
+extension Trait where Self == ConditionTrait {
+  /// The tests run if there is a server.
+  static var onServer: Self {
+    .enabled(
+      if: Server.connection != nil,
+      "run python3 Tests/EndToEnd/postgresql_server.py --restarts swift test --traits PostgreSQL"
+    )
+  }
+}
+
+/// Tables of a test, which are gone when it ends.
+struct TestTables {
+  let connection: String
+  var prefix = "test_" + String(UInt64.random(in: 0...UInt64.max), radix: 16)
+
+  func store(sharing: StoreSharing? = StoreSharing(), migrates: Bool = true) -> PostgreSQLStore {
+    PostgreSQLStore(connection, prefix: prefix, sharing: sharing, migrates: migrates)
+  }
+
+  /// A connection of the test's own.
+  func database() throws -> Connection {
+    let parameters = try ConnectionString(connection).parameters
+    return try Connection(parameters, Connection.Wording(prefix: prefix))
+  }
+}
+
+/// Calls `body` with tables of its own.
+func withTables<Success>(
+  on server: String? = Server.connection,
+  _ body: (TestTables) async throws -> Success
+) async throws -> Success {
+  let tables = TestTables(connection: try #require(server))
+  func remove() async throws {
+    try tables.database().execute(
+      """
+      drop table if exists steadfast_task, steadfast_dependency, steadfast_memory,
+        steadfast_value, steadfast_request, steadfast_schema cascade;
+      drop sequence if exists steadfast_place cascade;
+      """
+    )
+  }
+  do {
+    let success = try await body(tables)
+    try await remove()
+    return success
+  } catch {
+    try? await remove()
+    throw error
+  }
+}
+
+extension TaskRecord {
+  /// A task that is available, with a number in its ID.
+  static func numbered(
+    _ number: Int,
+    name: String = "A",
+    bytes: [UInt8] = Array("{}".utf8),
+    uniqueKey: String? = nil,
+    orderKey: String? = nil,
+    dependencies: TaskDependencies? = nil
+  ) -> TaskRecord {
+    let date = Date(timeIntervalSince1970: 1_800_000_000)
+    return TaskRecord(
+      id: TaskID(high: 0x0190_0000_0000_7000, low: 0x8000_0000_0000_0000 | UInt64(number)),
+      name: name,
+      payload: StoredPayload(bytes, format: .json),
+      createdDate: date,
+      uniqueKey: uniqueKey,
+      orderKey: orderKey,
+      dependencies: dependencies,
+      availableDate: date
+    )
+  }
+}
+
+extension ClaimRequest {
+  /// A request for tasks with the name "A", long after they are available.
+  static func ofA(limit: Int = 2, leaseDuration: Duration? = .seconds(60)) -> ClaimRequest {
+    ClaimRequest(
+      limit: limit,
+      names: ["A": limit],
+      now: Date(timeIntervalSince1970: 1_900_000_000),
+      leaseDuration: leaseDuration
+    )
+  }
+}
+
+extension PostgreSQLStore {
+  func insert(_ records: TaskRecord...) async throws -> [ChangeOutcome] {
+    try await apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)
+  }
+
+  func tasks(matching filter: TaskFilter) async throws -> [TaskRecord] {
+    try await tasks(matching: filter, after: nil, limit: 1_000)
+  }
+
+  /// The error of a call; `nil` if there was none.
+  func error(of call: (PostgreSQLStore) async throws -> Void) async -> PostgreSQLError? {
+    do {
+      try await call(self)
+      return nil
+    } catch {
+      return error as? PostgreSQLError
+    }
+  }
+
+  /// The error of opening; `nil` if there was none.
+  func openingError() async -> PostgreSQLError? { await error { try await $0.open() } }
+}
+#endif

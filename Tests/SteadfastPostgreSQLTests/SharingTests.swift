@@ -1,0 +1,147 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+private struct Count: TaskPayload { var number: Int }
+
+/// Several stores on the same tables.
+@Suite(.onServer)
+struct PostgreSQLSharingTests {
+  @Test(.timeLimit(.minutes(1)))
+  func `a change by another store is told`() async throws {
+    try await withTables { tables in
+      let (first, second) = (tables.store(), tables.store())
+      let hints = try #require(first.hints)
+      try await first.open()
+      var iterator = hints.makeAsyncIterator()
+      // The first one says that something may have been missed before the store listened.
+      #expect(await iterator.next() != nil)
+      _ = try await second.insert(.numbered(1))
+      #expect(await iterator.next() != nil)
+      try await first.close()
+      #expect(await iterator.next() == nil)
+      #expect(tables.store(sharing: nil).hints == nil)
+      try await second.close()
+    }
+  }
+
+  @Test func `two queues perform each task once`() async throws {
+    try await withTables { tables in
+      let performed = Log<Int>()
+      let stores = (0..<2).map { _ in
+        tables.store(sharing: StoreSharing(pollInterval: .seconds(60)))
+      }
+      let queues = stores.map { store in
+        TaskQueue(
+          persistence: store,
+          configuration: TaskQueueConfiguration(succeededRetention: .forever)
+        )
+      }
+      for queue in queues {
+        await queue.register(Count.self) { count, _ in performed.add(count.number) }
+      }
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for queue in queues { group.addTask { try await queue.run() } }
+        let tasks = try await withThrowingTaskGroup(of: EnqueuedTask.self) { enqueuing in
+          for number in 0..<100 {
+            enqueuing.addTask { try await queues[number % 2].enqueue(Count(number: number)) }
+          }
+          return try await enqueuing.reduce(into: []) { $0.append($1) }
+        }
+        for task in tasks { #expect(try await task.outcome() == .succeeded) }
+        group.cancelAll()
+      }
+      #expect(performed.entries.sorted() == Array(0..<100))
+      for store in stores { try await store.close() }
+    }
+  }
+
+  @Test func `a call that fails takes no other call with it`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      try tables.database().execute(
+        """
+        create function steadfast_refuse() returns trigger language plpgsql
+          as $$ begin raise exception 'not this one'; end $$;
+        create trigger refusal before insert on steadfast_task for each row
+          when (new.name = 'bad') execute function steadfast_refuse();
+        """
+      )
+      let results = await withTaskGroup(of: (Int, Bool).self) { group in
+        for number in 1...60 {
+          group.addTask {
+            let name = number % 3 == 0 ? "bad" : "A"
+            do {
+              return (number, try await store.insert(.numbered(number, name: name)) == [.done])
+            } catch {
+              return (number, false)
+            }
+          }
+        }
+        return await group.reduce(into: [:]) { $0[$1.0] = $1.1 }
+      }
+      #expect(results == Dictionary(uniqueKeysWithValues: (1...60).map { ($0, $0 % 3 != 0) }))
+      #expect(try await store.count(matching: .unfinished) == 40)
+      try await store.close()
+      try tables.database().execute("drop function steadfast_refuse() cascade")
+    }
+  }
+
+  @Test(arguments: [0, 1, 2_048, 1_000_000])
+  func `a payload comes back as it was, short or long`(_ count: Int) async throws {
+    try await withTables { tables in
+      let bytes = (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1, bytes: bytes), .numbered(2))
+      let update = TaskUpdate(payload: StoredPayload(bytes, format: .binary))
+      let change = TaskChange.update(TaskRecord.numbered(2).id, update)
+      #expect(try await store.apply([change], durability: .durable) == [.done])
+      let claim = try await store.claim(.ofA())
+      #expect(try claim.tasks.map { try $0.record.payload.bytes() } == [bytes, bytes])
+      try await store.close()
+    }
+  }
+
+  @Test func `sessions that add and end tasks with the same keys do not fail`() async throws {
+    try await withTables { tables in
+      let stores = (0..<3).map { _ in tables.store() }
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        for (number, store) in stores.enumerated() {
+          group.addTask {
+            for round in 0..<40 {
+              let record = TaskRecord.numbered(
+                number * 1_000 + round,
+                uniqueKey: "key \(round % 3)",
+                orderKey: "order \(round % 2)"
+              )
+              _ = try await store.apply(
+                [.insert(record, onDuplicate: round % 2 == 0 ? .keep : .replace)],
+                durability: .durable
+              )
+              for task in try await store.claim(.ofA()).tasks {
+                let change = TaskChange.succeed(task.lease, at: Date(), retains: false)
+                #expect(try await store.apply([change], durability: .durable) != [.stale])
+              }
+            }
+          }
+        }
+        try await group.waitForAll()
+      }
+      while true {
+        let claim = try await stores[0].claim(.ofA())
+        guard !claim.tasks.isEmpty else { break }
+        let ends = claim.tasks.map { TaskChange.succeed($0.lease, at: Date(), retains: false) }
+        _ = try await stores[0].apply(ends, durability: .durable)
+      }
+      // None is left behind without a turn or a role.
+      #expect(try await stores[1].count(matching: TaskFilter()) == 0)
+      for store in stores { try await store.close() }
+    }
+  }
+}
+#endif
