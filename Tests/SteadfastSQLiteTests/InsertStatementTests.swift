@@ -183,7 +183,7 @@ struct InsertStatementTests {
       try other.insertStatement(for: Receipt(order: 1))
     }
     #expect(error?.code == .invalidArgument)
-    #expect(error?.message.contains("is in no SQL database") == true)
+    #expect(error?.message.contains("has no SQL statement that adds a task") == true)
     let store = SQLiteStore(at: URL(filePath: "/nowhere/db"))
     let member = TaskRecord.make(2, dependencies: TaskDependencies(follower: TaskRecord.make(1).id))
     #expect(throws: SQLiteError.self) {

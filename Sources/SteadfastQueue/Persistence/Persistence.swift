@@ -175,7 +175,7 @@ public protocol Persistence: Sendable {
   /// refuses its batch. The program executes it on a connection of its own, so the store learns of
   /// it as it learns of the changes of other queues (``hints``). The default implementation returns
   /// `nil`.
-  /// - Returns: The statement; `nil` if the store is not in a SQL database.
+  /// - Returns: The statement; `nil` if the store has none.
   /// - Throws: As ``apply(_:durability:)`` for a task that makes no sense, or can't be encoded.
   func insertStatement(
     for record: TaskRecord,
@@ -204,7 +204,7 @@ extension Persistence {
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await !tasks(matching: filter, after: nil, limit: 1).isEmpty
   }
-  /// `nil`: the store is not in a SQL database.
+  /// `nil`: the store has no such statement.
   public func insertStatement(
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy

@@ -19,8 +19,8 @@ extension TaskQueue {
   ///     a duplicate; with the others it succeeds, and adds none.
   ///   - options: the options of the task. Dates and delays count from this call.
   /// - Returns: the statement, for one execution: it names the task's ID.
-  /// - Throws: a ``TaskQueueError`` if an argument makes no sense, or the store is not in a SQL
-  ///   database; what the payload's encoding throws.
+  /// - Throws: a ``TaskQueueError`` if an argument makes no sense, or the store has no such
+  ///   statements; what the payload's encoding throws.
   public nonisolated func insertStatement<Payload: TaskPayload>(
     for payload: Payload,
     uniqueKey: String? = nil,
@@ -37,8 +37,8 @@ extension TaskQueue {
     guard let statement = try store.insertStatement(for: record, onDuplicate: policy) else {
       throw TaskQueueError(
         .invalidArgument,
-        "the store (\(store)) is in no SQL database, so no statement can add a task to it; call "
-          + "enqueue"
+        "the store (\(store)) has no SQL statement that adds a task to it, as a SQLite store has; "
+          + "call enqueue"
       )
     }
     return statement
