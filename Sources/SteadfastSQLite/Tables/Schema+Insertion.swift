@@ -8,6 +8,7 @@ extension Schema {
   /// A later version of the tables keeps it, or refuses statements of this form.
   static let insertionForm = 1
 
+  /// The columns of the view, in the order of `Tables.definition(of:_:role:link:)`.
   static let insertionColumns = [
     "id", "name", "queue", "payload", "format", "schema_version", "priority", "created_date",
     "available_date", "max_retries", "uses_backoff", "unique_key", "on_duplicate", "unique_until",
