@@ -50,11 +50,16 @@ def connection(server):
 def restarting(server):
     """What a test needs to know of a server that it restarts."""
     program = [*server.user, str(server.bin / "pg_ctl")]
-    stop = shlex.join([*program, "-D", str(server.folder / "data"), "-m", "immediate", "stop"])
-    start = shlex.join([*program, *map(str, server.start)])
+    stop = [*program, "-D", str(server.folder / "data"), "-m", "immediate", "stop"]
+    start = [*program, *map(str, server.start)]
+    # The server must not hold what the program that runs the command has open, or this program
+    # would wait for it. Python closes all of that.
+    script = (f"from subprocess import DEVNULL, run\n"
+              f"for command in {stop!r}, {start!r}:\n"
+              f"    run(command, check=True, stdout=DEVNULL, cwd='/')")
     return {
         "STEADFAST_POSTGRESQL_RESTARTED": connection(server),
-        "STEADFAST_POSTGRESQL_RESTART": f"cd / && {stop} >/dev/null && {start} >/dev/null",
+        "STEADFAST_POSTGRESQL_RESTART": shlex.join([sys.executable, "-c", script]),
     }
 
 
