@@ -125,6 +125,37 @@ struct OpeningTests {
     }
   }
 
+  #if os(Linux)
+  /// When a process closes a file, the system drops all its locks on it, those of SQLite too.
+  @Test func `the program's own connection keeps its locks when a store opens the file`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1))
+      try await store.close()
+      let own = try database(at: url)
+      #expect(try own.has("select 1 from steadfast_task"))
+      let number = try FileManager.default.attributesOfItem(atPath: url.path)[.systemFileNumber]
+      let inode = try #require(number as? UInt64)
+      func hasLocks() throws -> Bool {
+        let locks = try FileHandle(forReadingFrom: URL(filePath: "/proc/locks"))
+        var text = Data()
+        // A read returns some lines, and not all.
+        while let lines = try locks.read(upToCount: 4_096), !lines.isEmpty { text += lines }
+        return String(decoding: text, as: UTF8.self).split(separator: "\n").contains {
+          $0.contains(" POSIX ") && $0.contains(":\(inode) ")
+        }
+      }
+      try #require(try hasLocks())
+      try await SQLiteStore(at: url).open()
+      #expect(try hasLocks())
+      #expect(try own.has("select 1 from steadfast_task"))
+    }
+  }
+  #endif
+
   @Test func `an empty file is a new database, unless there is a log of what it had`() async throws
   {
     try await withTemporaryFolder { folder in

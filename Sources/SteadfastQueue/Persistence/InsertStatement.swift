@@ -1,9 +1,8 @@
 /// One SQL statement that adds a task, within a transaction of yours.
 ///
 /// ``TaskQueue/insertStatement(for:uniqueKey:options:)`` makes it. Execute it on a connection of
-/// yours to the database of the queue, with whatever library you use. The task is there when your
-/// transaction is committed, and never if it is rolled back. <doc:EnqueueInYourTransaction> shows
-/// how, and what must hold.
+/// yours to the database of the queue. The task is there when your transaction is committed, and
+/// never if it is rolled back. <doc:EnqueueInYourTransaction> shows how, and what must hold.
 public struct InsertStatement: Sendable, Equatable {
   /// The ID of the task, if it is added.
   ///

@@ -64,6 +64,24 @@ import SteadfastQueue
     return code == SQLITE_OK && moved != 0
   }
 
+  /// The first bytes of the file, and zeros for those that it does not have; `nil` if it can't be
+  /// read.
+  ///
+  /// They are read through the file that SQLite has open. If a process opens the file a second time
+  /// and closes it, the system drops all locks that SQLite has on it in this process.
+  func firstBytes(_ count: Int) -> [UInt8]? {
+    var file: UnsafeMutablePointer<sqlite3_file>?
+    let code = unsafe sqlite3_file_control(handle, "main", SQLITE_FCNTL_FILE_POINTER, &file)
+    guard code == SQLITE_OK, let file = unsafe file, let methods = unsafe file.pointee.pMethods,
+      let read = unsafe methods.pointee.xRead
+    else { return nil }
+    var bytes = [UInt8](repeating: 0, count: count)
+    let result = unsafe read(file, &bytes, Int32(count), 0)
+    // SQLITE_IOERR_SHORT_READ, a macro that is not imported: the rest is zeros.
+    let isShort = result == SQLITE_IOERR | 2 << 8
+    return result == SQLITE_OK || isShort ? bytes : nil
+  }
+
   private func named(_ sql: String) -> String {
     prefix == "steadfast" ? sql : sql.replacing("steadfast_", with: prefix + "_")
   }

@@ -183,8 +183,9 @@ final class Writer {
     guard !isClosed else { throw place.closed }
     if let tables { return tables }
     try place.checkNames()
-    try place.checkFile()
+    try place.checkEmptyFile()
     let database = try Connection(place.path, .making, prefix: place.prefix)
+    try place.checkFirstPage(database)
     guard !database.isReadOnly else {
       throw SQLiteFailure(code: SQLITE_READONLY, text: "the file or its disk is read-only")
     }
@@ -260,14 +261,17 @@ final class Writer {
   }
 
   private func databaseToDestroy() throws -> Connection? {
-    try place.checkFile()
+    try place.checkEmptyFile()
+    let database: Connection
     do throws(SQLiteFailure) {
-      return try Connection(place.path, .writing, prefix: place.prefix)
+      database = try Connection(place.path, .writing, prefix: place.prefix)
     } catch {
       // There is nothing to destroy.
       guard error.primaryCode != SQLITE_CANTOPEN else { return nil }
       throw error
     }
+    try place.checkFirstPage(database)
+    return database
   }
 
   // MARK: Hints
