@@ -184,10 +184,9 @@ extension ModelLedger {
 
   /// Whether a delay is one of those in seconds.
   ///
-  /// In a pass, a date comes after its cutoff, which is later than the clock by a trifle, or by
-  /// what the clock was set back.
+  /// In a pass, a date comes after its cutoff, which is later than the clock by a second at most.
   private func isDelay(_ found: Double, of allowed: [Double]) -> Bool {
-    allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= setBack + 1.001) }
+    allowed.contains { abs(found - $0) < 1e-3 || (found > $0 && found <= $0 + 1.001) }
   }
 
   private mutating func snoozed(_ lease: Lease, _ retryCount: Int) {

@@ -82,8 +82,6 @@ struct ModelLedger: Sendable {
   var askedTags: [String: [ModelOperation.Request]] = [:]
   /// Whether a run was cancelled or shut down: attempts may have been cut short for that.
   var runsWereCut = false
-  /// By how many seconds the date was set back in all.
-  var setBack = 0.0
   /// Whether the queue is being shut down.
   ///
   /// Its events end, and tasks may still be added and changed.

@@ -72,7 +72,6 @@ extension ModelRun {
 
   private func step(_ seconds: Int) {
     let before = time.clock.date
-    ledger.update { $0.setBack += max(0, Double(-seconds)) }
     time.clock.setDate(before + Double(seconds))
     state.withLock { state in
       // Until the alarm has looked, only what both dates have reached is sure to be begun.

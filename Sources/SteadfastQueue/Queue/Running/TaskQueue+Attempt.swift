@@ -99,7 +99,14 @@ extension TaskQueue {
   }
 
   private nonisolated var moment: AttemptJudge.Moment {
-    AttemptJudge.Moment(now: now, cutoff: cutoff)
+    let now = self.now
+    let cutoff = machine.withLock { machine in
+      // No claim may have noticed yet that the clock was set back. A date after the old cutoff
+      // would be late by that much.
+      machine.dateWentBack(to: now)
+      return machine.cutoff
+    }
+    return AttemptJudge.Moment(now: now, cutoff: cutoff)
   }
 
   /// Calls the handler, within the task's time limit if it has one.

@@ -227,7 +227,4 @@ extension TaskQueue {
     if isPaused { signals.pausedWorkerHasStepped() }
     return step
   }
-
-  /// In a pass, the date that decides what is available.
-  nonisolated var cutoff: Date? { machine.withLock { $0.cutoff } }
 }

@@ -19,4 +19,24 @@ import Testing
     try await queue.runAvailable()
     #expect(try await task.record()?.failedDate == before - 3600)
   }
+
+  /// No claim has seen the new date when the attempt ends.
+  @Test(arguments: [false, true])
+  func `a clock that is set back during an attempt of a pass delays neither retry nor sleep`(
+    sleeps: Bool
+  ) async throws {
+    let clock = VirtualClock()
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(backoff: .constant(.seconds(5))),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, context in
+      clock.setDate(clock.date - 3600)
+      if sleeps { try await context.sleep("nap", for: .seconds(5)) }
+      throw Refusal()
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(try await task.record()?.availableDate == clock.date + 5)
+  }
 }
