@@ -29,7 +29,7 @@ struct PostgreSQLClaimTests {
         .integer(count)
       )
       let prefix = tables.prefix
-      let tables = Tables(database, isShared: true, locks: (1, 2))
+      let tables = Tables(database, isShared: true)
       func blocksSoFar() throws -> Int {
         try database.first(
           """
@@ -76,7 +76,7 @@ struct PostgreSQLClaimTests {
       var claims: [Claim] = []
       for database in databases {
         try database.send("begin")
-        claims.append(try Tables(database, isShared: true, locks: (1, 2)).claim(.ofA(limit: 2)))
+        claims.append(try Tables(database, isShared: true).claim(.ofA(limit: 2)))
       }
       #expect(
         claims.map { $0.tasks.map(\.record.id) } == [

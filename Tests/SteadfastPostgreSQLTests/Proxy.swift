@@ -1,6 +1,10 @@
 #if PostgreSQL
 import Foundation
 import Synchronization
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
 
 #if canImport(Glibc)
 import Glibc
@@ -10,13 +14,15 @@ import Darwin
 
 /// A server on a socket that passes all on to the real one, and can break a connection at a commit.
 final class Proxy: Sendable {
-  enum Cut: Sendable, CaseIterable {
+  enum Cut: Sendable {
     /// The server never gets the commit.
     case before
     /// The server has committed, and the client gets no answer.
     case after
     /// The server never gets the commit, nor hears that the client is gone.
     case hold
+    /// The server never gets the commit, and the client waits for an answer.
+    case silence
   }
 
   private struct State {
@@ -140,6 +146,7 @@ final class Proxy: Sendable {
         _ = shutdown(link.client, Int32(SHUT_RDWR))
         return
       }
+      if cut == .silence { continue }
       if cut == .after { link.isCut.withLock { $0 = true } }
       _ = unsafe send(link.server, bytes, count, Int32(MSG_NOSIGNAL))
     }
@@ -150,6 +157,25 @@ final class Proxy: Sendable {
       guard !state.cuts.isEmpty, let cut = state.cuts.removeFirst() else { return nil }
       state.count[cut, default: 0] += 1
       return cut
+    }
+  }
+}
+
+/// Calls `body` with a proxy before the server, and with tables to which it leads.
+func withProxy(_ body: (Proxy, TestTables) async throws -> Void) async throws {
+  let direct = try #require(Server.connection)
+  let host = try #require(
+    try ConnectionString(direct).parameters.first { $0.name == "host" && $0.value.hasPrefix("/") }
+  ).value
+  try await withTables { tables in
+    try await withTemporaryFolder { folder in
+      let proxy = try Proxy(in: folder, to: "\(host)/.s.PGSQL.5432")
+      defer { proxy.end() }
+      let through = TestTables(
+        connection: "\(direct) host=\(folder.path)",
+        prefix: tables.prefix
+      )
+      try await body(proxy, through)
     }
   }
 }

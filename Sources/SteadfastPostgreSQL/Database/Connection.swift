@@ -31,6 +31,10 @@ import Musl
   private var newStatements: [String] = []
   /// Of the statements that were sent since the last result, whether the result is wanted.
   private var sent: [Bool] = []
+  /// Whether answers may still come that nothing waits for.
+  ///
+  /// The library takes the connection for a good one then.
+  private var isOutOfStep = false
   /// How long the server may take for an answer, in milliseconds.
   ///
   /// The server ends a statement much earlier, unless it is gone without a word.
@@ -58,7 +62,7 @@ import Musl
     defer { unsafe (names + values).forEach { unsafe free($0) } }
     let nameList = unsafe names.map { unsafe UnsafePointer($0) } + [nil]
     let valueList = unsafe values.map { unsafe UnsafePointer($0) } + [nil]
-    return unsafe PQconnectdbParams(nameList, valueList, 1)
+    return unsafe PQconnectdbParams(nameList, valueList, 0)
   }
 
   private func failure() -> PostgreSQLFailure {
@@ -70,7 +74,7 @@ import Musl
   }
 
   /// Whether the connection is of no use any more.
-  var isLost: Bool { unsafe PQstatus(handle) == CONNECTION_BAD }
+  var isLost: Bool { unsafe isOutOfStep || PQstatus(handle) == CONNECTION_BAD }
 
   /// Whether no transaction is under way, as far as the answers tell that have come.
   var isIdle: Bool { unsafe PQtransactionStatus(handle) == PQTRANS_IDLE }
@@ -164,7 +168,10 @@ import Musl
     guard !sent.isEmpty else { return [] }
     let expected = sent
     sent = []
-    guard unsafe PQpipelineSync(handle) == 1 else { throw failure() }
+    guard unsafe PQpipelineSync(handle) == 1 else {
+      isOutOfStep = true
+      throw failure()
+    }
     var wanted: [Rows] = []
     var firstFailure: PostgreSQLFailure?
     var count = 0
@@ -206,12 +213,14 @@ import Musl
     var file = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     switch unsafe poll(&file, 1, patience) {
     case 0:
+      isOutOfStep = true
       throw PostgreSQLFailure(
         state: "08006",
         text: "the server has not answered for \(patience / 1_000) s",
         isConnectionLost: true
       )
     case -1 where errno != EINTR:
+      isOutOfStep = true
       throw PostgreSQLFailure(state: "08006", text: "the wait failed", isConnectionLost: true)
     default: try consumeInput()
     }
@@ -219,6 +228,7 @@ import Musl
 
   private func consumeInput() throws(PostgreSQLFailure) {
     guard unsafe PQconsumeInput(handle) == 1 else {
+      isOutOfStep = true
       let failure = failure()
       throw PostgreSQLFailure(state: failure.state, text: failure.text, isConnectionLost: true)
     }

@@ -3,7 +3,7 @@ import SystemPostgreSQL
 
 /// The parameters of a connection, as libpq reads them.
 struct ConnectionString: Sendable {
-  /// What is wrong with a connection string, in libpq's words.
+  /// What is wrong with a connection string; never a part of the string.
   struct Mistake: Error {
     let text: String
   }
@@ -24,15 +24,56 @@ struct ConnectionString: Sendable {
   ]
 
   init(_ text: String) throws(Mistake) {
+    try Self.checkSigns(in: text)
     var given = try Self.parsed(text)
+    if let name = given["dbname"], name.contains("=") || name.contains("://") {
+      // libpq would read the name as a string of parameters, with a password perhaps.
+      throw Mistake(text: "its dbname is a connection string itself")
+    }
+    let port = given["port"] ?? ""
+    guard port.utf8.allSatisfy({ $0 == UInt8(ascii: ",") || (0x30...0x39).contains($0) }) else {
+      throw Mistake(text: "its port is not a number")
+    }
     let database = given["dbname"].map { "the database \($0)" } ?? "the user's own database"
     let host = given["host"] ?? given["hostaddr"]
-    let port = given["port"].map { ":\($0)" } ?? ""
-    description = "\(database) on \(host ?? "this machine")\(port)"
+    description = "\(database) on \(host ?? "this machine")\(port.isEmpty ? "" : ":" + port)"
     // All texts that are sent and received are of UTF-8, whatever the environment says.
     given["client_encoding"] = "UTF8"
     given.merge(Self.defaults) { own, _ in own }
     parameters = given.map { ($0.key, $0.value) }.sorted { $0.name < $1.name }
+  }
+
+  /// Throws if a URI has a sign of its own in a user's name or password.
+  ///
+  /// libpq would take the rest of the password for a host, a port or a database.
+  private static func checkSigns(in text: String) throws(Mistake) {
+    let text = Array(text.utf8)
+    let starts = ["postgresql://", "postgres://"].map { Array($0.utf8) }
+    guard let start = starts.first(where: { text.starts(with: $0) }) else { return }
+    let rest = text.dropFirst(start.count)
+    let at = UInt8(ascii: "@")
+    let authority = rest.prefix { $0 != UInt8(ascii: "/") }
+    let path = rest.dropFirst(authority.count).prefix { $0 != UInt8(ascii: "?") }
+    guard authority.count(where: { $0 == at }) <= 1, !path.contains(at) else {
+      throw Mistake(text: "an @ in a name or password is written as %40, and a / as %2F")
+    }
+  }
+
+  /// What libpq says, up to the first part of the string that it quotes.
+  ///
+  /// Each part may be one of a password, if the string has a mistake.
+  static func withoutQuotations(_ text: String) -> String {
+    var words = text.replacing("missing \"=\" after", with: "missing = after a name")
+    for sign in ["=", "]"] {
+      words = words.replacing("separator \"\(sign)\"", with: "separator \(sign)")
+        .replacing("matching \"\(sign)\"", with: "matching \(sign)")
+    }
+    // Translations of libpq have quotation marks of their languages.
+    let marks: Set<Unicode.Scalar> = ["\"", "'", "`", "«", "»", "„", "“", "”", "「", "\n"]
+    let scalars = words.unicodeScalars.prefix { !marks.contains($0) }
+    let kept = String(String.UnicodeScalarView(scalars))
+    let end = kept.lastIndex { $0 != " " && $0 != ":" && $0 != "(" }
+    return end.map { String(kept[...$0]) } ?? "it has a mistake"
   }
 
   private static func parsed(_ text: String) throws(Mistake) -> [String: String] {
@@ -41,8 +82,7 @@ struct ConnectionString: Sendable {
     guard let options = unsafe PQconninfoParse(text, &message) else {
       let reason = unsafe message.map { unsafe String(cString: $0) } ?? "out of memory"
       if let message = unsafe message { unsafe PQfreemem(message) }
-      // The line ends with a line feed.
-      throw Mistake(text: reason.split(separator: "\n").joined(separator: " "))
+      throw Mistake(text: Self.withoutQuotations(reason))
     }
     defer { unsafe PQconninfoFree(options) }
     var found: [String: String] = [:]

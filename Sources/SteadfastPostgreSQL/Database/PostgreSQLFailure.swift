@@ -28,6 +28,9 @@ struct PostgreSQLFailure: Error, Equatable {
       || ["53300", "55P03", "55006"].contains(state)
   }
 
+  /// Whether the server has ended a statement that took too long, or waited too long for a lock.
+  var tookTooLong: Bool { !isConnectionLost && ["57014", "55P03"].contains(state) }
+
   /// Whether a statement names a table or a column that is not there.
   var namesWhatIsMissing: Bool { ["42P01", "42703"].contains(state) }
 }

@@ -39,12 +39,12 @@ final class Claimer {
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
     var plan = LockPlan()
-    plan.tasks = try Set(session.transaction(isDurable: false) { try $0.overdueTasks() })
+    plan.tasks = try Set(session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) })
     if !plan.tasks.isEmpty {
       try session.transaction(isDurable: false) { tables in
         tables.hasChanged = true
         try tables.lock(plan)
-        try tables.interrupt(plan.tasks.sorted())
+        try tables.interrupt(plan.tasks.sorted(), .ofThePast)
       }
     }
     nextLook = .now() + interval

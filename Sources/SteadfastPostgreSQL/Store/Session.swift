@@ -93,17 +93,22 @@ final class Session {
     try database.flush()
   }
 
-  private func lockNumbers(
-    on database: Connection
-  ) throws -> (orders: Int64, values: Int64) {
+  private func lockNumbers(on database: Connection) throws -> Tables.Locks {
     let found = try database.first(
       """
       select hashtext('orders ' || current_schema() || '.' || $1)::bigint,
-        hashtext('values ' || current_schema() || '.' || $1)::bigint
+        hashtext('values ' || current_schema() || '.' || $1)::bigint,
+        hashtext('keys ' || current_schema() || '.' || $1)::bigint
       """,
       .text(place.prefix)
-    ) { (orders: Int64($0.integer(0)), values: Int64($0.integer(1))) }
-    return found ?? (1, 2)
+    ) { row in
+      Tables.Locks(
+        orders: Int64(row.integer(0)),
+        values: Int64(row.integer(1)),
+        keys: Int64(row.integer(2))
+      )
+    }
+    return found ?? Tables.Locks()
   }
 
   /// Makes a look-up, again if the connection is lost.
@@ -116,9 +121,11 @@ final class Session {
   /// Makes the changes of `body` in a transaction, again if it has collided with another one or the
   /// connection is lost.
   ///
-  /// - Returns: What `body` has returned the last time.
+  /// A repeatable transaction is made again if the connection is lost at its end, whether it was
+  /// stored or not.
   func transaction<Success>(
     isDurable: Bool,
+    isRepeatable: Bool = false,
     _ body: (Tables) throws -> Success
   ) throws -> Success {
     try retrying { tables in
@@ -131,7 +138,7 @@ final class Session {
         undo(on: tables.database)
         throw error
       }
-      try commit(tables)
+      try commit(tables, isRepeatable: isRepeatable)
       return success
     }
   }
@@ -152,10 +159,10 @@ final class Session {
     guard !database.isLost else { return }
     // What was sent, and failed, is forgotten along with the transaction.
     _ = try? database.flush()
-    _ = try? database.execute("rollback")
+    do { try database.execute("rollback") } catch { tables = nil }
   }
 
-  private func commit(_ tables: Tables) throws {
+  private func commit(_ tables: Tables, isRepeatable: Bool) throws {
     let database = tables.database
     do throws(PostgreSQLFailure) {
       if tables.hasChanged {
@@ -172,7 +179,7 @@ final class Session {
       try database.send("commit")
       try database.flush()
     } catch  where error.isConnectionLost {
-      guard try wasStored(unless: !tables.hasChanged) else { throw error }
+      guard !isRepeatable, try wasStored(unless: !tables.hasChanged) else { throw error }
     } catch {
       undo(on: database)
       throw error
@@ -182,20 +189,31 @@ final class Session {
   /// Whether the last transaction was stored, by the row that it has written.
   ///
   /// A transaction that has changed nothing counts as stored.
-  private func wasStored(unless hasNoRow: Bool) throws -> Bool {
+  ///
+  /// - Throws: ``PostgreSQLError/Code/unknownOutcome`` if the row can't be read.
+  private func wasStored(unless hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
     guard !hasNoRow else { return true }
+    tables = nil
     do {
-      return try retrying(for: Self.longPatience) { tables in
-        let found = try tables.database.first(
-          "select number from steadfast_request where session = $1",
-          .integer(number)
-        ) { Int64($0.integer(0)) }
-        return found == requestNumber
+      return try retrying(for: Self.longPatience, waitsForLocks: true) { tables in
+        // The row may be there before standbys have it. Another commit waits until they do.
+        try tables.database.run(
+          "update steadfast_request set date = now() where session = $1 and number = $2",
+          .integer(number),
+          .integer(requestNumber)
+        ) > 0
       }
-    } catch let error as PostgreSQLError where error.code == .unreachable {
+    } catch {
+      let reason =
+        switch error {
+        case let failure as PostgreSQLFailure: failure.reason
+        case let error as PostgreSQLError: error.message
+        default: "\(error)"
+        }
       throw PostgreSQLError(
         .unknownOutcome,
-        error.message + ". Whether the last change was stored is not known"
+        "the connection to \(place.name) was lost while a change was being stored, and whether it "
+          + "was stored can't be found out: \(reason)"
       )
     }
   }
@@ -204,6 +222,7 @@ final class Session {
 
   private func retrying<Success>(
     for patience: DispatchTimeInterval = patience,
+    waitsForLocks: Bool = false,
     _ body: (Tables) throws -> Success
   ) throws -> Success {
     let end = DispatchTime.now() + patience
@@ -218,6 +237,8 @@ final class Session {
           guard DispatchTime.now() < end else { throw failure }
           wait(milliseconds: pause)
           pause = min(pause * 2, 500)
+        } else if waitsForLocks, failure.state == "55P03", DispatchTime.now() < end {
+          wait(milliseconds: pause)
         } else {
           guard failure.isCollision, collisions < Self.mostCollisions else { throw failure }
           collisions += 1

@@ -8,7 +8,8 @@ struct SessionSettings {
   /// Statements have plans that do not depend on how full the tables were when they were made.
   ///
   /// A plan for empty tables would read all of a full one. The time-outs end a session that hangs
-  /// on both sides, and statements for which the application has set no limit of its own.
+  /// on both sides, and statements for which the application has set no limit of its own. The
+  /// server ends the session of a machine that is gone, with its locks, within a minute.
   private static let script = """
     set client_min_messages = error;
     set default_transaction_isolation = 'read committed';
@@ -19,6 +20,10 @@ struct SessionSettings {
     set jit = off;
     set lock_timeout = '10s';
     set idle_in_transaction_session_timeout = '60s';
+    set tcp_keepalives_idle = 30;
+    set tcp_keepalives_interval = 10;
+    set tcp_keepalives_count = 3;
+    set tcp_user_timeout = 30000;
     select set_config('statement_timeout', '30s', false)
     where current_setting('statement_timeout') = '0';
     """

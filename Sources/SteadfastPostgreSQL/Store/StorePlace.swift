@@ -129,7 +129,7 @@ struct StorePlace: Sendable {
 
   /// The statements that bring the tables to the present version.
   func script(from version: Int) -> String {
-    let name = schema.map { "\"" + $0.replacing("\"", with: "\"\"") + "\"" }
+    let name = schema.map { "\"" + $0.marking(["\""], with: "\"") + "\"" }
     let path = name.map { "set local search_path = \($0);\n" } ?? ""
     let script = Schema().script(from: version)
     return "begin;\n" + path + script.replacing("steadfast_", with: "\(prefix)_") + "\ncommit;\n"
@@ -179,6 +179,9 @@ struct StorePlace: Sendable {
     let text = failure.text
     func has(_ words: String...) -> Bool { words.contains { text.contains($0) } }
     let reason = text.split(separator: "\n").joined(separator: " ")
+    let unreachable = PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
+    // The server, a database and a role have a limit each.
+    if has("too many connections", "too many clients") { return unreachable }
     if has("database \"") && has("does not exist") {
       return PostgreSQLError(
         .noDatabase,
@@ -190,10 +193,9 @@ struct StorePlace: Sendable {
       "no password supplied",
       "authentication failed",
       "no pg_hba.conf entry",
-      "role \"",
       "not permitted to log in",
       "permission denied for database"
-    ) {
+    ) || (has("role \"") && has("does not exist")) {
       return PostgreSQLError(
         .notAllowed,
         "the server does not let the user in: \(reason). Check the user, the password and the "
@@ -201,10 +203,10 @@ struct StorePlace: Sendable {
       )
     }
     if has("connection option", "invalid port number", "invalid sslmode value") {
-      return unreadable(reason)
+      return unreadable(ConnectionString.withoutQuotations(text))
     }
     if has("session is read-only", "server is in hot standby mode") { return readOnly }
-    return PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
+    return unreachable
   }
 }
 #endif

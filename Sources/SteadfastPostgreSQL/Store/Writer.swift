@@ -10,12 +10,16 @@ final class Writer {
   /// The most calls and bytes of payloads in one transaction, but for a last one.
   private static let mostCalls = 500
   private static let mostBytes = 8_000_000
+  /// How many calls of a group may take too long, one by one, before the others are given up.
+  private static let mostSlowCalls = 3
 
   private let place: StorePlace
   private let session: Session
   private let hints: HintExchange?
   /// The threads that read and claim, which end before the store is closed.
   private let others: DispatchGroup
+  /// The tokens of claims of which is not known whether they were stored.
+  private var tokensInDoubt: [UInt64] = []
   private var isClosed = false
   private var isDestroyed = false
 
@@ -60,11 +64,40 @@ final class Writer {
       let outcomes = try outcomes(of: BatchGroup(jobs.map(\.batch)), jobs) { try $0.apply($1) }
       for (job, outcomes) in zip(jobs, outcomes) { end(job, .success(.outcomes(outcomes))) }
     } catch {
-      guard jobs.count > 1, concernsOneCall(error) else {
-        for job in jobs { end(job, Self.result(of: error)) }
-        return
+      performAgain(jobs, after: error, concernsOneCall(error) ? performApart : nil)
+    }
+  }
+
+  /// Performs the calls of a group that has failed in another way, if that may help some of them.
+  private func performAgain(
+    _ jobs: [StoreJob],
+    after error: any Error,
+    _ another: (([StoreJob]) -> Void)?
+  ) {
+    if jobs.count > 1, (error as? PostgreSQLFailure)?.tookTooLong == true {
+      performOneByOne(jobs, after: error)
+    } else if jobs.count > 1, let another {
+      another(jobs)
+    } else {
+      for job in jobs { end(job, Self.result(of: error)) }
+    }
+  }
+
+  /// Performs each call in a transaction of its own, so that one which takes too long fails alone.
+  private func performOneByOne(_ jobs: [StoreJob], after error: any Error) {
+    var slowCount = 0
+    for job in jobs {
+      guard slowCount < Self.mostSlowCalls else {
+        end(job, .failure(error))
+        continue
       }
-      performApart(jobs)
+      let result = Result { try outcomes(of: BatchGroup([job.batch]), [job]) { try $0.apply($1) } }
+      switch result {
+      case .success(let outcomes): end(job, .success(.outcomes(outcomes[0])))
+      case .failure(let failure):
+        if !concernsOneCall(failure) { slowCount += 1 }
+        end(job, Self.result(of: failure))
+      }
     }
   }
 
@@ -75,7 +108,7 @@ final class Writer {
       }
       for (job, result) in zip(jobs, results) { end(job, result) }
     } catch {
-      for job in jobs { end(job, .failure(error)) }
+      performAgain(jobs, after: error, nil)
     }
   }
 
@@ -147,7 +180,7 @@ final class Writer {
     switch call {
     case .claim(let request):
       guard !isClosed else { throw place.closed }
-      return .claim(try session.transaction(isDurable: false) { try $0.claim(request) })
+      return .claim(try claim(request))
     case .open:
       guard !isClosed else { throw place.closed }
       // A session that was lost while nothing was to do is noticed here.
@@ -159,6 +192,28 @@ final class Writer {
     return .nothing
   }
 
+  /// Claims for a store that uses the tables alone, whose claims have no end.
+  private func claim(_ request: ClaimRequest) throws -> Claim {
+    if !tokensInDoubt.isEmpty {
+      try session.transaction(isDurable: false) { tables in
+        tables.hasChanged = true
+        try tables.putBack(claimedWith: tokensInDoubt)
+      }
+      tokensInDoubt = []
+    }
+    var token: UInt64?
+    do {
+      return try session.transaction(isDurable: false) { tables in
+        let claim = try tables.claim(request)
+        token = claim.tasks.first?.lease.token
+        return claim
+      }
+    } catch let error as PostgreSQLError where error.code == .unknownOutcome {
+      if let token { tokensInDoubt.append(token) }
+      throw error
+    }
+  }
+
   private static func prepare(_ tables: Tables, _ place: StorePlace, isFirst: Bool) throws {
     let database = tables.database
     try use(database, place)
@@ -166,12 +221,22 @@ final class Writer {
     guard isFirst else { return }
     try database.send("delete from steadfast_request where date < now() - interval '1 day'")
     try database.flush()
-    guard !place.isShared else { return }
-    // No other store uses the tables, so nothing has to be locked first.
-    try database.send("begin")
-    try tables.interrupt(tables.overdueTasks(withoutEnd: true), withoutEnd: true)
-    try database.send("commit")
-    try database.flush()
+    try putBackOverdueTasks(tables, place.isShared ? .withoutEnd : .all)
+  }
+
+  /// Makes the tasks available that stores have left claimed which can't come back.
+  private static func putBackOverdueTasks(
+    _ tables: Tables,
+    _ claims: Tables.OverdueClaims
+  ) throws {
+    var plan = LockPlan()
+    plan.tasks = try Set(tables.overdueTasks(claims))
+    guard !plan.tasks.isEmpty else { return }
+    try tables.database.send("begin")
+    try tables.lock(plan)
+    try tables.interrupt(plan.tasks.sorted(), claims)
+    try tables.database.send("commit")
+    try tables.database.flush()
   }
 
   /// Keeps other stores out for as long as the connection lasts, except shared ones if this one is
@@ -210,7 +275,7 @@ final class Writer {
     // A session that makes no tables: who opens them next finds none, and loses nothing.
     let removing = Session(place) { [place] tables, _ in try Self.use(tables.database, place) }
     defer { removing.close() }
-    try removing.transaction(isDurable: true) { tables in
+    try removing.transaction(isDurable: true, isRepeatable: true) { tables in
       try Schema().drop(from: tables.database, prefix: place.prefix)
     }
     isDestroyed = true
@@ -221,21 +286,6 @@ extension StoreJob {
   /// The changes to make, if the call makes any.
   fileprivate var batch: [PreparedChange] {
     if case .apply(let batch, _) = call { batch } else { [] }
-  }
-}
-
-extension BatchGroup {
-  /// Whether the changes may make a task available, or set a value, that other queues wait for.
-  var concernsOtherQueues: Bool {
-    batches.contains { batch in
-      batch.contains { change in
-        switch change.change {
-        case .succeed(let lease, _, retains: false): notPlain.contains(lease.id)
-        case .extend: false
-        default: true
-        }
-      }
-    }
   }
 }
 #endif

@@ -55,6 +55,21 @@ struct BatchGroup {
   }
 }
 
+extension BatchGroup {
+  /// Whether the changes may make a task available, or set a value, that other queues wait for.
+  var concernsOtherQueues: Bool {
+    batches.contains { batch in
+      batch.contains { change in
+        switch change.change {
+        case .succeed(let lease, _, retains: false): notPlain.contains(lease.id)
+        case .extend: false
+        default: true
+        }
+      }
+    }
+  }
+}
+
 extension BatchGroup.Parts {
   /// Adds a change if one statement may make it.
   fileprivate mutating func add(

@@ -136,7 +136,8 @@ extension Tables {
     changedOrders += leaving.compactMap(\.orderKey)
     let all = leaving.compactMap(\.id)
     try delete(all)
-    return all.filter { !ids.contains($0) }
+    let named = Set(ids)
+    return all.filter { !named.contains($0) }
   }
 
   /// Removes tasks, and what belongs to them.
@@ -147,6 +148,9 @@ extension Tables {
     try database.send("delete from steadfast_memory where task_id = any ($1)", ids)
     try database.send("delete from steadfast_task where id = any ($1)", ids)
   }
+
+  /// How many tasks one statement removes.
+  private static let mostRemovals = 1_000
 
   func prune(
     _ state: TaskState,
@@ -179,7 +183,11 @@ extension Tables {
         .integer(count)
       )
     }
-    try removeEnded(leaving, state)
+    // Each statement has a time limit, and its locks and arrays have room.
+    let slices = Array(Set(leaving)).sorted()
+    for start in stride(from: 0, to: slices.count, by: Self.mostRemovals) {
+      try removeEnded(Array(slices[start...].prefix(Self.mostRemovals)), state)
+    }
     return .done
   }
 

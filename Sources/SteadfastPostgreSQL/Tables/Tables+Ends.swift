@@ -144,33 +144,46 @@ extension Tables {
 
   // MARK: Claims that are over
 
-  /// The tasks whose claims have run out, and those that an earlier process has left claimed.
-  ///
-  /// A process that is the only one to use the tables claims without an end.
-  func overdueTasks(withoutEnd: Bool = false) throws -> [TaskID] {
-    try database.ids(
-      withoutEnd
-        ? """
-        select id from steadfast_task
-        where not has_ended and state = 'running' and lease_end is null order by id
-        """ : "select id from steadfast_task where lease_end <= store_clock()"
-    )
+  /// Claims that no queue holds any more.
+  enum OverdueClaims: String {
+    /// Those that have run out.
+    case ofThePast = "lease_end <= store_clock()"
+    /// Those without an end, which a store that used the tables alone has left.
+    ///
+    /// No shared store has the tables open at the same time as such a store.
+    case withoutEnd = "not has_ended and state = 'running' and lease_end is null"
+    /// All, for a store that uses the tables alone from now on.
+    case all = "not has_ended and state = 'running'"
+  }
+
+  func overdueTasks(_ claims: OverdueClaims) throws -> [TaskID] {
+    try database.ids("select id from steadfast_task where \(claims.rawValue) order by id")
   }
 
   /// Makes tasks available whose claims are over; the transaction has locked their order keys.
-  func interrupt(_ ids: [TaskID], withoutEnd: Bool = false) throws {
+  func interrupt(_ ids: [TaskID], _ claims: OverdueClaims) throws {
     guard !ids.isEmpty else { return }
     changedOrders = try database.all(
       """
       update steadfast_task set state = 'waiting',
         interruption_count = least(interruption_count, 9223372036854775806) + 1,
         lease_token = null, lease_end = null
-      where id = any ($1) and state = 'running'
-        and (lease_end <= store_clock() or ($2::boolean and lease_end is null))
+      where id = any ($1) and state = 'running' and \(claims.rawValue)
       returning order_key
       """,
-      .ids(ids),
-      .flag(withoutEnd)
+      .ids(ids)
+    ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
+    try giveTurns()
+  }
+
+  /// Makes tasks available again whose claims no queue was told of.
+  func putBack(claimedWith tokens: [UInt64]) throws {
+    changedOrders = try database.all(
+      """
+      update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
+      where not has_ended and state = 'running' and lease_token = any ($1) returning order_key
+      """,
+      .array(tokens.map { .token($0) }, of: .integer)
     ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
     try giveTurns()
   }

@@ -130,7 +130,7 @@ extension Tables {
   /// An array of texts as PostgreSQL writes it, since arrays of arrays have one length.
   static func literal(_ texts: some Collection<String>) -> String {
     let quoted = texts.map { text in
-      "\"" + text.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+      "\"" + text.marking(["\\", "\""], with: "\\") + "\""
     }
     return "{" + quoted.joined(separator: ",") + "}"
   }

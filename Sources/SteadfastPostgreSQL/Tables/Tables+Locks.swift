@@ -4,11 +4,16 @@ import SteadfastQueue
 
 /// What a transaction locks before it changes anything, in one order for all sessions.
 ///
-/// The locks of values come first, then those of order keys, then the tasks by their IDs. So no two
+/// The locks of values come first, then those of unique keys and of order keys, then the tasks by
+/// their IDs. So no two
 /// sessions wait for each other. "Writing a store" and "Storing dependencies" say why.
 struct LockPlan {
   /// The names of values that are compared.
   var values: Set<ExactText> = []
+  /// The unique keys of new tasks, with their names.
+  ///
+  /// An insertion waits for another one of the same key that is not committed.
+  var keys: Set<ExactText> = []
   /// The order keys of new tasks.
   var orders: Set<ExactText> = []
   /// The tasks that the changes name.
@@ -27,6 +32,11 @@ struct LockPlan {
   private mutating func add(_ change: TaskChange) {
     switch change {
     case .insert(let record, _):
+      if let key = StoredKey.text(of: record.uniqueKey, in: record.queue),
+        !record.state.isFinished
+      {
+        keys.insert(ExactText("\(record.name) \(key)"))
+      }
       if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
         orders.insert(ExactText(key))
       }
@@ -72,6 +82,14 @@ extension Tables {
     ) as locks
     """
 
+  /// The locks are few, since the server has room for some thousands of all sessions.
+  private static let lockKeys = """
+    select pg_advisory_xact_lock($2::bigint::integer, number) from (
+      select distinct hashtext(key) & 1023 as number from unnest($1::text[]) as keyed (key)
+      order by number
+    ) as locks
+    """
+
   private static let lockOrders = """
     select pg_advisory_xact_lock($3::bigint::integer, number) from (
       select distinct hashtext(order_key) & 4095 as number from (
@@ -113,6 +131,9 @@ extension Tables {
         .texts(plan.values.map(\.text)),
         .integer(locks.values)
       )
+    }
+    if !plan.keys.isEmpty {
+      try database.send(Self.lockKeys, .texts(plan.keys.map(\.text)), .integer(locks.keys))
     }
     let tasks = plan.tasks.union(others)
     if !tasks.isEmpty || !plan.orders.isEmpty {

@@ -7,14 +7,23 @@ final class Tables {
   let database: Connection
   /// Whether several queues use the tables, so that claims run out.
   let isShared: Bool
-  /// The first numbers of the advisory locks of these tables: of order keys, and of values.
-  let locks: (orders: Int64, values: Int64)
+  /// The first numbers of the advisory locks of these tables.
+  struct Locks {
+    /// Those of order keys.
+    var orders: Int64 = 1
+    /// Those of values.
+    var values: Int64 = 2
+    /// Those of unique keys.
+    var keys: Int64 = 3
+  }
+
+  let locks: Locks
   /// Whether the transaction has changed something.
   var hasChanged = false
   /// The order keys whose turns the batch may have changed.
   var changedOrders: [String] = []
 
-  init(_ database: Connection, isShared: Bool, locks: (orders: Int64, values: Int64)) {
+  init(_ database: Connection, isShared: Bool, locks: Locks = Locks()) {
     self.database = database
     self.isShared = isShared
     self.locks = locks

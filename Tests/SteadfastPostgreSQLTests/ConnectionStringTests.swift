@@ -1,0 +1,77 @@
+#if PostgreSQL
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// What errors say about a connection, and what they never show.
+@Suite
+struct ConnectionStringTests {
+  @Test(arguments: [
+    ("postgresql://user:se%zzcret@host/app", "invalid percent-encoded token"),
+    ("password=my secretword", "missing = after a name"),
+    (
+      "postgresql://user:secret@[::1/app",
+      "end of string reached when looking for matching ] in IPv6 host address in URI"
+    ),
+    ("postgresql://user:se@cret@host/app", "an @ in a name or password is written as %40"),
+    ("postgresql://user:se@cret:secret@host/app", "an @ in a name or password is written as %40"),
+    ("postgres://user:se@cret/secret@host/app", "an @ in a name or password is written as %40"),
+    ("postgresql://user:se/cret@host/app", "an @ in a name or password is written as %40"),
+    ("postgresql://user:secret", "its port is not a number"),
+    ("postgresql://host/app?secret", "missing key/value separator = in URI query parameter"),
+    ("postgresql://host/app?a=secret=b", "extra key/value separator = in URI query parameter"),
+    ("host=here secret=a", "invalid connection option"),
+    ("dbname='host=here password=secret'", "its dbname is a connection string itself"),
+    ("dbname=postgresql://user:secret@here", "its dbname is a connection string itself"),
+  ])
+  func `an error shows no part of a string that can't be read`(
+    _ string: String,
+    _ reason: String
+  ) throws {
+    let place = StorePlace(string)
+    let error = try #require(throws: PostgreSQLError.self) { try place.check() }
+    #expect(error.code == .invalidArgument)
+    let start = "the connection string can't be read: \(reason)"
+    #expect(error.message.hasPrefix(start), "\(error.message)")
+    for part in ["secret", "se%zz", "cret"] { #expect(!error.message.contains(part)) }
+    #expect(!place.name.contains("cret"))
+  }
+
+  @Test(arguments: [
+    "postgresql://user:se%40cret@host,other:1,[::1]:5432/app?password=a@b&sslmode=require",
+    "host=@abstract dbname=app password=a@b", "postgresql:///app", "host=a,b port=1,2 dbname=a@b",
+  ])
+  func `a string that can be read is, with a sign in its place`(_ string: String) {
+    #expect(throws: Never.self) { try ConnectionString(string) }
+  }
+
+  @Test(arguments: [
+    "invalid port number: \"secret\"\n", "invalid sslmode value: \"secret\"\n",
+    "invalid connection option \"secret\"\n", "invalid port number: „secret“\n",
+  ])
+  func `an error of an attempt shows no part of the string`(_ text: String) {
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    let error = StorePlace("dbname=app").describedAttempt(failure)
+    #expect(!error.message.contains("secret"))
+  }
+
+  @Test(arguments: [
+    "connection to server at \"db\", port 5432 failed: FATAL:  too many connections for role \"lim\"",
+    "FATAL:  too many connections for database \"app\"", "FATAL:  sorry, too many clients already",
+  ])
+  func `a server that has no connection left is waited for`(_ text: String) {
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    let error = StorePlace("dbname=app").describedAttempt(failure)
+    #expect(error.code == .unreachable)
+    #expect(error.isTransient)
+  }
+
+  @Test(arguments: [
+    "FATAL:  role \"lim\" does not exist", "FATAL:  role \"lim\" is not permitted to log in",
+  ])
+  func `a role that may not log in is no matter of waiting`(_ text: String) {
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    #expect(StorePlace("dbname=app").describedAttempt(failure).code == .notAllowed)
+  }
+}
+#endif

@@ -1,0 +1,126 @@
+#if PostgreSQL
+import Foundation
+import SteadfastDatabases
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// Transactions with many changes, and several at once.
+@Suite(.onServer, .timeLimit(.minutes(2)))
+struct ManyChangesTests {
+  @Test(arguments: ["57014", "55P03"], [[20], Array(1...60)])
+  func `a call that takes too long takes no other call with it`(
+    _ state: String,
+    _ bad: [Int]
+  ) async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      try tables.database().execute(
+        """
+        create function steadfast_refuse() returns trigger language plpgsql
+          as $$ begin raise exception 'too long' using errcode = '\(state)'; end $$;
+        create trigger refusal before insert on steadfast_task for each row
+          when (new.name = 'bad') execute function steadfast_refuse();
+        """
+      )
+      let failed = try await withThrowingTaskGroup(of: Int?.self) { group in
+        for number in 1...60 {
+          group.addTask {
+            let record = TaskRecord.numbered(number, name: bad.contains(number) ? "bad" : "A")
+            let error = await store.error { _ = try await $0.insert(record) }
+            #expect(error == nil || error?.code == .busy)
+            return error == nil ? nil : number
+          }
+        }
+        return try await group.reduce(into: []) { $0 += [$1].compactMap(\.self) }
+      }
+      #expect(failed.sorted() == bad)
+      #expect(try await store.count(matching: .unfinished) == 60 - bad.count)
+      try await store.close()
+      try tables.database().execute("drop function steadfast_refuse() cascade")
+    }
+  }
+
+  @Test func `pruning many tasks removes those it should, and each that ended along with them`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      // Task n ended in the second n, and each of the first 1,200 has taken another one along.
+      try tables.database().execute(
+        """
+        insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+          created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
+          retry_count, interruption_count, put_off, finished_date, cause)
+        select lpad(to_hex(n + along * 100000), 32, '0')::uuid, 'A', '', '{}', 'json', 1, 0,
+          timestamptz '2026-01-01', timestamptz '2026-01-01', true, false, 'allSucceeded',
+          'cancelled', 0, 0, false, timestamptz '2026-01-01 00:00:00+00' + n * interval '1 second',
+          case when along = 1 then lpad(to_hex(n), 32, '0')::uuid end
+        from generate_series(1, 5000) as n cross join generate_series(0, 1) as along
+        where along = 0 or n <= 1200
+        """
+      )
+      let start = Date(timeIntervalSince1970: 1_767_225_600)
+      func prune(before: Double?, latest: Int?) async throws -> [ChangeOutcome] {
+        let change = TaskChange.prune(
+          .cancelled,
+          endedBefore: before.map { start + $0 },
+          keepingLatest: latest,
+          now: start + 10_000
+        )
+        return try await store.apply([change], durability: .durable)
+      }
+      #expect(try await prune(before: 1_001, latest: nil) == [.done])
+      #expect(try await store.count(matching: TaskFilter()) == 4_000 + 200)
+      #expect(try await prune(before: 3_001, latest: 1_500) == [.done])
+      let left = try await store.tasks(matching: TaskFilter(), after: nil, limit: 10_000)
+      #expect(left.map(\.id.low) == (3_501...5_000).map(UInt64.init))
+      try await store.close()
+    }
+  }
+
+  @Test func `insertions with one key wait for each other, and others do not`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      func plan(_ number: Int, key: String, name: String = "A") throws -> LockPlan {
+        let record = TaskRecord.numbered(number, name: name, uniqueKey: key)
+        return LockPlan([[try PreparedChange(.insert(record, onDuplicate: .keep))]])
+      }
+      let first = Tables(try tables.database(), isShared: true)
+      try first.database.send("begin")
+      try first.lock(plan(1, key: "a"))
+      try first.database.flush()
+      let second = Tables(try tables.database(), isShared: true)
+      try second.database.execute("set lock_timeout = '100ms'; begin")
+      try second.lock(plan(2, key: "b"))
+      try second.lock(plan(2, key: "a", name: "B"))
+      try second.database.flush()
+      try second.lock(plan(2, key: "a"))
+      let failure = #expect(throws: PostgreSQLFailure.self) { try second.database.flush() }
+      #expect(failure?.state == "55P03")
+      try await store.close()
+    }
+  }
+
+  @Test func `the server looks whether the machine of a session is still there`() async throws {
+    try await withTables { tables in
+      let database = try tables.database()
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      let names = try database.all(
+        "select name from pg_settings where name like 'tcp_%' and source = 'session' order by name"
+      ) { $0.text(0) }
+      #expect(
+        names == [
+          "tcp_keepalives_count", "tcp_keepalives_idle", "tcp_keepalives_interval",
+          "tcp_user_timeout",
+        ]
+      )
+    }
+  }
+}
+#endif

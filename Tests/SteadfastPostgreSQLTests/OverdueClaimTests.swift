@@ -1,0 +1,109 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// Claims that a store has left behind, for a store that uses the tables in another way.
+@Suite(.onServer, .timeLimit(.minutes(1)))
+struct OverdueClaimTests {
+  @Test(arguments: [nil, StoreSharing(), StoreSharing(leaseDuration: .seconds(3_600))])
+  func `claims of a store that was alone are over for the next store`(
+    _ sharing: StoreSharing?
+  ) async throws {
+    try await withTables { tables in
+      let first = tables.store(sharing: nil)
+      _ = try await first.insert(.numbered(1), .numbered(2, orderKey: "key"))
+      #expect(try await first.claim(.ofA(leaseDuration: nil)).tasks.count == 2)
+      try await first.close()
+      let second = tables.store(sharing: sharing)
+      let claim = try await second.claim(.ofA(leaseDuration: sharing?.leaseDuration))
+      #expect(claim.tasks.map(\.record.interruptionCount) == [1, 1])
+      try await second.close()
+    }
+  }
+
+  @Test func `claims of shared stores are over for a store that is alone, whatever their end`()
+    async throws
+  {
+    try await withTables { tables in
+      let first = tables.store()
+      _ = try await first.insert(.numbered(1), .numbered(2, orderKey: "key"))
+      let claimed = try await first.claim(.ofA(leaseDuration: .seconds(3_600))).tasks
+      #expect(claimed.count == 2)
+      try await first.close()
+      let second = tables.store(sharing: nil)
+      let claim = try await second.claim(.ofA(leaseDuration: nil))
+      #expect(claim.tasks.map(\.record.interruptionCount) == [1, 1])
+      // What the first store's claim was, is stale.
+      let end = TaskChange.succeed(claimed[0].lease, at: Date(), retains: false)
+      #expect(try await second.apply([end], durability: .durable) == [.stale])
+      try await second.close()
+    }
+  }
+
+  @Test func `claims of a shared store that is open are kept by another one`() async throws {
+    try await withTables { tables in
+      let (first, second) = (tables.store(), tables.store())
+      _ = try await first.insert(.numbered(1))
+      let claimed = try await first.claim(.ofA()).tasks
+      #expect(claimed.count == 1)
+      #expect(try await second.claim(.ofA()).tasks.isEmpty)
+      let end = TaskChange.succeed(claimed[0].lease, at: Date(), retains: false)
+      #expect(try await second.apply([end], durability: .durable) == [.done])
+      for store in [first, second] { try await store.close() }
+    }
+  }
+
+  @Test func `a claim of which the store was not told is put back before the next one`()
+    async throws
+  {
+    try await withProxy { proxy, tables in
+      let store = tables.store(sharing: nil)
+      _ = try await store.insert(.numbered(1), .numbered(2, orderKey: "key"))
+      // Another program gets the lock of the tables when the store's connection is cut.
+      let release = DispatchSemaphore(value: 0)
+      let states = Log<String>()
+      Thread.detachNewThread {
+        guard let database = try? tables.database() else { return }
+        let isTaken = try? database.has(
+          """
+          select pg_advisory_lock_shared(hashtextextended(current_schema() || '.' || $1, 1))
+          """,
+          .text(tables.prefix)
+        )
+        states.add(isTaken == true ? "taken" : "failed")
+        release.wait()
+        _ = try? database.has("select pg_advisory_unlock_all()")
+        states.add("free")
+      }
+      defer { release.signal() }
+      let database = try tables.database()
+      while try !database.has(
+        """
+        select from pg_locks where locktype = 'advisory' and mode = 'ShareLock' and not granted
+          and (classid::bigint << 32) | objid::bigint
+            = hashtextextended(current_schema() || '.' || $1, 1)
+        """,
+        .text(tables.prefix)
+      ) {
+        try #require(states.entries.isEmpty)
+      }
+      proxy.plan([.after])
+      let error = await store.error { _ = try await $0.claim(.ofA(leaseDuration: nil)) }
+      #expect(error?.code == .unknownOutcome)
+      #expect(states.entries == ["taken"])
+      let running = TaskFilter(states: [.running])
+      #expect(try await store.count(matching: running) == 2)
+      release.signal()
+      while states.entries != ["taken", "free"] { try #require(states.entries.count < 3) }
+      let claim = try await store.claim(.ofA(leaseDuration: nil))
+      #expect(claim.tasks.map(\.record.id) == [1, 2].map { TaskRecord.numbered($0).id })
+      #expect(claim.tasks.map(\.record.interruptionCount) == [0, 0])
+      try await store.close()
+    }
+  }
+}
+#endif

@@ -1,0 +1,52 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// Characters that SQL quotes, also with a combining one, which makes others of them in Swift.
+@Suite(.onServer)
+struct QuotingTests {
+  private static let texts = [
+    "\\", "\"", "\\\u{301}", "\"\u{301}", "a\"\u{301},\"b", "\\\u{301}\"\u{301}", "{}", "null",
+  ]
+
+  @Test func `tags and conditions come back as they were`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      let date = Date(timeIntervalSince1970: 1_800_000_000)
+      let record = TaskRecord(
+        id: TaskRecord.numbered(1).id,
+        name: "A",
+        payload: StoredPayload(Array("{}".utf8), format: .json),
+        createdDate: date,
+        conditions: Set(Self.texts.map { TaskCondition(rawValue: $0) }),
+        tags: Set(Self.texts),
+        availableDate: date
+      )
+      #expect(try await store.insert(record) == [.done])
+      let found = try #require(try await store.tasks(matching: TaskFilter()).first)
+      #expect(found.tags == record.tags)
+      #expect(found.conditions == record.conditions)
+      try await store.close()
+    }
+  }
+
+  @Test(arguments: ["a\"\u{301}b", "\"", "\u{301}\""])
+  func `the statements that make the tables name any schema`(_ schema: String) async throws {
+    try await withTables { tables in
+      let database = try tables.database()
+      let quoted = try #require(
+        try database.first("select quote_ident($1::text)", .text(schema)) { $0.text(0) }
+      )
+      let script = PostgreSQLStore.tables(schema: schema, prefix: tables.prefix)
+      #expect(script.contains("set local search_path = \(quoted);"))
+      try database.execute("create schema \(quoted)")
+      try database.execute(script)
+      try database.execute("drop schema \(quoted) cascade")
+    }
+  }
+}
+#endif

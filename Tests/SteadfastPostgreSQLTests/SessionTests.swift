@@ -1,0 +1,159 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// Sessions whose connection is lost when a transaction is being committed.
+@Suite(.onServer, .serialized, .timeLimit(.minutes(5)))
+struct SessionTests {
+  /// A session on tables that exist, which waits 300 milliseconds for an answer.
+  private func session(
+    _ tables: TestTables,
+    prepare: @escaping (_ isFirst: Bool) throws -> Void = { _ in }
+  ) async throws -> Session {
+    let store = tables.store()
+    try await store.open()
+    try await store.close()
+    return Session(StorePlace(tables.connection, prefix: tables.prefix)) { tables, isFirst in
+      tables.database.patience = 300
+      try prepare(isFirst)
+    }
+  }
+
+  private func setValue(_ name: String, on session: Session) throws {
+    try session.transaction(isDurable: true) { tables in
+      tables.hasChanged = true
+      _ = try tables.database.run(
+        "insert into steadfast_value values ($1, '')",
+        .text(name)
+      )
+    }
+  }
+
+  private func names(_ tables: TestTables) throws -> [String] {
+    try tables.database().all("select name from steadfast_value order by name") { $0.text(0) }
+  }
+
+  @Test func `a connection whose answer did not come is not used again`() async throws {
+    try await withProxy { proxy, tables in
+      let session = try await session(tables)
+      try setValue("a", on: session)
+      proxy.plan([.silence])
+      try setValue("b", on: session)
+      #expect(proxy.count(of: .silence) == 1)
+      #expect(try session.look { try $0.first("select 17::bigint") { $0.integer(0) } } == 17)
+      try setValue("c", on: session)
+      #expect(try names(tables) == ["a", "b", "c"])
+    }
+  }
+
+  @Test func `an answer that comes too late makes the connection of no use for good`()
+    async throws
+  {
+    try await withTables { tables in
+      let database = try tables.database()
+      database.patience = 50
+      #expect(throws: PostgreSQLFailure.self) { try database.has("select pg_sleep(0.3)") }
+      #expect(database.isLost)
+      // Its answer is here now, and the library calls the connection a good one.
+      #expect(try tables.database().has("select pg_sleep(0.5)"))
+      #expect(database.isLost)
+    }
+  }
+
+  @Test(
+    arguments: [
+      PostgreSQLError(.inUse, "the tables are in use"),
+      PostgreSQLError(.notAllowed, "not let in"),
+      PostgreSQLFailure(state: "57014", text: "ERROR:  canceled"),
+    ] as [any Error]
+  )
+  func `a commit that can't be asked for has an unknown outcome, and says why`(
+    _ reason: any Error
+  ) async throws {
+    try await withProxy { proxy, tables in
+      let session = try await session(tables) { isFirst in if !isFirst { throw reason } }
+      try setValue("a", on: session)
+      proxy.plan([.after])
+      let error = try #require(throws: PostgreSQLError.self) { try setValue("b", on: session) }
+      #expect(error.code == .unknownOutcome)
+      #expect(["in use", "not let in", "canceled"].contains { error.message.hasSuffix($0) })
+      #expect(try names(tables) == ["a", "b"])
+    }
+  }
+
+  @Test func `a lock that is not free yet is waited for when a commit is asked for`()
+    async throws
+  {
+    try await withProxy { proxy, tables in
+      let refusals = Log<Int>()
+      let session = try await session(tables) { isFirst in
+        guard !isFirst, refusals.entries.count < 3 else { return }
+        refusals.add(1)
+        throw PostgreSQLFailure(state: "55P03", text: "ERROR:  canceled due to lock time-out")
+      }
+      try setValue("a", on: session)
+      proxy.plan([.after])
+      try setValue("b", on: session)
+      #expect(refusals.entries.count == 3)
+      #expect(try names(tables) == ["a", "b"])
+    }
+  }
+
+  @Test func `a commit that is found is acknowledged after another one, which standbys have too`()
+    async throws
+  {
+    try await withProxy { proxy, tables in
+      let session = try await session(tables)
+      func isRowOfTheChange(_ name: String) throws -> Bool {
+        try tables.database().has(
+          """
+          select from steadfast_value as value join steadfast_request as request
+            on request.xmin = value.xmin
+          where name = $1
+          """,
+          .text(name)
+        )
+      }
+      try setValue("a", on: session)
+      #expect(try isRowOfTheChange("a"))
+      proxy.plan([.after])
+      try setValue("b", on: session)
+      #expect(try !isRowOfTheChange("b"))
+      #expect(try names(tables) == ["a", "b"])
+    }
+  }
+
+  @Test func `a session whose rollback fails connects again`() async throws {
+    try await withProxy { _, tables in
+      let session = try await session(tables)
+      struct Refusal: Error {}
+      #expect(throws: Refusal.self) {
+        try session.transaction(isDurable: true) { tables in
+          // The answer of this statement is never asked for.
+          tables.database.patience = 1
+          try tables.database.send("select pg_sleep(0.5)")
+          throw Refusal()
+        }
+      }
+      try setValue("a", on: session)
+      #expect(try names(tables) == ["a"])
+    }
+  }
+
+  @Test(arguments: [Proxy.Cut.before, .after])
+  func `tables are gone when their removal has returned`(_ cut: Proxy.Cut) async throws {
+    try await withProxy { proxy, tables in
+      let store = tables.store()
+      try await store.open()
+      proxy.plan([cut])
+      try await store.destroy()
+      #expect(proxy.count(of: cut) == 1)
+      #expect(try Schema().version(in: tables.database(), prefix: tables.prefix) == nil)
+    }
+  }
+}
+#endif
