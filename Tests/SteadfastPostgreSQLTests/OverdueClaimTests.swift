@@ -57,6 +57,63 @@ struct OverdueClaimTests {
     }
   }
 
+  @Test(arguments: [nil, StoreSharing()])
+  func `claims of a store that came and went while the connection was lost are over`(
+    _ sharing: StoreSharing?
+  ) async throws {
+    try await withTables { tables in
+      let connection = "\(tables.connection) application_name=\(tables.prefix)"
+      let first = PostgreSQLStore(connection, prefix: tables.prefix, sharing: sharing)
+      _ = try await first.insert(.numbered(1), .numbered(2))
+      let own = try await first.claim(.ofA(limit: 1, leaseDuration: sharing?.leaseDuration)).tasks
+      #expect(own.count == 1)
+      let database = try tables.database()
+      while try database.has(
+        """
+        select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1::text
+          and query not like 'listen%'
+        """,
+        .text(tables.prefix)
+      ) {}
+      let other: StoreSharing? =
+        sharing == nil ? StoreSharing(leaseDuration: .seconds(3_600)) : nil
+      let second = tables.store(sharing: other)
+      let claim = ClaimRequest.ofA(leaseDuration: other?.leaseDuration)
+      // It puts back what the first store has claimed.
+      #expect(try await second.claim(claim).tasks.map(\.record.interruptionCount) == [1, 0])
+      try await second.close()
+      _ = try await first.insert(.numbered(3))
+      let last = try await first.claim(.ofA(limit: 3, leaseDuration: sharing?.leaseDuration)).tasks
+      #expect(last.map(\.record.interruptionCount) == [2, 1, 0])
+      try await first.close()
+    }
+  }
+
+  @Test func `claims that are over are found without a look at all tasks`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      let database = try tables.database()
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try database.execute(
+        """
+        insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+          created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
+          retry_count, interruption_count, put_off)
+        select gen_random_uuid(), 'A', '', '{}', 'json', 1, 0, now(), now(), true, false,
+          'allSucceeded', 'waiting', 0, 0, false
+        from generate_series(1, 20000);
+        analyze steadfast_task
+        """
+      )
+      for claims in Tables.OverdueClaims.allCases {
+        let plan = try database.all("explain \(claims.statement)") { $0.text(0) }
+        #expect(plan.contains { $0.contains("\(tables.prefix)_lease") }, "\(claims): \(plan)")
+      }
+      try await store.close()
+    }
+  }
+
   @Test func `a claim of which the store was not told is put back before the next one`()
     async throws
   {

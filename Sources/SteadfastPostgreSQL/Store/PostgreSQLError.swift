@@ -60,8 +60,8 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     ///
     /// Nothing of the call was stored, and a queue makes it again.
     public static let busy = Code("busy")
-    /// The connection was lost when a call was about to be stored, and the server did not come back
-    /// to say whether it was.
+    /// The connection was lost when a call was about to be stored, and the server could not say
+    /// whether it was.
     ///
     /// A queue makes the call again.
     public static let unknownOutcome = Code("unknownOutcome")

@@ -121,8 +121,8 @@ final class Session {
   /// Makes the changes of `body` in a transaction, again if it has collided with another one or the
   /// connection is lost.
   ///
-  /// A transaction that is repeatable is made again if the connection is lost at its end, whether
-  /// it was stored or not.
+  /// A repeatable transaction is made again if the connection is lost at its end, whether it was
+  /// stored or not.
   func transaction<Success>(
     isDurable: Bool,
     isRepeatable: Bool = false,

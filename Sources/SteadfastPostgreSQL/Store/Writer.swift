@@ -218,10 +218,13 @@ final class Writer {
     let database = tables.database
     try use(database, place)
     try Schema().migrate(database, prefix: place.prefix, changes: place.migrates)
-    guard isFirst else { return }
-    try database.send("delete from steadfast_request where date < now() - interval '1 day'")
-    try database.flush()
-    try putBackOverdueTasks(tables, place.isShared ? .withoutEnd : .all)
+    if isFirst {
+      try database.send("delete from steadfast_request where date < now() - interval '1 day'")
+      try database.flush()
+    }
+    // While the connection was lost, stores may have used the tables in the other way.
+    let claimsOfAlone = isFirst ? Tables.OverdueClaims.all : .withEnd
+    try putBackOverdueTasks(tables, place.isShared ? .withoutEnd : claimsOfAlone)
   }
 
   /// Makes the tasks available that stores have left claimed which can't come back.

@@ -66,7 +66,7 @@ struct Schema {
     create index steadfast_ended on steadfast_task (queue, state, finished_date, id)
       where has_ended;
     create index steadfast_parked on steadfast_task (queue, name) where state = 'parked';
-    create index steadfast_lease on steadfast_task (lease_end) where lease_end is not null;
+    create index steadfast_lease on steadfast_task (lease_end) where state = 'running';
     create index steadfast_cause on steadfast_task (cause) where cause is not null;
     create index steadfast_key on steadfast_task (unique_key, name)
       where unique_key is not null;

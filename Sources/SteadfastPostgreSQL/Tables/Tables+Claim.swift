@@ -77,7 +77,7 @@ extension Tables {
     \(lanes)
     select min(date), (
       select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
-      from steadfast_task where lease_end is not null
+      from steadfast_task where state = 'running' and lease_end is not null
     ) from room cross join lateral (
       (select available_date as date from steadfast_task
         where is_ready and queue = $1 and name = room.name and ~priority = room.rank

@@ -145,19 +145,23 @@ extension Tables {
   // MARK: Claims that are over
 
   /// Claims that no queue holds any more.
-  enum OverdueClaims: String {
+  enum OverdueClaims: String, CaseIterable {
     /// Those that have run out.
-    case ofThePast = "lease_end <= store_clock()"
+    case ofThePast = "state = 'running' and lease_end <= store_clock()"
     /// Those without an end, which a store that used the tables alone has left.
     ///
     /// No shared store has the tables open at the same time as such a store.
-    case withoutEnd = "not has_ended and state = 'running' and lease_end is null"
+    case withoutEnd = "state = 'running' and lease_end is null"
+    /// Those of shared stores, which are gone when a store uses the tables alone again.
+    case withEnd = "state = 'running' and lease_end is not null"
     /// All, for a store that uses the tables alone from now on.
-    case all = "not has_ended and state = 'running'"
+    case all = "state = 'running'"
+
+    var statement: String { "select id from steadfast_task where \(rawValue) order by id" }
   }
 
   func overdueTasks(_ claims: OverdueClaims) throws -> [TaskID] {
-    try database.ids("select id from steadfast_task where \(claims.rawValue) order by id")
+    try database.ids(claims.statement)
   }
 
   /// Makes tasks available whose claims are over; the transaction has locked their order keys.
@@ -168,7 +172,7 @@ extension Tables {
       update steadfast_task set state = 'waiting',
         interruption_count = least(interruption_count, 9223372036854775806) + 1,
         lease_token = null, lease_end = null
-      where id = any ($1) and state = 'running' and \(claims.rawValue)
+      where id = any ($1) and \(claims.rawValue)
       returning order_key
       """,
       .ids(ids)
@@ -181,7 +185,7 @@ extension Tables {
     changedOrders = try database.all(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
-      where not has_ended and state = 'running' and lease_token = any ($1) returning order_key
+      where state = 'running' and lease_token = any ($1) returning order_key
       """,
       .array(tokens.map { .token($0) }, of: .integer)
     ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
