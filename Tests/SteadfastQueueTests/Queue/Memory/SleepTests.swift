@@ -74,9 +74,9 @@ import Testing
     #expect(try await queue.runAvailable() == 1)
     #expect(try await queue.record(of: task.id)?.state == .suspended)
     test.clock.advance(by: .seconds(1))
-    let outcome = Task { try await task.outcome() }
+    async let outcome = task.outcome()
     #expect(try await queue.runAvailable() == (expiry == nil ? 1 : 0))
-    #expect((try await outcome.value == .succeeded) == (expiry == nil))
+    #expect((try await outcome == .succeeded) == (expiry == nil))
   }
 
   @Test func `whatever the handler does with the error, the task is suspended`() async throws {
