@@ -86,4 +86,15 @@ extension WorkMachine {
 
   /// Returns whether a task is being released.
   func isReturning(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
+
+  // MARK: Requests
+
+  /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
+  mutating func obeys(_ count: Int) { obeying += count }
+
+  /// Notes that `count` requests have been carried out.
+  mutating func obeyed(_ count: Int) {
+    obeying -= count
+    claims.forgetLook()
+  }
 }

@@ -52,7 +52,7 @@ struct WorkMachine: Sendable {
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
   /// How many requests are being carried out, now that the ends of their tasks are stored.
-  private(set) var obeying = 0
+  var obeying = 0
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   var toUnpark = ParkedNames()
@@ -188,7 +188,11 @@ struct WorkMachine: Sendable {
   // MARK: Steps of a worker
 
   /// Returns what a worker does next.
-  mutating func next(for worker: Int) -> Step {
+  ///
+  /// A worker that was woken may have been woken for several reasons at once: further signals add
+  /// nothing to one that no worker has followed yet. If it takes a task that was claimed before,
+  /// another worker has to look at the store.
+  mutating func next(for worker: Int, wasWoken: Bool = false) -> Step {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
       // The workers of a pass stop together: what is claimed after a resume is for all of them.
@@ -197,7 +201,7 @@ struct WorkMachine: Sendable {
       return .stop
     }
     guard outbox.letsGoOn() else { return .wait }
-    if let task = takeReady() { return begin(task, for: worker) }
+    if let task = takeReady() { return begin(task, for: worker, wakesAnother: wasWoken) }
     if claims.isInFlight {
       claims.workerWaits()
       return .wait
@@ -214,7 +218,7 @@ struct WorkMachine: Sendable {
   }
 
   /// Begins the next attempt, or what was asked of its task.
-  private mutating func begin(_ task: ClaimedTask, for worker: Int) -> Step {
+  private mutating func begin(_ task: ClaimedTask, for worker: Int, wakesAnother: Bool) -> Step {
     idle -= 1
     if !isPaused || ready.isEmpty { owesAttempt = false }
     lastAttempt += 1
@@ -227,7 +231,7 @@ struct WorkMachine: Sendable {
       directive: directive,
       isOver: directive != nil
     )
-    let wakesAnother = idle > 0 && (claims.storeHasMore || !ready.isEmpty)
+    let wakesAnother = idle > 0 && (wakesAnother || claims.storeHasMore || !ready.isEmpty)
     if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
     return .perform(task, lastAttempt, wakesAnother: wakesAnother)
   }
@@ -265,15 +269,6 @@ struct WorkMachine: Sendable {
   mutating func workArrived() {
     isExhausted = false
     claims.workArrived()
-  }
-
-  /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
-  mutating func obeys(_ count: Int) { obeying += count }
-
-  /// Notes that `count` requests have been carried out.
-  mutating func obeyed(_ count: Int) {
-    obeying -= count
-    claims.forgetLook()
   }
 
   /// Ends a worker's attempt, whose settlement is stored already.

@@ -191,6 +191,8 @@ extension TaskQueue {
         return .done
       case .wait:
         await signals.workers.wait()
+        step = nextStep(of: worker, wasWoken: true)
+        continue
       case .claim(let limit, let names):
         step = await claim(limit, unparking: names, by: worker)
         continue
@@ -216,13 +218,14 @@ extension TaskQueue {
   /// The event returns whether there is a next step at once. If not, the worker waits.
   nonisolated func nextStep(
     of worker: Int,
+    wasWoken: Bool = false,
     after event: (inout WorkMachine) -> Bool = { _ in true }
   ) -> WorkMachine.Step {
     let isCancelled = Task.isCancelled
     let (step, isPaused) = machine.withLock { machine in
       let goesOn = event(&machine)
       if isCancelled { machine.cancel() }
-      return (goesOn ? machine.next(for: worker) : .wait, machine.isPaused)
+      return (goesOn ? machine.next(for: worker, wasWoken: wasWoken) : .wait, machine.isPaused)
     }
     if isPaused { signals.pausedWorkerHasStepped() }
     return step
