@@ -56,6 +56,8 @@ public import SteadfastQueue
 public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConvertible {
   /// How several stores use the tables at the same time; `nil` if one store uses them alone.
   public let sharing: StoreSharing?
+  /// 64: a queue whose attempts are short claims up to 64 tasks at once.
+  public var claimBatch: Int { 64 }
   /// The database and the server, without a password.
   public let description: String
   package let use: (any StoreUse)?

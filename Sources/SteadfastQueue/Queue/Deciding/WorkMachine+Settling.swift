@@ -68,6 +68,27 @@ extension WorkMachine {
     return taken.reversed()
   }
 
+  /// Whether more tasks are claimed and not begun than there are idle workers.
+  var isAhead: Bool { ready.count > attempts.count - performing }
+
+  /// Takes the tasks that were claimed ahead although one of their claim was interrupted before.
+  mutating func takeTooMany() -> [ClaimedTask] {
+    let idle = attempts.count - performing
+    let hasInterrupted = ready.contains { $0.record.interruptionCount > 0 }
+    guard ready.count > idle && hasInterrupted else { return [] }
+    // The next one is the last.
+    let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
+    return takeUnbegun { tooMany.contains($0.id) }
+  }
+
+  /// Takes the tasks of this claim that no worker has begun, because attempts take longer than they
+  /// did.
+  mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
+    guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
+    ahead.waitedTooLong()
+    return takeUnbegun()
+  }
+
   /// Ends the release of tasks that were not begun.
   ///
   /// They were released, or wait in the outbox because the store has failed.

@@ -8,7 +8,8 @@ import Foundation
 ///
 /// Workers ask it for steps. At most one claim is in flight. It asks for as many tasks as there are
 /// idle workers, so a claim gathers several tasks while a store is slow, and takes a single one
-/// while it is fast. The end of an attempt waits in the outbox until it is stored.
+/// while it is fast. It claims some ahead if the store says so (``ClaimAhead``). The end of an
+/// attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
   enum Mode: Sendable, Equatable {
     /// Perform tasks until told to stop.
@@ -42,8 +43,8 @@ struct WorkMachine: Sendable {
   private(set) var isStopping = false
   /// Whether claimed tasks were released for a pause, and no attempt has begun since.
   ///
-  /// If so, the tasks that are claimed next are begun, even if there is another pause by then. So
-  /// the queue makes progress although it is paused often.
+  /// If so, the tasks that are claimed next, for idle workers only, are begun even if there is
+  /// another pause by then. So the queue makes progress although it is paused often.
   var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
   /// The leases of claimed tasks that were not begun, and are being released.
@@ -51,6 +52,7 @@ struct WorkMachine: Sendable {
   var outbox: Outbox
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
+  var ahead = ClaimAhead(batch: 0)
   /// How many requests are being carried out, now that the ends of their tasks are stored.
   var obeying = 0
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
@@ -98,8 +100,9 @@ struct WorkMachine: Sendable {
   }
 
   /// Begins a run that can begin, with handlers registered for these names.
-  mutating func begin(_ mode: Mode, names: some Sequence<String>) {
+  mutating func begin(_ mode: Mode, names: some Sequence<String>, claimBatch: Int = 0) {
     self.mode = mode
+    ahead = ClaimAhead(batch: claimBatch)
     failure = nil
     isStopping = false
     wasCancelled = false
@@ -214,7 +217,8 @@ struct WorkMachine: Sendable {
     }
     claims.begin()
     defer { toUnpark = ParkedNames() }
-    return .claim(limit: idle, unparking: toUnpark)
+    let limit = owesAttempt ? idle : ahead.limit(idle: idle, workers: attempts.count)
+    return .claim(limit: limit, unparking: toUnpark)
   }
 
   /// Begins the next attempt, or what was asked of its task.
@@ -256,6 +260,7 @@ struct WorkMachine: Sendable {
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
+    ahead.claimed(ready)
     if ready.count > 1 { ready.reverse() }
     concurrencyLimits.enter(claim.tasks)
     if case .pass = mode, ready.isEmpty, !claims.storeHasMore {

@@ -47,11 +47,12 @@ extension TaskQueue {
     try checkCanOpen()
     try await store.open()
     let use = store.useIfKnown
+    let claimBatch = budget == nil ? claimBatch : 0
     let names = handlers.names
     try machine.withLock { machine in
       try machine.checkCanBegin()
       try use?.begin(name, on: store)
-      machine.begin(mode, names: names)
+      machine.begin(mode, names: names, claimBatch: claimBatch)
       signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
     if let budget { upkeep.withLock { $0.budget = budget } }
@@ -116,6 +117,7 @@ extension TaskQueue {
         }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
+      if store.claimBatch > 0 { services.addTask { await self.watchClaimsAhead() } }
       if let sharing = store.sharing {
         services.addTask { await self.lookForOthersTasks(sharing) }
       }
