@@ -79,7 +79,7 @@ final class Writer {
     } else if jobs.count > 1, let another {
       another(jobs)
     } else {
-      for job in jobs { end(job, Self.result(of: error)) }
+      for job in jobs { end(job, StoreJob.result(of: error)) }
     }
   }
 
@@ -96,7 +96,7 @@ final class Writer {
       case .success(let outcomes): end(job, .success(.outcomes(outcomes[0])))
       case .failure(let failure):
         if !concernsOneCall(failure) { slowCount += 1 }
-        end(job, Self.result(of: failure))
+        end(job, StoreJob.result(of: failure))
       }
     }
   }
@@ -144,12 +144,6 @@ final class Writer {
     return !(error is PostgreSQLError)
   }
 
-  /// The result of a call that was undone because of an error.
-  private static func result(of error: any Error) -> Result<StoreJob.Answer, any Error> {
-    guard let refusal = error as? BatchRefusal else { return .failure(error) }
-    return .success(.outcomes(refusal.outcomes))
-  }
-
   private static func undoableResults(
     of group: BatchGroup,
     _ tables: Tables
@@ -169,7 +163,7 @@ final class Writer {
         _ = try? database.flush()
         try database.execute("rollback to call; release call")
         tables.changedOrders = []
-        return result(of: error)
+        return StoreJob.result(of: error)
       }
     }
   }
