@@ -40,7 +40,7 @@ extension TaskQueueGroup {
         return TaskQueueError(.alreadyRunning, "the group '\(name)' runs already")
       }
       if state.isShutDown {
-        return TaskQueueError(.shutDown, "the group '\(name)' was shut down; make a new one")
+        return shutDownError
       }
       state.run = continuation
       for queue in state.queues.values { continuation.yield(queue) }
@@ -53,12 +53,51 @@ extension TaskQueueGroup {
 
   /// Performs the tasks of all queues that are available now, and returns when they are done.
   ///
+  /// Queues that are added later, and those that were shut down alone, are left out. If one queue
+  /// fails, the others are cancelled.
+  ///
   /// - Returns: The number of attempts in all queues.
   /// - Throws: The errors of ``TaskQueue/runAvailable()``.
   @discardableResult
   public func runAvailable() async throws -> Int {
-    try await withThrowingTaskGroup { group in
-      for queue in queues { group.addTask { try await queue.runAvailable() } }
+    try await pass { try await $0.runAvailable() }
+  }
+
+  /// Performs the tasks of all queues that are available now and can be expected to end in time.
+  ///
+  /// All queues do at the same time what ``TaskQueue/run(within:)`` does, each with its own workers
+  /// and averages, and all have the same time. When it is up, or the call is cancelled, attempts
+  /// under way are cancelled and their tasks wait as before. Queues that are added later, and those
+  /// that were shut down alone, are left out. If one queue fails, the others are cancelled.
+  ///
+  /// - Parameter budget: how long attempts may go on, from the call on. With zero or less, nothing
+  ///   is performed.
+  /// - Returns: The number of attempts in all queues.
+  /// - Throws: The errors of ``TaskQueue/run(within:)``.
+  @discardableResult
+  public func run(within budget: Duration) async throws -> Int {
+    let time = QueueTime(clock)
+    let deadline = time.deadline(after: budget)
+    return try await pass { try await $0.run(within: deadline - time.stopwatch()) }
+  }
+
+  private func pass(
+    _ body: @escaping @Sendable (TaskQueue) async throws -> Int
+  ) async throws -> Int {
+    let queues = try state.withLock { state throws(TaskQueueError) in
+      if state.isShutDown { throw shutDownError }
+      return state.queues.values.map(\.self)
+    }
+    return try await withThrowingTaskGroup { group in
+      for queue in queues {
+        group.addTask {
+          do {
+            return try await body(queue)
+          } catch let error as TaskQueueError where error.code == .shutDown {
+            return 0
+          }
+        }
+      }
       return try await group.reduce(0, +)
     }
   }

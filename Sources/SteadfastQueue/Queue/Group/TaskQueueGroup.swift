@@ -28,7 +28,7 @@ public final class TaskQueueGroup: Sendable {
   public let name: String
   private let store: any Persistence
   private let configuration: TaskQueueConfiguration
-  private let clock: any WallClock
+  let clock: any WallClock
   private let prepare: @Sendable (TaskQueue) async -> Void
   private let members: GroupMembers
   let state = Mutex(State())
@@ -123,7 +123,11 @@ public final class TaskQueueGroup: Sendable {
     }
     guard isShutDown else { return }
     state.withLock { _ = $0.coming.remove(name) }
-    throw TaskQueueError(.shutDown, "the group '\(self.name)' was shut down; make a new one")
+    throw shutDownError
+  }
+
+  var shutDownError: TaskQueueError {
+    TaskQueueError(.shutDown, "the group '\(name)' was shut down; make a new one")
   }
 
   static func storedName(ofQueue name: String) -> String { name == plainName ? "" : name }

@@ -1,0 +1,129 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Passes of all queues of a group.
+extension TaskQueueGroupTests {
+  /// Makes a group of queues, each with one note, which takes 10 s.
+  private func group(
+    of names: [String],
+    on store: some Persistence = InMemoryStore()
+  ) async throws -> TaskQueueGroup {
+    let group = group(store)
+    for name in names {
+      try await group.addQueue(name)
+      try await group.enqueue(Note("1"), on: name)
+    }
+    return group
+  }
+
+  private func offset(of group: TaskQueueGroup, within budget: Duration) async throws -> Duration {
+    let begin = clock.now
+    try await group.run(within: budget)
+    return begin.duration(to: clock.now)
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `all queues of a group share the time of a pass, each as far as it gets`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = try await group(of: ["a", "b"], on: store)
+      for _ in 1...3 { try await group.enqueue(Note("1"), on: "b") }
+      let begin = clock.now
+      #expect(try await group.run(within: .seconds(25)) == 3)
+      // Two notes of 10 s leave 5 s, which is too little for the third.
+      #expect(begin.duration(to: clock.now) == .seconds(20))
+      #expect(try await group.count() == 2)
+      #expect(try await group.run(within: .seconds(25)) == 2)
+      #expect(try await group.count() == 0)
+    }
+  }
+
+  @Test func `when the time of a pass is up, the tasks of all queues are released unharmed`()
+    async throws
+  {
+    let group = try await group(of: ["a", "b"])
+    #expect(try await offset(of: group, within: .seconds(5)) == .seconds(5))
+    let tasks = try await group.tasks()
+    #expect(tasks.map(\.queue).sorted() == ["a", "b"])
+    #expect(tasks.allSatisfy { $0.state == .waiting && $0.retryCount == 0 })
+    #expect(log.entries.sorted() == ["a begins 1", "b begins 1"])
+    #expect(try await group.run(within: .seconds(30)) == 2)
+  }
+
+  @Test func `a queue that opens its store late has no more time than the others`() async throws {
+    let store = FaultInjectingStore()
+    let group = try await group(of: ["a", "b"], on: store)
+    // One of the two waits for the averages, and begins then.
+    store.inject(.delay(.seconds(2), on: clock), times: 1) { $0.kind == .value }
+    #expect(try await offset(of: group, within: .seconds(5)) == .seconds(5))
+    #expect(log.entries.count == 2)
+  }
+
+  @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
+  func `without time, a pass of a group performs nothing`(budget: Duration) async throws {
+    let group = try await group(of: ["a", "b"])
+    #expect(try await group.run(within: budget) == 0)
+    #expect(try await group.count() == 2)
+  }
+
+  @Test func `a pass of a group leaves out queues that were shut down or are paused`() async throws
+  {
+    let group = try await group(of: ["a", "b", "c"])
+    try await group.queue(named: "a").shutDown()
+    try await group.queue(named: "b").pause()
+    #expect(try await group.run(within: .seconds(30)) == 1)
+    try await group.queue(named: "b").resume()
+    #expect(try await group.runAvailable() == 1)
+    #expect(log.entries == ["c begins 1", "c 1", "b begins 1", "b 1"])
+  }
+
+  @Test func `a group that was shut down makes no pass`() async throws {
+    for names in [["a"], []] {
+      let group = try await group(of: names)
+      await group.shutDown()
+      let first = await queueError { try await group.run(within: .seconds(30)) }
+      let second = await queueError { try await group.runAvailable() }
+      #expect(first?.code == .shutDown && second?.code == .shutDown)
+      #expect(first?.message == "the group 'group' was shut down; make a new one")
+    }
+  }
+
+  @Test func `cancelling a pass of a group cancels the attempts of all queues`() async throws {
+    let group = try await group(of: ["a", "b"])
+    let begin = clock.now
+    let pass = Task(executorPreference: try #require(VirtualTime.current).executor) {
+      try await group.run(within: .seconds(30))
+    }
+    try await clock.sleep(for: .seconds(5))
+    pass.cancel()
+    await #expect(throws: CancellationError.self) { try await pass.value }
+    #expect(begin.duration(to: clock.now) == .seconds(5))
+    #expect(try await group.tasks().map(\.state) == [.waiting, .waiting])
+    // They say nothing of how long the tasks take.
+    #expect(try await group.run(within: .seconds(11)) == 2)
+    #expect(try await group.count() == 0)
+  }
+
+  @Test func `a pass is refused while the group runs`() async throws {
+    let group = try await group(of: ["a"])
+    try await withRunning(group) {
+      try await clock.sleep(for: .seconds(1))
+      let error = await queueError { try await group.run(within: .seconds(30)) }
+      #expect(error?.code == .alreadyRunning)
+    }
+  }
+
+  @Test func `a queue whose store fails ends the pass of all`() async throws {
+    let store = FaultInjectingStore()
+    let group = try await group(of: ["a", "b"], on: store)
+    store.inject(.error(Refusal("the disk is full"))) { $0.kind == .claim }
+    let error = await queueError { try await group.run(within: .seconds(30)) }
+    #expect(error?.code == .storeFailed)
+    #expect(try await group.count() == 2)
+  }
+}
