@@ -29,7 +29,7 @@ extension TaskQueue {
   ) async throws {
     // A filter with IDs or unique keys lists few tasks: new ones can't make the loop go on.
     let isClosed = filter.ids != nil || filter.uniqueKeys != nil
-    let end = isClosed ? TaskID.last : try await lastID()
+    let end = isClosed ? TaskID.last : try await lastID(inQueue: filter.queue)
     var last = id
     while true {
       let page = try await store.tasks(matching: filter, after: last, limit: Self.pageSize)
@@ -82,15 +82,15 @@ extension TaskQueue {
   ///
   /// It is less than the IDs of most tasks that are enqueued from now on. Usually that takes one
   /// look at the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
-  private nonisolated func lastID() async throws -> TaskID {
+  private nonisolated func lastID(inQueue queue: String?) async throws -> TaskID {
     let now = now
     let own = generators.latestID(before: now)
-    guard var last = try await id(after: own) else { return own }
+    guard var last = try await id(after: own, inQueue: queue) else { return own }
     // Growing steps lead beyond all tasks. Then a binary search finds the last task.
     var end = UInt64.max
     var step: UInt64 = 1 << 16
     while end == .max, last.high < .max - step {
-      if let next = try await id(after: TaskID(high: last.high + step, low: .max)) {
+      if let next = try await id(after: TaskID(high: last.high + step, low: .max), inQueue: queue) {
         last = next
         step = step > .max / 4 ? step : step * 2
       } else {
@@ -99,7 +99,9 @@ extension TaskQueue {
     }
     while last.high < end {
       let middle = last.high + (end - last.high) / 2
-      if let next = try await id(after: TaskID(high: middle, low: .max)), next.high <= end {
+      if let next = try await id(after: TaskID(high: middle, low: .max), inQueue: queue),
+        next.high <= end
+      {
         last = next
       } else {
         end = middle
@@ -109,8 +111,8 @@ extension TaskQueue {
   }
 
   /// Returns the ID of the first task after another.
-  private nonisolated func id(after id: TaskID) async throws -> TaskID? {
-    try await store.tasks(matching: TaskFilter(), after: id, limit: 1).first?.id
+  private nonisolated func id(after id: TaskID, inQueue queue: String?) async throws -> TaskID? {
+    try await store.tasks(matching: TaskFilter(queue: queue), after: id, limit: 1).first?.id
   }
 }
 

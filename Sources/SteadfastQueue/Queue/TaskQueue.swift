@@ -56,6 +56,8 @@ public actor TaskQueue {
   // down. What happens for each task takes a short way past the actor, which is faster: a lock
   // around the machine, and a call of the store.
   nonisolated let store: any Persistence
+  /// The store, if it is that of a group.
+  nonisolated let group: GroupStore?
   /// The store, if its errors may be transient.
   nonisolated let patientStore: PatientStore?
   nonisolated let time: QueueTime
@@ -113,6 +115,7 @@ public actor TaskQueue {
       statistics: QueueStatistics.Tally(since: clock.date)
     )
     signals = Signals(workers: configuration.workerCount)
+    group = persistence as? GroupStore
     patientStore =
       persistence.mayFailTransiently
       ? PatientStore(persistence, StorePatience(configuration, clock, observers.events)) : nil

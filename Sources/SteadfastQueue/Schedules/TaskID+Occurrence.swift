@@ -19,12 +19,18 @@ extension TaskID {
     low = 0x8000_0000_0000_0000 | (key.bits & 0xFF_FFFF) << Self.dateBits | seconds
   }
 
+  /// When the task was made, in milliseconds since 1970.
+  var madeMilliseconds: UInt64 { high >> 16 }
+
   /// Whether the ID is that of an occurrence.
   var isOccurrence: Bool { high & 0xF000 == 0x8000 && low >> 62 == 0b10 }
 
   /// The schedule of which the task is an occurrence.
-  var scheduleKey: ScheduleKey {
-    ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF)
+  var scheduleKey: ScheduleKey { scheduleKey(ofQueue: nil) }
+
+  /// The schedule of a queue of which the task is an occurrence.
+  func scheduleKey(ofQueue queue: String?) -> ScheduleKey {
+    ScheduleKey(bits: (high & 0xFFF) << 24 | low >> Self.dateBits & 0xFF_FFFF, queue: queue)
   }
 
   /// The date of which the task is the occurrence, if it is one of a schedule; `nil` for others.
@@ -34,20 +40,28 @@ extension TaskID {
   }
 }
 
-/// 36 bits that stand for the name of a schedule.
+/// 36 bits that stand for the name of a schedule, and the queue that the schedule is of.
 struct ScheduleKey: Hashable, Sendable {
   let bits: UInt64
+  /// The name of the queue, if it is another one than the queue that uses the key.
+  let queue: String?
 
-  init(bits: UInt64) { self.bits = bits }
+  init(bits: UInt64, queue: String? = nil) {
+    self.bits = bits
+    self.queue = queue
+  }
 
   /// Makes the key of a name: the same in every process.
   ///
   /// Two names of a store with 10,000 schedules have the same key once in 1,400 stores. Then the
   /// second one is refused.
-  init(_ name: String) { bits = name.utf8.stableHash >> 28 }
+  init(_ name: String) { self.init(bits: name.utf8.stableHash >> 28) }
 
   /// The name of the value that holds the schedule.
-  var valueName: String { "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))" }
+  var valueName: String {
+    let name = "steadfast.schedule.\(Hexadecimal.text(bits, digits: 9))"
+    return queue.map { "\(name) \($0)" } ?? name
+  }
 
   /// The number of the part of the index in which the schedule is.
   var part: Int { Int(bits >> 30) }

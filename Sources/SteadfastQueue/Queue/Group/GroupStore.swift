@@ -91,8 +91,11 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
     }
   }
 
+  /// A record that names a queue, as the occurrence of a schedule of another one does, is of that.
   private func inQueue(_ record: TaskRecord) -> TaskRecord {
-    queue.isEmpty ? record : record.replacing(queue: queue)
+    let queue =
+      record.queue.isEmpty ? queue : TaskQueueGroup.storedName(ofQueue: record.queue)
+    return queue == record.queue ? record : record.replacing(queue: queue)
   }
 
   /// A filter that names another queue, or all of them, stays as it is.
@@ -105,10 +108,17 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
 
   /// The name of a value in the store: each queue has its own of those that the package uses.
   private func valueName(_ name: String) -> String {
-    guard !queue.isEmpty, name.utf8.starts(with: "steadfast.".utf8) else { return name }
+    guard name.utf8.starts(with: "steadfast.".utf8) else { return name }
     // The names without a text of the application have no space and no slash, so the queue's name
-    // can follow them. It does so in the files that exist.
-    guard let end = name.utf8.firstIndex(of: UInt8(ascii: "/")) else { return "\(name) \(queue)" }
+    // can follow them. It does so in the files that exist, and in the name of a schedule of another
+    // queue.
+    let end = name.utf8.firstIndex { $0 == UInt8(ascii: "/") || $0 == UInt8(ascii: " ") }
+    if let end, name.utf8[end] == UInt8(ascii: " ") {
+      let other = String(name[end...].dropFirst())
+      return TaskQueueGroup.storedName(ofQueue: other).isEmpty ? String(name[..<end]) : name
+    }
+    guard !queue.isEmpty else { return name }
+    guard let end else { return "\(name) \(queue)" }
     // A text after a slash, the name of tasks that a limit concerns, may be anything. So it comes
     // last, behind a character that the name of a queue can't have: else the tasks "Mail q" of the
     // default queue would share a limit with the tasks "Mail" of the queue "q".
@@ -136,6 +146,10 @@ final class GroupMembers: Sendable {
 
   func name(ofQueue name: String) -> String {
     members.withLock { $0[name]?.queue?.name } ?? name
+  }
+
+  func queue(named name: String) -> TaskQueue? {
+    members.withLock { $0[TaskQueueGroup.storedName(ofQueue: name)]?.queue }
   }
 
   /// Makes the other queues look for available tasks.

@@ -131,6 +131,7 @@ public final class TaskQueueGroup: Sendable {
   }
 
   static func storedName(ofQueue name: String) -> String { name == plainName ? "" : name }
+  static func name(ofStoredName name: String) -> String { name.isEmpty ? plainName : name }
 
   /// Returns the queue with a name.
   ///

@@ -118,7 +118,9 @@ extension TaskQueue {
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     do {
-      let ends = batch.enumerated().compactMap { OccurrenceEnd($0, $1) }
+      let ends = batch.enumerated().compactMap { index, change in
+        OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
+      }
       results = try await withoutDoubt(
         try await others.isEmpty ? send(batch, ending: ends) : send(batch + others),
         batch

@@ -6,6 +6,7 @@ import Foundation
 
 /// A step of a schedule: the changes that make it, and what to tell when they are stored.
 struct ScheduleStep {
+  let key: ScheduleKey
   /// The schedule after the step.
   let schedule: StoredSchedule
   /// The changes, the first of which compares and sets the schedule.
@@ -27,11 +28,23 @@ struct OccurrenceEnd {
   /// The place of the change in the batch.
   let index: Int
   let id: TaskID
+  /// The name of the queue whose task it is, if another queue ends it.
+  let queue: String?
+  /// When the latest of the occurrences was made that end in the batch, in milliseconds.
+  ///
+  /// A call that goes through all tasks, in the order of their IDs, must not come to those that
+  /// follow from it, even if no time passes. So they are made later.
+  var latest: UInt64
   /// Whether the occurrence was performed, or a caller has cancelled it; `false` if it was missed.
   let wasHandled: Bool
 
   /// Returns the end of an occurrence, if a change is that.
-  init?(_ index: Int, _ change: TaskChange, wasHandled: Bool = true) {
+  init?(
+    _ index: Int,
+    _ change: TaskChange,
+    ofQueue queue: @autoclosure () -> String? = nil,
+    wasHandled: Bool = true
+  ) {
     let id: TaskID
     switch change {
     case .succeed(let lease, _, _), .abandon(let lease, _, _): id = lease.id
@@ -39,7 +52,7 @@ struct OccurrenceEnd {
     default: return nil
     }
     guard id.isOccurrence else { return nil }
-    self.init(index, id, wasHandled: wasHandled)
+    self.init(index, id, ofQueue: queue(), wasHandled: wasHandled)
   }
 
   /// Returns the ends of occurrences among settlements, in whose order a batch changes the tasks.
@@ -51,9 +64,20 @@ struct OccurrenceEnd {
     }
   }
 
-  init(_ index: Int, _ id: TaskID, wasHandled: Bool) {
+  init(_ index: Int, _ id: TaskID, ofQueue queue: String? = nil, wasHandled: Bool = true) {
     self.index = index
     self.id = id
+    self.queue = queue
+    latest = id.madeMilliseconds
     self.wasHandled = wasHandled
   }
+
+  func replacing(latest: UInt64) -> OccurrenceEnd {
+    var end = self
+    end.latest = latest
+    return end
+  }
+
+  /// The schedule of which the task is an occurrence.
+  var key: ScheduleKey { id.scheduleKey(ofQueue: queue) }
 }

@@ -59,7 +59,7 @@ extension TaskQueue {
     if isReplaced(record, schedule, now: now) { return nil }
     let isCurrent = schedule.id == record.id
     if isCurrent, schedule.overlaps {
-      _ = try await sendStep(after: OccurrenceEnd(0, record.id, wasHandled: true), with: [])
+      _ = try await sendStep(after: OccurrenceEnd(0, record.id), with: [])
     }
     return TaskOccurrence(
       date: date,

@@ -17,7 +17,8 @@ extension TaskQueue {
     _ batch: [TaskChange],
     ending ends: [OccurrenceEnd]
   ) async throws -> StoreAnswer {
-    guard !ends.isEmpty else { return try await send(batch) }
+    guard let latest = ends.map(\.latest).max() else { return try await send(batch) }
+    let ends = ends.map { $0.replacing(latest: latest) }
     // What is sent again after a transient error must not depend on other schedules.
     if batch.count > 1, patientStore == nil, let answer = try await sendTogether(batch, ends) {
       return answer
@@ -46,8 +47,12 @@ extension TaskQueue {
     _ ends: [OccurrenceEnd]
   ) async throws -> StoreAnswer? {
     var steps: [ScheduleStep] = []
+    // Schedules of several queues that have the same name may have occurrences with the same ID.
+    var counts: [UInt64: Int] = [:]
     for end in ends {
-      guard var step = try await step(after: end, attempt: 0) else { continue }
+      let attempt = counts[end.key.bits, default: 0]
+      guard var step = try await step(after: end, attempt: attempt) else { continue }
+      counts[end.key.bits] = attempt + 1
       step.endIndex = end.index
       steps.append(step)
     }
@@ -73,10 +78,10 @@ extension TaskQueue {
       var step = try await step(after: end, attempt: attempt)
       step?.endIndex = changes.isEmpty ? nil : 0
       if step == nil, let sent = unanswered,
-        try await store.value(named: end.id.scheduleKey.valueName) == sent.bytes
+        try await store.value(named: end.key.valueName) == sent.bytes
       {
         // It was stored, although the answer was lost.
-        if let next = sent.next { observers.willEnqueue([next]) }
+        willEnqueue(sent)
         tell(sent)
         unanswered = nil
       }
@@ -105,22 +110,21 @@ extension TaskQueue {
     _ steps: [ScheduleStep],
     _ send: () async throws -> StoreAnswer
   ) async throws -> StoreAnswer? {
-    let records = steps.compactMap(\.next)
-    observers.willEnqueue(records)
+    for step in steps { willEnqueue(step) }
     let answer: StoreAnswer
     do {
       answer = try await send()
     } catch {
-      observers.didNotEnqueue(records)
+      for step in steps { didNotEnqueue(step) }
       throw error
     }
     guard !answer.outcomes.contains(where: \.refusesStep) else {
-      observers.didNotEnqueue(records)
+      for step in steps { didNotEnqueue(step) }
       return nil
     }
     for step in steps {
       if let index = step.endIndex, answer.outcomes[index] == .stale, try await takeBack(step) {
-        if let next = step.next { observers.didNotEnqueue(CollectionOfOne(next)) }
+        didNotEnqueue(step)
       } else {
         tell(step)
       }
@@ -128,7 +132,29 @@ extension TaskQueue {
     return answer
   }
 
+  private nonisolated func willEnqueue(_ step: ScheduleStep) {
+    guard let next = step.next else { return }
+    (owner(of: step.key) ?? self).observers.willEnqueue([next])
+  }
+
+  private nonisolated func didNotEnqueue(_ step: ScheduleStep) {
+    guard let next = step.next else { return }
+    (owner(of: step.key) ?? self).observers.didNotEnqueue(CollectionOfOne(next))
+  }
+
+  /// Tells a step to the observers of the queue whose schedule it is.
+  ///
+  /// If this process does not have that queue, it tells them to the observers of this one.
   private nonisolated func tell(_ step: ScheduleStep) {
+    let owner = owner(of: step.key)
+    (owner ?? self).post(step)
+    guard let next = step.next else { return }
+    (owner ?? self).observers.events.announce(next.id)
+    owner?.reportIfUnhandled(next)
+    owner?.becomesAvailable(at: next.availableDate)
+  }
+
+  private nonisolated func post(_ step: ScheduleStep) {
     let name = step.schedule.name
     if let catchUp = step.catchUp {
       if catchUp.missedCount > 0 {
@@ -149,10 +175,6 @@ extension TaskQueue {
     if let reason = step.schedule.parkedReason {
       observers.events.post(.scheduleParked(name, reason: reason))
     }
-    guard let next = step.next else { return }
-    observers.events.announce(next.id)
-    reportIfUnhandled(next)
-    becomesAvailable(at: next.availableDate)
   }
 }
 

@@ -26,7 +26,7 @@ extension TaskQueue {
       }
       var new = StoredSchedule(name, definition, delay: delay, made: now)
       new.begin(now: now, rule)
-      var step = try step(from: unread?.bytes, to: new, now: now, attempt: attempt)
+      var step = try step(of: key, from: unread?.bytes, to: new, now: now, attempt: attempt)
       step.changes += try await indexChanges(adding: key)
       return try await store(step, cancelling: unread?.occurrences ?? [])
     }
@@ -64,6 +64,7 @@ extension TaskQueue {
     let keptDate = before.hasDates(of: changed) ? current?.availableDate : nil
     if keptDate == nil { schedule.begin(now: now, rule) }
     var step = try step(
+      of: key,
       from: old,
       to: schedule,
       now: now,
@@ -98,12 +99,12 @@ extension TaskQueue {
     }
     if schedule.availableDate > now, !isParked {
       return try await store(
-        step(from: old, to: schedule, now: now, attempt: attempt),
+        step(of: key, from: old, to: schedule, now: now, attempt: attempt),
         cancelling: []
       )
     }
     return try await store(
-      step(from: old, schedule, wasHandled: true, attempt: attempt),
+      step(of: key, from: old, schedule, wasHandled: true, attempt: attempt),
       cancelling: []
     )
   }

@@ -11,25 +11,52 @@ extension TaskQueue {
     after end: OccurrenceEnd,
     attempt: Int
   ) async throws -> ScheduleStep? {
-    guard let (schedule, old) = try await storedSchedule(end.id.scheduleKey),
-      schedule.id == end.id
+    guard let (schedule, old) = try await storedSchedule(end.key), schedule.id == end.id
     else { return nil }
-    return try step(from: old, schedule, wasHandled: end.wasHandled, attempt: attempt)
+    return try step(
+      of: end.key,
+      from: old,
+      schedule,
+      wasHandled: end.wasHandled,
+      attempt: attempt,
+      after: end.latest
+    )
+  }
+
+  /// Returns the queue whose schedule it is; `nil` if this process does not have it.
+  nonisolated func owner(of key: ScheduleKey) -> TaskQueue? {
+    guard let queue = key.queue else { return self }
+    return group?.members.queue(named: queue)
+  }
+
+  /// Returns the name of the queue whose task a record is, if that is another one.
+  nonisolated func otherQueue(of record: TaskRecord) -> String? {
+    guard record.queue != group?.queue ?? "" else { return nil }
+    return TaskQueueGroup.name(ofStoredName: record.queue)
   }
 
   /// Returns the step to the next date of a schedule, whatever has become of its occurrence.
   nonisolated func step(
+    of key: ScheduleKey,
     from old: [UInt8],
     _ schedule: StoredSchedule,
     wasHandled: Bool,
-    attempt: Int
+    attempt: Int,
+    after latest: UInt64 = 0
   ) throws -> ScheduleStep {
     let now = self.now
     let before = schedule
     var schedule = schedule
-    let rule = zones.rule(of: schedule.definition)
+    let rule = (owner(of: key) ?? self).zones.rule(of: schedule.definition)
     let catchUp = schedule.advance(wasHandled: wasHandled, now: now, rule)
-    var step = try step(from: old, to: schedule, now: now, attempt: attempt)
+    var step = try step(
+      of: key,
+      from: old,
+      to: schedule,
+      now: now,
+      attempt: attempt,
+      after: latest
+    )
     step.catchUp = catchUp
     step.before = before
     return step
@@ -41,18 +68,22 @@ extension TaskQueue {
   /// with the spread, unless there is another date.
   /// The number of the attempt makes another ID, if the store has refused the last one.
   nonisolated func step(
+    of key: ScheduleKey,
     from old: [UInt8]?,
     to schedule: StoredSchedule,
     now: Date,
     attempt: Int,
+    after latest: UInt64 = 0,
     availableDate: Date? = nil
   ) throws -> ScheduleStep {
     var schedule = schedule
-    let key = ScheduleKey(schedule.name)
     var next: TaskRecord?
     if schedule.parkedReason == nil {
       do throws(TaskQueueError) {
-        next = try occurrence(of: schedule, key, availableDate, now: now, attempt: attempt)
+        // The clock may stand still, or have been ahead.
+        let previous = max(latest, schedule.id?.madeMilliseconds ?? 0)
+        let made = max(now.milliseconds, previous + 1) + UInt64(attempt)
+        next = try occurrence(of: schedule, key, availableDate, made: made, now: now)
       } catch {
         schedule.park(because: error.message)
       }
@@ -60,27 +91,31 @@ extension TaskQueue {
     schedule.id = next?.id
     let bytes = try schedule.bytes
     var changes: [TaskChange] = [.setValue(named: key.valueName, from: old, to: bytes)]
-    if let next { changes.append(.insert(next, onDuplicate: .keep)) }
-    return ScheduleStep(schedule: schedule, changes: changes, next: next, bytes: bytes)
+    if let next {
+      let record = key.queue.map(next.replacing) ?? next
+      changes.append(.insert(record, onDuplicate: .keep))
+    }
+    return ScheduleStep(
+      key: key,
+      schedule: schedule,
+      changes: changes,
+      next: next,
+      bytes: bytes
+    )
   }
 
   private nonisolated func occurrence(
     of schedule: StoredSchedule,
     _ key: ScheduleKey,
     _ availableDate: Date?,
-    now: Date,
-    attempt: Int
+    made milliseconds: UInt64,
+    now: Date
   ) throws(TaskQueueError) -> TaskRecord {
     let template = schedule.definition.task
-    // A call that goes through all tasks, in the order of their IDs, must not come to those that
-    // follow from it, even if no time passes.
-    let previous = schedule.id.map { ($0.high >> 16) + 1 } ?? 0
-    let milliseconds =
-      max(UInt64(max(0, now.timeIntervalSince1970 * 1_000)), previous) + UInt64(attempt)
     return template.record(
       id: TaskID(occurrenceOf: key, at: schedule.date, made: milliseconds),
       payload: try template.payload,
-      prohibitsBackoff: configuration.prohibitsBackoff,
+      prohibitsBackoff: owner(of: key)?.configuration.prohibitsBackoff ?? false,
       availableDate: availableDate ?? schedule.availableDate,
       now: now
     )
@@ -120,6 +155,10 @@ extension TaskQueue {
       return .unreadable(bytes, error)
     }
   }
+}
+
+extension Date {
+  fileprivate var milliseconds: UInt64 { UInt64(max(0, timeIntervalSince1970 * 1_000)) }
 }
 
 /// The value that holds a schedule.

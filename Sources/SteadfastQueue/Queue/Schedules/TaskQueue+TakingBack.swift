@@ -22,13 +22,15 @@ extension TaskQueue {
     else { return false }
     // If it has ended in between, nothing has come after it.
     if try await !isUnfinished(id) {
-      _ = try await sendStep(after: OccurrenceEnd(0, id, wasHandled: true), with: [])
+      let end = OccurrenceEnd(0, id, ofQueue: step.key.queue)
+      _ = try await sendStep(after: end, with: [])
     }
     return true
   }
 
   private nonisolated func isUnfinished(_ id: TaskID) async throws -> Bool {
-    try await record(of: id).map { !$0.state.isFinished } ?? false
+    let filter = TaskFilter(ids: [id], queue: nil, states: TaskState.unfinished)
+    return try await store.contains(filter)
   }
 
   /// Sets a schedule as it was before a step, and removes the occurrence that the step has added.
@@ -38,7 +40,7 @@ extension TaskQueue {
     from step: ScheduleStep,
     to before: StoredSchedule
   ) async throws -> Bool {
-    let key = ScheduleKey(before.name)
+    let key = step.key
     var retries = 0
     for _ in 0..<Self.mostLooks {
       guard let (present, bytes) = try await storedSchedule(key),

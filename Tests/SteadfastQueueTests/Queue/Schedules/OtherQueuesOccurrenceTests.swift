@@ -1,0 +1,173 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Occurrences that are ended by a queue of the store whose schedule they are not.
+@Suite(.virtualTime) struct OtherQueuesOccurrenceTests {
+  let bench: ScheduleBench
+  private let names = ["a", "b", "default"]
+  private let all = TaskFilter(queue: nil)
+
+  init() throws { bench = try ScheduleBench() }
+
+  /// Makes a group of queues, each with a schedule of the same name.
+  private func group(
+    on store: some Persistence = InMemoryStore(),
+    _ names: [String]? = nil,
+    text: String? = nil
+  ) async throws -> TaskQueueGroup {
+    let group = TaskQueueGroup(persistence: store, clock: bench.clock) { await bench.register($0) }
+    for name in names ?? self.names {
+      try await group.addQueue(name).schedule("s", .hours, Note(text ?? name))
+    }
+    return group
+  }
+
+  /// Returns the hours of the tasks of each queue.
+  private func dates(_ group: TaskQueueGroup) async throws -> [String: [Double]] {
+    Dictionary(grouping: try await group.tasks(), by: \.queue)
+      .mapValues { $0.map { bench.hours($0.availableDate) } }
+  }
+
+  private func withRunning(_ group: TaskQueueGroup, hours: Double) async throws {
+    try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await group.run() }
+      try await bench.advance(hours: hours)
+      await group.shutDown()
+      try await tasks.waitForAll()
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `what one queue of a group ends is followed by the next of the queue that it is of`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = try await group(on: store)
+      for (index, queue) in group.queues.enumerated() {
+        #expect(try await queue.cancel(matching: all) == 3)
+        let hour = Double(2 * index + 2)
+        #expect(try await dates(group) == ["": [hour], "a": [hour], "b": [hour]])
+        #expect(try await queue.remove(matching: all) == 3)
+        #expect(try await dates(group) == ["": [hour + 1], "a": [hour + 1], "b": [hour + 1]])
+      }
+      for queue in group.queues {
+        let task = try #require(try await queue.tasks().first)
+        #expect(try await queue.schedules().map(\.occurrence) == [task.id])
+        #expect(try task.payload(as: Note.self) == Note(queue.name))
+      }
+      try await withRunning(group, hours: 8.5)
+      #expect(bench.log.entries.map(\.date) == [7, 7, 7, 8, 8, 8])
+      #expect(bench.log.entries.prefix(3).map(\.text).sorted() == names)
+    }
+  }
+
+  @Test func `what ends together is followed by all that come next, in one batch`() async throws {
+    let store = FaultInjectingStore(appliesAtOnce: true)
+    let group = try await group(on: store)
+    let before = store.calls.count { $0.kind == .apply }
+    #expect(try await group.queue(named: "a").cancel(matching: all) == 3)
+    #expect(store.calls.count { $0.kind == .apply } == before + 1)
+  }
+
+  @Test func `the queue that runs learns of the occurrence, and tells its observers`() async throws
+  {
+    let group = try await group()
+    let (a, b) = (try group.queue(named: "a"), try group.queue(named: "b"))
+    let events = [a.events, b.events]
+    async let told = withTaskGroup { tasks in
+      for (index, events) in events.enumerated() {
+        tasks.addTask {
+          await events.reduce(into: [String]()) { texts, event in
+            switch event {
+            case .enqueued: texts.append("\(index): enqueued")
+            case .occurrencesMissed(_, let count, _): texts.append("\(index): \(count) missed")
+            default: break
+            }
+          }
+        }
+      }
+      return await tasks.reduce(into: [String]()) { $0 += $1 }.sorted()
+    }
+    try await withThrowingTaskGroup { tasks in
+      await b.pause()
+      tasks.addTask { try await group.run() }
+      try await bench.advance(hours: 3.5)
+      #expect(try await a.cancel(matching: TaskFilter(queue: nil, states: [.waiting])) == 3)
+      await b.resume()
+      try await bench.advance(hours: 0.25)
+      await group.shutDown()
+      try await tasks.waitForAll()
+    }
+    #expect(bench.log.entries.filter { $0.text == "b" }.map(\.date) == [3])
+    // Of the dates 1, 2 and 3, the first is cancelled, and the last stands for the second one.
+    let fromA = Array(repeating: "0: enqueued", count: 4)
+    #expect(await told == fromA + ["1: 1 missed", "1: enqueued", "1: enqueued"])
+  }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a queue that is in no group ends the occurrences of one`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let group = try await group(on: store)
+      let operating = TaskQueue(persistence: store, clock: bench.clock)
+      let events = operating.events
+      #expect(try await operating.cancel(matching: all) == 3)
+      #expect(try await dates(group) == ["": [2], "a": [2], "b": [2]])
+      try await withRunning(group, hours: 2.5)
+      #expect(bench.log.entries.map(\.date) == [2, 2, 2])
+      // It need not have their handlers.
+      await operating.shutDown()
+      for await event in events {
+        if case .unhandled(let record, _) = event { #expect(record.queue == "") }
+      }
+    }
+  }
+
+  @Test func `a process goes on with what another one ends that does not have the queue`()
+    async throws
+  {
+    let shared = SharedStore(
+      StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
+    )
+    let running = try await group(on: shared.process(), ["b"])
+    let other = try await group(on: shared.process(), ["a"])
+    try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await running.run() }
+      try await bench.advance(hours: 0.5)
+      #expect(try await other.queue(named: "a").cancel(matching: all) == 2)
+      try await bench.advance(hours: 2)
+      await running.shutDown()
+      try await tasks.waitForAll()
+    }
+    #expect(bench.log.entries.map(\.text) == ["b"] && bench.log.entries.map(\.date) == [2])
+    #expect(try await dates(other) == ["a": [2], "b": [3]])
+  }
+
+  @Test func `an occurrence that its queue claims in between has no other beside it`() async throws
+  {
+    let shared = SharedStore(
+      StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(10))
+    )
+    let running = try await group(on: shared.process(), ["b"], text: "takes 2.5")
+    let store = InterruptedStore(shared.process())
+    let other = TaskQueueGroup(persistence: store, clock: bench.clock)
+    let queue = try await other.addQueue("a")
+    let id = try #require(try await running.tasks().first?.id)
+    try await withThrowingTaskGroup { tasks in
+      tasks.addTask { try await running.run() }
+      store.beforeNextBatch { try await bench.advance(hours: 1.1) }
+      #expect(try await queue.cancel(matching: all) == 0)
+      #expect(try await running.tasks().map(\.id) == [id])
+      #expect(try await running.queue(named: "b").schedules().map(\.occurrence) == [id])
+      try await bench.advance(hours: 3.1)
+      await running.shutDown()
+      try await tasks.waitForAll()
+    }
+    // The dates that came in between are made up for once.
+    #expect(bench.log.entries.map(\.date) == [1, 3])
+    #expect(bench.log.entries.map(\.now) == [1, 3.5])
+  }
+}
