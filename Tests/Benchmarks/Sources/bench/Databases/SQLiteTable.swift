@@ -34,6 +34,7 @@ final class SQLiteTable: RawTable {
 
   private let database: OpaquePointer
   private var statements: [String: OpaquePointer] = [:]
+  private var isDurable = true
 
   init(path: String) throws {
     var database: OpaquePointer?
@@ -93,7 +94,7 @@ final class SQLiteTable: RawTable {
 
   func claim(_ limit: Int) throws -> Claimed {
     var claimed = Claimed(token: Int64.random(in: 1...Int64.max))
-    try transaction {
+    try transaction(isDurable: false) {
       let first = try prepared(
         """
         select *, seq from steadfast_task
@@ -126,7 +127,7 @@ final class SQLiteTable: RawTable {
   }
 
   func release(_ claimed: Claimed) throws {
-    try transaction {
+    try transaction(isDurable: false) {
       try change(
         claimed,
         """
@@ -148,7 +149,12 @@ final class SQLiteTable: RawTable {
 
   private var failure: Failed { Failed(reason: String(cString: sqlite3_errmsg(database))) }
 
-  private func transaction(_ body: () throws -> Void) throws {
+  /// A claim need not be durable, in the store and here.
+  private func transaction(isDurable: Bool = true, _ body: () throws -> Void) throws {
+    if isDurable != self.isDurable {
+      try execute("pragma synchronous = \(isDurable ? "full" : "normal")")
+      self.isDurable = isDurable
+    }
     try step(try prepared("begin immediate"))
     try body()
     try step(try prepared("commit"))
