@@ -12,6 +12,8 @@ final class Writer {
   private static let mostBytes = 8_000_000
   /// How many calls of a group may take too long, one by one, before the others are given up.
   private static let mostSlowCalls = 3
+  /// How many groups are looked at before they are made, after one whose tasks were not plain.
+  private static let mostCarefulGroups = 32
 
   private let place: StorePlace
   private let session: Session
@@ -20,6 +22,7 @@ final class Writer {
   private let others: DispatchGroup
   /// The tokens of claims of which is not known whether they were stored.
   private var tokensInDoubt: [UInt64] = []
+  private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
 
@@ -120,6 +123,10 @@ final class Writer {
   ) throws -> Success {
     guard !isClosed else { throw place.closed }
     var group = group
+    if carefulGroupCount > 0, group.namesLeases {
+      carefulGroupCount -= 1
+      group.isCareful = true
+    }
     while true {
       do {
         let isDurable = jobs.contains(where: \.isDurable)
@@ -129,6 +136,11 @@ final class Writer {
         }
         if group.concernsOtherQueues { hints?.tellOthers() }
         return success
+      } catch let failure as PostgreSQLFailure
+        where failure.state == Tables.mismatch && !group.isCareful
+      {
+        group.isCareful = true
+        carefulGroupCount = Self.mostCarefulGroups
       } catch let error as MoreToLock {
         group.others = error.tasks
       } catch let error as NotPlain {
