@@ -12,7 +12,15 @@ extension TaskQueue {
   /// process performs the occurrence, a later one must not be added beside it, and the end that the
   /// other process stores must find the schedule as it was.
   ///
-  /// If this process ends before it is done, the schedule goes on without waiting for the end.
+  /// If this process dies before it is done, the later occurrence stays. It begins on its date even
+  /// if the one before is still under way then, whose end adds nothing. So two may overlap once. No
+  /// date is lost, and none is performed twice.
+  ///
+  /// The batch can't depend on the end. A store compares only values, and no value changes when an
+  /// occurrence is claimed. If both occurrences had one unique key, or the later one waited for the
+  /// other, it would depend on the end; but a batch must not have a new task that one of its other
+  /// changes concerns in these ways (``Persistence``). And if the end were stored first, a process
+  /// that died then would leave a schedule without an occurrence, which is worse.
   ///
   /// - Returns: Whether it was taken back. If not, the schedule has gone on.
   /// - Throws: What the store throws.

@@ -79,6 +79,37 @@ import Testing
     #expect(bench.log.entries.map(\.date) == [1, 1, 3])
   }
 
+  @Test func `a process that dies before it has taken a step back costs one overlap, and no date`()
+    async throws
+  {
+    let running = await bench.queue(shared.process())
+    let dying = shared.process()
+    let store = InterruptedStore(dying)
+    let queue = await bench.queue(store)
+    try await running.schedule("s", .hours, Note("takes 2.5"))
+    let id = try #require(try await queue.tasks().first?.id)
+    try await withRunning(running) {
+      try await withThrowingTaskGroup { tasks in
+        store.beforeNextBatch {
+          // The running queue claims the occurrence. The process dies before its next batch.
+          try await bench.advance(hours: 1.1)
+          store.beforeNextBatch { dying.die() }
+        }
+        tasks.addTask { _ = try await queue.cancel(id) }
+        try await bench.advance(hours: 1.5)
+        #expect(try await running.tasks().map { bench.hours($0.availableDate) } == [1, 2])
+        try await bench.advance(hours: 4)
+        tasks.cancelAll()
+        await #expect(throws: CancellationError.self) { try await tasks.waitForAll() }
+      }
+    }
+    // The one of date 2 begins beside the first, whose end at 3.5 adds nothing. The dates 3 and 4
+    // are made up for once, as ever.
+    #expect(bench.log.entries.map(\.date) == [1, 2, 4])
+    #expect(bench.log.entries.map(\.now) == [1, 2, 4.5])
+    #expect(bench.log.entries.map(\.missed) == [0, 0, 1])
+  }
+
   @Test func `a schedule goes on if its occurrence was removed by another program`() async throws {
     let base = InMemoryStore()
     let store = InterruptedStore(base)
