@@ -29,7 +29,7 @@ import Testing
     }
     try await withRunning(queue) {
       // Now all workers wait, none of them for a claim.
-      try await queue.enqueue(Note("warm-up")).outcome()
+      _ = try await queue.enqueue(Note("warm-up")).outcome()
       try await VirtualTime.required.advance(by: .zero)
       try await queue.enqueue(contentsOf: [Note("first"), Note("second")])
       try await queue.waitUntilIdle()
