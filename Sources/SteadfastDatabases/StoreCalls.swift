@@ -15,13 +15,13 @@ extension StoreCalls {
   ) async throws -> [ChangeOutcome] {
     let prepared = try batch.map(PreparedChange.init)
     let answer = try await call(.apply(prepared, isDurable: durability == .durable))
-    guard case .outcomes(let outcomes) = answer else { Self.isForAnotherCall(answer) }
+    guard case .outcomes(let outcomes) = answer else { Self.isForAnotherCall() }
     return outcomes
   }
 
   package func claim(_ request: ClaimRequest) async throws -> Claim {
     let answer = try await call(.claim(request))
-    guard case .claim(let claim) = answer else { Self.isForAnotherCall(answer) }
+    guard case .claim(let claim) = answer else { Self.isForAnotherCall() }
     return claim
   }
 
@@ -31,31 +31,31 @@ extension StoreCalls {
     limit: Int
   ) async throws -> [TaskRecord] {
     let answer = try await call(.tasks(filter, after: id, limit: limit))
-    guard case .tasks(let tasks) = answer else { Self.isForAnotherCall(answer) }
+    guard case .tasks(let tasks) = answer else { Self.isForAnotherCall() }
     return tasks
   }
 
   package func count(matching filter: TaskFilter) async throws -> Int {
     let answer = try await call(.count(filter))
-    guard case .count(let count) = answer else { Self.isForAnotherCall(answer) }
+    guard case .count(let count) = answer else { Self.isForAnotherCall() }
     return count
   }
 
   package func contains(_ filter: TaskFilter) async throws -> Bool {
     let answer = try await call(.contains(filter))
-    guard case .isThere(let isThere) = answer else { Self.isForAnotherCall(answer) }
+    guard case .isThere(let isThere) = answer else { Self.isForAnotherCall() }
     return isThere
   }
 
   package func value(named name: String) async throws -> [UInt8]? {
     let answer = try await call(.value(named: name))
-    guard case .value(let value) = answer else { Self.isForAnotherCall(answer) }
+    guard case .value(let value) = answer else { Self.isForAnotherCall() }
     return value
   }
 
   package func memory(of id: TaskID) async throws -> TaskMemory {
     let answer = try await call(.memory(of: id))
-    guard case .memory(let memory) = answer else { Self.isForAnotherCall(answer) }
+    guard case .memory(let memory) = answer else { Self.isForAnotherCall() }
     return memory
   }
 
@@ -64,7 +64,7 @@ extension StoreCalls {
   package func destroy() async throws { _ = try await call(.destroy) }
 
   /// A thread answers each call with what the call asks for.
-  private static func isForAnotherCall(_ answer: StoreJob.Answer) -> Never {
+  private static func isForAnotherCall() -> Never {
     preconditionFailure("a thread of the store has answered another call than the one it took")
   }
 }

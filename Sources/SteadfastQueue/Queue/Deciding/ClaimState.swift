@@ -106,7 +106,7 @@ struct ClaimAhead: Sendable {
   ///
   /// Such a task may end the process again, and all tasks that are claimed then count as
   /// interrupted. So none is claimed ahead beside it.
-  private var isCareful = false
+  private(set) var isCareful = false
 
   init(batch: Int) { self.batch = batch }
 

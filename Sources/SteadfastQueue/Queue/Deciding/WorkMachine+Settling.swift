@@ -69,12 +69,11 @@ extension WorkMachine {
   }
 
   /// Whether more tasks are claimed and not begun than there are idle workers.
-  var isAhead: Bool { ready.count > attempts.count - performing }
+  var isAhead: Bool { ready.count > idle }
 
   /// Takes the tasks that were claimed ahead together with one that was interrupted before.
   mutating func takeTooMany() -> [ClaimedTask] {
-    guard isAhead, ready.contains(where: { $0.record.interruptionCount > 0 }) else { return [] }
-    let idle = attempts.count - performing
+    guard isAhead && ahead.isCareful else { return [] }
     // The next one is the last.
     let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
     return takeUnbegun { tooMany.contains($0.id) }

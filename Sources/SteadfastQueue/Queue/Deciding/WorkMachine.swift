@@ -58,7 +58,7 @@ struct WorkMachine: Sendable {
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   var toUnpark = ParkedNames()
-  private var idle: Int
+  private(set) var idle: Int
   /// The attempt of each worker, if it performs one.
   var attempts: [Attempt?]
   private var lastAttempt: AttemptNumber = 0

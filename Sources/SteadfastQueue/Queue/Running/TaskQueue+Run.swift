@@ -117,7 +117,7 @@ extension TaskQueue {
         }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
-      if store.claimBatch > 0 { services.addTask { await self.watchClaimsAhead() } }
+      if claimBatch > 0 { services.addTask { await self.watchClaimsAhead() } }
       if let sharing = store.sharing {
         services.addTask { await self.lookForOthersTasks(sharing) }
       }

@@ -191,8 +191,6 @@ private final class Clients {
     }
   }
 
-  private func array(_ ids: [[UInt8]]) -> [UInt8] {
-    [1, 0, 20, Int32(ids.count), 1].flatMap(\.bytes) + ids.flatMap { Int32($0.count).bytes + $0 }
-  }
+  private func array(_ ids: [[UInt8]]) -> [UInt8] { RawConnection.array(ids, ofType: 20) }
 }
 #endif

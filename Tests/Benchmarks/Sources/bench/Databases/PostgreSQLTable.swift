@@ -100,13 +100,10 @@ final class PostgreSQLTable: RawTable {
     guard let rows = try connection.flush().last else { throw Failed() }
     guard rows.count == limit else { throw Failed() }
     for row in 0..<limit { for column in 0..<rows.columnCount { consume(rows[row, column].first) } }
-    return Claimed(ids: arrayOfIDs((0..<limit).map { rows[$0, 0] }), token: Int64(token))
-  }
-
-  /// An array: one dimension, no nulls, the type, the number of elements, the first index.
-  private func arrayOfIDs(_ ids: [[UInt8]]) -> [UInt8] {
-    let head = [1, 0, 2950, Int32(ids.count), 1].flatMap(\.bytes)
-    return head + ids.flatMap { Int32($0.count).bytes + $0 }
+    return Claimed(
+      ids: RawConnection.array((0..<limit).map { rows[$0, 0] }, ofType: 2950),
+      token: Int64(token)
+    )
   }
 
   func complete(_ claimed: Claimed) throws {

@@ -16,6 +16,13 @@ final class RawConnection {
 
   deinit { PQfinish(handle) }
 
+  /// The binary form of an array: one dimension, no nulls, the OID of the type of its elements,
+  /// their number, the first index, and each with its length.
+  static func array(_ elements: [[UInt8]], ofType type: Int32) -> [UInt8] {
+    let head = [1, 0, type, Int32(elements.count), 1].flatMap(\.bytes)
+    return head + elements.flatMap { Int32($0.count).bytes + $0 }
+  }
+
   /// Runs statements without values.
   func execute(_ script: String) throws {
     guard PQexitPipelineMode(handle) == 1, let result = PQexec(handle, script) else {
