@@ -138,9 +138,22 @@ extension TaskQueue {
       if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
     if !consequences.isEmpty { await tell(consequences) }
+    await tellOwners(of: settlements)
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
+  }
+
+  /// Lets other queues of the group learn what was done to their tasks.
+  private nonisolated func tellOwners(of settlements: [Settlement]) async {
+    guard let group else { return }
+    let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
+    for case (let name?, let settlements) in others {
+      // One request has asked the same of all tasks.
+      guard let owner = group.members.queue(named: name), let change = settlements.first?.change
+      else { continue }
+      await owner.hear(Consequences(tasks: settlements.map(\.record.id)), of: change)
+    }
   }
 
   /// Returns the outcomes, with `done` for each change that is stale because it was sent before.
