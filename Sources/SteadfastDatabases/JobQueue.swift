@@ -1,4 +1,5 @@
-import Dispatch
+package import Dispatch
+package import SteadfastQueue
 import Synchronization
 
 /// Jobs that threads of a store take, in the order in which they were added.
@@ -23,6 +24,22 @@ package final class JobQueue: Sendable {
     }
     if isTaken { changed.signal() }
     return isTaken
+  }
+
+  /// Waits until a thread has answered a call.
+  ///
+  /// - Throws: `closed` if no thread takes calls any more, or what the thread fails with.
+  package func perform(
+    _ call: StoreJob.Call,
+    orThrow closed: @autoclosure @Sendable () -> any Error
+  ) async throws -> StoreJob.Answer {
+    try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { continuation in
+        if !add(StoreJob(call: call, continuation: continuation)) {
+          continuation.resume(throwing: closed())
+        }
+      }
+    }
   }
 
   /// Ends the waiting of a thread that takes all jobs, without a job.
@@ -63,6 +80,25 @@ package final class JobQueue: Sendable {
       }
       if let next { return next }
       changed.wait()
+    }
+  }
+}
+
+extension SystemThread {
+  /// Starts a thread that is one of a group until it ends.
+  package static func start(
+    in group: DispatchGroup,
+    _ work: @escaping @Sendable () -> Void
+  ) throws(SystemCallError) {
+    group.enter()
+    do {
+      try start {
+        work()
+        group.leave()
+      }
+    } catch {
+      group.leave()
+      throw error
     }
   }
 }

@@ -20,6 +20,18 @@ package enum StoredFailures {
     return String(decoding: data, as: UTF8.self)
   }
 
+  /// Returns the text for the earlier failures of a task, to which its last one is added.
+  ///
+  /// The row has the text and the date of the last failure, and the earlier ones.
+  package static func textWithLast(_ row: some TaskRow) throws -> String? {
+    let earlier = try read(row.ifAny(2, row.text))
+    guard let reason = row.ifAny(0, row.text), let date = row.ifAny(1, row.date) else {
+      return text(of: earlier)
+    }
+    let last = TaskFailure(reason: reason, date: date)
+    return text(of: TaskRecord.kept(earlier + [last.shortened()]))
+  }
+
   package static func read(_ text: String?) throws -> [TaskFailure] {
     guard let text else { return [] }
     do {

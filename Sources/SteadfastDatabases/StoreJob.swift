@@ -63,3 +63,11 @@ package struct StoreJob: Sendable {
     if case .apply(_, let isDurable) = call { isDurable } else { false }
   }
 }
+
+extension StoreJob {
+  /// The result of a call that was undone because of an error.
+  package static func result(of error: any Error) -> Result<Answer, any Error> {
+    guard let refusal = error as? BatchRefusal else { return .failure(error) }
+    return .success(.outcomes(refusal.outcomes))
+  }
+}

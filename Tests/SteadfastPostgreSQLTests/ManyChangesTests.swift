@@ -83,6 +83,48 @@ struct ManyChangesTests {
     }
   }
 
+  @Test func `changes that go out with their commit fail as one if a task is not as it should be`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      let plain = TaskRecord.numbered(1)
+      let keyed = TaskRecord.numbered(2, uniqueKey: "key")
+      let lost = TaskRecord.numbered(3)
+      _ = try await store.insert(plain, keyed, lost)
+      let claimed = try await store.claim(.ofA(limit: 3)).tasks.map(\.lease)
+      let leases = Dictionary(uniqueKeysWithValues: claimed.map { ($0.id, $0) })
+      let (first, second) = try (#require(leases[plain.id]), #require(leases[keyed.id]))
+      let stale = Lease(id: lost.id, token: try #require(leases[lost.id]).token &+ 1)
+
+      // Each of the three is a reason of its own; none of it is stored.
+      let own = Tables(try tables.database(), isShared: true)
+      for changes: [TaskChange] in [
+        [.insert(lost, onDuplicate: .keep)], [first, stale].map(Self.success),
+        [first, second].map(Self.success),
+      ] {
+        let group = BatchGroup([try changes.map(PreparedChange.init)])
+        try own.database.send("begin")
+        #expect(try own.apply(group) == [changes.map { _ in .done }])
+        let failure = #expect(throws: PostgreSQLFailure.self) { try own.database.flush() }
+        #expect(failure?.state == Tables.mismatch)
+        try own.database.execute("rollback")
+      }
+      #expect(try await store.count(matching: .unfinished) == 3)
+
+      // The store looks then, and answers each change by itself.
+      let ends = [first, second, stale].map(Self.success)
+      #expect(try await store.apply(ends, durability: .durable) == [.done, .done, .stale])
+      #expect(try await store.insert(lost) == [.done])
+      #expect(try await store.tasks(matching: .unfinished).map(\.id) == [lost.id])
+      try await store.close()
+    }
+  }
+
+  private static func success(_ lease: Lease) -> TaskChange {
+    .succeed(lease, at: Date(timeIntervalSince1970: 1_800_000_001), retains: false)
+  }
+
   @Test func `insertions with one key wait for each other, and others do not`() async throws {
     try await withTables { tables in
       let store = tables.store()

@@ -7,7 +7,7 @@ import Testing
 @testable import SteadfastPostgreSQL
 
 /// Claims that a store has left behind, for a store that uses the tables in another way.
-@Suite(.onServer, .timeLimit(.minutes(1)))
+@Suite(.onServer, .timeLimit(.minutes(5)))
 struct OverdueClaimTests {
   @Test(arguments: [nil, StoreSharing(), StoreSharing(leaseDuration: .seconds(3_600))])
   func `claims of a store that was alone are over for the next store`(

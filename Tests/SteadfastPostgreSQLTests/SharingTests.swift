@@ -11,7 +11,7 @@ private struct Count: TaskPayload { var number: Int }
 /// Several stores on the same tables.
 @Suite(.onServer)
 struct PostgreSQLSharingTests {
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a change by another store is told`() async throws {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())

@@ -14,7 +14,7 @@ struct FileWatchTests {
     try file.close()
   }
 
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a write to the file is told, also to one that came later`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db-wal")
@@ -54,7 +54,7 @@ struct FileWatchTests {
     deinit { looks.finish() }
   }
 
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a thread looks until it is stopped, also where there is no log`() async throws {
     try await withTemporaryFolder { folder in
       let (looks, continuation) = AsyncStream<Void>.makeStream()

@@ -228,7 +228,7 @@ struct InsertStatementTests {
     }
   }
 
-  @Test(.timeLimit(.minutes(1)), arguments: [nil, StoreSharing(pollInterval: .seconds(3_600))])
+  @Test(.timeLimit(.minutes(5)), arguments: [nil, StoreSharing(pollInterval: .seconds(3_600))])
   func `a running queue performs what another connection has committed`(
     _ sharing: StoreSharing?
   ) async throws {

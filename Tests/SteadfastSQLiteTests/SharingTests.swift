@@ -10,7 +10,7 @@ private struct Count: TaskPayload { var number: Int }
 
 /// Several stores on one database, and other programs beside them.
 struct SharingTests {
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a change by another store is told`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
@@ -30,7 +30,7 @@ struct SharingTests {
     }
   }
 
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `a sequence of hints that begins while the store waits is told`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")
@@ -46,7 +46,7 @@ struct SharingTests {
     }
   }
 
-  @Test(.timeLimit(.minutes(1)))
+  @Test(.timeLimit(.minutes(5)))
   func `hints come again when all earlier sequences have ended`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

@@ -7,6 +7,7 @@ package protocol ForwardingStore: Persistence {
 }
 
 extension ForwardingStore {
+  package var claimBatch: Int { base.claimBatch }
   package var sharing: StoreSharing? { base.sharing }
 
   package func open() async throws { try await base.open() }

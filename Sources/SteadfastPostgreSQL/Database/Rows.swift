@@ -1,5 +1,6 @@
 #if PostgreSQL
 import SystemPostgreSQL
+import SteadfastDatabases
 import SteadfastQueue
 
 #if canImport(FoundationEssentials)
@@ -53,16 +54,11 @@ import Foundation
 }
 
 /// One row.
-struct Row {
+struct Row: TaskRow {
   fileprivate let rows: Rows
   fileprivate let number: Int32
 
   func isNull(_ column: Int32) -> Bool { rows.isNull(number, column) }
-
-  /// What `read` finds in a column; `nil` if it is null.
-  func ifAny<Value>(_ column: Int32, _ read: (Int32) throws -> Value) rethrows -> Value? {
-    isNull(column) ? nil : try read(column)
-  }
 
   /// The whole number in a column of any width; 0 if it is null.
   func integer(_ column: Int32) -> Int {
@@ -98,10 +94,14 @@ struct Row {
   func date(_ column: Int32) -> Date { SQLValue.date(ofMicroseconds: Int64(integer(column))) }
 
   /// The texts of an array of one dimension, without nulls; none if it is empty or null.
+  ///
+  /// - Throws: An ``UnreadableRow`` if the array has other bytes than the server sends.
   func texts(_ column: Int32) throws -> [String] {
     unsafe try rows.withBytes(number, column) { bytes in
-      func number(_ offset: Int) throws(MalformedArray) -> Int {
-        guard offset >= 0, offset + 4 <= bytes.count else { throw MalformedArray() }
+      func number(_ offset: Int) throws(UnreadableRow) -> Int {
+        guard offset >= 0, offset + 4 <= bytes.count else {
+          throw UnreadableRow(column: "tags or conditions")
+        }
         let value = unsafe bytes.loadUnaligned(fromByteOffset: offset, as: Int32.self)
         return Int(Int32(bigEndian: value))
       }
@@ -110,14 +110,13 @@ struct Row {
       return try (0..<number(12)).map { _ in
         let start = offset + 4
         let end = start + (try number(offset))
-        guard end >= start, end <= bytes.count else { throw MalformedArray() }
+        guard end >= start, end <= bytes.count else {
+          throw UnreadableRow(column: "tags or conditions")
+        }
         offset = end
         return unsafe String(decoding: bytes[start..<end], as: UTF8.self)
       }
     }
   }
-
-  /// An array has other bytes than the server sends.
-  struct MalformedArray: Error {}
 }
 #endif

@@ -5,7 +5,7 @@ import SteadfastQueue
 import Synchronization
 
 /// The threads of a store, and the calls that wait for them.
-final class StoreCore: Sendable {
+final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
     /// Whether the tables are there, so that they can be read and claimed from.
@@ -55,36 +55,24 @@ final class StoreCore: Sendable {
     try startThreads()
     if call.isLast { endOthers() }
     if case .claim = call {
-      try await open()
+      try await openIfClosed()
       // The session that writes keeps others out of tables that are not shared.
-      return try await perform(call, by: place.isShared ? claiming : writing)
+      let queue = place.isShared ? claiming : writing
+      return try await queue.perform(call, orThrow: place.closed)
     }
     guard call.reads else {
       // Changes that wait before the last call may have something to tell.
       defer { if call.isLast { state.withLock { $0.hints }?.end() } }
-      return try await perform(call, by: writing)
+      return try await writing.perform(call, orThrow: place.closed)
     }
-    try await open()
-    return try await perform(call, by: reading)
+    try await openIfClosed()
+    return try await reading.perform(call, orThrow: place.closed)
   }
 
-  private func open() async throws {
+  private func openIfClosed() async throws {
     guard !state.withLock({ $0.isOpened }) else { return }
-    _ = try await perform(.open, by: writing)
+    _ = try await writing.perform(.open, orThrow: place.closed)
     state.withLock { $0.isOpened = true }
-  }
-
-  private func perform(
-    _ call: StoreJob.Call,
-    by queue: JobQueue
-  ) async throws -> StoreJob.Answer {
-    try await RealWork.performInTurn {
-      try await withCheckedThrowingContinuation { continuation in
-        if !queue.add(StoreJob(call: call, continuation: continuation)) {
-          continuation.resume(throwing: place.closed)
-        }
-      }
-    }
   }
 
   // MARK: Threads
@@ -95,13 +83,13 @@ final class StoreCore: Sendable {
       let hints = place.isShared ? try HintExchange(place, listeners) : nil
       if let hints { try SystemThread.start { hints.run() } }
       state.hints = hints
-      try start(others) { [place, claiming, leaseDuration] in
+      try SystemThread.start(in: others) { [place, claiming, leaseDuration] in
         let claimer = Claimer(place, leaseDuration: leaseDuration)
         while case .jobs(let jobs) = claiming.next(all: false) {
           for job in jobs { claimer.perform(job) }
         }
       }
-      try start(others) { [place, reading] in
+      try SystemThread.start(in: others) { [place, reading] in
         // A count may read all tasks.
         let session = Session(place) { tables, _ in
           try tables.database.execute(
@@ -121,37 +109,9 @@ final class StoreCore: Sendable {
     }
   }
 
-  private func start(_ group: DispatchGroup, _ work: @escaping @Sendable () -> Void) throws {
-    group.enter()
-    do {
-      try SystemThread.start {
-        work()
-        group.leave()
-      }
-    } catch {
-      group.leave()
-      throw error
-    }
-  }
-
   private static func look(_ job: StoreJob, _ session: Session) {
-    let result = Result { try session.look { try answer(job.call, $0) } }
+    let result = Result { try session.look { try $0.answer(job.call) } }
     job.continuation.resume(with: result.mapError(session.place.error))
-  }
-
-  private static func answer(
-    _ call: StoreJob.Call,
-    _ database: Connection
-  ) throws -> StoreJob.Answer {
-    switch call {
-    case .tasks(let filter, let id, let limit):
-      .tasks(try database.tasks(matching: filter, after: id, limit: limit))
-    case .count(let filter): .count(try database.count(matching: filter))
-    case .contains(let filter): .isThere(try database.contains(filter))
-    case .value(let name): .value(try database.value(named: name))
-    case .memory(let id): .memory(try database.memory(of: id))
-    case .open, .apply, .claim, .close, .destroy: .nothing
-    }
   }
 }
 #endif

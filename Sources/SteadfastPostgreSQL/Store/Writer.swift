@@ -12,6 +12,8 @@ final class Writer {
   private static let mostBytes = 8_000_000
   /// How many calls of a group may take too long, one by one, before the others are given up.
   private static let mostSlowCalls = 3
+  /// How many groups are looked at before they are made, after one whose tasks were not plain.
+  private static let mostCarefulGroups = 32
 
   private let place: StorePlace
   private let session: Session
@@ -20,6 +22,7 @@ final class Writer {
   private let others: DispatchGroup
   /// The tokens of claims of which is not known whether they were stored.
   private var tokensInDoubt: [UInt64] = []
+  private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
 
@@ -79,7 +82,7 @@ final class Writer {
     } else if jobs.count > 1, let another {
       another(jobs)
     } else {
-      for job in jobs { end(job, Self.result(of: error)) }
+      for job in jobs { end(job, StoreJob.result(of: error)) }
     }
   }
 
@@ -96,7 +99,7 @@ final class Writer {
       case .success(let outcomes): end(job, .success(.outcomes(outcomes[0])))
       case .failure(let failure):
         if !concernsOneCall(failure) { slowCount += 1 }
-        end(job, Self.result(of: failure))
+        end(job, StoreJob.result(of: failure))
       }
     }
   }
@@ -120,6 +123,10 @@ final class Writer {
   ) throws -> Success {
     guard !isClosed else { throw place.closed }
     var group = group
+    if carefulGroupCount > 0, group.namesLeases {
+      carefulGroupCount -= 1
+      group.isCareful = true
+    }
     while true {
       do {
         let isDurable = jobs.contains(where: \.isDurable)
@@ -129,6 +136,11 @@ final class Writer {
         }
         if group.concernsOtherQueues { hints?.tellOthers() }
         return success
+      } catch let failure as PostgreSQLFailure
+        where failure.state == Tables.mismatch && !group.isCareful
+      {
+        group.isCareful = true
+        carefulGroupCount = Self.mostCarefulGroups
       } catch let error as MoreToLock {
         group.others = error.tasks
       } catch let error as NotPlain {
@@ -142,12 +154,6 @@ final class Writer {
       return !failure.isConnectionLost && !failure.isCollision && !failure.isPassing
     }
     return !(error is PostgreSQLError)
-  }
-
-  /// The result of a call that was undone because of an error.
-  private static func result(of error: any Error) -> Result<StoreJob.Answer, any Error> {
-    guard let refusal = error as? BatchRefusal else { return .failure(error) }
-    return .success(.outcomes(refusal.outcomes))
   }
 
   private static func undoableResults(
@@ -169,7 +175,7 @@ final class Writer {
         _ = try? database.flush()
         try database.execute("rollback to call; release call")
         tables.changedOrders = []
-        return result(of: error)
+        return StoreJob.result(of: error)
       }
     }
   }

@@ -13,6 +13,8 @@ struct BatchGroup {
   var others: Set<TaskID> = []
   /// The tasks that an earlier try has found not to be plain.
   var notPlain: Set<TaskID> = []
+  /// Whether the changes are looked at before they are made; if not, all must be plain.
+  var isCareful = false
 
   /// A change of a batch.
   struct Place {
@@ -56,6 +58,9 @@ struct BatchGroup {
 }
 
 extension BatchGroup {
+  /// Whether a change names a lease, so that only the database knows whether its task is plain.
+  var namesLeases: Bool { batches.contains { $0.contains(where: \.namesLease) } }
+
   /// Whether the changes may make a task available, or set a value, that other queues wait for.
   var concernsOtherQueues: Bool {
     batches.contains { batch in
@@ -88,6 +93,9 @@ extension BatchGroup.Parts {
     }
     return true
   }
+
+  /// Whether no change is made by itself.
+  var haveAll: Bool { offsets.allSatisfy(\.isEmpty) }
 
   /// The tasks of the changes that name a lease.
   var leased: [TaskID] {

@@ -3,7 +3,7 @@ import SteadfastDatabases
 import SteadfastQueue
 
 /// Look-ups.
-extension Connection {
+extension Connection: TaskLookUps {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,
@@ -12,15 +12,13 @@ extension Connection {
     var condition = condition(filter)
     if let id { condition.add("id > $", .id(id)) }
     condition.values.append(.integer(max(0, limit)))
-    return try records(
-      rows(
-        """
-        select \(Self.columns) from steadfast_task as task where \(condition.text)
-        order by id limit $\(condition.values.count)
-        """,
-        condition.values
-      )
-    )
+    return try rows(
+      """
+      select \(Self.columns) from steadfast_task as task where \(condition.text)
+      order by id limit $\(condition.values.count)
+      """,
+      condition.values
+    ).map(record)
   }
 
   func count(matching filter: TaskFilter) throws -> Int {

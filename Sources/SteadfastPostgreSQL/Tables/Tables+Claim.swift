@@ -114,7 +114,7 @@ extension Tables {
       do {
         let record = try database.record(row)
         let task = ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
-        tasks.append((task, row.integer(Connection.columnCount)))
+        tasks.append((task, row.integer(TaskColumns.count)))
       } catch let unreadable as UnreadableRow {
         try park(row.id(0), unreadable, at: request.now)
       }

@@ -15,7 +15,7 @@ extension Tables {
     as state: TaskState,
     at date: Date,
     retains: Bool,
-    failure: TaskFailure? = nil
+    failure: TaskFailure?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
     let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []

@@ -4,40 +4,10 @@ import SteadfastQueue
 
 /// Insertions.
 extension Tables {
-  func insert(
-    _ record: TaskRecord,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
-  ) throws -> ChangeOutcome {
-    var role: UniqueKeyRole?
-    let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
-    let takesKey = key != nil && !record.state.isFinished
-    if takesKey || !record.dependencies.tasks.isEmpty,
-      let sent = try outcomeIfSent(record, payload)
-    {
-      return sent
-    }
-    if takesKey, let key {
-      switch try decision(on: record, key, policy, payload) {
-      case .role(let decided): role = decided
-      case .outcome(let outcome): return outcome
-      }
-    }
-    let values = Self.definition(of: record, payload, role) + Self.life(of: record)
-    guard try database.rows(Self.insertion, values).changedCount > 0 else {
-      return try outcomeIfSent(record, payload) ?? .identityTaken
-    }
-    if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
-      changedOrders.append(key)
-    }
-    guard !record.dependencies.tasks.isEmpty else { return .done }
-    return try name(record.dependencies, by: record)
-  }
-
   /// The outcome if a task has the ID already.
   ///
   /// It compares what `TaskRecord.isStored(as:)` compares, with dates as they are stored.
-  private func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
+  func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     try database.first(
       """
       select name = $2 and queue = $3 and payload = $4 and format = $5 and schema_version = $6
@@ -55,6 +25,11 @@ extension Tables {
       .text(StoredKey.text(of: record.uniqueKey, in: record.queue)),
       .text(StoredKey.text(of: record.orderKey, in: record.queue))
     ) { $0.flag(0) ? .done : .identityTaken }
+  }
+
+  func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
+    let values = Self.definition(of: record, payload, role) + Self.life(of: record)
+    return try database.rows(Self.insertion, values).changedCount > 0
   }
 
   private static let insertion = """
@@ -121,22 +96,8 @@ extension Tables {
 
   // MARK: Unique keys
 
-  private enum KeyDecision {
-    case role(UniqueKeyRole)
-    case outcome(ChangeOutcome)
-  }
-
-  /// A task that has a role for a key.
-  private struct Twin {
-    let id: TaskID
-    let state: TaskState
-    /// Whether it stands for a task of the date that was asked for.
-    let isRecent: Bool
-    let memorySize: Int
-  }
-
   /// The tasks that have a role for a key, which are locked.
-  private func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: Twin] {
+  func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
     let found = try database.all(
       """
       select id, key_role, state, coalesce(unique_until > $3, false), memory_size
@@ -145,48 +106,13 @@ extension Tables {
       """,
       .text(record.name),
       .text(key),
-      .date(record.createdDate)
-    ) { row -> (UniqueKeyRole, Twin) in
-      guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
-        throw UnreadableRow(column: "key_role", id: row.id(0))
-      }
-      let twin = Twin(
-        id: id,
-        state: try row.state(2),
-        isRecent: row.flag(3),
-        memorySize: row.integer(4)
-      )
-      return (role, twin)
-    }
+      .date(record.createdDate),
+      read: KeyTwin.read
+    )
     return Dictionary(found) { first, _ in first }
   }
 
-  /// Decides what a new task with a unique key becomes, and lets its twin take it over.
-  private func decision(
-    on record: TaskRecord,
-    _ key: String,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
-  ) throws -> KeyDecision {
-    let twins = try twins(of: record, key)
-    guard let holder = twins[.holder] else {
-      let recent = policy == .replace ? nil : try recent(record, key)
-      return recent.map { .outcome(.duplicate(of: $0)) } ?? .role(.holder)
-    }
-    if policy == .reject || policy == .join { return .outcome(.duplicate(of: holder.id)) }
-    if twins[.successor] == nil {
-      let begins = policy == .replace || !holder.isRecent
-      if holder.state == .running, begins { return .role(.successor) }
-      if policy == .replace, holder.memorySize > 0 { return .role(.successor) }
-    }
-    let twin = twins[.successor] ?? holder
-    guard policy == .replace else { return .outcome(.duplicate(of: twin.id)) }
-    try takeOver(record, by: twin.id, payload)
-    return .outcome(.replaced(twin.id))
-  }
-
-  /// The task that has succeeded, and stands for a new one.
-  private func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
+  func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
     try database.ids(
       """
       select id from steadfast_task
@@ -220,7 +146,7 @@ extension Tables {
     where id = $1
     """
 
-  private func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
+  func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
     try database.send(
       Self.takeOver,
       .id(twin),

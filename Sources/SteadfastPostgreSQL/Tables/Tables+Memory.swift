@@ -106,12 +106,6 @@ extension Tables {
 
   // MARK: Values
 
-  /// Returns whether a value is the one that a change names, if the change names any.
-  func meetsItsValue(_ prepared: PreparedChange) throws -> Bool {
-    guard case .setValue(let name, let old, _) = prepared.change else { return true }
-    return try database.value(named: name) == old
-  }
-
   func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
     if let bytes {
       try database.send(

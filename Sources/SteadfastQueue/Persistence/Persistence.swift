@@ -85,6 +85,13 @@ public protocol Persistence: Sendable {
   /// `false`.
   var appliesAtOnce: Bool { get }
 
+  /// How many tasks a claim may hand out although fewer workers are idle.
+  ///
+  /// Above 0, a queue whose attempts are short claims up to this number of tasks at once
+  /// (<doc:WritingAStore>). That pays where a call of the store costs much more than another task
+  /// in its answer. The default is 0: a queue claims for idle workers only.
+  var claimBatch: Int { get }
+
   /// How several queues share the store; `nil`, the default, if one queue at a time uses it.
   var sharing: StoreSharing? { get }
 
@@ -200,6 +207,8 @@ public protocol Persistence: Sendable {
 extension Persistence {
   /// `false`.
   public var appliesAtOnce: Bool { false }
+  /// 0: a queue claims for idle workers only.
+  public var claimBatch: Int { 0 }
   /// Looks for one task.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
     try await !tasks(matching: filter, after: nil, limit: 1).isEmpty

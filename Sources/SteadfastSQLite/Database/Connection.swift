@@ -52,7 +52,7 @@ import SteadfastQueue
   var isIdle: Bool { unsafe sqlite3_get_autocommit(handle) != 0 }
 
   /// How many rows the connection has changed since it was opened.
-  var changeCount: Int32 { unsafe sqlite3_total_changes(handle) }
+  var changeCount: Int { Int(unsafe sqlite3_total_changes(handle)) }
 
   /// Whether the connection can't write.
   var isReadOnly: Bool { unsafe sqlite3_db_readonly(handle, "main") == 1 }

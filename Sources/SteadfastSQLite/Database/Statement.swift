@@ -1,5 +1,6 @@
 #if SQLite
 import SystemSQLite
+import SteadfastDatabases
 import SteadfastQueue
 
 #if canImport(FoundationEssentials)
@@ -9,7 +10,7 @@ import Foundation
 #endif
 
 /// A prepared statement, and the row at which it is.
-@safe final class Statement {
+@safe final class Statement: TaskRow {
   private let handle: OpaquePointer
 
   init(_ handle: OpaquePointer) { unsafe self.handle = handle }
@@ -87,7 +88,7 @@ import Foundation
     return unsafe String(decoding: bytes, as: UTF8.self)
   }
 
-  func blob(_ column: Int32) -> [UInt8] {
+  func bytes(_ column: Int32) -> [UInt8] {
     guard let base = unsafe sqlite3_column_blob(handle, column) else { return [] }
     let count = Int(unsafe sqlite3_column_bytes(handle, column))
     return unsafe Array(UnsafeRawBufferPointer(start: base, count: count))
@@ -109,10 +110,5 @@ import Foundation
   }
 
   func real(_ column: Int32) -> Double { unsafe sqlite3_column_double(handle, column) }
-
-  /// What `read` finds in a column; `nil` if it is null.
-  func ifAny<Value>(_ column: Int32, _ read: (Int32) -> Value) -> Value? {
-    isNull(column) ? nil : read(column)
-  }
 }
 #endif

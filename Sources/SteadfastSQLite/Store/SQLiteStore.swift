@@ -65,6 +65,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   public let url: URL
   /// How several processes use the tables at the same time; `nil` if one store uses them alone.
   public let sharing: StoreSharing?
+  /// 64: a queue whose attempts are short claims up to 64 tasks at once.
+  public var claimBatch: Int { 64 }
   package let use: (any StoreUse)?
   package var hasTransientErrors: Bool { true }
 
@@ -120,7 +122,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   /// If it is open, this does nothing.
   ///
   /// - Throws: A ``SQLiteError``. The next call tries again.
-  public func open() async throws { _ = try await core.call(.open) }
+  public func open() async throws { try await core.open() }
 
   /// Stores a batch of changes, and returns an outcome for each.
   ///
@@ -131,23 +133,14 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     _ batch: [TaskChange],
     durability: Durability
   ) async throws -> [ChangeOutcome] {
-    let prepared = try batch.map(PreparedChange.init)
-    guard
-      case .outcomes(let outcomes) = try await core.call(
-        .apply(prepared, isDurable: durability == .durable)
-      )
-    else { return [] }
-    return outcomes
+    try await core.apply(batch, durability: durability)
   }
 
   /// Leases the first available tasks.
   ///
   /// - Throws: A ``SQLiteError``.
   public func claim(_ request: ClaimRequest) async throws -> Claim {
-    guard case .claim(let claim) = try await core.call(.claim(request)) else {
-      return Claim(tasks: [], nextDate: nil)
-    }
-    return claim
+    try await core.claim(request)
   }
 
   /// Returns the tasks that match a filter.
@@ -161,45 +154,35 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
     after id: TaskID?,
     limit: Int
   ) async throws -> [TaskRecord] {
-    guard case .tasks(let tasks) = try await core.call(.tasks(filter, after: id, limit: limit))
-    else {
-      return []
-    }
-    return tasks
+    try await core.tasks(matching: filter, after: id, limit: limit)
   }
 
   /// Returns how many tasks match a filter.
   ///
   /// - Throws: A ``SQLiteError``.
   public func count(matching filter: TaskFilter) async throws -> Int {
-    guard case .count(let count) = try await core.call(.count(filter)) else { return 0 }
-    return count
+    try await core.count(matching: filter)
   }
 
   /// Returns whether any task matches a filter.
   ///
   /// - Throws: A ``SQLiteError``.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
-    guard case .isThere(let isThere) = try await core.call(.contains(filter)) else { return false }
-    return isThere
+    try await core.contains(filter)
   }
 
   /// Returns the bytes that the store holds under a name; `nil` if there are none.
   ///
   /// - Throws: A ``SQLiteError``.
   public func value(named name: String) async throws -> [UInt8]? {
-    guard case .value(let value) = try await core.call(.value(named: name)) else { return nil }
-    return value
+    try await core.value(named: name)
   }
 
   /// Returns what a task remembers; nothing if it is not in the store.
   ///
   /// - Throws: A ``SQLiteError``.
   public func memory(of id: TaskID) async throws -> TaskMemory {
-    guard case .memory(let memory) = try await core.call(.memory(of: id)) else {
-      return TaskMemory()
-    }
-    return memory
+    try await core.memory(of: id)
   }
 
   /// Closes the database.
@@ -208,7 +191,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// When the last reference to a store is gone, the store does the same by itself.
   public func close() async throws {
-    _ = try await core.call(.close)
+    try await core.close()
   }
 
   /// Removes the tables with all tasks and values; the database and its other tables stay.
@@ -219,7 +202,7 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// - Throws: A ``SQLiteError``. The next call tries again.
   public func destroy() async throws {
-    _ = try await core.call(.destroy)
+    try await core.destroy()
   }
 }
 

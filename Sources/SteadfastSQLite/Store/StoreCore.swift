@@ -5,7 +5,7 @@ import SteadfastQueue
 import Synchronization
 
 /// The threads of a store, and the calls that wait for them.
-final class StoreCore: Sendable {
+final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
     /// Whether the tables are there, so that they can be read.
@@ -97,25 +97,12 @@ final class StoreCore: Sendable {
     }
     try startThreads()
     if call.isLast { endReading() }
-    guard call.reads else { return try await perform(call, by: writing) }
+    guard call.reads else { return try await writing.perform(call, orThrow: place.closed) }
     if !state.withLock({ $0.isOpened }) {
-      _ = try await perform(.open, by: writing)
+      _ = try await writing.perform(.open, orThrow: place.closed)
       state.withLock { $0.isOpened = true }
     }
-    return try await perform(call, by: reading)
-  }
-
-  private func perform(
-    _ call: StoreJob.Call,
-    by queue: JobQueue
-  ) async throws -> StoreJob.Answer {
-    try await RealWork.performInTurn {
-      try await withCheckedThrowingContinuation { continuation in
-        if !queue.add(StoreJob(call: call, continuation: continuation)) {
-          continuation.resume(throwing: place.closed)
-        }
-      }
-    }
+    return try await reading.perform(call, orThrow: place.closed)
   }
 
   // MARK: Threads
@@ -128,16 +115,7 @@ final class StoreCore: Sendable {
         Self.write(writer, writing, listeners)
       }
       for _ in 0..<Self.readerCount {
-        readers.enter()
-        do {
-          try SystemThread.start { [place, reading, readers] in
-            Self.read(reading, place)
-            readers.leave()
-          }
-        } catch {
-          readers.leave()
-          throw error
-        }
+        try SystemThread.start(in: readers) { [place, reading] in Self.read(reading, place) }
       }
       state.areThreadsStarted = true
     }
@@ -161,25 +139,10 @@ final class StoreCore: Sendable {
         let result = Result {
           let opened = try database ?? Connection(place.path, .reading, prefix: place.prefix)
           database = opened
-          return try answer(job.call, opened)
+          return try opened.answer(job.call)
         }
         job.continuation.resume(with: result.mapError(place.error))
       }
-    }
-  }
-
-  private static func answer(
-    _ call: StoreJob.Call,
-    _ database: Connection
-  ) throws -> StoreJob.Answer {
-    switch call {
-    case .tasks(let filter, let id, let limit):
-      .tasks(try database.tasks(matching: filter, after: id, limit: limit))
-    case .count(let filter): .count(try database.count(matching: filter))
-    case .contains(let filter): .isThere(try database.contains(filter))
-    case .value(let name): .value(try database.value(named: name))
-    case .memory(let id): .memory(try database.memory(of: id))
-    case .open, .apply, .claim, .close, .destroy: .nothing
     }
   }
 }

@@ -70,7 +70,7 @@ final class Writer {
       if jobs.count > 1, concernsOneCall(error) {
         performApart(jobs)
       } else {
-        for job in jobs { end(job, Self.result(of: error)) }
+        for job in jobs { end(job, StoreJob.result(of: error)) }
       }
     }
   }
@@ -114,14 +114,8 @@ final class Writer {
       guard !database.isIdle else { throw error }
       try database.run("rollback to call")
       try database.run("release call")
-      return result(of: error)
+      return StoreJob.result(of: error)
     }
-  }
-
-  /// The result of a call that was undone because of an error.
-  private static func result(of error: any Error) -> Result<StoreJob.Answer, any Error> {
-    guard let refusal = error as? BatchRefusal else { return .failure(error) }
-    return .success(.outcomes(refusal.outcomes))
   }
 
   private static func answer(

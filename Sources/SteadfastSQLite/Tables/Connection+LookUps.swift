@@ -9,7 +9,7 @@ import Foundation
 #endif
 
 /// Look-ups.
-extension Connection {
+extension Connection: TaskLookUps {
   func tasks(
     matching filter: TaskFilter,
     after id: TaskID?,

@@ -41,11 +41,8 @@ extension StoredKey {
 }
 
 extension Statement {
-  func state(_ column: Int32) throws -> TaskState {
-    guard let state = TaskState(rawValue: text(column)) else {
-      throw UnreadableRow(column: "state")
-    }
-    return state
+  func texts(_ column: Int32) throws -> [String] {
+    try StoredTexts.read(ifAny(column, text))
   }
 }
 #endif

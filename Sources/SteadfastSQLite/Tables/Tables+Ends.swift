@@ -15,7 +15,7 @@ extension Tables {
     as state: TaskState,
     at date: Date,
     retains: Bool,
-    failure: TaskFailure? = nil
+    failure: TaskFailure?
   ) throws -> ChangeOutcome {
     if !retains, case .claimed(let lease) = target, try removePlain(lease) { return .done }
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }

@@ -2,12 +2,6 @@
 import SteadfastDatabases
 import SteadfastQueue
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 /// Insertions.
 extension Tables {
   /// The longest payload that stands in the row of its task.
@@ -15,35 +9,8 @@ extension Tables {
   /// Each change writes the row again, so a longer one has a row of its own.
   static let longestInnerPayload = 2_048
 
-  func insert(
-    _ record: TaskRecord,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
-  ) throws -> ChangeOutcome {
-    var role: UniqueKeyRole?
-    let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
-    let takesKey = key != nil && !record.state.isFinished
-    if takesKey || !record.dependencies.tasks.isEmpty, let sent = try outcomeIfSent(record) {
-      return sent
-    }
-    if takesKey, let key {
-      switch try decision(on: record, key, policy, payload) {
-      case .role(let decided): role = decided
-      case .outcome(let outcome): return outcome
-      }
-    }
-    guard try add(record, role, payload) else {
-      return try outcomeIfSent(record) ?? .identityTaken
-    }
-    if record.orderKey != nil, let key = StoredKey.text(of: record.orderKey, in: record.queue) {
-      changedOrders.append(key)
-    }
-    guard !record.dependencies.tasks.isEmpty else { return .done }
-    return try name(record.dependencies, by: record)
-  }
-
   /// The outcome if a task has the ID already.
-  private func outcomeIfSent(_ record: TaskRecord) throws -> ChangeOutcome? {
+  func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome? {
     guard let stored = try database.record(of: record.id) else { return nil }
     return record.isStored(as: stored) ? .done : .identityTaken
   }
@@ -62,12 +29,7 @@ extension Tables {
     on conflict (id) do nothing
     """
 
-  /// Adds the row of a task, and returns whether its ID was free.
-  private func add(
-    _ record: TaskRecord,
-    _ role: UniqueKeyRole?,
-    _ payload: [UInt8]
-  ) throws -> Bool {
+  func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool {
     let inner = Self.inner(payload)
     let definition = Self.definition(
       of: record,
@@ -147,66 +109,22 @@ extension Tables {
 
   // MARK: Unique keys
 
-  private enum KeyDecision {
-    case role(UniqueKeyRole)
-    case outcome(ChangeOutcome)
-  }
-
-  private struct Twin {
-    let id: TaskID
-    let role: UniqueKeyRole?
-    let state: TaskState
-    let uniqueUntil: Date?
-    let memorySize: Int
-  }
-
-  private func twins(_ name: String, _ key: String) throws -> [Twin] {
-    try database.all(
+  func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
+    let found = try database.all(
       """
-      select id, key_role, state, unique_until, memory_size from steadfast_task
+      select id, key_role, state, coalesce(unique_until > ?3, 0), memory_size
+      from steadfast_task
       where name = ?1 and unique_key = ?2 and key_role is not null
       """,
-      .text(name),
-      .text(key)
-    ) { row in
-      guard let id = row.id(0) else { throw UnreadableRow(column: "id") }
-      return Twin(
-        id: id,
-        role: UniqueKeyRole(rawValue: row.text(1)),
-        state: try row.state(2),
-        uniqueUntil: row.ifAny(3, row.date),
-        memorySize: row.integer(4)
-      )
-    }
+      .text(record.name),
+      .text(key),
+      .date(record.createdDate),
+      read: KeyTwin.read
+    )
+    return Dictionary(found) { first, _ in first }
   }
 
-  /// Decides what a new task with a unique key becomes, and lets its twin take it over.
-  private func decision(
-    on record: TaskRecord,
-    _ key: String,
-    _ policy: UniquePolicy,
-    _ payload: [UInt8]
-  ) throws -> KeyDecision {
-    let twins = try twins(record.name, key)
-    guard let holder = twins.first(where: { $0.role == .holder }) else {
-      let recent = policy == .replace ? nil : try recent(record, key)
-      return recent.map { .outcome(.duplicate(of: $0)) } ?? .role(.holder)
-    }
-    if policy == .reject || policy == .join { return .outcome(.duplicate(of: holder.id)) }
-    let successor = twins.first { $0.role == .successor }
-    if successor == nil {
-      let standsForIt = holder.uniqueUntil.map { $0 > record.createdDate } ?? false
-      if holder.state == .running, policy == .replace || !standsForIt { return .role(.successor) }
-      if policy == .replace, holder.memorySize > 0 { return .role(.successor) }
-    }
-    let twin = successor ?? holder
-    guard policy == .replace else { return .outcome(.duplicate(of: twin.id)) }
-    try takeOver(record, by: twin.id, payload)
-    return .outcome(.replaced(twin.id))
-  }
-
-  /// The task that has succeeded, and stands for a new one.
-  private func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
+  func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
     try database.first(
       """
       select id from steadfast_task
@@ -240,7 +158,7 @@ extension Tables {
     where id = ?1
     """
 
-  private func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
+  func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
     try database.run(
       Self.takeOver,
       .id(twin),

@@ -109,12 +109,6 @@ extension Tables {
 
   // MARK: Values
 
-  /// Returns whether a value is the one that a change names, if the change names any.
-  func meetsItsValue(_ prepared: PreparedChange) throws -> Bool {
-    guard case .setValue(let name, let old, _) = prepared.change else { return true }
-    return try database.value(named: name) == old
-  }
-
   func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome {
     if let bytes {
       try database.run(
@@ -134,13 +128,13 @@ extension Tables {
 
 extension Connection {
   func value(named name: String) throws -> [UInt8]? {
-    try first("select bytes from steadfast_value where name = ?1", .text(name)) { $0.blob(0) }
+    try first("select bytes from steadfast_value where name = ?1", .text(name)) { $0.bytes(0) }
   }
 
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
     let rows = try all("select name, value from steadfast_memory where task_id = ?1", .id(id)) {
-      (name: $0.text(0), value: $0.blob(1))
+      (name: $0.text(0), value: $0.bytes(1))
     }
     for row in rows { memory[row.name] = row.value }
     return memory

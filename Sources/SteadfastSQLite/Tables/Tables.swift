@@ -2,14 +2,8 @@
 import SteadfastDatabases
 import SteadfastQueue
 
-#if canImport(FoundationEssentials)
-import FoundationEssentials
-#else
-import Foundation
-#endif
-
 /// The tables as the thread that writes sees them, within a transaction.
-final class Tables {
+final class Tables: TaskTables {
   let database: Connection
   /// Whether several queues use the tables, so that claims run out.
   let isShared: Bool
@@ -24,70 +18,10 @@ final class Tables {
     self.clock = clock
   }
 
+  var changedRowCount: Int? { database.changeCount }
+
   /// A number that is greater than every `seq`.
   static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task)"
-
-  // MARK: Batches
-
-  /// Makes all changes of a batch, or none if a value differs or an insertion refuses the batch.
-  ///
-  /// - Throws: After any error, the caller must undo what the batch has changed. After a
-  ///   ``BatchRefusal``, the batch has the outcomes in it.
-  func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
-    guard try batch.allSatisfy(meetsItsValue) else { return batch.map { _ in .valueDiffers } }
-    changedOrders = []
-    let countBefore = database.changeCount
-    let outcomes = try batch.map(apply)
-    if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
-      let outcomes = outcomes.map(\.ofRefusedBatch)
-      guard database.changeCount == countBefore else { throw BatchRefusal(outcomes: outcomes) }
-      return outcomes
-    }
-    try addMembers(batch, outcomes)
-    if !changedOrders.isEmpty { try giveTurns() }
-    return outcomes
-  }
-
-  private func apply(_ prepared: PreparedChange) throws -> ChangeOutcome {
-    switch prepared.change {
-    case .insert(let record, let policy): return try insert(record, policy, prepared.payload)
-    case .succeed(let lease, let date, let retains):
-      return try end(.claimed(lease), as: .succeeded, at: date, retains: retains)
-    case .retry(let lease, let date, let retryCount, let failure):
-      return try retry(lease, at: date, retryCount, failure)
-    case .abandon(let lease, let failure, let retains):
-      return try end(
-        .claimed(lease),
-        as: .abandoned,
-        at: failure.date,
-        retains: retains,
-        failure: failure
-      )
-    case .release(let lease): return try release(lease)
-    case .park(let lease, let failure): return try park(lease, failure)
-    case .unpark(let name, let queue): return try unpark(name, in: queue)
-    case .cancel(let target, let date, let retains):
-      return try end(target, as: .cancelled, at: date, retains: retains)
-    case .pause(let target): return try pause(target)
-    case .resume(let id): return try resume(id)
-    case .restart(let target, let date, let forgets):
-      return try restart(target, at: date, forgets: forgets)
-    case .reschedule(let target, let date): return try reschedule(target, to: date)
-    case .update(let id, let update): return try self.update(id, update, prepared.payload)
-    case .remove(let id): return try remove(id)
-    case .extend(let lease, let duration): return try extend(lease, for: duration)
-    case .prune(let state, let date, let count, let now, let queue):
-      return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
-    case .rebase(let date): return try rebase(to: date)
-    case .remember(let lease, let name, let value): return try remember(lease, name, value)
-    case .suspend(let lease, let date, let names):
-      return try suspend(lease, until: date, awaiting: names)
-    case .complete(let id, let name, let value): return try complete(id, name, value)
-    case .setValue(let name, _, let new): return try set(new, named: name)
-    @unknown default:
-      throw UnknownChange()
-    }
-  }
 
   // MARK: Order keys
 

@@ -28,7 +28,8 @@ extension ModelRun {
         now.instant,
         now.date,
         mayHaveFailed: fault != nil,
-        hasFailed: hasFailed
+        hasFailed: hasFailed,
+        claimsAhead: store.claimBatch > 0
       )
       if state.callsInFlight == 0, !hasFailed {
         for (name, isQueuePaused) in arePaused where state.hasRun(name) {
@@ -167,7 +168,8 @@ extension ModelLedger {
     _ now: VirtualClock.Instant,
     _ date: Date,
     mayHaveFailed: Bool,
-    hasFailed: Bool
+    hasFailed: Bool,
+    claimsAhead: Bool
   ) {
     let mayRun = !state.isShutDown && !hasFailed
     for (id, entry) in entries where entry.lease != nil {
@@ -178,10 +180,13 @@ extension ModelLedger {
       let isHeldBack =
         entry.attempt == nil && (isPaused || !isRunning)
         && (!state.runs.isEmpty || state.callsInFlight > 0 || mayHaveFailed)
+      // It was claimed ahead, and waits for a worker.
+      let isAhead =
+        entry.attempt == nil && claimsAhead && liveCounts[entry.queue] == configuration.workers
       // If the store has failed, the next run stores how the task ended.
       let isUnsettled = mayHaveFailed && !isRunning && entry.attempt?.end != nil
       require(
-        isLive || isHeldBack || isUnsettled,
+        isLive || isHeldBack || isUnsettled || isAhead,
         "\(label(id)) is claimed, but not performed: \(entry)"
       )
     }

@@ -89,6 +89,7 @@ final class ModelRun: Sendable {
       ledger,
       appliesAtOnce: storage == .memory || storage == .sealed || storage == .suspendingAtOnce,
       suspends: storage == .suspending || storage == .suspendingAtOnce,
+      claimBatch: storage == .suspending ? 5 : 0,
       turns: file == nil ? nil : Turns(),
       fault: fault
     )

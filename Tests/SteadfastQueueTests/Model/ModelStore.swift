@@ -48,12 +48,15 @@ final class ModelStore: Persistence {
   /// Told of each suspension: of the store, of the handlers, and between the case's operations.
   let onSuspension = Mutex<(@Sendable () -> Void)?>(nil)
   let appliesAtOnce: Bool
+  /// How many tasks a queue may claim ahead of its workers.
+  let claimBatch: Int
 
   init(
     _ base: any Persistence,
     _ ledger: SharedLedger,
     appliesAtOnce: Bool,
     suspends: Bool = false,
+    claimBatch: Int = 0,
     turns: Turns? = nil,
     fault: FaultPlan? = nil
   ) {
@@ -61,6 +64,7 @@ final class ModelStore: Persistence {
     self.ledger = ledger
     self.appliesAtOnce = appliesAtOnce
     self.suspends = suspends
+    self.claimBatch = claimBatch
     self.turns = turns
     self.fault = fault
   }

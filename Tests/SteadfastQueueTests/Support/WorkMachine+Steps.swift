@@ -21,8 +21,8 @@ extension WorkMachine.Step {
 
 extension WorkMachine {
   /// The step of the first worker that performs nothing.
-  mutating func next() -> Step {
-    next(for: attempts.firstIndex { $0 == nil } ?? 0)
+  mutating func next(wasWoken: Bool = false) -> Step {
+    next(for: attempts.firstIndex { $0 == nil } ?? 0, wasWoken: wasWoken)
   }
 
   /// Ends the attempt of the first worker that performs something, and stores the end.

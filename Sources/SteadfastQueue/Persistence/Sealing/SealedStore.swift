@@ -43,6 +43,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
 
   var description: String { "\(base)" }
   var appliesAtOnce: Bool { base.appliesAtOnce }
+  var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { base.useIfKnown }

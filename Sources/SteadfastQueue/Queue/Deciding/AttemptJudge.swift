@@ -30,7 +30,7 @@ struct AttemptJudge: Sendable {
 
   private let backoff: Backoff
   private let prohibitsBackoff: Bool
-  private let maxInterruptions: RetryLimit
+  let maxInterruptions: RetryLimit
   private let errorText: @Sendable (any Error) -> String
   private let retainsSucceeded: Bool
   private let retainsAbandoned: Bool

@@ -86,3 +86,50 @@ struct ClaimState: Sendable {
     isStale = isInFlight
   }
 }
+
+/// How many tasks a queue claims beyond those for idle workers.
+///
+/// While a task that is claimed ahead waits for a worker, no other process performs it, and a task
+/// with a higher priority comes after it. So the queue claims ahead only as much as it
+/// performs in ``longestExpectedWait``, by how long its last attempts took.
+struct ClaimAhead: Sendable {
+  /// How long tasks that are claimed ahead may be expected to wait for a worker.
+  static let longestExpectedWait = Duration.milliseconds(10)
+  /// How long they may wait at least before they are released.
+  static let longestWait = Duration.milliseconds(100)
+
+  /// How many tasks a claim may hand out; with 0, the queue does not claim ahead.
+  private let batch: Int
+  /// How long attempts take: an average in which each counts less than the next one.
+  private var average: Duration?
+  /// Whether the last claim has handed out a task whose attempt was interrupted.
+  ///
+  /// Such a task may end the process again, and all tasks that are claimed then count as
+  /// interrupted. So none is claimed ahead beside it.
+  private var isCareful = false
+
+  init(batch: Int) { self.batch = batch }
+
+  /// Notes how long an attempt took.
+  mutating func note(_ duration: Duration) {
+    guard batch > 0 else { return }
+    guard let average else { return self.average = duration }
+    self.average = average + (duration - average) / 8
+  }
+
+  /// Notes that tasks that were claimed ahead have waited too long.
+  mutating func waitedTooLong() { average = Self.longestExpectedWait * 2 }
+
+  /// Notes the tasks of a claim.
+  mutating func claimed(_ tasks: [ClaimedTask]) {
+    guard batch > 0, !tasks.isEmpty else { return }
+    isCareful = tasks.contains { $0.record.interruptionCount > 0 }
+  }
+
+  /// Returns how many tasks a claim asks for.
+  func limit(idle: Int, workers: Int) -> Int {
+    guard batch > idle && !isCareful, let average else { return idle }
+    let each = Self.longestExpectedWait / max(average, .microseconds(1))
+    return max(idle, min(batch, Int(each) * workers))
+  }
+}

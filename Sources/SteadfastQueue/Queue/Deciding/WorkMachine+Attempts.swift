@@ -68,6 +68,8 @@ extension WorkMachine {
     case kept
     /// It can't be done: the task is being performed, or an earlier request leaves nothing to do.
     case refused
+    /// It can't wait: the task was claimed ahead, and it may take long until a worker is idle.
+    case claimedAhead
     /// The queue does not hold the task.
     case notHeld
   }
@@ -81,8 +83,9 @@ extension WorkMachine {
       attempts[worker]?.directive = directive
       return .interrupt(worker: worker, attempt.number)
     }
-    guard isUnsettled(id) || isReturning(id) || ready.contains(where: { $0.record.id == id })
-    else { return .notHeld }
+    let isReady = ready.contains { $0.record.id == id }
+    if isReady && isAhead { return .claimedAhead }
+    guard isReady || isUnsettled(id) || isReturning(id) else { return .notHeld }
     if let asked = requests[id], directive.yields(to: asked) { return .refused }
     requests[id] = directive
     return .kept
@@ -138,8 +141,12 @@ extension WorkMachine {
   /// From now on the attempt reports nothing more. A later request for its task is carried out when
   /// the end of the attempt is stored.
   ///
+  /// - Parameters:
+  ///   - worker: the worker.
+  ///   - duration: how long the handler took, if it was called.
   /// - Returns: What was asked of the task during the attempt.
-  mutating func endAttempt(of worker: Int) -> Directive? {
+  mutating func endAttempt(of worker: Int, after duration: Duration? = nil) -> Directive? {
+    if let duration { ahead.note(duration) }
     defer { attempts[worker]?.isOver = true }
     return attempts[worker]?.directive
   }

@@ -68,6 +68,26 @@ extension WorkMachine {
     return taken.reversed()
   }
 
+  /// Whether more tasks are claimed and not begun than there are idle workers.
+  var isAhead: Bool { ready.count > attempts.count - performing }
+
+  /// Takes the tasks that were claimed ahead together with one that was interrupted before.
+  mutating func takeTooMany() -> [ClaimedTask] {
+    guard isAhead, ready.contains(where: { $0.record.interruptionCount > 0 }) else { return [] }
+    let idle = attempts.count - performing
+    // The next one is the last.
+    let tooMany = Set(ready.prefix(ready.count - idle).map(\.record.id))
+    return takeUnbegun { tooMany.contains($0.id) }
+  }
+
+  /// Takes the tasks of this claim that no worker has begun, because attempts take longer than they
+  /// did.
+  mutating func takeOverdue(ofClaim number: Int) -> [ClaimedTask] {
+    guard claims.count == number, !claims.isInFlight, isAhead else { return [] }
+    ahead.waitedTooLong()
+    return takeUnbegun()
+  }
+
   /// Ends the release of tasks that were not begun.
   ///
   /// They were released, or wait in the outbox because the store has failed.
@@ -86,4 +106,15 @@ extension WorkMachine {
 
   /// Returns whether a task is being released.
   func isReturning(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
+
+  // MARK: Requests
+
+  /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
+  mutating func obeys(_ count: Int) { obeying += count }
+
+  /// Notes that `count` requests have been carried out.
+  mutating func obeyed(_ count: Int) {
+    obeying -= count
+    claims.forgetLook()
+  }
 }

@@ -8,7 +8,8 @@ import Foundation
 ///
 /// Workers ask it for steps. At most one claim is in flight. It asks for as many tasks as there are
 /// idle workers, so a claim gathers several tasks while a store is slow, and takes a single one
-/// while it is fast. The end of an attempt waits in the outbox until it is stored.
+/// while it is fast. It claims some ahead if the store says so (``ClaimAhead``). The end of an
+/// attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
   enum Mode: Sendable, Equatable {
     /// Perform tasks until told to stop.
@@ -42,8 +43,8 @@ struct WorkMachine: Sendable {
   private(set) var isStopping = false
   /// Whether claimed tasks were released for a pause, and no attempt has begun since.
   ///
-  /// If so, the tasks that are claimed next are begun, even if there is another pause by then. So
-  /// the queue makes progress although it is paused often.
+  /// If so, the tasks that are claimed next, for idle workers only, are begun even if there is
+  /// another pause by then. So the queue makes progress although it is paused often.
   var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
   /// The leases of claimed tasks that were not begun, and are being released.
@@ -51,8 +52,9 @@ struct WorkMachine: Sendable {
   var outbox: Outbox
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
+  var ahead = ClaimAhead(batch: 0)
   /// How many requests are being carried out, now that the ends of their tasks are stored.
-  private(set) var obeying = 0
+  var obeying = 0
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   var toUnpark = ParkedNames()
@@ -98,8 +100,9 @@ struct WorkMachine: Sendable {
   }
 
   /// Begins a run that can begin, with handlers registered for these names.
-  mutating func begin(_ mode: Mode, names: some Sequence<String>) {
+  mutating func begin(_ mode: Mode, names: some Sequence<String>, claimBatch: Int = 0) {
     self.mode = mode
+    ahead = ClaimAhead(batch: claimBatch)
     failure = nil
     isStopping = false
     wasCancelled = false
@@ -188,7 +191,11 @@ struct WorkMachine: Sendable {
   // MARK: Steps of a worker
 
   /// Returns what a worker does next.
-  mutating func next(for worker: Int) -> Step {
+  ///
+  /// A worker that was woken may have been woken for several reasons at once: further signals add
+  /// nothing to one that no worker has followed yet. If it takes a task that was claimed before,
+  /// another worker has to look at the store.
+  mutating func next(for worker: Int, wasWoken: Bool = false) -> Step {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
       // The workers of a pass stop together: what is claimed after a resume is for all of them.
@@ -197,7 +204,7 @@ struct WorkMachine: Sendable {
       return .stop
     }
     guard outbox.letsGoOn() else { return .wait }
-    if let task = takeReady() { return begin(task, for: worker) }
+    if let task = takeReady() { return begin(task, for: worker, wakesAnother: wasWoken) }
     if claims.isInFlight {
       claims.workerWaits()
       return .wait
@@ -210,11 +217,12 @@ struct WorkMachine: Sendable {
     }
     claims.begin()
     defer { toUnpark = ParkedNames() }
-    return .claim(limit: idle, unparking: toUnpark)
+    let limit = owesAttempt ? idle : ahead.limit(idle: idle, workers: attempts.count)
+    return .claim(limit: limit, unparking: toUnpark)
   }
 
   /// Begins the next attempt, or what was asked of its task.
-  private mutating func begin(_ task: ClaimedTask, for worker: Int) -> Step {
+  private mutating func begin(_ task: ClaimedTask, for worker: Int, wakesAnother: Bool) -> Step {
     idle -= 1
     if !isPaused || ready.isEmpty { owesAttempt = false }
     lastAttempt += 1
@@ -227,7 +235,7 @@ struct WorkMachine: Sendable {
       directive: directive,
       isOver: directive != nil
     )
-    let wakesAnother = idle > 0 && (claims.storeHasMore || !ready.isEmpty)
+    let wakesAnother = idle > 0 && (wakesAnother || claims.storeHasMore || !ready.isEmpty)
     if let directive { return .obey(directive, task, wakesAnother: wakesAnother) }
     return .perform(task, lastAttempt, wakesAnother: wakesAnother)
   }
@@ -252,6 +260,7 @@ struct WorkMachine: Sendable {
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
+    ahead.claimed(ready)
     if ready.count > 1 { ready.reverse() }
     concurrencyLimits.enter(claim.tasks)
     if case .pass = mode, ready.isEmpty, !claims.storeHasMore {
@@ -265,15 +274,6 @@ struct WorkMachine: Sendable {
   mutating func workArrived() {
     isExhausted = false
     claims.workArrived()
-  }
-
-  /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
-  mutating func obeys(_ count: Int) { obeying += count }
-
-  /// Notes that `count` requests have been carried out.
-  mutating func obeyed(_ count: Int) {
-    obeying -= count
-    claims.forgetLook()
   }
 
   /// Ends a worker's attempt, whose settlement is stored already.

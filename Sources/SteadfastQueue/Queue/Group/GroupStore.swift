@@ -12,6 +12,7 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
 
   var description: String { "\(base)" }
   var appliesAtOnce: Bool { base.appliesAtOnce }
+  var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { members.use }

@@ -46,7 +46,8 @@ public struct TaskContext: Sendable {
   ///
   /// The handler can still restart the task (``TaskHandler/shouldRestart(_:after:in:)``).
   public var isLastAttempt: Bool { !record.maxRetries.allows(retryCount: record.nextRetryCount) }
-  /// How often the task was interrupted: its process ended before the attempt did.
+  /// How often the task was interrupted: its process ended before the attempt did, or just before
+  /// it began.
   public var interruptionCount: Int { record.interruptionCount }
   /// When the task was enqueued.
   public var createdDate: Date { record.createdDate }

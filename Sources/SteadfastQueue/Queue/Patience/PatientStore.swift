@@ -17,6 +17,7 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
 
   var description: String { "\(base)" }
   var appliesAtOnce: Bool { base.appliesAtOnce }
+  var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { base.useIfKnown }

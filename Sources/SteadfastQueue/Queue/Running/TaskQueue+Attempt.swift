@@ -50,7 +50,7 @@ extension TaskQueue {
     noteRunTime(timing.ran, of: record.name)
     if rateLimiting != nil { await pauseLimits(of: record, after: end) }
     if memory.isInUse { await storeLastCheckpoint(context, after: end) }
-    let (directive, isCutShort) = endAttempt(of: worker)
+    let (directive, isCutShort) = endAttempt(of: worker, after: timing.ran)
     let verdict = verdict(on: record, after: end, directive, memory.take(number))
     await settle(task, verdict, end, handler, context, worker, timing)
     return isCutShort
@@ -88,10 +88,13 @@ extension TaskQueue {
   /// Ends the worker's attempt.
   ///
   /// - Returns: What was asked of the task, and whether the attempt was to be cut short.
-  nonisolated func endAttempt(of worker: Int) -> (Directive?, Bool) {
+  nonisolated func endAttempt(
+    of worker: Int,
+    after duration: Duration? = nil
+  ) -> (Directive?, Bool) {
     let end = machine.withLock { machine in
       let isCutShort = machine.isInterrupted(worker)
-      return (machine.endAttempt(of: worker), isCutShort)
+      return (machine.endAttempt(of: worker, after: duration), isCutShort)
     }
     // The attempt may have ended before it could be cut short.
     if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }

@@ -50,8 +50,16 @@ extension TaskQueue {
           signals.timer.set(now + 1)
         }
       }
-      let step = nextStep(of: worker) { $0.claimed(claim, now: now) }
+      var (isAhead, tooMany) = (false, [ClaimedTask]())
+      let step = nextStep(of: worker) { machine in
+        let goesOn = machine.claimed(claim, now: now)
+        tooMany = machine.takeTooMany()
+        isAhead = machine.isAhead
+        return goesOn
+      }
       signals.claimHasEnded()
+      if isAhead { signals.claimsAhead.signal() }
+      if !tooMany.isEmpty { await putBack(tooMany) }
       switch step {
       case .perform, .obey, .claim: return step
       case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
@@ -66,6 +74,27 @@ extension TaskQueue {
       signals.claimHasEnded()
     }
     return nextStep(of: worker)
+  }
+
+  /// How many tasks a claim may hand out although fewer workers are idle.
+  nonisolated var claimBatch: Int {
+    // A limit on starts is for tasks that begin at once. If the process ends, all that is claimed
+    // counts as interrupted, and the handlers of most of it were not called.
+    rateLimiting == nil && judge.maxInterruptions.allows(retryCount: 2) ? store.claimBatch : 0
+  }
+
+  /// Releases tasks that were claimed ahead and that no worker begins soon, until cancelled.
+  nonisolated func watchClaimsAhead() async {
+    while !Task.isCancelled {
+      await signals.claimsAhead.wait()
+      let claim = machine.withLock { $0.claims.count }
+      // Cancellation ends the loop. What is left then is released when the workers have ended.
+      try? await time.clock.wait(for: ClaimAhead.longestWait)
+      guard !Task.isCancelled else { return }
+      await putBack(machine.withLock { $0.takeOverdue(ofClaim: claim) })
+      // A pause may wait for the last of them to begin.
+      signals.pauseProgress.resumeAll(with: .success(()))
+    }
   }
 
   /// Rebases the store's tasks after the system's clock was set back, or may have been.

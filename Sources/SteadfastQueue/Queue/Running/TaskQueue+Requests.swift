@@ -32,6 +32,9 @@ extension TaskQueue {
         return true
       case .refused:
         return false
+      case .claimedAhead:
+        await putBackUnbegun { $0.id == id }
+        continue
       case .notHeld: break
       }
       guard let record = try await record(of: id), directive.applies(to: record.state) else {

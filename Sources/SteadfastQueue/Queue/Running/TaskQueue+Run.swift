@@ -47,11 +47,12 @@ extension TaskQueue {
     try checkCanOpen()
     try await store.open()
     let use = store.useIfKnown
+    let claimBatch = budget == nil ? claimBatch : 0
     let names = handlers.names
     try machine.withLock { machine in
       try machine.checkCanBegin()
       try use?.begin(name, on: store)
-      machine.begin(mode, names: names)
+      machine.begin(mode, names: names, claimBatch: claimBatch)
       signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
     }
     if let budget { upkeep.withLock { $0.budget = budget } }
@@ -116,6 +117,7 @@ extension TaskQueue {
         }
       }
       if !store.appliesAtOnce { services.addTask { await self.finishLoop() } }
+      if store.claimBatch > 0 { services.addTask { await self.watchClaimsAhead() } }
       if let sharing = store.sharing {
         services.addTask { await self.lookForOthersTasks(sharing) }
       }
@@ -191,6 +193,8 @@ extension TaskQueue {
         return .done
       case .wait:
         await signals.workers.wait()
+        step = nextStep(of: worker, wasWoken: true)
+        continue
       case .claim(let limit, let names):
         step = await claim(limit, unparking: names, by: worker)
         continue
@@ -216,13 +220,14 @@ extension TaskQueue {
   /// The event returns whether there is a next step at once. If not, the worker waits.
   nonisolated func nextStep(
     of worker: Int,
+    wasWoken: Bool = false,
     after event: (inout WorkMachine) -> Bool = { _ in true }
   ) -> WorkMachine.Step {
     let isCancelled = Task.isCancelled
     let (step, isPaused) = machine.withLock { machine in
       let goesOn = event(&machine)
       if isCancelled { machine.cancel() }
-      return (goesOn ? machine.next(for: worker) : .wait, machine.isPaused)
+      return (goesOn ? machine.next(for: worker, wasWoken: wasWoken) : .wait, machine.isPaused)
     }
     if isPaused { signals.pausedWorkerHasStepped() }
     return step

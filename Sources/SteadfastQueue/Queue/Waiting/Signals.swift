@@ -13,6 +13,8 @@ struct Signals: ~Copyable, Sendable {
   let interrupts: [AsyncSignal]
   /// Wakes a worker at the date of the next task.
   let timer = DateTimer()
+  /// Wakes the Swift task that releases tasks which were claimed ahead too early.
+  let claimsAhead = AsyncSignal()
   /// Callers that have interrupted an attempt, and wait until it is cut short.
   let interruption = Waiters<Void>()
   /// Callers that wait for the claim in flight.

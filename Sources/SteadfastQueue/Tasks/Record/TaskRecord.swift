@@ -210,7 +210,7 @@ public struct TaskRecord: Sendable, Identifiable {
     get { failureState.present?.retryCount ?? 0 }
     set { failureState.value.retryCount = newValue }
   }
-  /// How often a process ended while it performed the task.
+  /// How often a process ended while it performed the task, or had claimed it to do so.
   public var interruptionCount: Int {
     get { failureState.present?.interruptionCount ?? 0 }
     set { failureState.value.interruptionCount = newValue }

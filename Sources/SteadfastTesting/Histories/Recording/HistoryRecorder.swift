@@ -45,6 +45,8 @@ public final class HistoryRecorder: Persistence {
 
   /// Whether the underlying store waits for nothing.
   public var appliesAtOnce: Bool { base.appliesAtOnce }
+  /// That of the store.
+  public var claimBatch: Int { base.claimBatch }
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
   /// Those of the underlying store.

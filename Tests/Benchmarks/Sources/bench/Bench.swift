@@ -1,11 +1,17 @@
-/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file]`.
+/// Measures the package: `swift run -c release bench [retry] [clock] [queue] [file] [sqlite]`.
 ///
-/// Run it in this folder. Without arguments, it measures everything. With the path of an image that
+/// Run it in this folder. Without arguments, it measures everything but PostgreSQL, which needs a
+/// server and the package's trait:
+///
+///     python3 ../EndToEnd/postgresql_server.py --durable \
+///       swift run -c release --traits PostgreSQL bench postgresql
+///
+/// `pending=` with a number measures claims among as many tasks too. With the path of an image that
 /// ends with `.svg`, it draws the plot of the documentation there. `name=` with part of a row's
 /// name measures only the rows whose names contain that part. It can be given several times.
 @main enum Bench {
   static func main() async throws {
-    let groups = CommandLine.arguments.dropFirst().filter { !$0.hasPrefix(rowArgument) }
+    let groups = CommandLine.arguments.dropFirst().filter { !$0.contains("=") }
     try await measure(Set(groups))
   }
 
@@ -15,6 +21,12 @@
     if groups.isEmpty || groups.contains("clock") { try await measureClocks() }
     if groups.isEmpty || groups.contains("queue") { try await measureQueue() }
     if groups.isEmpty || groups.contains("file") { try await measureFile() }
+    #if SQLite
+    if groups.isEmpty || groups.contains("sqlite") { try await measure(SQLiteDatabase()) }
+    #endif
+    #if PostgreSQL
+    if groups.contains("postgresql") { try await measurePostgreSQL() }
+    #endif
     // The group's name is the path of the image.
     for path in groups where path.hasSuffix(".svg") { try await plotProducers(to: path) }
   }
@@ -48,6 +60,29 @@
     if isPicked("opening a file") { try await reportReopening() }
     if isPicked("beside a compaction") { try await reportCompaction() }
   }
+
+  private static func measure(_ database: some Database) async throws {
+    try await report(
+      "\(database.name), durable",
+      database.benchmarks(),
+      rounds: 5,
+      comparing: .rate
+    )
+    try await reportClaims(database)
+  }
+
+  #if PostgreSQL
+  private static func measurePostgreSQL() async throws {
+    let database = try PostgreSQLDatabase()
+    try await measure(database)
+    try await report(
+      "statements of other queues",
+      otherQueueBenchmarks(database.connection),
+      rounds: 5,
+      comparing: .rate
+    )
+  }
+  #endif
 
   private static func measureClocks() async throws {
     try await report("virtual sleeps, one after another", sleepBenchmarks, rounds: 11)

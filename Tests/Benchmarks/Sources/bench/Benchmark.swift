@@ -17,13 +17,25 @@ struct Benchmark: Sendable {
   let baseline: String?
   /// How many times the work is done for one sample.
   private let iterations: Int
-  private let work: @Sendable (_ iterations: Int) async throws -> Void
+  private let work: @Sendable (_ iterations: Int, Stopwatch) async throws -> Void
 
   init(
     _ name: String,
     against baseline: String? = nil,
     iterations: Int,
     work: @escaping @Sendable (_ iterations: Int) async throws -> Void
+  ) {
+    self.init(name, against: baseline, iterations: iterations) { count, stopwatch in
+      try await stopwatch.measure { try await work(count) }
+    }
+  }
+
+  /// Makes a benchmark of which the stopwatch measures a part.
+  init(
+    _ name: String,
+    against baseline: String? = nil,
+    iterations: Int,
+    measuring work: @escaping @Sendable (_ iterations: Int, Stopwatch) async throws -> Void
   ) {
     self.name = name
     self.baseline = baseline
@@ -33,17 +45,27 @@ struct Benchmark: Sendable {
 
   /// What the work costs each time.
   func sample() async throws -> Sample {
+    let stopwatch = Stopwatch()
+    try await work(iterations, stopwatch)
+    guard let whole = stopwatch.sample else { throw Failed() }
+    return whole.divided(by: Double(iterations))
+  }
+}
+
+/// Measures what one run of a piece of work costs; one task uses it.
+final class Stopwatch {
+  fileprivate private(set) var sample: Sample?
+
+  func measure(_ work: () async throws -> Void) async throws {
     let allocationsBefore = allocation_count()
     let processorBefore = processorNanoseconds()
     let start = ContinuousClock.now
-    try await work(iterations)
+    try await work()
     let duration = start.duration(to: .now)
-    let processor = processorNanoseconds() - processorBefore
-    let allocations = allocation_count() - allocationsBefore
-    return Sample(
-      nanoseconds: duration / .nanoseconds(1) / Double(iterations),
-      processorNanoseconds: processor / Double(iterations),
-      allocations: Double(allocations) / Double(iterations)
+    sample = Sample(
+      nanoseconds: duration / .nanoseconds(1),
+      processorNanoseconds: processorNanoseconds() - processorBefore,
+      allocations: Double(allocation_count() - allocationsBefore)
     )
   }
 }
@@ -57,4 +79,12 @@ struct Sample {
   /// The time of all processors together; what else the machine does counts little here.
   let processorNanoseconds: Double
   let allocations: Double
+
+  fileprivate func divided(by count: Double) -> Sample {
+    Sample(
+      nanoseconds: nanoseconds / count,
+      processorNanoseconds: processorNanoseconds / count,
+      allocations: allocations / count
+    )
+  }
 }

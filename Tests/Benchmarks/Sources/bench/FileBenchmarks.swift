@@ -1,5 +1,4 @@
 import SteadfastQueue
-import SteadfastSQLite
 
 #if canImport(Glibc)
 import Glibc
@@ -29,13 +28,11 @@ private let sqliteWholeBatch = "SQLite FULL: the same by 100"
 private enum Kind: String {
   case file = ""
   case reserving = ", reserving"
-  case database = ", SQLite store"
 
   func store(at url: URL) -> any Persistence {
     switch self {
     case .file: JSONFileStore(at: url)
     case .reserving: JSONFileStore(at: url, options: .init(reservedSpace: 1 << 20))
-    case .database: SQLiteStore(at: url)
     }
   }
 }
@@ -45,53 +42,42 @@ private enum Kind: String {
 /// Two more kinds of rows are for comparison. One shows what the disk allows: an append of as many
 /// bytes and a flush, one after the other. The other shows the cost of a table in SQLite that
 /// promises the same.
-let fileBenchmarks = [
-  Benchmark(bare, iterations: writes) { count in
-    try await withScratchFile { url in
-      let file = try AppendedFile(url)
-      for _ in 0..<count { try file.append() }
-    }
-  },
-  sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
-  sqliteBenchmark(sqliteEnqueueBatch, each: 100) { try $0.enqueue($1, now: $2) },
-  enqueueBenchmark(producers: 1, iterations: writes, against: bare),
-  enqueueBenchmark(producers: 1, iterations: writes, against: bare, .reserving),
-  enqueueBenchmark(producers: 8, iterations: tasks, against: sqliteEnqueue),
-  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch),
-  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, .reserving),
-  enqueueBenchmark(producers: 1, iterations: writes, against: sqliteEnqueue, .database),
-  enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, .database),
-  Benchmark("enqueue of batches of 100", against: sqliteEnqueueBatch, iterations: tasks) { count in
-    try await withScratchFile { url in
-      let store = JSONFileStore(at: url)
-      let queue = TaskQueue(persistence: store)
-      for first in stride(from: 0, to: count, by: 100) {
-        try await queue.enqueue(contentsOf: (first..<first + 100).map { Increment(number: $0) })
+let fileBenchmarks =
+  [
+    Benchmark(bare, iterations: writes) { count in
+      try await withScratchFile { url in
+        let file = try AppendedFile(url)
+        for _ in 0..<count { try file.append() }
       }
-      try await store.close()
     }
-  },
-  sqliteBenchmark(sqliteWhole, each: 1) { try $0.enqueueAndPerform($1, now: $2) },
-  sqliteBenchmark(sqliteWholeBatch, each: 100) { try $0.enqueueAndPerform($1, now: $2) },
-  endToEndBenchmark(producers: 1, workers: 1, iterations: writes, against: sqliteWhole),
-  endToEndBenchmark(producers: 64, workers: 1, iterations: tasks, against: sqliteWholeBatch),
-  endToEndBenchmark(producers: 64, workers: 8, iterations: 3 * tasks, against: sqliteWholeBatch),
-  endToEndBenchmark(
-    producers: 64,
-    workers: 8,
-    iterations: 3 * tasks,
-    against: sqliteWholeBatch,
-    .reserving
-  ),
-  endToEndBenchmark(producers: 1, workers: 1, iterations: writes, against: sqliteWhole, .database),
-  endToEndBenchmark(
-    producers: 64,
-    workers: 8,
-    iterations: tasks,
-    against: sqliteWholeBatch,
-    .database
-  ),
-]
+  ] + tableBenchmarks + [
+    enqueueBenchmark(producers: 1, iterations: writes, against: bare),
+    enqueueBenchmark(producers: 1, iterations: writes, against: bare, .reserving),
+    enqueueBenchmark(producers: 8, iterations: tasks, against: sqliteEnqueue),
+    enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch),
+    enqueueBenchmark(producers: 64, iterations: tasks, against: sqliteEnqueueBatch, .reserving),
+    Benchmark("enqueue of batches of 100", against: sqliteEnqueueBatch, iterations: tasks) {
+      count in
+      try await withScratchFile { url in
+        let store = JSONFileStore(at: url)
+        let queue = TaskQueue(persistence: store)
+        for first in stride(from: 0, to: count, by: 100) {
+          try await queue.enqueue(contentsOf: (first..<first + 100).map { Increment(number: $0) })
+        }
+        try await store.close()
+      }
+    },
+    endToEndBenchmark(producers: 1, workers: 1, iterations: writes, against: sqliteWhole),
+    endToEndBenchmark(producers: 64, workers: 1, iterations: tasks, against: sqliteWholeBatch),
+    endToEndBenchmark(producers: 64, workers: 8, iterations: 3 * tasks, against: sqliteWholeBatch),
+    endToEndBenchmark(
+      producers: 64,
+      workers: 8,
+      iterations: 3 * tasks,
+      against: sqliteWholeBatch,
+      .reserving
+    ),
+  ]
 
 private func enqueueBenchmark(
   producers: Int,
@@ -131,6 +117,21 @@ private func endToEndBenchmark(
   }
 }
 
+/// The rows of a table in SQLite, without which the others have no ratio to it.
+private var tableBenchmarks: [Benchmark] {
+  #if SQLite
+  [
+    sqliteBenchmark(sqliteEnqueue, each: 1) { try $0.enqueue($1, now: $2) },
+    sqliteBenchmark(sqliteEnqueueBatch, each: 100) { try $0.enqueue($1, now: $2) },
+    sqliteBenchmark(sqliteWhole, each: 1) { try $0.enqueueAndPerform($1, now: $2) },
+    sqliteBenchmark(sqliteWholeBatch, each: 100) { try $0.enqueueAndPerform($1, now: $2) },
+  ]
+  #else
+  []
+  #endif
+}
+
+#if SQLite
 private func sqliteBenchmark(
   _ name: String,
   each batch: Int,
@@ -152,6 +153,7 @@ extension SQLite {
     try perform(numbers.count, now: now)
   }
 }
+#endif
 
 /// A file to which lines of 200 bytes are appended, each made durable.
 final class AppendedFile {

@@ -1,5 +1,8 @@
 /// What fails in the benchmarks.
-struct Failed: Error {}
+struct Failed: Error {
+  /// What a database says about it.
+  var reason = ""
+}
 
 /// An operation that succeeds at once; the optimiser does not see through it.
 @inline(never) func succeed(_ value: Int) async throws -> Int {

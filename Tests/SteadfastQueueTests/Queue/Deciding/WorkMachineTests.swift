@@ -38,6 +38,20 @@ import Testing
     #expect(machine.claimed(.numbered(next: now + 1), now: now) == false)
   }
 
+  @Test func `a worker that was woken, and takes what was claimed before, wakes another`() {
+    var machine = WorkMachine.running(workers: 4)
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1, 2, 3), now: now)
+    #expect(machine.next().summary == "perform 1, wake another")
+    #expect(machine.next(wasWoken: true).summary == "perform 2, wake another")
+    // It may have been woken for a task that the store has since the claim, too.
+    #expect(machine.next(wasWoken: true).summary == "perform 3, wake another")
+    #expect(machine.next(wasWoken: true).summary == "claim 1")
+    // There was nothing more. A task that a woken worker has claimed itself says nothing of others.
+    _ = machine.claimed(.numbered(4), now: now)
+    #expect(machine.next().summary == "perform 4")
+  }
+
   @Test
   func `a store that names a date that has come, and hands out nothing, is not asked at once`() {
     var machine = WorkMachine.running()

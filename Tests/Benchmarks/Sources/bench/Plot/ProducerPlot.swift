@@ -26,6 +26,7 @@ private struct FileQueue: DurableQueue {
   func close() async throws { try await store.close() }
 }
 
+#if SQLite
 /// A table in SQLite, used by one caller at a time.
 private actor TableQueue: DurableQueue {
   private let database: SQLite
@@ -37,6 +38,7 @@ private actor TableQueue: DurableQueue {
   }
   func close() {}
 }
+#endif
 
 /// An append and a flush, made by one caller at a time.
 private actor BareFile: DurableQueue {
@@ -55,16 +57,27 @@ private struct Contender {
   let make: @Sendable (URL) throws -> any DurableQueue
 }
 
-private let contenders = [
-  Contender(name: "JSONFileStore", color: "#d9480f") { FileQueue($0) },
-  Contender(name: "JSONFileStore that reserves 1 MiB", color: "#f59f00") {
-    FileQueue($0, JSONFileStore.Options(reservedSpace: 1 << 20))
-  },
-  Contender(name: "a table in SQLite, WAL, FULL, a transaction each", color: "#1971c2") {
-    try TableQueue($0)
-  },
-  Contender(name: "bare append of 200 bytes and flush", color: "#868e96") { try BareFile($0) },
-]
+private let contenders =
+  [
+    Contender(name: "JSONFileStore", color: "#d9480f") { FileQueue($0) },
+    Contender(name: "JSONFileStore that reserves 1 MiB", color: "#f59f00") {
+      FileQueue($0, JSONFileStore.Options(reservedSpace: 1 << 20))
+    },
+  ] + tables + [
+    Contender(name: "bare append of 200 bytes and flush", color: "#868e96") { try BareFile($0) }
+  ]
+
+private var tables: [Contender] {
+  #if SQLite
+  [
+    Contender(name: "a table in SQLite, WAL, FULL, a transaction each", color: "#1971c2") {
+      try TableQueue($0)
+    }
+  ]
+  #else
+  []
+  #endif
+}
 
 /// Measures durable enqueues with 1 to 512 producers, and writes a plot of them.
 ///

@@ -1,3 +1,4 @@
+#if SQLite
 import CSQLite
 
 /// A task queue as one writes it by hand on SQLite: a table, an index for the next task, prepared
@@ -109,3 +110,4 @@ final class SQLite {
     guard sqlite3_exec(database, text, nil, nil, nil) == SQLITE_OK else { throw Failed() }
   }
 }
+#endif

@@ -1,0 +1,150 @@
+package import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+package import FoundationEssentials
+#else
+package import Foundation
+#endif
+
+/// The tables within a transaction, with a method for each kind of change.
+package protocol TaskTables: AnyObject {
+  associatedtype Database: TaskLookUps
+
+  var database: Database { get }
+  /// The order keys whose turns the batch may have changed.
+  var changedOrders: [String] { get set }
+  /// How many rows the connection has changed so far; `nil` if it does not know.
+  var changedRowCount: Int? { get }
+
+  /// What a change has to know of a task; `nil` if there is none with this ID.
+  func entry(of id: TaskID) throws -> TaskEntry?
+  func promoteSuccessor(name: String, _ key: String) throws
+  /// Adds the new tasks of a batch to the tasks that follow them.
+  func addMembers(_ batch: [PreparedChange], _ outcomes: [ChangeOutcome]) throws
+  /// Gives the turn of each order key that was touched to the task that it belongs to.
+  func giveTurns() throws
+
+  // MARK: Insertions
+
+  /// The outcome if a task has the ID of a new one already; `nil` if none has.
+  func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
+  /// The tasks that have a role for the key of a new one.
+  func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
+  /// The task that has succeeded, and stands for a new one.
+  func recent(_ record: TaskRecord, _ key: String) throws -> TaskID?
+  func takeOver(_ record: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws
+  /// Adds the row of a task, and returns whether its ID was free.
+  func add(_ record: TaskRecord, _ role: UniqueKeyRole?, _ payload: [UInt8]) throws -> Bool
+  /// Adds what a new task names.
+  func name(_ dependencies: TaskDependencies, by record: TaskRecord) throws -> ChangeOutcome
+
+  // MARK: Changes
+
+  func end(
+    _ target: TaskTarget,
+    as state: TaskState,
+    at date: Date,
+    retains: Bool,
+    failure: TaskFailure?
+  ) throws -> ChangeOutcome
+  func retry(
+    _ lease: Lease,
+    at date: Date,
+    _ retryCount: Int,
+    _ failure: TaskFailure?
+  ) throws -> ChangeOutcome
+  func release(_ lease: Lease) throws -> ChangeOutcome
+  func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome
+  func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome
+  func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome
+  func suspend(_ lease: Lease, until date: Date, awaiting names: [String]) throws -> ChangeOutcome
+  func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome
+  func pause(_ target: TaskTarget) throws -> ChangeOutcome
+  func resume(_ id: TaskID) throws -> ChangeOutcome
+  func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome
+  func reschedule(_ target: TaskTarget, to date: Date) throws -> ChangeOutcome
+  func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome
+  func remove(_ id: TaskID) throws -> ChangeOutcome
+  func unpark(_ name: String, in queue: String) throws -> ChangeOutcome
+  func prune(
+    _ state: TaskState,
+    in queue: String,
+    endedBefore date: Date?,
+    keepingLatest count: Int?,
+    now: Date
+  ) throws -> ChangeOutcome
+  func rebase(to now: Date) throws -> ChangeOutcome
+  func set(_ bytes: [UInt8]?, named name: String) throws -> ChangeOutcome
+}
+
+extension TaskTables {
+  package var changedRowCount: Int? { nil }
+
+  /// Makes all changes of a batch, or none if a value differs or an insertion refuses the batch.
+  ///
+  /// - Throws: After any error, the caller must undo what the batch has changed. After a
+  ///   ``BatchRefusal``, the batch has the outcomes in it.
+  package func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
+    guard try batch.allSatisfy(meetsItsValue) else { return batch.map { _ in .valueDiffers } }
+    changedOrders = []
+    let countBefore = changedRowCount
+    let outcomes = try batch.map(apply)
+    if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
+      let outcomes = outcomes.map(\.ofRefusedBatch)
+      guard let countBefore, changedRowCount == countBefore else {
+        throw BatchRefusal(outcomes: outcomes)
+      }
+      return outcomes
+    }
+    try addMembers(batch, outcomes)
+    if !changedOrders.isEmpty { try giveTurns() }
+    return outcomes
+  }
+
+  /// Returns whether a value is the one that a change names, if the change names any.
+  private func meetsItsValue(_ prepared: PreparedChange) throws -> Bool {
+    guard case .setValue(let name, let old, _) = prepared.change else { return true }
+    return try database.value(named: name) == old
+  }
+
+  private func apply(_ prepared: PreparedChange) throws -> ChangeOutcome {
+    switch prepared.change {
+    case .insert(let record, let policy): return try insert(record, policy, prepared.payload)
+    case .succeed(let lease, let date, let retains):
+      return try end(.claimed(lease), as: .succeeded, at: date, retains: retains, failure: nil)
+    case .retry(let lease, let date, let retryCount, let failure):
+      return try retry(lease, at: date, retryCount, failure)
+    case .abandon(let lease, let failure, let retains):
+      return try end(
+        .claimed(lease),
+        as: .abandoned,
+        at: failure.date,
+        retains: retains,
+        failure: failure
+      )
+    case .release(let lease): return try release(lease)
+    case .park(let lease, let failure): return try park(lease, failure)
+    case .unpark(let name, let queue): return try unpark(name, in: queue)
+    case .cancel(let target, let date, let retains):
+      return try end(target, as: .cancelled, at: date, retains: retains, failure: nil)
+    case .pause(let target): return try pause(target)
+    case .resume(let id): return try resume(id)
+    case .restart(let target, let date, let forgets):
+      return try restart(target, at: date, forgets: forgets)
+    case .reschedule(let target, let date): return try reschedule(target, to: date)
+    case .update(let id, let update): return try self.update(id, update, prepared.payload)
+    case .remove(let id): return try remove(id)
+    case .extend(let lease, let duration): return try extend(lease, for: duration)
+    case .prune(let state, let date, let count, let now, let queue):
+      return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
+    case .rebase(let date): return try rebase(to: date)
+    case .remember(let lease, let name, let value): return try remember(lease, name, value)
+    case .suspend(let lease, let date, let names):
+      return try suspend(lease, until: date, awaiting: names)
+    case .complete(let id, let name, let value): return try complete(id, name, value)
+    case .setValue(let name, _, let new): return try set(new, named: name)
+    @unknown default:
+      throw UnknownChange()
+    }
+  }
+}

@@ -1,0 +1,193 @@
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A database under test.
+protocol Database: Sendable {
+  associatedtype Table: RawTable
+
+  var name: String { get }
+  /// Makes a store that is open, with no tasks in it, and removes its tables afterwards.
+  func withStore(_ body: (any Persistence, Place) async throws -> Void) async throws
+  /// Opens the table of a store.
+  func table(at place: Place) throws -> Table
+
+  associatedtype Place: Sendable
+}
+
+/// Prepared statements over a database's own library, on the table of a store.
+///
+/// They do no more than must be done for tasks that have no keys and wait for no others. One thread
+/// uses them.
+protocol RawTable {
+  associatedtype Claimed
+
+  /// Inserts tasks with one commit.
+  func insert(_ numbers: Range<Int>) throws
+  /// Inserts tasks in the quickest way.
+  func fill(_ count: Int) throws
+  /// Claims the first tasks, and reads all of them, with one commit.
+  func claim(_ limit: Int) throws -> Claimed
+  /// Removes claimed tasks with one commit.
+  func complete(_ claimed: Claimed) throws
+  /// Makes claimed tasks available again.
+  func release(_ claimed: Claimed) throws
+}
+
+private let workers = 8
+private let producers = 64
+
+extension Database {
+  private func row(_ name: String) -> String { "\(self.name), \(name)" }
+
+  /// The rows of a store, each against statements that do the same.
+  func benchmarks(few: Int = 2_000, many: Int = 8_000) -> [Benchmark] {
+    let rawOne = row("raw: insert, 1 a commit")
+    let rawMany = row("raw: insert, \(producers) a commit")
+    let rawDrain = row("raw: claim \(workers), then remove them")
+    let rawWhole = row("raw: insert, claim, remove")
+    return [
+      raw(rawOne, few) { table, count in
+        for number in 0..<count { try table.insert(number..<number + 1) }
+      },
+      enqueueRow("enqueue, 1 producer", few, against: rawOne, producers: 1),
+      raw(rawMany, many, Self.insertMany),
+      enqueueRow("enqueue, \(producers) producers", many, against: rawMany, producers: producers),
+      raw(rawDrain, many, prepare: { try $0.fill($1) }, Self.drain),
+      drainRow("\(workers) workers, drain", many, against: rawDrain),
+      raw(rawWhole, many) { table, count in
+        try Self.insertMany(table, count)
+        try Self.drain(table, count)
+      },
+      wholeRow("\(producers) producers, \(workers) workers", many, against: rawWhole),
+    ]
+  }
+
+  private static func insertMany(_ table: Table, _ count: Int) throws {
+    for first in stride(from: 0, to: count, by: producers) {
+      try table.insert(first..<min(first + producers, count))
+    }
+  }
+
+  private static func drain(_ table: Table, _ count: Int) throws {
+    for _ in 0..<count / workers { try table.complete(table.claim(workers)) }
+  }
+
+  private func raw(
+    _ name: String,
+    _ iterations: Int,
+    prepare: @escaping @Sendable (Table, Int) throws -> Void = { _, _ in },
+    _ body: @escaping @Sendable (Table, Int) throws -> Void
+  ) -> Benchmark {
+    Benchmark(name, iterations: iterations) { count, stopwatch in
+      try await withStore { store, place in
+        // A store has the database to itself, as the statements have.
+        try await store.close()
+        let table = try table(at: place)
+        try prepare(table, count)
+        try await stopwatch.measure { try body(table, count) }
+      }
+    }
+  }
+
+  private func enqueueRow(
+    _ name: String,
+    _ iterations: Int,
+    against baseline: String,
+    producers: Int
+  ) -> Benchmark {
+    Benchmark(row(name), against: baseline, iterations: iterations) { count, stopwatch in
+      try await withStore { store, _ in
+        let queue = Steadfast(store, workers: 1).queue
+        try await stopwatch.measure { try await enqueue(count, to: queue, producers: producers) }
+      }
+    }
+  }
+
+  private func drainRow(
+    _ name: String,
+    _ iterations: Int,
+    against baseline: String
+  ) -> Benchmark {
+    Benchmark(row(name), against: baseline, iterations: iterations) { count, stopwatch in
+      try await withStore { store, place in
+        try table(at: place).fill(count)
+        let queue = Steadfast(store, workers: workers).queue
+        let countdown = Countdown(count)
+        await queue.register(Increment.self) { _, _ in countdown.countDown() }
+        try await stopwatch.measure { try await queue.runAvailable() }
+        guard countdown.isOver else { throw Failed() }
+      }
+    }
+  }
+
+  private func wholeRow(
+    _ name: String,
+    _ iterations: Int,
+    against baseline: String
+  ) -> Benchmark {
+    Benchmark(row(name), against: baseline, iterations: iterations) { count, stopwatch in
+      try await withStore { store, _ in
+        let subject = Steadfast(store, workers: workers)
+        try await stopwatch.measure {
+          try await performOverlapped(count, by: subject, producers: producers)
+        }
+      }
+    }
+  }
+}
+
+// MARK: Claims
+
+/// How long a claim takes among many tasks, and the statement that does no more than claim.
+func reportClaims(_ database: some Database) async throws {
+  let title = "\(database.name): claim of \(workers)"
+  guard isPicked(title) else { return }
+  report("\n" + title, "    p50 µs    p99 µs   raw p50   raw p99     ratio")
+  for count in [1_000, 1_000_000] + pendingCounts {
+    try await database.withStore { store, place in
+      let table = try database.table(at: place)
+      try table.fill(count)
+      var own: [Double] = []
+      var raw: [Double] = []
+      for _ in 0..<1_000 {
+        own.append(try await claimTime(of: store))
+        let start = ContinuousClock.now
+        let claimed = try table.claim(workers)
+        raw.append(start.duration(to: .now) / .microseconds(1))
+        try table.release(claimed)
+      }
+      let figures = [own, raw].flatMap { [percentile(50, of: $0), percentile(99, of: $0)] }
+      let ratio = decimal(figures[0] / figures[2], digits: 2).leftPadded(to: 10)
+      report(
+        "\(count) pending",
+        figures.map { decimal($0, digits: 1).leftPadded(to: 10) }.joined() + ratio
+      )
+    }
+  }
+}
+
+/// Claims tasks, and puts them back.
+private func claimTime(of store: any Persistence) async throws -> Double {
+  let request = ClaimRequest(
+    limit: workers,
+    names: ["Increment": workers],
+    now: Date(),
+    leaseDuration: .seconds(60)
+  )
+  let start = ContinuousClock.now
+  let claim = try await store.claim(request)
+  let time = start.duration(to: .now) / .microseconds(1)
+  guard claim.tasks.count == workers else { throw Failed() }
+  _ = try await store.apply(claim.tasks.map { .release($0.lease) }, durability: .relaxed)
+  return time
+}
+
+/// The numbers that follow `pending=`.
+private let pendingCounts = CommandLine.arguments.compactMap { argument in
+  argument.hasPrefix("pending=") ? Int(argument.dropFirst("pending=".count)) : nil
+}

@@ -1,0 +1,140 @@
+#if PostgreSQL
+import CPostgreSQL
+import SteadfastPostgreSQL
+import SteadfastQueue
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The server that STEADFAST_POSTGRESQL names, as `postgresql_server.py` says it.
+struct PostgreSQLDatabase: Database {
+  let name = "PostgreSQL"
+  let connection: String
+
+  init() throws {
+    guard let connection = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"] else {
+      throw Failed(reason: "run it beside Tests/EndToEnd/postgresql_server.py --durable")
+    }
+    self.connection = connection
+  }
+
+  func withStore(_ body: (any Persistence, String) async throws -> Void) async throws {
+    let store = PostgreSQLStore(connection)
+    try await store.open()
+    try await body(store, connection)
+    try await PostgreSQLStore(connection).destroy()
+  }
+
+  func table(at place: String) throws -> PostgreSQLTable { try PostgreSQLTable(place) }
+}
+
+/// The table of a PostgreSQL store.
+final class PostgreSQLTable: RawTable {
+  struct Claimed {
+    /// An array of IDs in binary form.
+    let ids: [UInt8]
+    let token: Int64
+  }
+
+  private let connection: RawConnection
+
+  init(_ place: String) throws { connection = try RawConnection(place) }
+
+  private static let columns = """
+    (id, name, queue, payload, format, schema_version, priority, created_date, available_date,
+      uses_backoff, holds_order, dependency_rule, state, retry_count, interruption_count, put_off)
+    """
+  private static let values = """
+    'Increment', '', $1, 'json', 0, 0, now(), now(), true, false, 'allSucceeded',
+      'waiting', 0, 0, false
+    """
+
+  /// Each insertion is a statement, and all go out together.
+  func insert(_ numbers: Range<Int>) throws {
+    if numbers.count > 1 { try connection.send("begin") }
+    for number in numbers {
+      let id = withUnsafeBytes(of: UUID().uuid) { Array($0) }
+      try connection.send(
+        "insert into steadfast_task \(Self.columns) values ($2, \(Self.values))",
+        Array(#"{"number":\#(number)}"#.utf8),
+        id
+      )
+    }
+    if numbers.count > 1 { try connection.send("commit") }
+    try connection.flush()
+  }
+
+  func fill(_ count: Int) throws {
+    try connection.send(
+      """
+      insert into steadfast_task \(Self.columns)
+      select gen_random_uuid(), \(Self.values) from generate_series(1, $2::bigint)
+      """,
+      Array(#"{"number":1}"#.utf8),
+      count.bytes
+    )
+    try connection.flush()
+    try connection.send("vacuum analyze steadfast_task")
+    try connection.flush()
+  }
+
+  func claim(_ limit: Int) throws -> Claimed {
+    let token = Int.random(in: 1...Int.max)
+    try connection.send("set synchronous_commit = off")
+    try connection.send(
+      """
+      with first as materialized (
+        select id from steadfast_task
+        where is_ready and queue = '' and name = 'Increment' and ~priority = -1
+          and available_date <= now()
+        order by available_date, position limit $1::bigint for update skip locked)
+      update steadfast_task as task set state = 'running', lease_token = $2
+      from first where task.id = first.id returning task.*
+      """,
+      limit.bytes,
+      token.bytes
+    )
+    guard let rows = try connection.flush().last else { throw Failed() }
+    guard rows.count == limit else { throw Failed() }
+    for row in 0..<limit { for column in 0..<rows.columnCount { consume(rows[row, column].first) } }
+    return Claimed(ids: arrayOfIDs((0..<limit).map { rows[$0, 0] }), token: Int64(token))
+  }
+
+  /// An array: one dimension, no nulls, the type, the number of elements, the first index.
+  private func arrayOfIDs(_ ids: [[UInt8]]) -> [UInt8] {
+    let head = [1, 0, 2950, Int32(ids.count), 1].flatMap(\.bytes)
+    return head + ids.flatMap { Int32($0.count).bytes + $0 }
+  }
+
+  func complete(_ claimed: Claimed) throws {
+    try connection.send("set synchronous_commit = on")
+    try connection.send(
+      "delete from steadfast_task where id = any ($1) and lease_token = $2",
+      claimed.ids,
+      claimed.token.bytes
+    )
+    try connection.flush()
+  }
+
+  func release(_ claimed: Claimed) throws {
+    try connection.send("set synchronous_commit = off")
+    try connection.send(
+      """
+      update steadfast_task set state = 'waiting', lease_token = null
+      where id = any ($1) and lease_token = $2
+      """,
+      claimed.ids,
+      claimed.token.bytes
+    )
+    try connection.flush()
+  }
+}
+
+extension FixedWidthInteger {
+  /// The bytes, the highest first.
+  var bytes: [UInt8] { withUnsafeBytes(of: bigEndian) { Array($0) } }
+}
+#endif

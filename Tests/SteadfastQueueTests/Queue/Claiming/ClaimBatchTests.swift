@@ -1,0 +1,196 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What a queue does with tasks that it has claimed ahead of its workers.
+@Suite struct ClaimBatchTests {
+  /// A store in memory of which a claim hands out many tasks.
+  private struct BatchStore: ForwardingStore {
+    let base: any Persistence
+    let claims = Log<Int>()
+    var claimBatch: Int { 64 }
+
+    func claim(_ request: ClaimRequest) async throws -> Claim {
+      let claim = try await base.claim(request)
+      claims.add(claim.tasks.count)
+      return claim
+    }
+  }
+
+  private let log = Log<String>()
+  private let store: BatchStore
+
+  init() { store = BatchStore(base: InMemoryStore()) }
+
+  /// A queue whose attempts took no time so far, and that performs a task until it is told.
+  private func withQueue(
+    workers: Int = 2,
+    limits: [RateLimit] = [],
+    maxInterruptions: RetryLimit = 5,
+    _ body: @Sendable (TaskQueue, Waiters<Void>) async throws -> Void
+  ) async throws {
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(
+        maxConcurrentTasks: workers,
+        rateLimits: limits,
+        maxInterruptions: maxInterruptions
+      ),
+      clock: try VirtualTime.required.clock
+    )
+    let (gate, log) = (Waiters<Void>(), log)
+    await queue.register(Note.self) { note, _ in
+      log.add(note.text)
+      if note.text.hasPrefix("slow") { try await gate.wait { nil } }
+    }
+    try await withRunning(queue) {
+      try await queue.enqueue(contentsOf: ["a", "b"].map(Note.init))
+      try await queue.waitUntilIdle()
+      try await body(queue, gate)
+      gate.resumeAll(with: .success(()))
+      try await queue.waitUntilIdle()
+    }
+  }
+
+  private func stored(_ ids: [TaskID], as state: TaskState) async throws -> Int {
+    try await store.count(matching: TaskFilter(ids: Set(ids), states: [state]))
+  }
+
+  @Test(.virtualTime)
+  func `short tasks are claimed many at a time, and each is performed once`() async throws {
+    try await withQueue { queue, _ in
+      try await queue.enqueue(contentsOf: (1...200).map { Note("\($0)") })
+      try await queue.waitUntilIdle()
+    }
+    #expect(log.entries.count == 202 && Set(log.entries).count == 202)
+    #expect(store.claims.entries.max() == 64)
+    #expect(store.claims.entries.count { $0 > 0 } < 10)
+  }
+
+  @Test(.virtualTime(.manual))
+  func `tasks that no worker begins in time are released, in their places`() async throws {
+    let time = try VirtualTime.required
+    try await withQueue { queue, _ in
+      let slow = try await queue.enqueue(contentsOf: ["slow 1", "slow 2"].map(Note.init))
+      let later = try await queue.enqueue(contentsOf: (1...9).map { Note("\($0)") })
+      await time.advance(by: .milliseconds(50))
+      #expect(try await stored(slow.map(\.id), as: .running) == 2)
+      #expect(try await stored(later.map(\.id), as: .running) > 0)
+      await time.advance(by: .milliseconds(200))
+      #expect(try await stored(slow.map(\.id), as: .running) == 2)
+      #expect(try await stored(later.map(\.id), as: .waiting) == 9)
+      try await queue.enqueue(Note("first"), priority: .high)
+    }
+    #expect(log.entries == ["a", "b", "slow 1", "slow 2", "first"] + (1...9).map { "\($0)" })
+  }
+
+  @Test(.virtualTime(.manual))
+  func `a task that was claimed ahead is cancelled, paused and put off at once`() async throws {
+    let time = try VirtualTime.required
+    try await withQueue { queue, _ in
+      let tasks = try await queue.enqueue(
+        contentsOf: ["slow 1", "slow 2", "cancelled", "paused", "late"].map(Note.init)
+      )
+      let ids = tasks.map(\.id)
+      await time.advance(by: .zero)
+      #expect(try await stored(ids, as: .running) == 5)
+      #expect(try await queue.cancel(ids[2]))
+      #expect(try await queue.pause(ids[3]))
+      #expect(try await queue.reschedule(ids[4], to: .distantFuture))
+      #expect(try await tasks[2].outcome() == .cancelled)
+      #expect(try await stored([ids[3]], as: .paused) == 1)
+      #expect(try await stored([ids[4]], as: .waiting) == 1)
+    }
+    #expect(log.entries == ["a", "b", "slow 1", "slow 2"])
+  }
+
+  @Test(.virtualTime(.manual))
+  func `a pause releases what was claimed ahead, and the next one need not wait for it`()
+    async throws
+  {
+    let time = try VirtualTime.required
+    try await withQueue { queue, gate in
+      let names = ["slow 1", "slow 2", "slow 3", "slow 4", "5"]
+      let ids = try await queue.enqueue(contentsOf: names.map(Note.init)).map(\.id)
+      await time.advance(by: .zero)
+      #expect(try await stored(ids, as: .running) == 5)
+      await queue.pause()
+      #expect(try await stored(ids, as: .waiting) == 3)
+      await queue.resume()
+      gate.resumeAll(with: .success(()))
+      // It owes an attempt, and claims no more than it begins.
+      await queue.pause()
+      await time.advance(by: .zero)
+      #expect(try await stored(ids, as: .running) <= 2)
+      await queue.resume()
+      await time.advance(by: .zero)
+    }
+    #expect(log.entries == ["a", "b", "slow 1", "slow 2", "slow 3", "slow 4", "5"])
+  }
+
+  @Test(.virtualTime(.manual))
+  func `beside a task that was interrupted, none stays claimed that does not begin`() async throws {
+    let time = try VirtualTime.required
+    try await withQueue { queue, gate in
+      await queue.pause()
+      let tasks = try await queue.enqueue(
+        contentsOf: ["slow 1", "slow 2", "3", "4"].map(Note.init)
+      )
+      var record = try #require(try await queue.tasks(matching: .unfinished).last)
+      try await queue.remove(record.id)
+      record.interruptionCount = 1
+      _ = try await store.apply([.insert(record, onDuplicate: .keep)], durability: .durable)
+      await queue.resume()
+      await time.advance(by: .zero)
+      #expect(try await stored(tasks.map(\.id), as: .running) == 2)
+    }
+    #expect(log.entries == ["a", "b", "slow 1", "slow 2", "3", "4"])
+  }
+
+  @Test(.virtualTime, arguments: [0, 1])
+  func `where an interruption or two end a task, none is claimed ahead`(limit: Int) async throws {
+    try await withQueue(maxInterruptions: .atMost(limit)) { queue, _ in
+      try await queue.enqueue(contentsOf: (1...50).map { Note("\($0)") })
+      try await queue.waitUntilIdle()
+    }
+    #expect(store.claims.entries.max() == 2)
+  }
+
+  @Test(.virtualTime)
+  func `with a rate limit, or limited time, only tasks that begin are claimed`() async throws {
+    try await withQueue(limits: [.per(.seconds(1), 1_000)]) { queue, _ in
+      try await queue.enqueue(contentsOf: (1...50).map { Note("\($0)") })
+      try await queue.waitUntilIdle()
+    }
+    let queue = TaskQueue(
+      persistence: store,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: try VirtualTime.required.clock
+    )
+    let log = log
+    await queue.register(Note.self) { note, _ in log.add(note.text) }
+    try await queue.enqueue(contentsOf: (1...50).map { Note("\($0)") })
+    #expect(try await queue.run(within: .seconds(1)) == 50)
+    #expect(store.claims.entries.max() == 2)
+    #expect(log.entries.count == 102)
+  }
+
+  @Test(.virtualTime(.manual))
+  func `what was claimed ahead is released when the run ends`() async throws {
+    let time = try VirtualTime.required
+    await #expect(throws: TaskQueueError.self) {
+      try await withQueue { queue, _ in
+        let tasks = try await queue.enqueue(contentsOf: ["slow 1", "slow 2", "3"].map(Note.init))
+        let ids = tasks.map(\.id)
+        await time.advance(by: .zero)
+        #expect(try await stored(ids, as: .running) == 3)
+        await queue.shutDown(within: .zero)
+        #expect(try await stored(ids, as: .waiting) == 3)
+      }
+    }
+    #expect(log.entries == ["a", "b", "slow 1", "slow 2"])
+  }
+}

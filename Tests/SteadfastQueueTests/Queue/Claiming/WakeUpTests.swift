@@ -1,0 +1,39 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Workers are woken by signals, which add nothing to one that no worker has followed yet.
+@Suite struct WakeUpTests {
+  @Test(.virtualTime)
+  func `a task that comes while a worker is woken for another one is performed beside them`()
+    async throws
+  {
+    let queue = TaskQueue(
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 4),
+      clock: try VirtualTime.required.clock
+    )
+    let isThere = Waiters<Void>()
+    let log = Log<String>()
+    await queue.register(Note.self) { note, _ in
+      log.add(note.text)
+      switch note.text {
+      case "warm-up": break
+      case "late": isThere.resumeAll(with: .success(()))
+      default:
+        // The second worker was woken for the second task, and has not looked yet.
+        if note.text == "first" { try await queue.enqueue(Note("late")) }
+        try await isThere.wait { log.entries.contains("late") ? .success(()) : nil }
+      }
+    }
+    try await withRunning(queue) {
+      // Now all workers wait, none of them for a claim.
+      _ = try await queue.enqueue(Note("warm-up")).outcome()
+      try await VirtualTime.required.advance(by: .zero)
+      try await queue.enqueue(contentsOf: [Note("first"), Note("second")])
+      try await queue.waitUntilIdle()
+    }
+    #expect(log.entries.sorted() == ["first", "late", "second", "warm-up"])
+  }
+}
