@@ -118,9 +118,7 @@ extension TaskQueue {
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     do {
-      let ends = batch.enumerated().compactMap { index, change in
-        OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
-      }
+      let ends = occurrenceEnds(in: batch, of: records)
       results = try await withoutDoubt(
         try await others.isEmpty ? send(batch, ending: ends) : send(batch + others),
         batch
@@ -145,6 +143,15 @@ extension TaskQueue {
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
+  }
+
+  private nonisolated func occurrenceEnds(
+    in batch: [TaskChange],
+    of records: [TaskRecord]
+  ) -> [OccurrenceEnd] {
+    batch.enumerated().compactMap { index, change in
+      OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
+    }
   }
 
   /// Lets other queues of the group learn what was done to their tasks.
