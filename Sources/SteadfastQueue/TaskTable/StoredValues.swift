@@ -11,23 +11,30 @@ struct StoredValues: Sendable {
   }
 
   /// The values that are stored.
-  private(set) var committed: [ExactText: Value] = [:]
+  private(set) var packed: Set<PackedValue> = []
   /// What staged changes set, in the order of staging; `nil` for the removal of a value.
   private(set) var staged: [ExactText: [Value?]] = [:]
   /// About how many bytes a file takes for all values.
   private(set) var byteCount = 0
 
+  /// How many values are stored.
+  var count: Int { packed.count }
+
   /// The bytes that are stored under a name.
-  subscript(name: String) -> [UInt8]? { committed[ExactText(name)]?.bytes }
+  subscript(name: String) -> [UInt8]? { committed(name)?.bytes }
+
+  private func committed(_ name: String) -> Value? {
+    packed.firstIndex(of: PackedValue(named: name)).map { packed[$0].value }
+  }
 
   /// Stages a change, if the bytes under its name are these when all staged changes are stored.
   ///
   /// - Returns: Whether they are.
   mutating func stage(_ name: String, from old: [UInt8]?, to new: [UInt8]?) -> Bool {
-    let name = ExactText(name)
-    let present = if let last = staged[name]?.last { last } else { committed[name] }
+    let present =
+      if let last = staged[ExactText(name)]?.last { last } else { committed(name) }
     guard present?.bytes == old else { return false }
-    staged[name, default: []].append(new.map { Value(bytes: $0) })
+    staged[ExactText(name), default: []].append(new.map { Value(bytes: $0) })
     return true
   }
 
@@ -63,10 +70,10 @@ struct StoredValues: Sendable {
     byteCount += value?.byteCount ?? 0
     let old =
       if let value {
-        committed.updateValue(value, forKey: ExactText(name))
+        packed.update(with: PackedValue(name, value))
       } else {
-        committed.removeValue(forKey: ExactText(name))
+        packed.remove(PackedValue(named: name))
       }
-    byteCount -= old?.byteCount ?? 0
+    byteCount -= old?.value.byteCount ?? 0
   }
 }

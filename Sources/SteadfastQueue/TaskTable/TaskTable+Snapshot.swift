@@ -6,11 +6,11 @@ extension TaskTable {
   struct Snapshot: Sendable {
     let tasks: Slab<Entry>
     let memories: TaskMemories
-    let values: [ExactText: StoredValues.Value]
+    let values: Set<PackedValue>
   }
 
   /// What the table holds now.
   var snapshot: Snapshot {
-    Snapshot(tasks: entries.slab, memories: memories, values: values.committed)
+    Snapshot(tasks: entries.slab, memories: memories, values: values.packed)
   }
 }

@@ -66,3 +66,35 @@ import Testing
     }
   }
 }
+
+@Suite struct PackedValueTests {
+  @Test(
+    arguments: ["a", "é", "e\u{301}", "steadfast.schedule.000000001", ""],
+    [[], [1], [0, 255]]
+  )
+  func `a value is packed and unpacked`(name: String, bytes: [UInt8]) {
+    let value = StoredValues.Value(bytes: bytes, byteCount: 77)
+    let packed = PackedValue(name, value)
+    #expect(packed.name.isExactly(name))
+    #expect(packed.value == value)
+  }
+
+  @Test func `a set finds a value by the bytes of its name alone`() {
+    func value(_ byte: UInt8) -> StoredValues.Value { StoredValues.Value(bytes: [byte]) }
+    // The bytes of the name and of the value together are those of another pair.
+    let ambiguous = PackedValue("a", value(UInt8(ascii: "b")))
+    var set: Set = [ambiguous, PackedValue("\u{e9}", value(1)), PackedValue("e\u{301}", value(2))]
+    #expect(set.count == 3 && !set.contains(PackedValue(named: "ab")))
+    #expect(set.update(with: PackedValue("a", value(3)))?.value == value(UInt8(ascii: "b")))
+    #expect(set.remove(PackedValue(named: "a"))?.value == value(3))
+    #expect(set.remove(PackedValue(named: "\u{e9}"))?.value == value(1))
+    #expect(set.map(\.value) == [value(2)])
+  }
+}
+
+extension StoredValues {
+  /// The values that are stored, by their names.
+  var committed: [ExactText: Value] {
+    Dictionary(uniqueKeysWithValues: packed.map { (ExactText($0.name), $0.value) })
+  }
+}

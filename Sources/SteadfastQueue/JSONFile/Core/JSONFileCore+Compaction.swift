@@ -167,7 +167,7 @@ extension TaskTable {
   ///
   /// O(1).
   var liveRecordCount: Int {
-    2 + taskCount + stateCounts[.running] + values.committed.count + memoryCount
+    2 + taskCount + stateCounts[.running] + values.count + memoryCount
   }
 
   /// About how many bytes a compacted file has.

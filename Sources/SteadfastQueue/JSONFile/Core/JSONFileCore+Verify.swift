@@ -92,9 +92,9 @@ private struct Verification {
   // MARK: Values
 
   private mutating func compare(_ file: StoredValues) {
-    let names = Set(held.values.keys).union(file.committed.keys)
-    for name in names.map(\.text).sorted() {
-      guard held.values[ExactText(name)]?.bytes != file[name] else { continue }
+    for name in held.values.union(file.packed).map(\.name).sorted() {
+      let index = held.values.firstIndex(of: PackedValue(named: name))
+      guard index.map({ held.values[$0].value.bytes }) != file[name] else { continue }
       problems.add(
         "the file says something else of the value '\(name.prefix(80))' than the store holds"
       )

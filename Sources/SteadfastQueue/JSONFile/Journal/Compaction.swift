@@ -50,7 +50,7 @@ struct Compaction {
   /// What these tasks remember.
   private let memories: TaskMemories
   /// The values to copy, the next one last.
-  private var values: [(name: String, bytes: [UInt8])]
+  private var values: [PackedValue]
   /// Tasks whose attempts are not in the journal yet.
   ///
   /// What the journal says of them later is copied later.
@@ -80,9 +80,7 @@ struct Compaction {
     tasks = snapshot.tasks
     memories = snapshot.memories
     // In an order that is the same each time.
-    values = snapshot.values
-      .sorted { $1.key.text.utf8.lexicographicallyPrecedes($0.key.text.utf8) }
-      .map { ($0.key.text, $0.value.bytes) }
+    values = snapshot.values.sorted { $1.nameBytes.lexicographicallyPrecedes($0.nameBytes) }
     unwritten = claimed
     copied = journal.size
     seenSize = journal.size
@@ -180,8 +178,8 @@ struct Compaction {
   private mutating func copyValues() throws {
     var batches: [[JournalBody]] = []
     var size = 0
-    while size < policy.stepSize, let (name, bytes) = values.popLast() {
-      batches.append([try JournalBody(.value(named: name, bytes))])
+    while size < policy.stepSize, let value = values.popLast() {
+      batches.append([try JournalBody(.value(named: value.name, value.value.bytes))])
       size += batches[batches.count - 1][0].byteCount
     }
     try append(batches)

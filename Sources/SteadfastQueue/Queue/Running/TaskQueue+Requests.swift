@@ -118,9 +118,7 @@ extension TaskQueue {
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     do {
-      let ends = batch.enumerated().compactMap { index, change in
-        OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
-      }
+      let ends = occurrenceEnds(in: batch, of: records)
       results = try await withoutDoubt(
         try await others.isEmpty ? send(batch, ending: ends) : send(batch + others),
         batch
@@ -141,9 +139,31 @@ extension TaskQueue {
       if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
     if !consequences.isEmpty { await tell(consequences) }
+    await tellOwners(of: settlements)
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
+  }
+
+  private nonisolated func occurrenceEnds(
+    in batch: [TaskChange],
+    of records: [TaskRecord]
+  ) -> [OccurrenceEnd] {
+    batch.enumerated().compactMap { index, change in
+      OccurrenceEnd(index, change, ofQueue: otherQueue(of: records[index]))
+    }
+  }
+
+  /// Lets other queues of the group learn what was done to their tasks.
+  private nonisolated func tellOwners(of settlements: [Settlement]) async {
+    guard let group else { return }
+    let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
+    for case (let name?, let settlements) in others {
+      // One request has asked the same of all tasks.
+      guard let owner = group.members.queue(named: name), let change = settlements.first?.change
+      else { continue }
+      await owner.hear(Consequences(tasks: settlements.map(\.record.id)), of: change)
+    }
   }
 
   /// Returns the outcomes, with `done` for each change that is stale because it was sent before.

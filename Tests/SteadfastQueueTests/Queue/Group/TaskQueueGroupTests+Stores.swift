@@ -25,6 +25,26 @@ extension TaskQueueGroupTests {
   }
 
   @Test(arguments: StoreKind.allCases)
+  func `a caller learns that another queue has cancelled its task, or restarted it`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let kept = TaskQueueConfiguration(cancelledRetention: .forever)
+      let group = group(store, kept)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let task = try await b.enqueue(Note("1"), delay: .seconds(1_000))
+      async let first = task.outcome()
+      #expect(try await a.cancel(matching: TaskFilter(queue: nil)) == 1)
+      #expect(try await first == .cancelled)
+      #expect(try await a.restart(matching: TaskFilter(queue: nil)) == 1)
+      try await withRunning(group) {
+        let outcome = try await task.outcome()
+        #expect(outcome == .succeeded)
+      }
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
   func `a unique key and an order key are those of one queue`(kind: StoreKind) async throws {
     try await kind.withStore { store in
       let group = group(store)
