@@ -12,7 +12,7 @@ extension TaskTable {
       let (id, record) = (entries[slot].id, entries[slot].record)
       let named = record.dependencies.tasks.compactMap(self.slot)
       let open = named.count { !entries[$0].record.state.isFinished }
-      check(graph.openCount(of: id) == open, "\(id) waits for \(open) tasks that it names")
+      check(graph.edges.openCount(of: slot) == open, "\(id) waits for \(open) tasks that it names")
       let unfinished = record.dependencies.batch?.unfinished ?? 0
       check(
         entries[slot].waitsForOthers == (open > 0 || unfinished > 0),
@@ -21,7 +21,7 @@ extension TaskTable {
       check(!entries[slot].isBound && !graph.isBound(id), "\(id) is bound by nothing")
       check(!entries[slot].isEndingBadly, "\(id) is not about to end")
       for name in named {
-        check(graph.dependents(of: entries[name].id).contains(id), "\(id) is listed")
+        check(graph.edges.slots(naming: entries[name].id).contains(slot), "\(id) is listed")
         check(entries[name].isAwaited, "\(entries[name].id) is awaited")
       }
       if record.dependencies.follower != nil {

@@ -1,13 +1,9 @@
 /// Which tasks wait for which, and which of them a staged change will change along with another.
 ///
-/// A task is named by its ID, because a task may name another one that is not in the table: it has
-/// ended and gone, or its line comes later in a compacted file.
+/// A follower is known by its ID, because it may come into the table after the tasks of its batch.
 struct DependencyGraph: Sendable {
-  /// The tasks that name each task.
-  private var dependents: [TaskID: Set<TaskID>] = [:]
-  /// For each task, how many of the tasks that it names have not ended; without those where none
-  /// is left.
-  private var openCounts: [TaskID: Int] = [:]
+  /// Which tasks name which others.
+  var edges = DependencyEdges()
   /// The progress of each batch whose follower is not in the table.
   private var progress: [TaskID: BatchProgress] = [:]
   /// How many staged changes to other tasks change each task.
@@ -28,44 +24,7 @@ struct DependencyGraph: Sendable {
   }
 
   /// Whether no task waits for another one, or has waited.
-  var isEmpty: Bool { dependents.isEmpty && progress.isEmpty }
-
-  // MARK: Who waits for whom
-
-  mutating func add(_ id: TaskID, waitingFor dependency: TaskID) {
-    dependents[dependency, default: []].insert(id)
-  }
-
-  mutating func remove(_ id: TaskID, waitingFor dependency: TaskID) {
-    // In place, with one look at the dictionary.
-    Self.remove(id, from: &dependents[dependency])
-  }
-
-  private static func remove(_ id: TaskID, from ids: inout Set<TaskID>?) {
-    ids?.remove(id)
-    if ids?.isEmpty == true { ids = nil }
-  }
-
-  /// The tasks that name a task, in no order.
-  func dependents(of id: TaskID) -> Set<TaskID> { dependents[id] ?? [] }
-
-  /// Whether any task names a task.
-  func hasDependents(_ id: TaskID) -> Bool { dependents[id] != nil }
-
-  // MARK: How many have not ended
-
-  func openCount(of id: TaskID) -> Int { openCounts[id] ?? 0 }
-
-  mutating func addOpen(_ difference: Int, to id: TaskID) {
-    Self.add(difference, to: &openCounts[id])
-  }
-
-  private static func add(_ difference: Int, to count: inout Int?) {
-    let sum = max(0, (count ?? 0) + difference)
-    count = sum == 0 ? nil : sum
-  }
-
-  mutating func removeOpenCount(of id: TaskID) { openCounts[id] = nil }
+  var isEmpty: Bool { edges.isEmpty && progress.isEmpty }
 
   // MARK: Batches without a follower
 

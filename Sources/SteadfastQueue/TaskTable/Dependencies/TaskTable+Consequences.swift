@@ -15,10 +15,9 @@ extension TaskTable {
   /// Binds the follower of a new task's batch, so that it does not begin before it waits for the
   /// task.
   mutating func bindFollower(of slot: Int) {
-    guard let id = entries[slot].record.presentDependencies?.follower,
-      let follower = self.slot(of: id), canBeBound(follower)
-    else { return }
-    graph.bind(DependencyGraph.Binding(tasks: [id]), for: entries[slot].id)
+    guard let follower = follower(of: slot), canBeBound(follower) else { return }
+    let held = DependencyGraph.Binding(tasks: [entries[follower].id])
+    graph.bind(held, for: entries[slot].id)
     noteBinding(follower)
   }
 
@@ -127,9 +126,22 @@ extension TaskTable {
     retains: Bool
   ) -> Consequences {
     tellOthers(of: slot, state)
+    let ended = state == .succeeded ? [] : cancelOthers(along: slot)
+    var consequences = Consequences(tasks: ended.map { entries[$0].id })
+    for other in ended { finishAlong(other, at: date, retains) }
+    consequences.batch = progressOfBatch(before: slot)
+    // They know of its end already.
+    if !retains { entries[slot].isAwaited = false }
+    return consequences
+  }
+
+  /// Cancels the tasks that need the success of one that has ended without, and so on.
+  ///
+  /// - Returns: Those that it has cancelled, in the order of their IDs.
+  private mutating func cancelOthers(along slot: Int) -> [Int] {
     var next = [slot]
     var along: Set<Int> = []
-    while state != .succeeded, let current = next.popLast() {
+    while let current = next.popLast() {
       // Only a file that another program wrote has tasks that wait for each other in a circle.
       for other in dependents(of: current) where other != slot {
         if along.contains(other) || isToBeCancelled(other) { noteCause(current, of: other) }
@@ -141,13 +153,7 @@ extension TaskTable {
         next.append(other)
       }
     }
-    let ended = along.sorted { entries[$0].id < entries[$1].id }
-    var consequences = Consequences(tasks: ended.map { entries[$0].id })
-    for other in ended { finishAlong(other, at: date, retains) }
-    consequences.batch = progressOfBatch(before: slot)
-    // They know of its end already.
-    if !retains { entries[slot].isAwaited = false }
-    return consequences
+    return inOrder(Array(along))
   }
 
   /// Makes a task the cause of another one's cancellation, unless one with a lesser ID is it.
@@ -163,17 +169,17 @@ extension TaskTable {
 
   /// How far the batch is of which a task is; `nil` if its follower is not in the table.
   func progressOfBatch(before slot: Int) -> BatchProgress? {
-    let follower = entries[slot].record.presentDependencies?.follower.flatMap { self.slot(of: $0) }
-    return follower.flatMap { entries[$0].record.dependencies.batch }
+    follower(of: slot).flatMap { entries[$0].record.dependencies.batch }
   }
 
   /// Counts for the tasks that wait for a task that it has ended.
   private mutating func tellOthers(of slot: Int, _ state: TaskState) {
     let id = entries[slot].id
+    let follower = follower(of: slot)
     for other in dependents(of: slot) {
       if state != .succeeded { noteFailure(id, state, of: other) }
-      guard names(other, id) else { continue }
-      graph.addOpen(-1, to: entries[other].id)
+      guard other != follower || names(other, id) else { continue }
+      graph.edges.addOpen(-1, to: other)
       reviewWaiting(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {

@@ -52,24 +52,24 @@ extension TaskTable {
     guard !graph.isEmpty else { return }
     let id = entries[slot].record.id
     let isOpen = !entries[slot].record.state.isFinished
-    for dependent in slots(of: graph.dependents(of: id)) {
+    for dependent in graph.edges.slots(naming: id) {
       entries[slot].isAwaited = true
       guard isOpen else { continue }
-      graph.addOpen(1, to: entries[dependent].record.id)
+      graph.edges.addOpen(1, to: dependent)
       reviewWaiting(dependent)
     }
   }
 
   private mutating func waitForNamed(_ slot: Int, notesFailures: Bool = true) {
-    let (id, dependencies) = (entries[slot].record.id, entries[slot].record.dependencies)
+    let dependencies = entries[slot].record.dependencies
     var failed = dependencies.failed
     for name in dependencies.tasks {
-      graph.add(id, waitingFor: name)
+      graph.edges.add(from: slot, to: name)
       guard let named = self.slot(of: name) else { continue }
       entries[named].isAwaited = true
       let state = entries[named].record.state
       if !state.isFinished {
-        graph.addOpen(1, to: id)
+        graph.edges.addOpen(1, to: slot)
       } else if state != .succeeded {
         failed[name] = state
       }
@@ -117,9 +117,7 @@ extension TaskTable {
   mutating func leaveGraph(_ slot: Int) {
     let record = entries[slot].record
     if entries[slot].isAwaited, !record.state.isFinished { letGo(slot) }
-    guard let dependencies = record.presentDependencies else { return }
-    for name in dependencies.tasks { graph.remove(record.id, waitingFor: name) }
-    graph.removeOpenCount(of: record.id)
+    graph.edges.removeAll(from: slot)
   }
 
   /// Lets the tasks go on that wait for one that leaves the table before it has ended.
@@ -128,8 +126,8 @@ extension TaskTable {
     if entries[slot].place != .staged, let follower = record.dependencies.follower {
       changeProgress(ofBatch: follower) { $0.removeUnfinished() }
     }
-    for dependent in slots(of: graph.dependents(of: record.id)) {
-      graph.addOpen(-1, to: entries[dependent].record.id)
+    for dependent in graph.edges.slots(naming: record.id) {
+      graph.edges.addOpen(-1, to: dependent)
       reviewWaiting(dependent)
     }
   }
@@ -140,16 +138,22 @@ extension TaskTable {
   /// batch, in the order of their IDs.
   func dependents(of slot: Int) -> [Int] {
     guard entries[slot].isAwaited else { return [] }
-    let record = entries[slot].record
-    var ids = graph.dependents(of: record.id)
-    if let follower = record.presentDependencies?.follower { ids.insert(follower) }
-    return slots(of: ids.count == 1 ? Array(ids) : ids.sorted())
+    var slots = graph.edges.slots(naming: entries[slot].id)
+    if let follower = follower(of: slot), !slots.contains(follower) { slots.append(follower) }
+    return inOrder(slots)
   }
 
-  /// The places in the table of those tasks that are in it.
-  private func slots(of ids: some Sequence<TaskID>) -> [Int] {
-    // `compactMap(self.slot)` would copy the table.
-    ids.compactMap { self.slot(of: $0) }
+  /// Returns slots in the order of their tasks' IDs.
+  func inOrder(_ slots: [Int]) -> [Int] {
+    guard slots.count > 1 else { return slots }
+    // A closure over the table itself would copy it.
+    let entries = entries
+    return slots.sorted { entries[$0].id < entries[$1].id }
+  }
+
+  /// The follower of a task's batch; `nil` if it has none, or none that is in the table.
+  func follower(of slot: Int) -> Int? {
+    entries[slot].record.presentDependencies?.follower.flatMap { self.slot(of: $0) }
   }
 
   /// Whether a task in the table names a task, or the task is of a batch.
@@ -157,7 +161,7 @@ extension TaskTable {
   func concernsOthers(_ slot: Int) -> Bool {
     guard entries[slot].isAwaited else { return false }
     return entries[slot].record.presentDependencies?.follower != nil
-      || graph.hasDependents(entries[slot].id)
+      || graph.edges.hasDependents(entries[slot].id)
   }
 
   /// Whether a task names another one, and does not only follow its batch.
@@ -197,10 +201,9 @@ extension TaskTable {
   /// - Returns: Whether that has changed.
   @discardableResult
   private mutating func settleWaiting(_ slot: Int) -> Bool {
-    let record = entries[slot].record
     let waits =
-      graph.openCount(of: record.id) > 0
-      || record.presentDependencies?.batch.map { $0.unfinished > 0 } ?? false
+      graph.edges.openCount(of: slot) > 0
+      || entries[slot].record.presentDependencies?.batch.map { $0.unfinished > 0 } ?? false
     defer { entries[slot].waitsForOthers = waits }
     return entries[slot].waitsForOthers != waits
   }
@@ -216,7 +219,7 @@ extension TaskTable {
   /// Lets a task begin whatever it waits for, because a later line of a damaged file says that it
   /// has begun.
   mutating func stopWaiting(_ slot: Int) {
-    graph.removeOpenCount(of: entries[slot].record.id)
+    graph.edges.removeOpenCount(of: slot)
     if var batch = entries[slot].record.dependencies.batch {
       batch.succeeded += batch.unfinished
       entries[slot].record.dependencies.batch = batch

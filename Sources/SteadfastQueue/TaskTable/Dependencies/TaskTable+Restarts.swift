@@ -38,9 +38,8 @@ extension TaskTable {
       let ids = Set(round.map { entries[$0].id })
       let others = Set(round.flatMap(dependents)).subtracting([slot])
         .filter { entries[$0].record.state == .cancelled }
-        .sorted { entries[$0].id < entries[$1].id }
       round = []
-      for other in others {
+      for other in inOrder(Array(others)) {
         let dependencies = entries[other].record.dependencies
         guard let cause = causes[other] ?? dependencies.cause, ids.contains(cause) else { continue }
         let left = dependencies.failed.keys.filter { !restarted.contains($0) }
@@ -84,7 +83,7 @@ extension TaskTable {
         }
       }
     }
-    restarted.sort { entries[$0].id < entries[$1].id }
+    restarted = inOrder(restarted)
     for other in restarted { restartAlong(other, availableDate: availableDate) }
     return Consequences(
       tasks: restarted.map { entries[$0].id },
@@ -100,13 +99,14 @@ extension TaskTable {
   /// Counts for the tasks that wait for a task that it has not ended any more.
   private mutating func reopen(_ slot: Int) {
     let (id, state) = (entries[slot].id, entries[slot].record.state)
+    let follower = follower(of: slot)
     for other in dependents(of: slot) {
       if entries[other].record.dependencies.failed[id] != nil {
         entries[other].record.dependencies.failed[id] = nil
         addBytes(-Self.failureByteCount, to: other)
       }
-      guard names(other, id) else { continue }
-      graph.addOpen(1, to: entries[other].id)
+      guard other != follower || names(other, id) else { continue }
+      graph.edges.addOpen(1, to: other)
       reviewWaiting(other)
     }
     if let follower = entries[slot].record.presentDependencies?.follower {

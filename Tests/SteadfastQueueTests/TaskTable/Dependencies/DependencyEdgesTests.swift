@@ -1,0 +1,68 @@
+import SteadfastRetry
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct DependencyEdgesTests {
+  private func id(_ number: Int) -> TaskID { TaskID(high: 7, low: UInt64(number)) }
+
+  @Test func `those that name a task are listed in the order in which they came`() {
+    var edges = DependencyEdges()
+    for slot in [5, 900, 2] { edges.add(from: slot, to: id(1)) }
+    edges.add(from: 2, to: id(2))
+    #expect(edges.slots(naming: id(1)) == [5, 900, 2])
+    edges.removeAll(from: 900)
+    #expect(edges.slots(naming: id(1)) == [5, 2])
+    edges.removeAll(from: 2)
+    #expect(edges.slots(naming: id(1)) == [5])
+    #expect(!edges.hasDependents(id(2)))
+    edges.removeAll(from: 5)
+    #expect(edges.isEmpty)
+  }
+
+  @Test func `a slot that is used again has nothing of the task before`() {
+    var edges = DependencyEdges()
+    edges.add(from: 3, to: id(1))
+    edges.addOpen(1, to: 3)
+    edges.removeAll(from: 3)
+    #expect(edges.openCount(of: 3) == 0)
+    edges.add(from: 3, to: id(2))
+    #expect(edges.slots(naming: id(1)).isEmpty)
+    #expect(edges.slots(naming: id(2)) == [3])
+  }
+
+  @Test func `a count of those that have not ended never falls below zero`() {
+    var edges = DependencyEdges()
+    edges.addOpen(-1, to: 1)
+    #expect(edges.openCount(of: 1) == 0)
+    edges.addOpen(1, to: 1)
+    #expect(edges.openCount(of: 1) == 1)
+    #expect(edges.openCount(of: 1_000_000) == 0)
+  }
+
+  @Test(arguments: 0..<UInt64(20))
+  func `random additions and removals agree with a list of pairs`(seed: UInt64) {
+    var generator = SplitMix64(seed: seed)
+    var edges = DependencyEdges()
+    var pairs: [(slot: Int, named: TaskID)] = []
+    for _ in 0..<600 {
+      let slot = Int.random(in: 0..<40, using: &generator)
+      if Int.random(in: 0..<4, using: &generator) == 0 {
+        edges.removeAll(from: slot)
+        pairs.removeAll { $0.slot == slot }
+      } else {
+        let named = id(Int.random(in: 0..<12, using: &generator))
+        guard !pairs.contains(where: { $0 == (slot, named) }) else { continue }
+        edges.add(from: slot, to: named)
+        pairs.append((slot, named))
+      }
+      for number in 0..<12 {
+        let named = id(number)
+        let expected = pairs.filter { $0.named == named }.map(\.slot)
+        #expect(edges.slots(naming: named) == expected)
+        #expect(edges.hasDependents(named) == !expected.isEmpty)
+      }
+      #expect(edges.isEmpty == pairs.isEmpty)
+    }
+  }
+}
