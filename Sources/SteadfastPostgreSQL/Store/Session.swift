@@ -143,6 +143,27 @@ final class Session {
     }
   }
 
+  /// Sends the changes of `body` along with the commit, so that the transaction costs one round
+  /// trip; again if it has collided with another one or the connection is lost.
+  ///
+  /// A transaction whose connection was lost at its end may have been stored: `body` has to undo
+  /// that when it is called again.
+  ///
+  /// - Returns: The results that `body` wants.
+  func transactionAtOnce(_ body: (Tables) throws -> Void) throws -> [Rows] {
+    try retrying { tables in
+      do {
+        try begin(tables.database, isDurable: false)
+        try body(tables)
+        try tables.database.send("commit")
+        return try tables.database.flush()
+      } catch {
+        undo(on: tables.database)
+        throw error
+      }
+    }
+  }
+
   private func begin(_ database: Connection, isDurable: Bool) throws(PostgreSQLFailure) {
     try setClock(of: database)
     try database.send("begin")

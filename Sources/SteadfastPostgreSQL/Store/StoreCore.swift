@@ -84,7 +84,8 @@ final class StoreCore: StoreCalls {
       if let hints { try SystemThread.start { hints.run() } }
       state.hints = hints
       try SystemThread.start(in: others) { [place, claiming, leaseDuration] in
-        let claimer = Claimer(place, leaseDuration: leaseDuration)
+        let session = Session(place) { _, _ in }
+        let claimer = Claimer(place, on: session, leaseDuration: leaseDuration)
         while case .jobs(let jobs) = claiming.next(all: false) {
           for job in jobs { claimer.perform(job) }
         }

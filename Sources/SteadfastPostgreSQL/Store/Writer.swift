@@ -20,8 +20,8 @@ final class Writer {
   private let hints: HintExchange?
   /// The threads that read and claim, which end before the store is closed.
   private let others: DispatchGroup
-  /// The tokens of claims of which is not known whether they were stored.
-  private var tokensInDoubt: [UInt64] = []
+  /// What makes claims for a store that uses the tables alone, whose claims have no end.
+  private let claimer: Claimer
   private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
@@ -33,6 +33,7 @@ final class Writer {
     session = Session(place) { tables, isFirst in
       try Self.prepare(tables, place, isFirst: isFirst)
     }
+    claimer = Claimer(place, on: session, leaseDuration: nil)
   }
 
   func perform(_ jobs: [StoreJob]) {
@@ -186,7 +187,7 @@ final class Writer {
     switch call {
     case .claim(let request):
       guard !isClosed else { throw place.closed }
-      return .claim(try claim(request))
+      return .claim(try claimer.claim(request))
     case .open:
       guard !isClosed else { throw place.closed }
       // A session that was lost while nothing was to do is noticed here.
@@ -196,28 +197,6 @@ final class Writer {
     case .apply, .tasks, .count, .contains, .value, .memory: break
     }
     return .nothing
-  }
-
-  /// Claims for a store that uses the tables alone, whose claims have no end.
-  private func claim(_ request: ClaimRequest) throws -> Claim {
-    if !tokensInDoubt.isEmpty {
-      try session.transaction(isDurable: false) { tables in
-        tables.hasChanged = true
-        try tables.putBack(claimedWith: tokensInDoubt)
-      }
-      tokensInDoubt = []
-    }
-    var token: UInt64?
-    do {
-      return try session.transaction(isDurable: false) { tables in
-        let claim = try tables.claim(request)
-        token = claim.tasks.first?.lease.token
-        return claim
-      }
-    } catch let error as PostgreSQLError where error.code == .unknownOutcome {
-      if let token { tokensInDoubt.append(token) }
-      throw error
-    }
   }
 
   private static func prepare(_ tables: Tables, _ place: StorePlace, isFirst: Bool) throws {

@@ -89,38 +89,49 @@ extension Tables {
     ) as first
     """
 
-  func claim(_ request: ClaimRequest) throws -> Claim {
-    // A random number tells this claim from all others, so no counter is stored.
-    let token = UInt64.random(in: 1...UInt64(Int64.max))
-    var values: [SQLValue] = [
+  /// Sends a claim, whose rows `claimedTasks(in:with:)` reads.
+  func sendClaim(_ request: ClaimRequest, token: UInt64) throws(PostgreSQLFailure) {
+    let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
+    let limit = max(0, request.limit)
+    try database.send(Self.claim, Self.values(of: request, limit) + end, isWanted: true)
+  }
+
+  private static func values(of request: ClaimRequest, _ limit: Int) -> [SQLValue] {
+    [
       .text(request.queue),
       .texts(request.names.keys),
       .array(request.names.values.map { .integer($0) }, of: .integer),
       .integer(request.otherNames),
-      .integer(max(0, request.limit)),
+      .integer(limit),
       .date(request.now),
       .texts(request.conditions.map(\.rawValue)),
     ]
-    let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
-    let rows = try database.rows(Self.claim, values + end)
-    guard rows.count > 0 else {
-      // A claim of nothing looks whether there is something.
-      values[4] = .integer(max(1, request.limit))
-      return Claim(tasks: [], nextDate: try nextDate(request, values))
-    }
-    hasChanged = true
+  }
+
+  /// A row of a claimed task that this version can't read.
+  struct UnreadableTask {
+    let id: TaskID?
+    let row: UnreadableRow
+  }
+
+  /// Reads the tasks that a claim has taken, in the order in which they are to be performed.
+  func claimedTasks(
+    in rows: Rows,
+    with token: UInt64
+  ) throws -> (tasks: [ClaimedTask], unreadable: [UnreadableTask]) {
     var tasks: [(task: ClaimedTask, position: Int)] = []
+    var unreadable: [UnreadableTask] = []
     for row in rows.map(\.self) {
       do {
         let record = try database.record(row)
         let task = ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
         tasks.append((task, row.integer(TaskColumns.count)))
-      } catch let unreadable as UnreadableRow {
-        try park(row.id(0), unreadable, at: request.now)
+      } catch let failure as UnreadableRow {
+        unreadable.append(UnreadableTask(id: row.id(0), row: failure))
       }
     }
     tasks.sort { Self.comesFirst($0, $1) }
-    return Claim(tasks: tasks.map(\.task), nextDate: request.now)
+    return (tasks.map(\.task), unreadable)
   }
 
   private static func comesFirst(
@@ -135,25 +146,27 @@ extension Tables {
     return left.position < right.position
   }
 
-  /// Parks a task that this version can't read, as one for which there is no handler.
+  /// Parks a claimed task that this version can't read, as one for which there is no handler.
   ///
   /// Its earlier failures stay as they are, since they may be what can't be read.
-  private func park(_ id: TaskID?, _ row: UnreadableRow, at date: Date) throws {
+  func park(_ task: UnreadableTask, token: UInt64, at date: Date) throws {
     try database.send(
       """
       update steadfast_task set state = 'parked', position = \(Self.nextPlace),
-        lease_token = null, lease_end = null, last_error = $2, failed_date = $3
-      where id = $1
+        lease_token = null, lease_end = null, last_error = $3, failed_date = $4
+      where id = $1 and state = 'running' and lease_token = $2
       """,
-      .id(id),
-      .text("its row " + row.reason),
+      .id(task.id),
+      .token(token),
+      .text("its row " + task.row.reason),
       .date(date)
     )
   }
 
   /// The date of the first task of a lane that is not available yet, or of a claim's end.
-  private func nextDate(_ request: ClaimRequest, _ values: [SQLValue]) throws -> Date? {
-    let found = try database.rows(Self.next, values).map { row in
+  static func nextDate(for request: ClaimRequest, in database: Connection) throws -> Date? {
+    let values = values(of: request, max(1, request.limit))
+    let found = try database.rows(next, values).map { row in
       (date: row.ifAny(0, row.date), microseconds: row.ifAny(1, row.integer))
     }.first
     guard let found else { return nil }

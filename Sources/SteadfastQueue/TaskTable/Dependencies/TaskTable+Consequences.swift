@@ -198,13 +198,11 @@ extension TaskTable {
     guard entries[slot].record.dependencies.rule == .allSucceeded,
       !entries[slot].record.state.isFinished
     else { return false }
-    switch entries[slot].place {
-    case .leased: return false
+    let place = entries[slot].place
+    if case .leased = place { return false }
     // Its insertion comes later in this batch. No queue adds the follower of a task that the same
     // batch ends.
-    case .staged: return false
-    default: return true
-    }
+    return place != .staged
   }
 
   /// Ends a task that was cancelled along with another one.

@@ -61,12 +61,16 @@
     if isPicked("beside a compaction") { try await reportCompaction() }
   }
 
-  private static func measure(_ database: some Database) async throws {
+  private static func measure(
+    _ database: some Database,
+    server: ServerProcesses? = nil
+  ) async throws {
     try await report(
       "\(database.name), durable",
       database.benchmarks(),
       rounds: 5,
-      comparing: .rate
+      comparing: .rate,
+      server: server
     )
     try await reportClaims(database)
   }
@@ -74,12 +78,14 @@
   #if PostgreSQL
   private static func measurePostgreSQL() async throws {
     let database = try PostgreSQLDatabase()
-    try await measure(database)
+    let server = try database.server()
+    try await measure(database, server: server)
     try await report(
       "statements of other queues",
       otherQueueBenchmarks(database.connection),
       rounds: 5,
-      comparing: .rate
+      comparing: .rate,
+      server: server
     )
   }
   #endif

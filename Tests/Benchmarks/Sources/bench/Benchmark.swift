@@ -43,9 +43,9 @@ struct Benchmark: Sendable {
     self.work = work
   }
 
-  /// What the work costs each time.
-  func sample() async throws -> Sample {
-    let stopwatch = Stopwatch()
+  /// What the work costs each time, and what it costs a server.
+  func sample(of server: ServerProcesses? = nil) async throws -> Sample {
+    let stopwatch = Stopwatch(server)
     try await work(iterations, stopwatch)
     guard let whole = stopwatch.sample else { throw Failed() }
     return whole.divided(by: Double(iterations))
@@ -55,9 +55,13 @@ struct Benchmark: Sendable {
 /// Measures what one run of a piece of work costs; one task uses it.
 final class Stopwatch {
   fileprivate private(set) var sample: Sample?
+  private let server: ServerProcesses?
+
+  fileprivate init(_ server: ServerProcesses?) { self.server = server }
 
   func measure(_ work: () async throws -> Void) async throws {
     let allocationsBefore = allocation_count()
+    let serverBefore = server?.processorNanoseconds() ?? 0
     let processorBefore = processorNanoseconds()
     let start = ContinuousClock.now
     try await work()
@@ -65,6 +69,7 @@ final class Stopwatch {
     sample = Sample(
       nanoseconds: duration / .nanoseconds(1),
       processorNanoseconds: processorNanoseconds() - processorBefore,
+      serverNanoseconds: (server?.processorNanoseconds() ?? 0) - serverBefore,
       allocations: Double(allocation_count() - allocationsBefore)
     )
   }
@@ -78,12 +83,18 @@ struct Sample {
   let nanoseconds: Double
   /// The time of all processors together; what else the machine does counts little here.
   let processorNanoseconds: Double
+  /// The same of the server's processes; 0 without a server.
+  let serverNanoseconds: Double
   let allocations: Double
+
+  /// The time of all processors together, of this process and the server.
+  var wholeNanoseconds: Double { processorNanoseconds + serverNanoseconds }
 
   fileprivate func divided(by count: Double) -> Sample {
     Sample(
       nanoseconds: nanoseconds / count,
       processorNanoseconds: processorNanoseconds / count,
+      serverNanoseconds: serverNanoseconds / count,
       allocations: allocations / count
     )
   }

@@ -7,19 +7,22 @@ func report(
   _ title: String,
   _ benchmarks: [Benchmark],
   rounds: Int = 31,
-  comparing comparison: Comparison = .cost
+  comparing comparison: Comparison = .cost,
+  server: ServerProcesses? = nil
 ) async throws {
   let benchmarks = benchmarks.filter { isPicked($0.name) }
   guard !benchmarks.isEmpty else { return }
   var samples: [String: [Sample]] = [:]
-  for benchmark in benchmarks { _ = try await benchmark.sample() }
+  for benchmark in benchmarks { _ = try await benchmark.sample(of: server) }
   for _ in 0..<rounds {
     for benchmark in benchmarks {
-      samples[benchmark.name, default: []].append(try await benchmark.sample())
+      samples[benchmark.name, default: []].append(try await benchmark.sample(of: server))
     }
   }
   let columns = "        ns    CPU ns    a second  allocations  "
-  print("\n" + title.padded(to: 44) + columns + (comparison == .cost ? "ratio" : "as fast as"))
+  let serverColumn = server == nil ? "" : "server CPU  "
+  let ratioColumn = comparison == .cost ? "ratio" : "as fast as"
+  print("\n" + title.padded(to: 44) + columns + serverColumn + ratioColumn)
   for benchmark in benchmarks {
     let own = samples[benchmark.name, default: []]
     let nanoseconds = median(own.map(\.nanoseconds))
@@ -29,6 +32,9 @@ func report(
     line += decimal(median(own.map(\.processorNanoseconds)), digits: 1).leftPadded(to: 10)
     line += decimal(1e9 / nanoseconds, digits: 0).leftPadded(to: 12)
     line += allocations.leftPadded(to: 13)
+    if server != nil {
+      line += decimal(median(own.map(\.serverNanoseconds)), digits: 1).leftPadded(to: 12)
+    }
     if let baseline = benchmark.baseline, let others = samples[baseline] {
       let ratio = median(
         zip(own, others).map { own, other in
@@ -42,6 +48,10 @@ func report(
           zip(own, others).map { $0.processorNanoseconds / $1.processorNanoseconds }
         )
         line += ", with \(decimal(processorTime, digits: 2)) × its processor time"
+        if server != nil {
+          let whole = median(zip(own, others).map { $0.wholeNanoseconds / $1.wholeNanoseconds })
+          line += ", \(decimal(whole, digits: 2)) × with the server's"
+        }
       }
     }
     print(line)

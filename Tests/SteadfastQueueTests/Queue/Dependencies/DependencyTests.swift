@@ -22,7 +22,8 @@ import Testing
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: 4,
         backoff: .constant(.seconds(60)),
-        abandonedRetention: retention
+        abandonedRetention: retention,
+        cancelledRetention: retention
       ),
       clock: clock
     )
@@ -208,5 +209,25 @@ import Testing
       await queueError { try await queue.enqueue(Note("second"), options: many) }?.message
         == "after has 10001 tasks; give at most 10000, or enqueue a batch with a task that follows it"
     )
+  }
+
+  @Test func `a caller does not learn of a cancellation along that a restart has overtaken`()
+    async throws
+  {
+    let store = FaultInjectingStore(InMemoryStore())
+    let queue = await queue(store)
+    let first = try await queue.enqueue(Note("1"), delay: .seconds(60))
+    let second = try await queue.enqueue(Note("2"), options: TaskOptions(after: [first.id]))
+    // The cancellation is stored, and told only when the restart was told.
+    store.inject(.hang, .afterEffect) { $0.kind == .apply }
+    async let isCancelled = queue.cancel(first.id)
+    try await store.waitForHeldCalls()
+    #expect(try await queue.restart(second.id))
+    store.restore()
+    #expect(try await isCancelled)
+    try await withRunning(queue) {
+      let outcome = try await second.outcome()
+      #expect(outcome == .succeeded)
+    }
   }
 }

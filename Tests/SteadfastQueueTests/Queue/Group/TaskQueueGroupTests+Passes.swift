@@ -126,4 +126,30 @@ extension TaskQueueGroupTests {
     #expect(error?.code == .storeFailed)
     #expect(try await group.count() == 2)
   }
+
+  @Test func `a group is idle when what one queue does makes nothing available to another`()
+    async throws
+  {
+    let group = group()
+    let queues = [try await group.addQueue("a"), try await group.addQueue("b")]
+    try await withRunning(group) {
+      var last: Set<TaskID> = []
+      for number in 1...4 {
+        let queue = queues[number % 2]
+        let options = TaskOptions(after: last)
+        last = [try await queue.enqueue(Note("\(number)"), options: options).id]
+      }
+      try await group.waitUntilIdle()
+      #expect(log.entries.filter { !$0.contains("begins") } == ["b 1", "a 2", "b 3", "a 4"])
+    }
+  }
+
+  @Test func `a queue that is being added while the group shuts down is shut down`() async throws {
+    let shutDown = Log<TaskQueueGroup>()
+    let group = TaskQueueGroup(clock: clock) { _ in shutDown.entries.first?.beginShutDown() }
+    shutDown.add(group)
+    let queue = try await group.addQueue("late")
+    let error = await queueError { try await queue.runAvailable() }
+    #expect(error?.code == .shutDown)
+  }
 }

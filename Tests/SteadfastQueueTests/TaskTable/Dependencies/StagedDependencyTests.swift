@@ -1,0 +1,133 @@
+import Foundation
+import Testing
+
+@testable import SteadfastQueue
+
+/// What is decided about tasks that wait for others while changes are on their way into a file.
+@Suite struct StagedDependencyTests {
+  private var table = TaskTable()
+  private var lines: [JournalEntry] = []
+  private var staged: [StagedChange] = []
+
+  private static func cancel(_ number: Int) -> TaskChange {
+    .cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: true)
+  }
+
+  private static func restart(_ number: Int) -> TaskChange {
+    .restart(.unclaimed(.numbered(number)), availableDate: .seconds(0))
+  }
+
+  private mutating func insert(
+    _ number: Int,
+    after numbers: Set<Int> = [],
+    _ rule: DependencyRule = .allSucceeded,
+    key: String? = nil
+  ) throws {
+    let dependencies = TaskDependencies(on: Set(numbers.map(TaskID.numbered)), rule: rule)
+    let record = TaskRecord.make(number, key: key, dependencies: dependencies)
+    try perform(.insert(record, onDuplicate: .keep))
+  }
+
+  /// Stages a change, and makes its line.
+  private mutating func stage(_ change: TaskChange) throws -> ChangeOutcome {
+    let staged = table.stage(change)
+    if staged.isKept {
+      let plain = try JournalBody(.change(change))
+      lines.append((table.decision(on: staged).map(plain.adding) ?? plain).entry)
+      self.staged.append(staged)
+    }
+    return staged.outcome
+  }
+
+  private mutating func commit() { for _ in staged { commitFirst() } }
+  private mutating func commitFirst() { table.commit(staged.removeFirst()) }
+
+  private mutating func perform(_ change: TaskChange) throws {
+    _ = try stage(change)
+    commit()
+  }
+
+  private mutating func claimOne() throws -> Lease {
+    let lease = try #require(table.claim(1).first).lease
+    lines.append(.begin(lease.id))
+    return lease
+  }
+
+  private func state(_ number: Int) -> TaskState? { table.record(of: .numbered(number))?.state }
+
+  /// Compares the table with what reading the lines comes to.
+  private func checkLines() throws {
+    var found = TaskTable()
+    for (number, line) in lines.enumerated() {
+      let isApplied = found.replay(line)
+      #expect(isApplied, "line \(number): \(line)")
+    }
+    var live = table
+    live.interruptLeased()
+    found.interruptLeased()
+    #expect(try live.everythingInOrder() == found.everythingInOrder())
+    #expect(live.brokenInvariants() == [])
+  }
+
+  @Test
+  mutating func `a task whose key was held stays as it is, though the holder ends before`() throws {
+    try insert(1)
+    try insert(2, after: [1], key: "k")
+    try perform(Self.cancel(1))
+    try insert(3, key: "k")
+    let lease = try claimOne()
+    let first = try stage(.succeed(lease, at: .seconds(2), retains: true))
+    #expect(first == .done)
+    let second = try stage(Self.restart(1))
+    #expect(second == .done)
+    commit()
+    #expect(state(1) == .waiting && state(2) == .cancelled)
+    try checkLines()
+  }
+
+  @Test mutating func `no change takes a task that is released, and is cancelled along then`()
+    throws
+  {
+    try insert(1)
+    try insert(2, after: [1])
+    try perform(.succeed(claimOne(), at: .seconds(1), retains: true))
+    let lease = try claimOne()
+    try perform(Self.restart(1))
+    let first = try stage(.release(lease))
+    #expect(first == .done)
+    let second = try stage(Self.cancel(1))
+    #expect(second == .done)
+    commitFirst()
+    let third = try stage(.pause(.unclaimed(.numbered(2))))
+    #expect(third == .stale)
+    commit()
+    #expect(state(2) == .cancelled)
+    try checkLines()
+  }
+
+  @Test mutating func `no new task waits for one that is about to be removed`() throws {
+    try insert(1)
+    try perform(Self.cancel(1))
+    let first = try stage(.remove(.numbered(1)))
+    #expect(first == .done)
+    let dependencies = TaskDependencies(on: [.numbered(1)], rule: .allEnded)
+    let record = TaskRecord.make(2, dependencies: dependencies)
+    let second = try stage(.insert(record, onDuplicate: .keep))
+    #expect(second == .unmetDependency(.numbered(1)))
+    commit()
+    try checkLines()
+  }
+
+  @Test mutating func `no new task waits for one that is about to be cancelled along`() throws {
+    try insert(1)
+    try insert(2, after: [1])
+    let first = try stage(Self.cancel(1))
+    #expect(first == .done)
+    let record = TaskRecord.make(3, dependencies: TaskDependencies(on: [.numbered(2)]))
+    let second = try stage(.insert(record, onDuplicate: .keep))
+    #expect(second == .unmetDependency(.numbered(2)))
+    commit()
+    #expect(state(2) == .cancelled)
+    try checkLines()
+  }
+}
