@@ -5,6 +5,22 @@ package protocol StoreCalls: Sendable {
   func call(_ call: StoreJob.Call) async throws -> StoreJob.Answer
 }
 
+/// Whether a store is open, as far as its callers know.
+///
+/// A queue opens its store before each call, so that must cost no call of a thread.
+package struct OpenState: Sendable {
+  package private(set) var isOpen = false
+  private var hasEnded = false
+
+  package init() {}
+
+  /// Notes that a thread has opened the store, unless a call has ended its use meanwhile.
+  package mutating func noteOpening() { isOpen = !hasEnded }
+
+  /// Notes a call after which there is no other.
+  package mutating func noteLastCall() { (isOpen, hasEnded) = (false, true) }
+}
+
 /// The methods of `Persistence`.
 extension StoreCalls {
   package func open() async throws { _ = try await call(.open) }

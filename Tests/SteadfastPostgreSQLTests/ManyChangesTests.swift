@@ -164,5 +164,45 @@ struct ManyChangesTests {
       )
     }
   }
+
+  @Test func `a store that is open is opened again without a word to the server`() async throws {
+    try await withProxy { proxy, tables in
+      let store = tables.store()
+      try await store.open()
+      proxy.end()
+      try await store.open()
+      // A call that needs the server tells that it is gone.
+      #expect(await store.error { _ = try await $0.count(matching: TaskFilter()) } != nil)
+    }
+  }
+
+  @Test func `ends of a thousand attempts in one batch are stored, but for a stale one`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      let records = (1...1_000).map { TaskRecord.numbered($0) }
+      _ = try await store.apply(
+        records.map { .insert($0, onDuplicate: .keep) },
+        durability: .durable
+      )
+      let leases = try await store.claim(.ofA(limit: 1_000)).tasks.map(\.lease)
+      #expect(leases.count == 1_000)
+      // Its token is that of another task, too, which must not count for this one.
+      _ = try await store.apply([.release(leases[0])], durability: .durable)
+      let again = try await store.claim(.ofA(limit: 1)).tasks.map(\.lease)
+      #expect(again.map(\.id) == [leases[0].id])
+      let date = Date(timeIntervalSince1970: 1_900_000_001)
+      let other = Lease(id: leases[1].id, token: again[0].token)
+      let ends = (leases.filter { $0.id != leases[1].id } + [again[0], other]).map { lease in
+        TaskChange.succeed(lease, at: date, retains: false)
+      }
+      let outcomes = try await store.apply(ends, durability: .durable)
+      #expect(outcomes.filter { $0 == .stale }.count == 2)
+      #expect(outcomes.first == .stale && outcomes.last == .stale)
+      #expect(try await store.tasks(matching: TaskFilter()).map(\.id) == [leases[1].id])
+      try await store.close()
+    }
+  }
 }
 #endif

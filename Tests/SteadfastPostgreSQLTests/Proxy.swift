@@ -29,6 +29,7 @@ final class Proxy: Sendable {
     var cuts: [Cut?] = []
     var count: [Cut: Int] = [:]
     var sockets: [Int32] = []
+    var statements: Set<String> = []
     var isEnded = false
   }
 
@@ -56,6 +57,9 @@ final class Proxy: Sendable {
 
   /// How many commits were cut so.
   func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
+
+  /// The texts of all statements that were prepared.
+  var statements: Set<String> { state.withLock { $0.statements } }
 
   func end() {
     let sockets = state.withLock { state in
@@ -135,12 +139,14 @@ final class Proxy: Sendable {
   }
 
   private func passCalls(of link: Link) {
-    var commits = CommitFinder()
+    var reader = CallReader()
     var bytes = [UInt8](repeating: 0, count: 65_536)
     while true {
       let count = unsafe recv(link.client, &bytes, bytes.count, 0)
       guard count > 0 else { return link.end() }
-      let cut = commits.find(in: bytes[..<count]) ? nextCut() : nil
+      let cut = reader.read(bytes[..<count]) ? nextCut() : nil
+      let statements = reader.takeStatements()
+      if !statements.isEmpty { state.withLock { $0.statements.formUnion(statements) } }
       if cut == .before { return link.end() }
       if cut == .hold {
         _ = shutdown(link.client, Int32(SHUT_RDWR))
@@ -180,25 +186,31 @@ func withProxy(_ body: (Proxy, TestTables) async throws -> Void) async throws {
   }
 }
 
-/// Finds commits among the messages of a client.
-struct CommitFinder {
+/// Finds commits, and the texts of statements, among the messages of a client.
+struct CallReader {
   private var pending: [UInt8] = []
   private var hasStarted = false
   /// The name of the prepared statement that commits, with a zero.
   private var name: [UInt8]?
+  private var statements: [String] = []
+
+  /// Returns the statements that were prepared since the last call of this method.
+  mutating func takeStatements() -> [String] {
+    defer { statements = [] }
+    return statements
+  }
 
   /// Returns whether a message of these bytes, or one that they complete, is a commit.
-  mutating func find(in bytes: ArraySlice<UInt8>) -> Bool {
+  mutating func read(_ bytes: ArraySlice<UInt8>) -> Bool {
     pending += bytes
     var isFound = false
     while let message = nextMessage() {
       guard let kind = message.first else { continue }
       let body = message.dropFirst(5)
       // Parse: the name and the text of a statement. Bind: a portal, and the name.
-      if kind == UInt8(ascii: "P"), let end = body.firstIndex(of: 0),
-        body[(end + 1)...].starts(with: Array("commit".utf8) + [0])
-      {
-        name = Array(body[...end])
+      if kind == UInt8(ascii: "P"), let end = body.firstIndex(of: 0) {
+        let text = String(decoding: body[(end + 1)...].prefix { $0 != 0 }, as: UTF8.self)
+        if text == "commit" { name = Array(body[...end]) } else { statements.append(text) }
       }
       if kind == UInt8(ascii: "B"), let name, let end = body.firstIndex(of: 0),
         body[(end + 1)...].starts(with: name)

@@ -101,6 +101,15 @@ extension ClaimRequest {
   }
 }
 
+extension Tables {
+  /// Claims tasks within a transaction that is under way.
+  func claim(_ request: ClaimRequest) throws -> Claim {
+    try sendClaim(request, token: 17)
+    let rows = try #require(try database.flush().last)
+    return Claim(tasks: try claimedTasks(in: rows, with: 17).tasks, nextDate: nil)
+  }
+}
+
 extension PostgreSQLStore {
   func insert(_ records: TaskRecord...) async throws -> [ChangeOutcome] {
     try await apply(records.map { .insert($0, onDuplicate: .keep) }, durability: .durable)

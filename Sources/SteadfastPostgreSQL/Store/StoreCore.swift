@@ -8,8 +8,7 @@ import Synchronization
 final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
-    /// Whether the tables are there, so that they can be read and claimed from.
-    var isOpened = false
+    var opening = OpenState()
     var hints: HintExchange?
   }
 
@@ -53,7 +52,14 @@ final class StoreCore: StoreCalls {
       )
     }
     try startThreads()
-    if call.isLast { endOthers() }
+    if call.isLast {
+      state.withLock { $0.opening.noteLastCall() }
+      endOthers()
+    }
+    if case .open = call {
+      try await openIfClosed()
+      return .nothing
+    }
     if case .claim = call {
       try await openIfClosed()
       // The session that writes keeps others out of tables that are not shared.
@@ -70,9 +76,9 @@ final class StoreCore: StoreCalls {
   }
 
   private func openIfClosed() async throws {
-    guard !state.withLock({ $0.isOpened }) else { return }
+    guard !state.withLock({ $0.opening.isOpen }) else { return }
     _ = try await writing.perform(.open, orThrow: place.closed)
-    state.withLock { $0.isOpened = true }
+    state.withLock { $0.opening.noteOpening() }
   }
 
   // MARK: Threads

@@ -68,7 +68,7 @@ extension Tables {
     )
     update steadfast_task as task set state = 'running', lease_token = $8,
       lease_end = store_clock() + $9::bigint * interval '1 microsecond'
-    from taken where task.id = taken.id
+    where task.id = any (array(select id from taken))
     returning \(Connection.columns), task.position
     """
 

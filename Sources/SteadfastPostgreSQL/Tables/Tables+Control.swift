@@ -91,7 +91,7 @@ extension Tables {
         select id, \(Self.nextPlace) as place from (
           select id from unnest($1::uuid[]) as listed (id) order by id) as in_order
       ) as restarted
-      where task.id = restarted.id
+      where task.id = restarted.id and task.id = any ($1)
       """,
       .ids(ids),
       .date(date)
@@ -126,10 +126,13 @@ extension Tables {
       with recursive leaving (id) as (
         select id from unnest($1::uuid[]) as listed (id)
         union
-        select task.id from leaving join steadfast_task as task on task.cause = leaving.id
+        select task.id from leaving
+        cross join lateral (
+          select id from steadfast_task where cause = leaving.id offset 0
+        ) as task
       )
       select id, order_key from steadfast_task
-      where id in (select id from leaving) order by id for update
+      where id = any (array(select id from leaving)) order by id for update
       """,
       .ids(ids)
     ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
@@ -217,7 +220,8 @@ extension Tables {
         ) as in_order
       )
       update steadfast_task as task set state = 'waiting', position = parked.place
-      from parked where task.id = parked.id returning task.order_key
+      from parked where task.id = parked.id and task.id = any (array(select id from parked))
+      returning task.order_key
       """,
       .text(queue),
       .text(name)
@@ -246,7 +250,7 @@ extension Tables {
         available_date = case when failed_date is null then $1::timestamptz
           else $1 + (available_date - failed_date) end,
         failed_date = case when failed_date is null then null else $1 end
-      from moved where task.id = moved.id
+      from moved where task.id = moved.id and task.id = any (array(select id from moved))
       """,
       .date(now)
     )

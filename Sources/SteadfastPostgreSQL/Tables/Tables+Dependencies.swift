@@ -9,6 +9,10 @@ import Foundation
 #endif
 
 /// Tasks that wait for others, and batches, with the statements of "Storing dependencies".
+///
+/// A plan may have been made when the tables were empty. Then the server takes reading a whole table
+/// for the quickest way to join it. So subqueries have `offset 0`, which keeps them apart, and
+/// tables that are changed are named by their IDs too: all are found in an index.
 extension Tables {
   /// A task that ends along with another one.
   struct Other {
@@ -40,10 +44,10 @@ extension Tables {
     try database.send(
       """
       insert into steadfast_dependency (dependency, dependent, is_named, failed)
-      select named.id, $1, true, task.state
+      select named.id, $1, true, (
+        select state from steadfast_task
+        where id = named.id and state in ('abandoned', 'cancelled'))
       from unnest($2::uuid[]) as named (id)
-      left join steadfast_task as task on task.id = named.id
-        and task.state in ('abandoned', 'cancelled')
       """,
       .id(record.id),
       .ids(dependencies.tasks)
@@ -51,9 +55,9 @@ extension Tables {
     let unmet = try database.ids(
       """
       select dependency.dependency from steadfast_dependency as dependency
-      left join steadfast_task as named on named.id = dependency.dependency
       where dependency.dependent = $1 and dependency.is_named
-        and (named.id is null or (dependency.failed is not null and $2::boolean))
+        and ((dependency.failed is not null and $2::boolean) or not exists (
+          select 1 from steadfast_task where id = dependency.dependency offset 0))
       order by dependency.dependency limit 1
       """,
       .id(record.id),
@@ -64,8 +68,9 @@ extension Tables {
       """
       update steadfast_task set open_count = (
           select count(*) from steadfast_dependency as dependency
-          join steadfast_task as named on named.id = dependency.dependency
-          where dependency.dependent = $1 and dependency.is_named and not named.has_ended)
+          where dependency.dependent = $1 and dependency.is_named and exists (
+            select 1 from steadfast_task
+            where id = dependency.dependency and not has_ended offset 0))
       where id = $1
       """,
       .id(record.id)
@@ -87,10 +92,10 @@ extension Tables {
       """
       with added as (
         insert into steadfast_dependency (dependency, dependent, is_named)
-        select member.id, follower.id, false
+        select member.id, member.follower, false
         from steadfast_task as member
-        join steadfast_task as follower on follower.id = member.follower
-        where member.id = any ($1)
+        where member.id = any ($1) and exists (
+          select 1 from steadfast_task where id = member.follower offset 0)
         on conflict do nothing returning dependency, dependent
       )
       update steadfast_task as task set
@@ -102,10 +107,12 @@ extension Tables {
         select added.dependent, count(*) as total,
           count(*) filter (where member.state = 'succeeded') as succeeded,
           count(*) filter (where not member.has_ended) as open
-        from added join steadfast_task as member on member.id = added.dependency
+        from added cross join lateral (
+          select state, has_ended from steadfast_task where id = added.dependency offset 0
+        ) as member
         group by added.dependent
       ) as counted
-      where task.id = counted.dependent
+      where task.id = counted.dependent and task.id = any (array(select dependent from added))
       """,
       .ids(members)
     )
@@ -121,13 +128,17 @@ extension Tables {
         values ($1::uuid)
         union
         select other.id from ended
-        join steadfast_dependency as dependency on dependency.dependency = ended.id
-        join steadfast_task as other on other.id = dependency.dependent
-        where other.dependency_rule = 'allSucceeded'
-          and other.state in ('waiting', 'suspended', 'parked', 'paused')
+        cross join lateral (
+          select dependent from steadfast_dependency where dependency = ended.id offset 0
+        ) as dependency
+        cross join lateral (
+          select id from steadfast_task
+          where id = dependency.dependent and dependency_rule = 'allSucceeded'
+            and state in ('waiting', 'suspended', 'parked', 'paused') offset 0
+        ) as other
       )
       select id, name, unique_key, order_key from steadfast_task
-      where id in (select id from ended) and id <> $1 order by id
+      where id = any (array(select id from ended)) and id <> $1 order by id
       """,
       .id(id)
     ) { row in
@@ -159,9 +170,13 @@ extension Tables {
       from (
         select dependent, count(*) filter (where is_named) as named,
           count(*) filter (where not is_named) as members
-        from steadfast_dependency where dependency = any ($1) group by dependent
+        from (
+          select dependent, is_named from steadfast_dependency
+          where dependency = any ($1) offset 0
+        ) as listed group by dependent
       ) as ended
-      where task.id = ended.dependent
+      where task.id = ended.dependent and task.id = any (array(
+        select dependent from steadfast_dependency where dependency = any ($1)))
       """,
       .ids(ids),
       .flag(state == .succeeded),
@@ -237,7 +252,7 @@ extension Tables {
         select 1 from steadfast_task as other
         where other.name = task.name and other.unique_key = task.unique_key
           and (other.key_role = 'holder'
-            or (other.cause = any ($1) and other.id < task.id)))
+            or (other.cause = any ($1) and other.id < task.id)) offset 0)
       """,
       .ids(ids)
     )
@@ -255,14 +270,14 @@ extension Tables {
 
   private static let stillFailed = """
     update steadfast_task as task set cause = (
-        select other.id from steadfast_dependency as dependency
-        join steadfast_task as other on other.id = dependency.dependency
+        select dependency.dependency from steadfast_dependency as dependency
         where dependency.dependent = task.id and dependency.failed is not null
-        order by other.id limit 1)
+          and exists (select 1 from steadfast_task where id = dependency.dependency offset 0)
+        order by dependency.dependency limit 1)
     where cause = any ($1) and (
       exists (
         select 1 from steadfast_dependency as dependency
-        where dependency.dependent = task.id and dependency.failed is not null)
+        where dependency.dependent = task.id and dependency.failed is not null offset 0)
       or batch_failed > (
         select count(distinct dependency.dependency) from steadfast_dependency as dependency
         where dependency.dependent = task.id and dependency.failed is not null))

@@ -157,7 +157,7 @@ extension Tables {
     /// All, for a store that uses the tables alone from now on.
     case all = "state = 'running'"
 
-    var statement: String { "select id from steadfast_task where \(rawValue) order by id" }
+    var statement: String { "select id from steadfast_task where \(rawValue)" }
   }
 
   func overdueTasks(_ claims: OverdueClaims) throws -> [TaskID] {

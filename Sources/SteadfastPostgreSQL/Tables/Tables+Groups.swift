@@ -46,11 +46,18 @@ extension Tables {
     select id from steadfast_task as task where id = any ($1) and \(isPlain)
     """
 
+  /// Whether a task is running.
+  ///
+  /// With `=`, a plan could read all of the index of claims, which has an entry of each task that was
+  /// claimed since the table was vacuumed.
+  private static let isRunning = "task.state is not distinct from 'running'"
+
   private static let isPlain = """
-    state = 'running' and key_role is null and order_key is null and memory_size = 0
+    \(isRunning) and key_role is null and order_key is null and memory_size = 0
       and name_count = 0 and batch_total is null and follower is null
-      and not exists (select 1 from steadfast_dependency where dependency = task.id)
-      and not exists (select 1 from steadfast_task as other where other.cause = task.id)
+      and not exists (select 1 from steadfast_dependency where dependency = task.id offset 0)
+      and not exists (
+        select 1 from steadfast_task as other where other.cause = task.id offset 0)
     """
 
   /// The statement that fails, with ``Tables/mismatch``, if it does not change a row for each ID.
@@ -161,25 +168,27 @@ extension Tables {
     return "{" + quoted.joined(separator: ",") + "}"
   }
 
-  private static let leases = "unnest($1::uuid[], $2::bigint[]) as lease (id, token)"
+  /// Whether a task has one of the leases `$1` and `$2`.
+  ///
+  /// The subquery is kept apart by `is true`, so that its rows are found by a hash: with a join, a plan
+  /// that was made for few tasks compared each of a thousand with each lease.
   private static let hasLease = """
-    task.id = lease.id and task.state = 'running' and task.lease_token = lease.token
+    task.id = any ($1) and \(isRunning) and ((task.id, task.lease_token) in (
+      select id, token from unnest($1::uuid[], $2::bigint[]) as lease (id, token))) is true
     """
 
   private static let removals = """
-    delete from steadfast_task as task using \(leases)
-    where \(hasLease) and \(isPlain) returning task.id
+    delete from steadfast_task as task where \(hasLease) and \(isPlain) returning task.id
     """
 
   private static let releases = """
     update steadfast_task as task set state = 'waiting', lease_token = null, lease_end = null
-    from \(leases) where \(hasLease) and \(isPlain) returning task.id
+    where \(hasLease) and \(isPlain) returning task.id
     """
 
   private static let extensions = """
-    update steadfast_task as task
-    set lease_end = store_clock() + lease.duration * interval '1 microsecond'
-    from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as lease (id, token, duration)
+    update steadfast_task as task set lease_end = store_clock()
+      + ($3::bigint[])[array_position($1::uuid[], task.id)] * interval '1 microsecond'
     where \(hasLease) returning task.id
     """
 }

@@ -106,12 +106,16 @@ extension Tables {
     with recursive concerned (id, goes_on) as (
       select id, true from steadfast_task where id = any ($2)
       union
-      select other.id, other.cause is not null
-        or (other.dependency_rule = 'allSucceeded'
-          and other.state in ('waiting', 'suspended', 'parked', 'paused'))
+      select other.id, other.goes_on
       from concerned
-      join steadfast_dependency as dependency on dependency.dependency = concerned.id
-      join steadfast_task as other on other.id = dependency.dependent
+      cross join lateral (
+        select dependent from steadfast_dependency where dependency = concerned.id offset 0
+      ) as dependency
+      cross join lateral (
+        select id, cause is not null or (dependency_rule = 'allSucceeded'
+          and state in ('waiting', 'suspended', 'parked', 'paused')) as goes_on
+        from steadfast_task where id = dependency.dependent offset 0
+      ) as other
       where concerned.goes_on
     )
     select id from concerned

@@ -8,8 +8,7 @@ import Synchronization
 final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
-    /// Whether the tables are there, so that they can be read.
-    var isOpened = false
+    var opening = OpenState()
     /// Stops the thread that waits for what others write; `nil` if there is none.
     var watch: StopSignal?
   }
@@ -96,13 +95,23 @@ final class StoreCore: StoreCalls {
       )
     }
     try startThreads()
-    if call.isLast { endReading() }
-    guard call.reads else { return try await writing.perform(call, orThrow: place.closed) }
-    if !state.withLock({ $0.isOpened }) {
-      _ = try await writing.perform(.open, orThrow: place.closed)
-      state.withLock { $0.isOpened = true }
+    if call.isLast {
+      state.withLock { $0.opening.noteLastCall() }
+      endReading()
     }
+    if case .open = call {
+      try await openIfClosed()
+      return .nothing
+    }
+    guard call.reads else { return try await writing.perform(call, orThrow: place.closed) }
+    try await openIfClosed()
     return try await reading.perform(call, orThrow: place.closed)
+  }
+
+  private func openIfClosed() async throws {
+    guard !state.withLock({ $0.opening.isOpen }) else { return }
+    _ = try await writing.perform(.open, orThrow: place.closed)
+    state.withLock { $0.opening.noteOpening() }
   }
 
   // MARK: Threads

@@ -10,7 +10,9 @@ import Glibc
 import Musl
 #endif
 
-/// A database server on this machine: a process, and one for each session. Only Linux tells of them.
+/// A database server on this machine: a process, and one for each session.
+///
+/// Only Linux tells what they cost.
 struct ServerProcesses: Sendable {
   private let parent: Int
 

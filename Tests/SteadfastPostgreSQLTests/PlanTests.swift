@@ -1,0 +1,83 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// How the server performs the statements.
+@Suite(.onServer)
+struct PlanTests {
+  /// What all statements of the conformance kit are, with the names of one store's tables.
+  private func statements(_ proxy: Proxy, _ tables: TestTables) async throws -> [String] {
+    for sharing in [nil, StoreSharing()] {
+      let report = await PersistenceConformance(randomCases: 40, seed: 1).check { place in
+        let name = place.lowercased().replacing("-", with: "_")
+        return PostgreSQLStore(tables.connection, prefix: "plan_" + name, sharing: sharing)
+      }
+      #expect(report.passes, "\(report)")
+    }
+    let table = try Regex(#"plan_\w+?_(task|dependency|memory|value|request|place|schema)\b"#)
+    let texts = proxy.statements.map { text in
+      text.replacing(table) { "\(tables.prefix)_\($0[1].substring ?? "")" }
+    }
+    return Set(texts).sorted().filter { text in
+      ["select", "insert", "update", "delete", "with"].contains { text.hasPrefix($0) }
+        && text.contains(tables.prefix) && !text.contains("pg_catalog")
+        && !mayReadAll.contains { text.contains($0) }
+    }
+  }
+
+  /// What is in statements that read as many tasks as a caller asks for, or a table of few rows.
+  private let mayReadAll = [
+    "select count(*) from", "select exists (select 1 from", "order by id limit $",
+    "_request where date",
+    // When a store is opened, and three times in a lease.
+    "where state = 'running'", "interruption_count = least(",
+    // After a clock has gone back.
+    "with moved as",
+  ]
+
+  /// The lines of a plan that read a table without looking for anything in an index.
+  private func wholeReads(in plan: [String]) -> [String] {
+    let lines = plan.map { $0.trimmingPrefix { $0 == " " || $0 == "-" || $0 == ">" } } + [""]
+    return zip(lines, lines.dropFirst()).compactMap { line, next in
+      guard line.hasPrefix("Seq Scan") || line.hasPrefix("Index"), line.contains("Scan") else {
+        return nil
+      }
+      return next.hasPrefix("Index Cond") ? nil : String(line)
+    }
+  }
+
+  @Test func `no statement reads a whole table, though the tables were empty when it was planned`()
+    async throws
+  {
+    try await withProxy { proxy, tables in
+      let statements = try await statements(proxy, tables)
+      #expect(statements.count > 50)
+      let store = tables.store()
+      try await store.open()
+      let database = try tables.database()
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      for table in Schema.tables { try database.execute("vacuum analyze steadfast_\(table)") }
+      for (number, statement) in statements.enumerated() {
+        try database.execute("prepare plan\(number) as \(statement)")
+        let count = try database.first(
+          """
+          select cardinality(parameter_types)::bigint from pg_prepared_statements where name = $1
+          """,
+          .text("plan\(number)")
+        ) { $0.integer(0) }
+        let values = Array(repeating: "null", count: count ?? 0).joined(separator: ", ")
+        let call = "plan\(number)" + (values.isEmpty ? "" : "(\(values))")
+        let plan = try database.all("explain (costs off) execute \(call)") { $0.text(0) }
+        let reads = wholeReads(in: plan)
+        #expect(reads.isEmpty, "\(reads)\n\(statement)\n\(plan.joined(separator: "\n"))")
+      }
+      try await store.close()
+    }
+  }
+}
+#endif
