@@ -99,7 +99,7 @@ let package = Package(
     ),
     .target(
       name: "TestSupport",
-      dependencies: ["SteadfastRetry", "SteadfastQueue"],
+      dependencies: ["SteadfastRetry", "SteadfastQueue", "SteadfastDatabases"],
       path: "Tests/Support",
       swiftSettings: settings
     ),

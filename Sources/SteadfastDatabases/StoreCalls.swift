@@ -14,7 +14,7 @@ package struct OpenState: Sendable {
 
   package init() {}
 
-  /// Notes that a thread has opened the store, unless a call has ended its use meanwhile.
+  /// Notes that a thread has opened the store, unless a call has ended its use.
   package mutating func noteOpening() { isOpen = !hasEnded }
 
   /// Notes a call after which there is no other.

@@ -39,7 +39,7 @@ struct PostgreSQLOpeningTests {
       #expect(
         error?.message.hasSuffix(
           "were made by a newer version of Steadfast: they have version 99, and this one knows up "
-            + "to 1. They were not changed"
+            + "to \(Schema().version). They were not changed"
         ) == true
       )
       #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)

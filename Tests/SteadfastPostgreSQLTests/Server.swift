@@ -52,6 +52,7 @@ func withTables<Success>(
       drop table if exists steadfast_task, steadfast_dependency, steadfast_memory,
         steadfast_value, steadfast_request, steadfast_schema cascade;
       drop sequence if exists steadfast_place cascade;
+      drop function if exists steadfast_insert, steadfast_date;
       """
     )
   }

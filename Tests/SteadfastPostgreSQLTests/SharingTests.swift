@@ -24,7 +24,8 @@ struct PostgreSQLSharingTests {
       #expect(await iterator.next() != nil)
       try await first.close()
       #expect(await iterator.next() == nil)
-      #expect(tables.store(sharing: nil).hints == nil)
+      // Statements of other connections may add tasks to one that is not shared.
+      #expect(tables.store(sharing: nil).hints != nil)
       try await second.close()
     }
   }

@@ -13,7 +13,7 @@ final class Claimer {
   /// How long claims that have run out may wait until they are ended; `nil` if they have no end.
   private let interval: DispatchTimeInterval?
   private var nextLook = DispatchTime.now()
-  /// The tokens of claims that nobody was told of, but which may have been stored.
+  /// The tokens of claims that no caller was told of, but which may have been stored.
   private var tokensInDoubt: [UInt64] = []
 
   init(_ place: StorePlace, on session: Session, leaseDuration: Duration?) {

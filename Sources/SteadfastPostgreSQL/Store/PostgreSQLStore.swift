@@ -63,7 +63,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   package let use: (any StoreUse)?
   package var hasTransientErrors: Bool { true }
 
-  private let core: StoreCore
+  let core: StoreCore
 
   /// Makes a store in a database that exists.
   ///
@@ -125,17 +125,18 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   /// The statements that make the tables, for the program that makes them in place of a store.
   ///
   /// Run them once, in one transaction, as the role that is to own the tables. Stores that use them
-  /// with `migrates: false` need `usage` on the schema and on the sequence, and `select`, `insert`,
-  /// `update` and `delete` on the tables.
+  /// with `migrates: false` need `usage` on the schema and on the sequence, `select`, `insert`,
+  /// `update` and `delete` on the tables, and `execute` on the functions.
   public static func tables(schema: String? = nil, prefix: String = "steadfast") -> String {
     StorePlace("", schema: schema, prefix: prefix, isShared: true, migrates: false).script(from: 0)
   }
 
   /// Tells that another store may have changed the tables, some milliseconds later.
   ///
-  /// It is `nil` in a store that is not shared, and in virtual time.
+  /// In a store that is not shared, it tells that a statement of another connection may have added
+  /// a task. It is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
-    guard sharing != nil, RealWork.taskExecutor == nil else { return nil }
+    guard RealWork.taskExecutor == nil else { return nil }
     return core.listeners.stream()
   }
 

@@ -13,7 +13,7 @@ final class StoreCore: StoreCalls {
   }
 
   let listeners = HintListeners()
-  private let place: StorePlace
+  let place: StorePlace
   private let leaseDuration: Duration?
   private let writing = JobQueue()
   private let claiming = JobQueue()
@@ -86,8 +86,9 @@ final class StoreCore: StoreCalls {
   private func startThreads() throws {
     try state.withLock { state in
       guard !state.areThreadsStarted else { return }
-      let hints = place.isShared ? try HintExchange(place, listeners) : nil
-      if let hints { try SystemThread.start { hints.run() } }
+      // A statement of another connection may add a task to a store that is not shared, too.
+      let hints = try HintExchange(place, listeners)
+      try SystemThread.start { hints.run() }
       state.hints = hints
       try SystemThread.start(in: others) { [place, claiming, leaseDuration] in
         let session = Session(place) { _, _ in }
@@ -109,7 +110,7 @@ final class StoreCore: StoreCalls {
         }
       }
       try SystemThread.start { [place, writing, others] in
-        let writer = Writer(place, hints: hints, others: others)
+        let writer = Writer(place, hints: place.isShared ? hints : nil, others: others)
         while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
       }
       state.areThreadsStarted = true

@@ -47,6 +47,9 @@ struct StorePlace: Sendable {
   /// The names of the tables, for a person to read.
   var tables: String { "the tables \(schema.map { "\($0)." } ?? "")\(prefix)_… in \(name)" }
 
+  /// The schema in quotation marks, if one was chosen.
+  var quotedSchema: String? { schema.map { "\"" + $0.marking(["\""], with: "\"") + "\"" } }
+
   /// The channel on which the stores tell each other of changes.
   var channel: String { "\(prefix)_hint" }
 
@@ -129,8 +132,10 @@ struct StorePlace: Sendable {
 
   /// The statements that bring the tables to the present version.
   func script(from version: Int) -> String {
-    let name = schema.map { "\"" + $0.marking(["\""], with: "\"") + "\"" }
-    let path = name.map { "set local search_path = \($0);\n" } ?? ""
+    // The function that inserts keeps the path with which it was made.
+    let path =
+      quotedSchema.map { "set local search_path = \($0);\n" }
+      ?? "select set_config('search_path', quote_ident(current_schema()), true);\n"
     let script = Schema().script(from: version)
     return "begin;\n" + path + script.replacing("steadfast_", with: "\(prefix)_") + "\ncommit;\n"
   }

@@ -11,7 +11,7 @@ struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
   /// A step is never changed once it was released.
-  var steps = [Schema.first]
+  var steps = [Schema.first, Schema.second]
 
   var version: Int { steps.count }
 
@@ -181,8 +181,11 @@ extension Schema {
     guard try version(in: database, prefix: prefix) != nil else { return }
     let names = (Self.tables + ["schema"]).map { "steadfast_\($0)" }
     try database.execute(
-      "drop table if exists \(names.joined(separator: ", ")); "
-        + "drop sequence if exists steadfast_place"
+      """
+      drop table if exists \(names.joined(separator: ", "));
+      drop sequence if exists steadfast_place;
+      drop function if exists steadfast_insert, steadfast_date;
+      """
     )
   }
 }

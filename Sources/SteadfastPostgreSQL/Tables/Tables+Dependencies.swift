@@ -10,9 +10,9 @@ import Foundation
 
 /// Tasks that wait for others, and batches, with the statements of "Storing dependencies".
 ///
-/// A plan may have been made when the tables were empty. Then the server takes reading a whole table
-/// for the quickest way to join it. So subqueries have `offset 0`, which keeps them apart, and
-/// tables that are changed are named by their IDs too: all are found in an index.
+/// A plan may have been made when the tables were empty. Then the server takes reading a whole
+/// table for the quickest way to join it. So subqueries have `offset 0`, which keeps them apart,
+/// and tables that are changed are named by their IDs too: all are found in an index.
 extension Tables {
   /// A task that ends along with another one.
   struct Other {

@@ -48,8 +48,8 @@ extension Tables {
 
   /// Whether a task is running.
   ///
-  /// With `=`, a plan could read all of the index of claims, which has an entry of each task that was
-  /// claimed since the table was vacuumed.
+  /// With `=`, a plan could read all of the index of claims, which has an entry of each task that
+  /// was claimed since the table was vacuumed.
   private static let isRunning = "task.state is not distinct from 'running'"
 
   private static let isPlain = """
@@ -170,8 +170,8 @@ extension Tables {
 
   /// Whether a task has one of the leases `$1` and `$2`.
   ///
-  /// The subquery is kept apart by `is true`, so that its rows are found by a hash: with a join, a plan
-  /// that was made for few tasks compared each of a thousand with each lease.
+  /// The subquery is kept apart by `is true`, so that its rows are found by a hash: with a join, a
+  /// plan that was made for few tasks compared each of a thousand with each lease.
   private static let hasLease = """
     task.id = any ($1) and \(isRunning) and ((task.id, task.lease_token) in (
       select id, token from unnest($1::uuid[], $2::bigint[]) as lease (id, token))) is true

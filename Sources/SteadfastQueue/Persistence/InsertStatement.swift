@@ -8,12 +8,13 @@ public struct InsertStatement: Sendable, Equatable {
   ///
   /// Another task with the same unique key may stand for it (``UniquePolicy``).
   public let id: TaskID
-  /// The statement, with a question mark for each parameter.
+  /// The statement, with a question mark for each parameter in SQLite, and `$1`, `$2` and so on in
+  /// PostgreSQL.
   ///
   /// It is the same for all tasks of a queue, so a connection can keep it prepared. It shows no
   /// payload.
   public let text: String
-  /// The parameters, in the order of the question marks.
+  /// The parameters, in the order of the question marks or numbers.
   public let parameters: [SQLParameter]
 
   /// Makes a statement; a store does.

@@ -25,20 +25,6 @@ extension InsertStatement {
   }
 }
 
-extension UniquePolicy {
-  /// The policy as the view has it.
-  fileprivate var storedName: String {
-    switch self {
-    case .keep: "keep"
-    case .replace: "replace"
-    case .reject: "reject"
-    case .join: "join"
-    // A policy that this version does not know is refused by the view.
-    @unknown default: "unknown"
-    }
-  }
-}
-
 extension SQLParameter {
   fileprivate init(_ value: SQLValue) {
     self =

@@ -37,8 +37,8 @@ extension TaskQueue {
     guard let statement = try store.insertStatement(for: record, onDuplicate: policy) else {
       throw TaskQueueError(
         .invalidArgument,
-        "the store (\(store)) has no SQL statement that adds a task to it, as a SQLite store has; "
-          + "call enqueue"
+        "the store (\(store)) has no SQL statement that adds a task to it, as a SQLite store or a "
+          + "PostgreSQL store has; call enqueue"
       )
     }
     return statement

@@ -1,0 +1,189 @@
+#if PostgreSQL
+import Foundation
+import SteadfastDatabases
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+private struct Receipt: TaskPayload, Equatable {
+  var order: Int
+  static var options: TaskOptions { TaskOptions(priority: .high, tags: ["receipt", "\"a\\"]) }
+}
+
+/// Tasks that are enqueued within a transaction of another connection.
+@Suite(.onServer)
+struct PostgreSQLInsertStatementTests {
+  @Test func `a statement has the options and defaults that enqueue has`() async throws {
+    try await withTables { tables in
+      let queue = TaskQueue(
+        persistence: tables.store(),
+        configuration: TaskQueueConfiguration(taskDefaults: TaskOptions(maxRetries: 3))
+      )
+      let chosen = TaskOptions(
+        delay: .seconds(3_600),
+        timeLimit: .seconds(9),
+        uniqueFor: .seconds(60),
+        inOrder: "o"
+      )
+      let first = try await queue.enqueue(Receipt(order: 1), uniqueKey: "a", options: chosen)
+      let statement = try queue.insertStatement(
+        for: Receipt(order: 1),
+        uniqueKey: "b",
+        options: chosen
+      )
+      #expect(try tables.database().run(statement))
+      let records = try await queue.tasks()
+      #expect(records.map(\.id) == [first.id, statement.id])
+      let (own, other) = (try #require(records.first), try #require(records.last))
+      #expect(try other.payload(as: Receipt.self) == own.payload(as: Receipt.self))
+      #expect(other.tags == own.tags && other.name == own.name)
+      #expect(other.maxRetries == .atMost(3) && other.priority == own.priority)
+      #expect(other.timeLimit == own.timeLimit && other.orderKey == own.orderKey)
+      #expect(other.uniqueKey == "b" && other.keyRole == .holder)
+      #expect(other.availableDate.timeIntervalSince(other.createdDate) == 3_600)
+      #expect(
+        other.uniqueUntil?.timeIntervalSince(other.createdDate)
+          == own.uniqueUntil?.timeIntervalSince(own.createdDate)
+      )
+    }
+  }
+
+  @Test func `a task commits with the rows of the program, or not at all`() async throws {
+    try await withTables { tables in
+      let queue = TaskQueue(persistence: tables.store())
+      try await queue.open()
+      let database = try tables.database()
+      let orders = "\(tables.prefix)_orders"
+      try database.execute("create table \(orders) (number bigint primary key)")
+      for number in 1...4 {
+        try database.execute("begin; insert into \(orders) values (\(number))")
+        #expect(try database.run(try queue.insertStatement(for: Receipt(order: number))))
+        try database.execute(number.isMultiple(of: 2) ? "commit" : "rollback")
+      }
+      let receipts = try await queue.tasks().map { try $0.payload(as: Receipt.self).order }
+      #expect(receipts == [2, 4])
+      let numbers = try database.all("select number from \(orders) order by 1") { $0.integer(0) }
+      #expect(numbers == receipts)
+      try database.execute("drop table \(orders)")
+    }
+  }
+
+  @Test func `the row of a statement says whether the task was added`() async throws {
+    try await withTables { tables in
+      let queue = TaskQueue(persistence: tables.store())
+      try await queue.open()
+      let database = try tables.database()
+      func isAdded(_ policy: UniquePolicy) throws -> Bool {
+        let options = TaskOptions(onDuplicate: policy)
+        return try database.run(
+          queue.insertStatement(for: Receipt(order: 1), uniqueKey: "1", options: options)
+        )
+      }
+      #expect(try isAdded(.reject))
+      #expect(try !isAdded(.keep))
+      #expect(try !isAdded(.replace))
+      let failure = #expect(throws: PostgreSQLFailure.self) { try isAdded(.reject) }
+      #expect(failure?.reason == "a task with the unique key of the new one is there already")
+      #expect(try await queue.count(matching: .unfinished) == 1)
+    }
+  }
+
+  @Test func `a statement of another form is refused, and one without the function fails`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      let statement = try #require(
+        try store.insertStatement(for: .numbered(1), onDuplicate: .keep)
+      )
+      let database = try tables.database()
+      #expect(throws: PostgreSQLFailure.self) { try database.run(statement) }
+      try await store.open()
+      let other = InsertStatement(
+        id: statement.id,
+        text: statement.text.replacing("_insert(1, ", with: "_insert(2, "),
+        parameters: statement.parameters
+      )
+      let failure = #expect(throws: PostgreSQLFailure.self) { try database.run(other) }
+      #expect(
+        failure?.reason
+          == "the statement that adds a task was made by another version of Steadfast than the "
+          + "tables of the queue; use one version for both"
+      )
+      let member = TaskRecord.numbered(
+        2,
+        dependencies: TaskDependencies(follower: TaskRecord.numbered(1).id)
+      )
+      #expect(throws: PostgreSQLError.self) {
+        try store.insertStatement(for: member, onDuplicate: .keep)
+      }
+      #expect(try await store.count(matching: TaskFilter()) == 0)
+      try await store.close()
+    }
+  }
+
+  @Test func `tables of the first version get the function, and keep their tasks`() async throws {
+    try await withTables { tables in
+      let database = try tables.database()
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try Schema(steps: [Schema().steps[0]]).migrate(database, prefix: tables.prefix, changes: true)
+      _ = try Tables(database, isShared: true).apply([
+        PreparedChange(.insert(.numbered(1), onDuplicate: .keep))
+      ])
+      let store = tables.store()
+      try await store.open()
+      let statement = try store.insertStatement(for: .numbered(2), onDuplicate: .keep)
+      #expect(try database.run(try #require(statement)))
+      let expected = [1, 2].map { TaskRecord.numbered($0).id }
+      #expect(try await store.tasks(matching: TaskFilter()).map(\.id) == expected)
+      try await store.close()
+    }
+  }
+
+  @Test func `of two transactions with one key, the second waits for the first`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      let (first, second) = (try tables.database(), try tables.database())
+      func statement(_ number: Int) throws -> InsertStatement {
+        try #require(
+          try store.insertStatement(for: .numbered(number, uniqueKey: "k"), onDuplicate: .keep)
+        )
+      }
+      try first.execute("begin")
+      #expect(try first.run(statement(1)))
+      try second.execute("set lock_timeout = '50ms'")
+      let failure = #expect(throws: PostgreSQLFailure.self) { try second.run(statement(2)) }
+      #expect(failure?.state == "55P03")
+      try first.execute("commit")
+      #expect(try !second.run(statement(2)))
+      #expect(try await store.count(matching: TaskFilter()) == 1)
+      try await store.close()
+    }
+  }
+
+  @Test(.timeLimit(.minutes(5)), arguments: [nil, StoreSharing(pollInterval: .seconds(3_600))])
+  func `a running queue performs what another connection has committed`(
+    _ sharing: StoreSharing?
+  ) async throws {
+    try await withTables { tables in
+      let queue = TaskQueue(persistence: tables.store(sharing: sharing))
+      let (orders, perform) = AsyncStream<Int>.makeStream()
+      await queue.register(Receipt.self) { receipt, _ in perform.yield(receipt.order) }
+      try await queue.open()
+      let running = Task { try await queue.run() }
+      let database = try tables.database()
+      var iterator = orders.makeAsyncIterator()
+      for number in 1...20 {
+        #expect(try database.run(try queue.insertStatement(for: Receipt(order: number))))
+        // This returns when the task is performed.
+        #expect(await iterator.next() == number)
+      }
+      running.cancel()
+      _ = await running.result
+    }
+  }
+}
+#endif
