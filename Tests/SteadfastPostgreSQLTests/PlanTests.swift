@@ -13,7 +13,7 @@ struct PlanTests {
   /// What all statements of the conformance kit are, with the names of one store's tables.
   private func statements(_ proxy: Proxy, _ tables: TestTables) async throws -> [String] {
     for sharing in [nil, StoreSharing()] {
-      let report = await PersistenceConformance(randomCases: 40, seed: 1).check { place in
+      let report = await PersistenceConformance(randomCases: 10, seed: 1).check { place in
         let name = place.lowercased().replacing("-", with: "_")
         return PostgreSQLStore(tables.connection, prefix: "plan_" + name, sharing: sharing)
       }
