@@ -1,4 +1,5 @@
 package import SteadfastQueue
+import Synchronization
 
 /// What takes the calls of a store, each of which a thread answers.
 package protocol StoreCalls: Sendable {
@@ -8,17 +9,25 @@ package protocol StoreCalls: Sendable {
 /// Whether a store is open, as far as its callers know.
 ///
 /// A queue opens its store before each call, so that must cost no call of a thread.
-package struct OpenState: Sendable {
-  package private(set) var isOpen = false
-  private var hasEnded = false
+package final class OpenState: Sendable {
+  private let state = Mutex((isOpen: false, hasEnded: false))
 
   package init() {}
 
-  /// Notes that a thread has opened the store, unless a call has ended its use.
-  package mutating func noteOpening() { isOpen = !hasEnded }
+  /// Lets a thread open the store, if it is not known to be open.
+  ///
+  /// A store whose use a call has ended is not known to be open any more.
+  package func open(
+    by thread: JobQueue,
+    orThrow closed: @autoclosure @Sendable () -> any Error
+  ) async throws {
+    guard !state.withLock({ $0.isOpen }) else { return }
+    _ = try await thread.perform(.open, orThrow: closed())
+    state.withLock { $0.isOpen = !$0.hasEnded }
+  }
 
   /// Notes a call after which there is no other.
-  package mutating func noteLastCall() { (isOpen, hasEnded) = (false, true) }
+  package func noteLastCall() { state.withLock { $0 = (false, true) } }
 }
 
 /// The methods of `Persistence`.

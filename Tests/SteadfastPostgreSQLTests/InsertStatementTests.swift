@@ -173,7 +173,7 @@ struct PostgreSQLInsertStatementTests {
       let (orders, perform) = AsyncStream<Int>.makeStream()
       await queue.register(Receipt.self) { receipt, _ in perform.yield(receipt.order) }
       try await queue.open()
-      let running = Task { try await queue.run() }
+      async let running: Void = queue.run()
       let database = try tables.database()
       var iterator = orders.makeAsyncIterator()
       for number in 1...20 {
@@ -181,8 +181,8 @@ struct PostgreSQLInsertStatementTests {
         // This returns when the task is performed.
         #expect(await iterator.next() == number)
       }
-      running.cancel()
-      _ = await running.result
+      await queue.shutDown()
+      try await running
     }
   }
 }

@@ -238,7 +238,7 @@ struct InsertStatementTests {
       let (orders, perform) = AsyncStream<Int>.makeStream()
       await queue.register(Receipt.self) { receipt, _ in perform.yield(receipt.order) }
       try await queue.open()
-      let running = Task { try await queue.run() }
+      async let running: Void = queue.run()
       let connection = try database(at: url)
       var iterator = orders.makeAsyncIterator()
       for number in 1...20 {
@@ -246,8 +246,8 @@ struct InsertStatementTests {
         // This returns when the task is performed.
         #expect(await iterator.next() == number)
       }
-      running.cancel()
-      _ = await running.result
+      await queue.shutDown()
+      try await running
     }
   }
 }

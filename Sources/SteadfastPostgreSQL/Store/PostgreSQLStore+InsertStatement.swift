@@ -23,12 +23,8 @@ extension PostgreSQLStore {
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
     try core.place.check()
-    guard record.state == .waiting, record.dependencies.follower == nil else {
-      throw PostgreSQLError(
-        .invalidArgument,
-        "a statement adds a task that waits, and that is in no batch; the task \(record.id) is "
-          + "\(record.state), or has a follower"
-      )
+    if let objection = record.objectionToStatement {
+      throw PostgreSQLError(.invalidArgument, objection)
     }
     return try InsertStatement(record, policy, core.place)
   }

@@ -8,7 +8,6 @@ import Synchronization
 final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
-    var opening = OpenState()
     var hints: HintExchange?
   }
 
@@ -20,6 +19,7 @@ final class StoreCore: StoreCalls {
   private let reading = JobQueue()
   /// The threads that claim and read.
   private let others = DispatchGroup()
+  private let opening = OpenState()
   private let state = Mutex(State())
   private let forkCount = ForkCount.current
 
@@ -53,7 +53,7 @@ final class StoreCore: StoreCalls {
     }
     try startThreads()
     if call.isLast {
-      state.withLock { $0.opening.noteLastCall() }
+      opening.noteLastCall()
       endOthers()
     }
     if case .open = call {
@@ -76,9 +76,7 @@ final class StoreCore: StoreCalls {
   }
 
   private func openIfClosed() async throws {
-    guard !state.withLock({ $0.opening.isOpen }) else { return }
-    _ = try await writing.perform(.open, orThrow: place.closed)
-    state.withLock { $0.opening.noteOpening() }
+    try await opening.open(by: writing, orThrow: place.closed)
   }
 
   // MARK: Threads

@@ -1,4 +1,5 @@
 #if SQLite
+import SteadfastDatabases
 public import SteadfastQueue
 
 extension SQLiteStore {
@@ -18,13 +19,8 @@ extension SQLiteStore {
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
     try core.place.check()
-    guard record.state == .waiting, record.dependencies.follower == nil else {
-      throw SQLiteError(
-        .invalidArgument,
-        url,
-        "a statement adds a task that waits, and that is in no batch; the task \(record.id) is "
-          + "\(record.state), or has a follower"
-      )
+    if let objection = record.objectionToStatement {
+      throw SQLiteError(.invalidArgument, url, objection)
     }
     return try InsertStatement(record, policy, prefix: core.place.prefix)
   }

@@ -8,7 +8,6 @@ import Synchronization
 final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
-    var opening = OpenState()
     /// Stops the thread that waits for what others write; `nil` if there is none.
     var watch: StopSignal?
   }
@@ -28,6 +27,7 @@ final class StoreCore: StoreCalls {
   private let reading = JobQueue()
   /// The threads that read.
   private let readers = DispatchGroup()
+  private let opening = OpenState()
   private let state = Mutex(State())
   private let forkCount = ForkCount.current
 
@@ -96,7 +96,7 @@ final class StoreCore: StoreCalls {
     }
     try startThreads()
     if call.isLast {
-      state.withLock { $0.opening.noteLastCall() }
+      opening.noteLastCall()
       endReading()
     }
     if case .open = call {
@@ -109,9 +109,7 @@ final class StoreCore: StoreCalls {
   }
 
   private func openIfClosed() async throws {
-    guard !state.withLock({ $0.opening.isOpen }) else { return }
-    _ = try await writing.perform(.open, orThrow: place.closed)
-    state.withLock { $0.opening.noteOpening() }
+    try await opening.open(by: writing, orThrow: place.closed)
   }
 
   // MARK: Threads

@@ -13,3 +13,12 @@ extension UniquePolicy {
     }
   }
 }
+
+extension TaskRecord {
+  /// Why no statement can add the task; `nil` if one can.
+  package var objectionToStatement: String? {
+    guard state != .waiting || dependencies.follower != nil else { return nil }
+    return "a statement adds a task that waits, and that is in no batch; the task \(id) is "
+      + "\(state), or has a follower"
+  }
+}
