@@ -67,12 +67,18 @@ extension History {
     public internal(set) var unansweredAndNotDone = 0
     /// Batches whose last two tasks ended within a millisecond.
     public internal(set) var closeLastMembers = 0
+    /// Attempts that began when the task had been handed out again, since their claim had run out.
+    ///
+    /// A process that is stopped right before an attempt begins can't know it. A queue that never
+    /// compares the age of its claims has many of them.
+    public internal(set) var lateBegins = 0
 
     /// The numbers in words.
     public var description: String {
       "\(lostLeases) claims lost while running, \(unansweredButDone) changes without an answer that "
         + "were done and \(unansweredAndNotDone) that were not, \(closeLastMembers) batches whose "
-        + "last two tasks ended together"
+        + "last two tasks ended together, \(lateBegins) attempts that began with a claim that had "
+        + "run out"
     }
   }
 }

@@ -13,6 +13,8 @@ extension WorkMachine.Step {
     case .claim(let limit, let parked):
       "claim \(limit)"
         + (parked.names.isEmpty ? "" : ", unpark \(parked.names.sorted().joined(separator: " "))")
+    case .putBack(let tasks):
+      "put back " + tasks.map { "\($0.lease.id.low)" }.joined(separator: " ")
     case .wait: "wait"
     case .stop: "stop"
     }
@@ -21,8 +23,13 @@ extension WorkMachine.Step {
 
 extension WorkMachine {
   /// The step of the first worker that performs nothing.
-  mutating func next(wasWoken: Bool = false) -> Step {
-    next(for: attempts.firstIndex { $0 == nil } ?? 0, wasWoken: wasWoken)
+  mutating func next(wasWoken: Bool = false, at time: Duration = .zero) -> Step {
+    next(for: attempts.firstIndex { $0 == nil } ?? 0, wasWoken: wasWoken, at: time)
+  }
+
+  /// The step of a worker.
+  mutating func next(for worker: Int, wasWoken: Bool = false, at time: Duration) -> Step {
+    next(for: worker, wasWoken: wasWoken) { time }
   }
 
   /// Ends the attempt of the first worker that performs something, and stores the end.

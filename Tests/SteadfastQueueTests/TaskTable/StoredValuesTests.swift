@@ -91,10 +91,3 @@ import Testing
     #expect(set.map(\.value) == [value(2)])
   }
 }
-
-extension StoredValues {
-  /// The values that are stored, by their names.
-  var committed: [ExactText: Value] {
-    Dictionary(uniqueKeysWithValues: packed.map { (ExactText($0.name), $0.value) })
-  }
-}

@@ -61,6 +61,8 @@ import Testing
     script.pass(30)
     script.claim("p2", 1, lease: 2, interruptions: 1)
     script.end("p1", attempt)
+    // An attempt begins with a claim that has run out.
+    script.end("p1", script.begin("p1", 1, lease: 1))
     script.succeed("p2", 1, lease: 2, .unanswered)
     script.succeed("p2", 1, lease: 2, .stale)
     // An insertion and an end that were not carried out.
@@ -89,5 +91,6 @@ import Testing
     #expect(report.rarePaths.unansweredButDone == 1)
     #expect(report.rarePaths.unansweredAndNotDone == 2)
     #expect(report.rarePaths.closeLastMembers == 1)
+    #expect(report.rarePaths.lateBegins == 1)
   }
 }

@@ -13,6 +13,16 @@ extension HistoryExample {
       $0.end("p1", first)
       $0.end("p2", second)
     },
+    .legal(.oneHolder, "a process that was stopped begins with a claim that has run out") {
+      $0.insert(1)
+      $0.claim("p1", 1, lease: 1)
+      $0.pass(30)
+      $0.claim("p2", 1, lease: 2, interruptions: 1)
+      let second = $0.begin("p2", 1, lease: 2)
+      let first = $0.begin("p1", 1, lease: 1)
+      $0.end("p1", first)
+      $0.end("p2", second)
+    },
     .legal(.oneHolder, "the first process has given the task back") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)

@@ -23,6 +23,8 @@ struct WorkMachine: Sendable {
     /// Carry out what was asked of the task, instead of performing it.
     case obey(Directive, ClaimedTask, wakesAnother: Bool)
     case claim(limit: Int, unparking: ParkedNames)
+    /// Release these tasks, whose claim has run out; ``hasPutBack()`` follows.
+    case putBack([ClaimedTask])
     case wait
     case stop
   }
@@ -47,6 +49,10 @@ struct WorkMachine: Sendable {
   /// another pause by then. So the queue makes progress although it is paused often.
   var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
+  /// When the claim of these tasks runs out, by the queue's stopwatch; `nil` if it does not.
+  ///
+  /// An extension moves that date. This one stays, as tasks that wait so long are put back anyway.
+  private var readyUntil: Duration?
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
   var outbox: Outbox
@@ -195,7 +201,13 @@ struct WorkMachine: Sendable {
   /// A worker that was woken may have been woken for several reasons at once: further signals add
   /// nothing to one that no worker has followed yet. If it takes a task that was claimed before,
   /// another worker has to look at the store.
-  mutating func next(for worker: Int, wasWoken: Bool = false) -> Step {
+  ///
+  /// - Parameter time: Returns the time on the queue's stopwatch.
+  mutating func next(
+    for worker: Int,
+    wasWoken: Bool = false,
+    at time: () -> Duration
+  ) -> Step {
     if isStopping { return .stop }
     if isPaused, !owesAttempt || ready.isEmpty {
       // The workers of a pass stop together: what is claimed after a resume is for all of them.
@@ -204,6 +216,11 @@ struct WorkMachine: Sendable {
       return .stop
     }
     guard outbox.letsGoOn() else { return .wait }
+    // The process may have been stopped, or the answer was long on its way.
+    if let readyUntil, !ready.isEmpty, time() >= readyUntil {
+      idle -= 1
+      return .putBack(takeUnbegun())
+    }
     if let task = takeReady() { return begin(task, for: worker, wakesAnother: wasWoken) }
     if claims.isInFlight {
       claims.workerWaits()
@@ -252,14 +269,22 @@ struct WorkMachine: Sendable {
     return ready[0]
   }
 
+  /// Ends a worker's release of tasks whose claim had run out.
+  mutating func hasPutBack() { idle += 1 }
+
   /// Takes the tasks of a claim that has returned.
   ///
+  /// - Parameters:
+  ///   - claim: The claim.
+  ///   - now: The date now.
+  ///   - end: When it runs out, by the queue's stopwatch; `nil` if it does not.
   /// - Returns: Whether there is a next step at once.
-  mutating func claimed(_ claim: Claim, now: Date) -> Bool {
+  mutating func claimed(_ claim: Claim, now: Date, until end: Duration? = nil) -> Bool {
     // If a store hands out nothing, it has nothing, whatever date it names.
     let hasMore = !claim.tasks.isEmpty && claim.nextDate.map { $0 <= now } ?? false
     claims.end(hasTasks: !claim.tasks.isEmpty, hasMore: hasMore, cutoff: cutoff)
     ready = claim.tasks
+    readyUntil = end
     ahead.claimed(ready)
     if ready.count > 1 { ready.reverse() }
     concurrencyLimits.enter(claim.tasks)

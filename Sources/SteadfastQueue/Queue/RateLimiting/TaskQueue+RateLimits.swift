@@ -17,10 +17,12 @@ extension TaskQueue {
   private static let mostVainClaims = 100
 
   /// Claims tasks that may begin now.
+  ///
+  /// - Returns: The tasks, and when they were claimed or extended, by the queue's stopwatch.
   nonisolated func claim(
     _ request: ClaimRequest,
     within limiting: RateLimiting
-  ) async throws -> Claim {
+  ) async throws -> (Claim, since: Duration) {
     for _ in 0..<Self.mostVainClaims {
       try await readLimits(limiting)
       let now = self.now.microseconds
@@ -29,14 +31,18 @@ extension TaskQueue {
       }
       tell(usedUpLimits, limiting)
       // Nothing may begin before the date for which the timer is set now.
-      guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
+      var begin = time.stopwatch()
+      guard limited.limit > 0 else { return (Claim(tasks: [], nextDate: nil), begin) }
       var claim = try await store.claim(limited)
-      guard !claim.tasks.isEmpty else { return claim }
+      guard !claim.tasks.isEmpty else { return (claim, begin) }
       let tasks = claim.tasks
       do {
         let replaced = try await replacedOccurrences(among: tasks)
         let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
-        claim.tasks = others.isEmpty ? [] : try await admit(others, limiting)
+        claim.tasks = []
+        if !others.isEmpty {
+          (claim.tasks, begin) = try await admit(others, claimedAt: begin, limiting)
+        }
         claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
         fail(error, to: "count the starts of tasks", losing: true)
@@ -44,12 +50,12 @@ extension TaskQueue {
         machine.withLock { $0.hold(tasks) }
         throw error
       }
-      if !claim.tasks.isEmpty { return claim }
+      if !claim.tasks.isEmpty { return (claim, begin) }
       if machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
     }
     // There may be tasks behind those that were put off.
     lookForWork()
-    return Claim(tasks: [], nextDate: nil)
+    return (Claim(tasks: [], nextDate: nil), time.stopwatch())
   }
 
   /// Returns the occurrences whose place later ones take: no attempt is made, so no start counts.
@@ -78,12 +84,13 @@ extension TaskQueue {
 
   /// Stores the starts of the tasks that may begin, and gives the others back.
   ///
-  /// - Returns: The tasks that may begin.
+  /// - Returns: The tasks that may begin, and when they were claimed or extended.
   private nonisolated func admit(
     _ tasks: [ClaimedTask],
+    claimedAt begin: Duration,
     _ limiting: RateLimiting
-  ) async throws -> [ClaimedTask] {
-    let (records, begin) = (tasks.map(\.record), time.stopwatch())
+  ) async throws -> ([ClaimedTask], since: Duration) {
+    let records = tasks.map(\.record)
     var retries = 0
     var denied: RateLimits.Denials = [:]
     while true {
@@ -93,12 +100,13 @@ extension TaskQueue {
         for name in names.sorted() { try await readLimit(name, limiting) }
       case .decided(let admission):
         // While the store was gone, nothing has extended these claims.
-        let isLate = leaseDuration.map { time.stopwatch() - begin >= $0 / 3 } ?? false
+        let time = time.stopwatch()
+        let isLate = leaseDuration.map { time - begin >= $0 / 3 } ?? false
         do {
           if let begun = try await store(admission, of: tasks, extending: isLate, limiting) {
             // Those that were released, and others behind them, begin when there is room.
             tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
-            return begun
+            return (begun, isLate ? time : begin)
           }
         } catch {
           // All of it may be stored. If so, the starts count, although the tasks have not begun,

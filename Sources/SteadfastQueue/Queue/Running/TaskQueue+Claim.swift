@@ -36,12 +36,7 @@ extension TaskQueue {
         conditions: conditions,
         leaseDuration: leaseDuration
       )
-      let claim: Claim
-      if let rateLimiting {
-        claim = try await self.claim(request, within: rateLimiting)
-      } else {
-        claim = try await store.claim(request)
-      }
+      let (claim, end) = try await self.claim(request)
       if let date = claim.nextDate {
         // If a store names a date that has come but hands out nothing, ask it again a second later.
         if date > now {
@@ -52,7 +47,7 @@ extension TaskQueue {
       }
       var (isAhead, tooMany) = (false, [ClaimedTask]())
       let step = nextStep(of: worker) { machine in
-        let goesOn = machine.claimed(claim, now: now)
+        let goesOn = machine.claimed(claim, now: now, until: end)
         tooMany = machine.takeTooMany()
         isAhead = machine.isAhead
         return goesOn
@@ -61,7 +56,7 @@ extension TaskQueue {
       if isAhead { signals.claimsAhead.signal() }
       if !tooMany.isEmpty { await putBack(tooMany) }
       switch step {
-      case .perform, .obey, .claim: return step
+      case .perform, .obey, .claim, .putBack: return step
       case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
       }
       // A pause may keep the claimed tasks from being begun.
@@ -74,6 +69,19 @@ extension TaskQueue {
       signals.claimHasEnded()
     }
     return nextStep(of: worker)
+  }
+
+  /// Claims tasks, and returns when the claim runs out, at the earliest; `nil` if it does not.
+  private nonisolated func claim(_ request: ClaimRequest) async throws -> (Claim, end: Duration?) {
+    // The store begins to count after this.
+    var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
+    let claim: Claim
+    if let rateLimiting {
+      (claim, begin) = try await self.claim(request, within: rateLimiting)
+    } else {
+      claim = try await store.claim(request)
+    }
+    return (claim, request.leaseDuration.map { begin + $0 })
   }
 
   /// How many tasks a claim may hand out although fewer workers are idle.

@@ -198,6 +198,9 @@ extension TaskQueue {
       case .claim(let limit, let names):
         step = await claim(limit, unparking: names, by: worker)
         continue
+      case .putBack(let tasks):
+        await putBack(tasks)
+        machine.withLock { $0.hasPutBack() }
       case .perform(let task, let number, let wakesAnother):
         if wakesAnother { signals.workers.signal() }
         await observers.catchUp(withClaimed: task.record)
@@ -227,7 +230,9 @@ extension TaskQueue {
     let (step, isPaused) = machine.withLock { machine in
       let goesOn = event(&machine)
       if isCancelled { machine.cancel() }
-      return (goesOn ? machine.next(for: worker, wasWoken: wasWoken) : .wait, machine.isPaused)
+      let step: WorkMachine.Step =
+        goesOn ? machine.next(for: worker, wasWoken: wasWoken, at: time.stopwatch) : .wait
+      return (step, machine.isPaused)
     }
     if isPaused { signals.pausedWorkerHasStepped() }
     return step

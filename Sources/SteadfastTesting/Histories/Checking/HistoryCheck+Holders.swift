@@ -94,16 +94,21 @@ extension HistoryCheck {
     holding(claim, of: life).isHeld(at: next.answered, tolerance: tolerance)
   }
 
-  /// Two attempts overlap only if the claim of the first one had run out.
+  /// Two attempts overlap only if the claim of one of them had run out when the later one began.
+  ///
+  /// It may be that of the later one: a process that is stopped right before an attempt begins goes
+  /// on with it.
   private mutating func checkAttempts(_ life: TaskLife) {
     for (attempt, next) in zip(life.attempts, life.attempts.dropFirst()) {
       guard let ended = attempt.ended, next.began.isCertainlyBefore(ended),
         let claim = life.claim(with: attempt.lease),
         holding(claim, of: life).isHeld(at: next.began, tolerance: tolerance)
       else { continue }
+      let later = life.claim(with: next.lease).map { holding($0, of: life) }
+      if let later, !later.isHeld(at: next.began, tolerance: tolerance) { continue }
       report(
         .oneHolder,
-        "an attempt began while another one was under way, whose claim had not run out",
+        "an attempt began while another one was under way, and neither claim had run out",
         [life.id],
         [claim.asked, attempt.began, next.began, ended]
       )

@@ -97,12 +97,24 @@ extension HistoryCheck {
         report.rarePaths.lostLeases += 1
       }
       countUnanswered(life)
+      report.rarePaths.lateBegins += lateBegins(life)
     }
     for members in members.values {
       let ends = members.compactMap { $0.ends.last?.asked.date }.sorted()
       guard ends.count == members.count, ends.count > 1 else { continue }
       if ends[ends.count - 1] - ends[ends.count - 2] <= Self.closeTime {
         report.rarePaths.closeLastMembers += 1
+      }
+    }
+  }
+
+  /// How many attempts began when their task had been handed out again.
+  private func lateBegins(_ life: TaskLife) -> Int {
+    guard life.claims.count > 1 else { return 0 }
+    return life.attempts.count { attempt in
+      guard let claim = life.claim(with: attempt.lease) else { return false }
+      return life.claims.contains {
+        claim.isCertainlyBefore($0) && $0.answered.isCertainlyBefore(attempt.began)
       }
     }
   }

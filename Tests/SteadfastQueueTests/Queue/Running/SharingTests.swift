@@ -267,7 +267,7 @@ import Testing
 
 extension TaskQueue {
   /// Returns when the store does not know the task any more.
-  fileprivate nonisolated func waitUntilGone(_ id: TaskID, on clock: VirtualClock) async throws {
+  nonisolated func waitUntilGone(_ id: TaskID, on clock: VirtualClock) async throws {
     while try await contains(id) { try await clock.sleep(for: .seconds(1)) }
   }
 }

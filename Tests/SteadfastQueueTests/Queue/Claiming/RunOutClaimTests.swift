@@ -1,0 +1,121 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Tasks whose claim has run out before a worker begins them.
+@Suite(.virtualTime) struct RunOutClaimTests {
+  private let clock: VirtualClock
+  private let store = SharedStore(
+    StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5))
+  )
+  private let log = Log<String>()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// A queue whose attempts take a minute and a half.
+  private func queue(
+    _ name: String,
+    _ persistence: any Persistence,
+    limits: [RateLimit] = []
+  ) async -> TaskQueue {
+    let queue = TaskQueue(
+      persistence: persistence,
+      configuration: TaskQueueConfiguration(rateLimits: limits),
+      clock: clock
+    )
+    await queue.register(Note.self) { [clock, log] note, _ in
+      log.add("\(name) begins \(note.text) at \(clock.now.offset.components.seconds)")
+      try await clock.sleep(for: .seconds(90))
+    }
+    return queue
+  }
+
+  /// A process whose first claim that finds something is answered after some time.
+  private func process(claimingFor seconds: Int) -> FaultInjectingStore {
+    let slow = FaultInjectingStore(store.process())
+    slow.inject(.delay(.seconds(seconds), on: clock), .afterEffect) { $0.kind == .claim }
+    return slow
+  }
+
+  @Test(arguments: [false, true])
+  func `a task is not begun when its claim has run out before the answer came`(isLimited: Bool)
+    async throws
+  {
+    let limits: [RateLimit] = isLimited ? [.per(.seconds(1), 5)] : []
+    let slow = process(claimingFor: 70)
+    let (a, b) = (await queue("a", slow, limits: limits), await queue("b", store.process()))
+    let task = try await b.enqueue(Note("1"))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(1))
+      try await withRunning(b) { try await b.waitUntilGone(task.id, on: clock) }
+    }
+    #expect(log.entries == ["b begins 1 at 60"])
+  }
+
+  @Test func `a pass performs a task all the same, if nobody else has taken it`() async throws {
+    let a = await queue("a", process(claimingFor: 70))
+    let task = try await a.enqueue(Note("1"))
+    await a.register(Note.self) { [log] note, context in
+      log.add("begins \(note.text), interrupted \(context.interruptionCount) times")
+    }
+    #expect(try await a.runAvailable() == 1)
+    #expect(log.entries == ["begins 1, interrupted 0 times"])
+    #expect(try await !a.contains(task.id))
+  }
+
+  @Test func `a request for a task that is being put back is carried out`() async throws {
+    let slow = process(claimingFor: 70)
+    slow.inject(.delay(.seconds(5), on: clock), .afterEffect) { $0.changes.contains("release") }
+    let a = await queue("a", slow)
+    let task = try await a.enqueue(Note("1"))
+    try await withRunning(a) {
+      try await clock.sleep(for: .seconds(71))
+      try await a.cancel(task.id)
+      #expect(try await task.outcome() == .cancelled)
+    }
+    #expect(log.entries == [])
+  }
+
+  @Test func `a claim that is answered in time is used`() async throws {
+    let a = await queue("a", process(claimingFor: 59))
+    try await a.enqueue(Note("1"))
+    try await a.runAvailable()
+    #expect(log.entries == ["a begins 1 at 59"])
+  }
+
+  // MARK: In the machine
+
+  @Test func `a worker puts back what it finds when the claim has run out, and claims again`() {
+    var machine = WorkMachine(workers: 2)
+    machine.begin(.untilStopped, names: [String](), claimBatch: 64)
+    machine.ahead.note(.zero)
+    #expect(machine.next(at: .seconds(1)).summary == "claim 64")
+    _ = machine.claimed(.numbered(1, 2, 3), now: .seconds(0), until: .seconds(61))
+    #expect(machine.next(at: .seconds(60)).summary == "perform 1, wake another")
+    #expect(machine.next(at: .seconds(61)).summary == "put back 2 3")
+    #expect(machine.performing == 2)
+    #expect(machine.isReturning(.numbered(2)) && machine.isReturning(.numbered(3)))
+    _ = machine.wereReturned(Claim.numbered(2, 3).tasks)
+    machine.hasPutBack()
+    #expect(machine.performing == 1)
+    #expect(machine.next(at: .seconds(61)).summary == "claim 64")
+    // A claim that does not run out follows.
+    _ = machine.claimed(.numbered(4), now: .seconds(0))
+    #expect(machine.next(at: .seconds(1000)).summary == "perform 4")
+  }
+
+  @Test func `a pass does not end while a worker puts tasks back`() {
+    var machine = WorkMachine.running(.pass(cutoff: .seconds(0)))
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: .seconds(0), until: .seconds(60))
+    #expect(machine.next(for: 0, at: .seconds(60)).summary == "put back 1")
+    #expect(machine.next(for: 1, at: .seconds(60)).summary == "claim 1")
+    _ = machine.claimed(Claim(tasks: [], nextDate: nil), now: .seconds(0))
+    #expect(machine.next(for: 1, at: .seconds(60)).summary == "wait")
+    machine.hasPutBack()
+    #expect(machine.next(for: 0, at: .seconds(60)).summary == "stop")
+  }
+}

@@ -1,0 +1,8 @@
+@testable import SteadfastQueue
+
+extension StoredValues {
+  /// The values that are stored, by their names.
+  var committed: [ExactText: Value] {
+    Dictionary(uniqueKeysWithValues: packed.map { (ExactText($0.name), $0.value) })
+  }
+}
