@@ -83,6 +83,12 @@ let package = Package(
       swiftSettings: settings
     ),
     .executableTarget(
+      name: "StatementWorker",
+      dependencies: ["SteadfastQueue", "SteadfastSQLite", "SteadfastPostgreSQL"],
+      path: "Tests/EndToEnd/StatementWorker",
+      swiftSettings: settings
+    ),
+    .executableTarget(
       name: "HistoryWorker",
       dependencies: [
         "SteadfastQueue", "SteadfastSQLite", "SteadfastPostgreSQL", "SteadfastTesting",

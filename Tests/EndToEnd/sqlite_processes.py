@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from sqlite_worker import Worker
+from worker import Worker
 from support import Score, temporary_folder
 
 PROCESSES = 4
@@ -45,7 +45,7 @@ def check_processes(score, program, folder, count, dice):
         rows = connection.execute("select count(*) from steadfast_payload").fetchone()[0]
         score.check(rows == count // 10, "long payloads have rows of their own:", str(rows))
     lines = queue.Queue()
-    workers = [Worker(program, "work", database, lines) for _ in range(PROCESSES)]
+    workers = [Worker([program, "work", database], lines) for _ in range(PROCESSES)]
     begun = collections.defaultdict(list)
     # The workers that were killed, or stopped for longer than their claims last.
     victims = set()
@@ -63,7 +63,7 @@ def check_processes(score, program, folder, count, dice):
         victim = dice.randrange(PROCESSES)
         workers[victim].kill()
         victims.add(workers[victim])
-        workers[victim] = Worker(program, "work", database, lines)
+        workers[victim] = Worker([program, "work", database], lines)
     stopped = workers[dice.randrange(PROCESSES)]
     victims.add(stopped)
     stopped.process.send_signal(signal.SIGSTOP)

@@ -5,11 +5,9 @@ import SteadfastSQLite
 
 /// A process among several that work on one database.
 ///
-///     SQLiteWorker open DATABASE          opens and closes it
-///     SQLiteWorker fill DATABASE COUNT    adds tasks, and writes their IDs
-///     SQLiteWorker work DATABASE          performs tasks, and writes their IDs when they begin
-///     SQLiteWorker insert DATABASE COUNT  writes a statement, and parameters for some orders
-///     SQLiteWorker ship DATABASE          performs orders, and writes their numbers first
+///     SQLiteWorker open DATABASE        opens and closes it
+///     SQLiteWorker fill DATABASE COUNT  adds tasks, and writes their IDs
+///     SQLiteWorker work DATABASE        performs tasks, and writes their IDs when they begin
 ///
 /// An error is one line on standard error, with the exit code 2.
 struct Chore: TaskPayload {
@@ -22,34 +20,6 @@ struct Chore: TaskPayload {
   init(_ number: Int) {
     self.number = number
     text = number % 10 == 0 ? String(repeating: "long ", count: 600) : ""
-  }
-}
-
-struct Order: TaskPayload {
-  let number: Int
-  /// Some payloads have rows of their own.
-  let text: String
-
-  init(_ number: Int) {
-    self.number = number
-    text = String(repeating: "long ", count: number % 10 == 0 ? 600 : 0)
-  }
-}
-
-/// A parameter as JSON: a number, a text, null, or bytes as an object with their digits.
-struct Parameter: Encodable {
-  let value: SQLParameter
-
-  func encode(to encoder: any Encoder) throws {
-    var container = encoder.singleValueContainer()
-    switch value {
-    case .null: try container.encodeNil()
-    case .integer(let value): try container.encode(value)
-    case .real(let value): try container.encode(value)
-    case .text(let value): try container.encode(value)
-    case .bytes(let value):
-      try container.encode(["hex": value.map { String(format: "%02x", $0) }.joined()])
-    }
   }
 }
 
@@ -70,17 +40,6 @@ do {
   let count = arguments.count > 3 ? Int(arguments[3]) ?? 0 : 0
   switch arguments[1] {
   case "open": try await store.open()
-  case "insert":
-    try await queue.open()
-    for number in 1...max(1, count) {
-      let statement = try queue.insertStatement(for: Order(number), uniqueKey: "\(number)")
-      if number == 1 { write(statement.text) }
-      let parameters = try JSONEncoder().encode(statement.parameters.map(Parameter.init))
-      write(String(decoding: parameters, as: UTF8.self))
-    }
-  case "ship":
-    await queue.register(Order.self) { order, _ in write("\(order.number)") }
-    try await queue.run()
   case "fill":
     let tasks = try await queue.enqueue(contentsOf: (0..<count).map { Chore($0) })
     write(tasks.map(\.id.description).joined(separator: "\n"))

@@ -178,6 +178,9 @@ extension WorkMachine {
     return attempt.number == number && !attempt.isOver
   }
 
+  /// How many workers are busy.
+  var performing: Int { attempts.count - idle }
+
   /// Returns whether a task has an attempt whose end is not stored and reported yet.
   func isUnsettled(_ id: TaskID) -> Bool {
     attempts.contains { $0?.id == id } || outbox.contains(id)

@@ -38,7 +38,15 @@ extension WorkMachine {
   /// Returns settlements to the outbox that could not be stored.
   mutating func putBack(_ settlements: [Settlement]) { outbox.putBack(settlements) }
 
-  // MARK: Releasing tasks
+  // MARK: Claimed tasks that were not begun
+
+  /// Takes the next one.
+  mutating func takeReady() -> ClaimedTask? {
+    // Take a single task without changing the array, which the caller that claimed it still holds.
+    guard ready.count == 1 else { return ready.popLast() }
+    defer { ready = [] }
+    return ready[0]
+  }
 
   /// Takes the claimed tasks that may not begin because of a pause.
   mutating func takeHeldBack() -> [ClaimedTask] {

@@ -11,24 +11,6 @@ import Foundation
 /// while it is fast. It claims some ahead if the store says so (``ClaimAhead``). The end of an
 /// attempt waits in the outbox until it is stored.
 struct WorkMachine: Sendable {
-  enum Mode: Sendable, Equatable {
-    /// Perform tasks until told to stop.
-    case untilStopped
-    /// Perform tasks until none is left that was available at the cutoff.
-    case pass(cutoff: Date)
-  }
-
-  enum Step: Sendable {
-    case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
-    /// Carry out what was asked of the task, instead of performing it.
-    case obey(Directive, ClaimedTask, wakesAnother: Bool)
-    case claim(limit: Int, unparking: ParkedNames)
-    /// Release these tasks, whose claim has run out; ``hasPutBack()`` follows.
-    case putBack([ClaimedTask])
-    case wait
-    case stop
-  }
-
   private(set) var mode: Mode?
   /// Whether the queue is paused, by a caller or by its store.
   private(set) var isPaused = false
@@ -49,9 +31,7 @@ struct WorkMachine: Sendable {
   /// another pause by then. So the queue makes progress although it is paused often.
   var owesAttempt = false
   var ready: [ClaimedTask] = []  // the next one last
-  /// When the claim of these tasks runs out, by the queue's stopwatch; `nil` if it does not.
-  ///
-  /// An extension moves that date. This one stays, as tasks that wait so long are put back anyway.
+  /// When their claim runs out unless it is extended, by the queue's stopwatch; `nil` for never.
   private var readyUntil: Duration?
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
@@ -81,9 +61,6 @@ struct WorkMachine: Sendable {
     idle = workers
     attempts = Array(repeating: nil, count: workers)
   }
-
-  /// How many attempts are under way.
-  var performing: Int { attempts.count - idle }
 
   // MARK: Life cycle
 
@@ -202,7 +179,11 @@ struct WorkMachine: Sendable {
   /// nothing to one that no worker has followed yet. If it takes a task that was claimed before,
   /// another worker has to look at the store.
   ///
-  /// - Parameter time: Returns the time on the queue's stopwatch.
+  /// - Parameters:
+  ///   - worker: The number of the worker.
+  ///   - wasWoken: Whether a signal has woken it.
+  ///   - time: Returns the time on the queue's stopwatch.
+  /// - Returns: The step.
   mutating func next(
     for worker: Int,
     wasWoken: Bool = false,
@@ -260,13 +241,6 @@ struct WorkMachine: Sendable {
   private mutating func noteConditions(of record: TaskRecord) {
     let conditions = record.conditions
     if !conditions.isEmpty { requiredConditions[lastAttempt] = conditions }
-  }
-
-  private mutating func takeReady() -> ClaimedTask? {
-    // Take a single task without changing the array, which the caller that claimed it still holds.
-    guard ready.count == 1 else { return ready.popLast() }
-    defer { ready = [] }
-    return ready[0]
   }
 
   /// Ends a worker's release of tasks whose claim had run out.

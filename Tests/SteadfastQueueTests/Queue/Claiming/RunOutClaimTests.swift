@@ -55,7 +55,7 @@ import Testing
     #expect(log.entries == ["b begins 1 at 60"])
   }
 
-  @Test func `a pass performs a task all the same, if nobody else has taken it`() async throws {
+  @Test func `a pass performs a task all the same, if no other queue has taken it`() async throws {
     let a = await queue("a", process(claimingFor: 70))
     let task = try await a.enqueue(Note("1"))
     await a.register(Note.self) { [log] note, context in

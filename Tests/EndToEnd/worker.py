@@ -1,4 +1,4 @@
-"""A process of SQLiteWorker that writes a line when it begins a task."""
+"""A process that writes a line when it begins a task."""
 
 import subprocess
 import threading
@@ -8,10 +8,9 @@ import time
 class Worker:
     """Puts itself, each line and the time of the line into a queue."""
 
-    def __init__(self, program, what, database, lines):
+    def __init__(self, command, lines):
         self.process = subprocess.Popen(
-            [program, what, str(database)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
+            list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.lines = lines
         self.reader = threading.Thread(target=self.read, daemon=True)
         self.reader.start()
