@@ -110,6 +110,24 @@ extension HistoryExample {
   ]
 
   static let counts: [HistoryExample] = [
+    .legal(.exactCounts, "the answer to a claim comes after another claim has ended in a retry") {
+      $0.insert(1)
+      let call = $0.askForTasks("p1")
+      $0.pass(30)
+      $0.claim("p2", 1, lease: 2, interruptions: 1)
+      $0.step("p2", .retry, 1, lease: 2, retryCount: 1)
+      $0.grant("p1", call, 1, lease: 1)
+      $0.claim("p3", 1, lease: 3, retries: 1)
+    },
+    .illegal(.exactCounts, "no order of two claims explains the count") {
+      $0.insert(1)
+      let call = $0.askForTasks("p1")
+      $0.pass(30)
+      $0.claim("p2", 1, lease: 2, interruptions: 1)
+      $0.step("p2", .retry, 1, lease: 2, retryCount: 1)
+      $0.grant("p1", call, 1, lease: 1)
+      $0.claim("p3", 1, lease: 3, retries: 2)
+    },
     .legal(.exactCounts, "a retry, an interruption, and another one") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)

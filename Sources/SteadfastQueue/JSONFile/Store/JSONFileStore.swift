@@ -128,6 +128,9 @@ public final class JSONFileStore: Persistence, UnsharedStore, CustomStringConver
 
   deinit { core.abandon() }
 
+  /// 64: one write stores all that a claim hands out.
+  public var claimBatch: Int { 64 }
+
   /// The path of the file.
   public var description: String { url.path }
 

@@ -24,39 +24,52 @@ extension HistoryCheck {
   mutating func checkCounts() {
     for life in tasks where !life.insertions.isEmpty {
       for (number, claim) in life.claims.enumerated() {
-        let last = number > 0 ? life.claims[number - 1] : nil
+        let last = lastClaims(before: number, of: life)
         // Either another promise is broken, or it is not known what came first.
-        if last?.grant.lease == claim.grant.lease || overlaps(life, number) { continue }
-        let begin = last?.asked ?? life.insertions[0].asked
+        if last.contains(where: { $0.grant.lease == claim.grant.lease }) || overlaps(life, number) {
+          continue
+        }
+        let begin = last.map(\.asked).min() ?? life.insertions[0].asked
         // The counts are then those of a task that is not followed.
         let isTakenOver = life.takenOver.contains { place in
           !claim.answered.isCertainlyBefore(place) && !place.isCertainlyBefore(begin)
         }
         if isTakenOver { continue }
-        let expected =
-          last.map { counts(after: $0, before: claim, of: life) }
-          ?? [Counts(retries: 0, interruptions: 0, lost: lostClaims(from: begin, to: claim))]
+        var expected = last.flatMap { counts(after: $0, before: claim, of: life) }
+        if last.isEmpty {
+          expected = [
+            Counts(retries: 0, interruptions: 0, lost: lostClaims(from: begin, to: claim))
+          ]
+        }
         guard !expected.contains(where: { $0.allows(claim.grant) }) else { continue }
-        let steps = life.steps.filter { $0.lease == last?.grant.lease && last != nil }
+        let leases = Set(last.map(\.grant.lease))
+        let steps = life.steps.filter { $0.lease.map(leases.contains) ?? false }
         report(
           .exactCounts,
           "a task was handed out with \(claim.grant.retryCount) retries and "
             + "\(claim.grant.interruptionCount) interruptions, and has had "
             + expected.map(\.description).joined(separator: ", or "),
           [life.id],
-          [last?.answered] + steps.flatMap { [$0.asked, $0.answered] } + [claim.answered]
+          last.map(\.answered) + steps.flatMap { [$0.asked, $0.answered] } + [claim.answered]
         )
       }
     }
   }
 
-  /// Whether other claims may have been made between a claim and the one before it, or first.
+  /// The claims that may have been the last one before a claim.
+  ///
+  /// There are several if they overlap: the answer to the earlier one may have come later.
+  private func lastClaims(before number: Int, of life: TaskLife) -> [HistoryClaim] {
+    let earlier = life.claims[..<number]
+    return earlier.filter { claim in !earlier.contains { claim.isCertainlyBefore($0) } }
+  }
+
+  /// Whether other claims may have been made at the same time as a claim.
   private func overlaps(_ life: TaskLife, _ number: Int) -> Bool {
     let claim = life.claims[number]
-    let begin = number > 0 ? life.claims[number - 1] : nil
-    if let begin, !begin.isCertainlyBefore(claim) { return true }
-    // Those before are answered earlier. One that is answered later may have been made earlier.
-    return life.claims[(number + 1)...].contains { !claim.isCertainlyBefore($0) }
+    return life.claims[..<number].contains { !$0.isCertainlyBefore(claim) }
+      // One that is answered later may have been made earlier.
+      || life.claims[(number + 1)...].contains { !claim.isCertainlyBefore($0) }
   }
 
   /// The counts that the next claim may show.

@@ -7,11 +7,11 @@ import Testing
 
 /// What a queue does with tasks that it has claimed ahead of its workers.
 @Suite struct ClaimBatchTests {
-  /// A store in memory of which a claim hands out many tasks.
+  /// A store of which a claim hands out many tasks.
   private struct BatchStore: ForwardingStore {
     let base: any Persistence
+    var claimBatch = 64
     let claims = Log<Int>()
-    var claimBatch: Int { 64 }
 
     func claim(_ request: ClaimRequest) async throws -> Claim {
       let claim = try await base.claim(request)
@@ -27,13 +27,14 @@ import Testing
 
   /// A queue whose attempts took no time so far, and that performs a task until it is told.
   private func withQueue(
+    over store: BatchStore? = nil,
     workers: Int = 2,
     limits: [RateLimit] = [],
     maxInterruptions: RetryLimit = 5,
     _ body: @Sendable (TaskQueue, Waiters<Void>) async throws -> Void
   ) async throws {
     let queue = TaskQueue(
-      persistence: store,
+      persistence: store ?? self.store,
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: workers,
         rateLimits: limits,
@@ -68,6 +69,33 @@ import Testing
     #expect(log.entries.count == 202 && Set(log.entries).count == 202)
     #expect(store.claims.entries.max() == 64)
     #expect(store.claims.entries.count { $0 > 0 } < 10)
+  }
+
+  @Test(.virtualTime(.manual))
+  func `a file hands out many at a time, which count as interrupted when the process ends`()
+    async throws
+  {
+    let time = try VirtualTime.required
+    try await withTemporaryFolder { folder in
+      let (file, copy) = (folder.appending(path: "tasks"), folder.appending(path: "copy"))
+      let base = JSONFileStore(at: file)
+      let store = BatchStore(base: base, claimBatch: base.claimBatch)
+      try await withQueue(over: store) { queue, _ in
+        let notes = ["slow 1", "slow 2"] + (3...200).map { "\($0)" }
+        let tasks = try await queue.enqueue(contentsOf: notes.map(Note.init))
+        await time.advance(by: .zero)
+        try FileManager.default.copyItem(at: file, to: copy)
+        let crashed = JSONFileStore(at: copy)
+        let records = try await crashed.tasks(matching: .unfinished, after: nil, limit: 1_000)
+        #expect(records.map(\.id) == tasks.map(\.id))
+        #expect(records.allSatisfy { $0.state == .waiting })
+        #expect(records.map(\.interruptionCount) == (0..<200).map { $0 < 64 ? 1 : 0 })
+        try await crashed.close()
+      }
+      #expect(store.claims.entries.max() == 64)
+      try await base.close()
+    }
+    #expect(log.entries.count == 202)
   }
 
   @Test(.virtualTime(.manual))
