@@ -7,6 +7,7 @@ The server is in a temporary folder and listens on a socket there. STEADFAST_POS
 connection string of its database. With --durable, it flushes each commit to the disk. With --restarts,
 there is another server for tests that restart it: STEADFAST_POSTGRESQL_RESTARTED is its connection
 string, and STEADFAST_POSTGRESQL_RESTART a command that ends it as a crash does and starts it again.
+The role that STEADFAST_POSTGRESQL_GUARDED names is let in with a password only; a test makes it.
 """
 
 import contextlib
@@ -20,6 +21,9 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "SQL"))
 
 from engines import PostgreSQL
+
+GUARDED = "guarded"
+GUARD = f"local all {GUARDED} scram-sha-256"
 
 
 def main():
@@ -35,9 +39,12 @@ def main():
     with contextlib.ExitStack() as stack:
         for _ in range(1 + options.count("--restarts")):
             folder = stack.enter_context(tempfile.TemporaryDirectory())
-            servers.append(PostgreSQL(pathlib.Path(folder), settings))
+            servers.append(PostgreSQL(pathlib.Path(folder), settings, [GUARD]))
             stack.callback(servers[-1].stop)
-        environment = os.environ | {"STEADFAST_POSTGRESQL": connection(servers[0])}
+        environment = os.environ | {
+            "STEADFAST_POSTGRESQL": connection(servers[0]),
+            "STEADFAST_POSTGRESQL_GUARDED": GUARDED,
+        }
         if len(servers) > 1:
             environment |= restarting(servers[1])
         return subprocess.run(command, env=environment).returncode

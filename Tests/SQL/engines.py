@@ -94,7 +94,7 @@ class PostgreSQL:
 
     name = "PostgreSQL"
 
-    def __init__(self, folder, settings=("fsync=off",)):
+    def __init__(self, folder, settings=("fsync=off",), rules=()):
         self.folder = folder / "postgresql"
         self.folder.mkdir()
         # The server refuses to run as root.
@@ -106,6 +106,9 @@ class PostgreSQL:
         self.bin = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
         data = self.folder / "data"
         self.call("initdb", "-D", data, "-U", "store", "--auth=trust", "--no-sync")
+        # The first rule that fits decides who is let in.
+        hba = data / "pg_hba.conf"
+        hba.write_text("".join(f"{rule}\n" for rule in rules) + hba.read_text())
         options = " ".join(["-c listen_addresses=''", f"-k {self.folder}",
                             *(f"-c {setting}" for setting in settings)])
         self.start = ["-D", data, "-o", options, "-w", "-l", self.folder / "log", "start"]

@@ -97,6 +97,31 @@ struct PostgreSQLOpeningTests {
     #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
   }
 
+  @Test(.enabled(if: Server.guarded != nil, "STEADFAST_POSTGRESQL_GUARDED names no role"))
+  func `a server lets a role in with its password only`() async throws {
+    try await withTables { tables in
+      let role = try #require(Server.guarded)
+      let database = try tables.database()
+      try database.execute("create role \(role) login superuser password 'open sesame'")
+      defer { try? database.execute("drop role \(role)") }
+      for password in ["", " password='open secret'"] {
+        let store = PostgreSQLStore(try connection("user=\(role)" + password))
+        let error = await store.openingError()
+        #expect(error?.code == .notAllowed)
+        #expect(error?.isTransient == false)
+        let message = try #require(error?.message)
+        #expect(message.contains("Check the user, the password and the server's pg_hba.conf"))
+        #expect(!message.contains("secret"))
+      }
+      let store = PostgreSQLStore(
+        try connection("user=\(role) password='open sesame'"),
+        prefix: tables.prefix
+      )
+      #expect(await store.openingError() == nil)
+      try await store.close()
+    }
+  }
+
   @Test func `a server that is down is waited for by the queue`() async throws {
     let place = "host=/nowhere dbname=app password=secret"
     let error = await PostgreSQLStore(place).openingError()

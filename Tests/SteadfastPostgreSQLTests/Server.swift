@@ -12,6 +12,8 @@ enum Server {
   /// The connection string of a server that a test may restart, with this command.
   static let restarted = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTARTED"]
   static let restartCommand = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTART"]
+  /// A role that the server lets in with a password only; a test makes it.
+  static let guarded = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_GUARDED"]
 }
 
 extension Trait where Self == ConditionTrait {
