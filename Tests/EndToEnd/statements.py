@@ -17,7 +17,6 @@ import pathlib
 import queue
 import random
 import re
-import shutil
 import signal
 import sqlite3
 import statistics
@@ -25,8 +24,12 @@ import subprocess
 import sys
 import time
 
-from support import Score, temporary_folder
+from support import PACKAGE, Score, temporary_folder
 from worker import Worker
+
+sys.path.insert(0, str(PACKAGE / "Tests" / "SQL"))
+
+from engines import Psql, programs, with_parameters
 
 LONGEST_MEDIAN = 0.1
 
@@ -61,35 +64,17 @@ class SQLite:
         return "" if found == "ok" else found
 
 
-class PostgreSQL:
-    """A session of psql."""
+class PostgreSQL(Psql):
+    """A session of psql, as a program of its own has it."""
 
     def __init__(self, place):
-        found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/psql"))
-        program = str(found[-1]) if found else shutil.which("psql")
-        self.process = subprocess.Popen(
-            [program, "-XqAt", "-v", "ON_ERROR_STOP=1", place], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env=os.environ | {"PGAPPNAME": "orders"})
+        super().__init__(
+            [programs() / "psql"], place, env=os.environ | {"PGAPPNAME": "orders"})
         self.execute("set client_min_messages = warning")
 
     def execute(self, text, values=()):
-        text = re.sub(r"\$(\d+)", lambda match: self.literal(values[int(match[1]) - 1]), text)
-        self.process.stdin.write(f"{text};\n\\echo END\n")
-        self.process.stdin.flush()
-        rows = []
-        for line in self.process.stdout:
-            if line == "END\n":
-                return [int(row) if re.fullmatch(r"\d+", row) else row for row in rows]
-            rows.append(line.rstrip("\n"))
-        raise AssertionError(f"psql has ended at: {text[:200]}")
-
-    @staticmethod
-    def literal(value):
-        if value is None:
-            return "null"
-        if isinstance(value, bytes):
-            return f"'\\x{value.hex()}'"
-        return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+        rows = self.text(with_parameters(text, values))
+        return [int(row[0]) if re.fullmatch(r"\d+", row[0]) else row[0] for row in rows]
 
     def begin(self):
         self.execute("begin")

@@ -62,9 +62,14 @@ def literal(value):
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def with_parameters(text, values):
+    """A text with values in place of $1, $2 and so on."""
+    return re.sub(r"\$(\d+)", lambda match: literal(values[int(match[1]) - 1]), text)
+
+
 def filled(name, values):
     """A statement with its parameters."""
-    return re.sub(r"\$(\d+)", lambda match: literal(values[int(match[1]) - 1]), STATEMENTS[name])
+    return with_parameters(STATEMENTS[name], values)
 
 
 def identity(number):
@@ -89,6 +94,12 @@ class Collision(Exception):
     """PostgreSQL has ended a transaction because of another one."""
 
 
+def programs():
+    """The folder of PostgreSQL's programs."""
+    found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
+
+
 class PostgreSQL:
     """A server in a temporary folder."""
 
@@ -102,8 +113,7 @@ class PostgreSQL:
         if self.user:
             os.chmod(folder, 0o755)
             shutil.chown(self.folder, "postgres")
-        found = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-        self.bin = found[-1].parent if found else pathlib.Path(shutil.which("initdb")).parent
+        self.bin = programs()
         data = self.folder / "data"
         self.call("initdb", "-D", data, "-U", "store", "--auth=trust", "--no-sync")
         # The first rule that fits decides who is let in.
@@ -137,27 +147,13 @@ class PostgreSQL:
         self.call("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "stop")
 
 
-class PostgreSQLSession:
-    """A session; one that may collide with others goes on after an error."""
+class Psql:
+    """A session of psql, which runs one text after another."""
 
-    def __init__(self, server, collides=False):
-        self.server = server
-        psql = [str(server.bin / "psql"), "-XqAt", "-F", "|", "-h", server.folder, "-U", "store"]
-        command = [*server.user, *map(str, psql), "-v", f"ON_ERROR_STOP={int(not collides)}"]
+    def __init__(self, command, database, stops=True, **options):
         self.process = subprocess.Popen(
-            [*command, "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if collides else None, text=True, cwd="/")
-        self.pid = self.text("select pg_backend_pid()")[0][0]
-        # A function of the schema comes before the system's.
-        self.text("set search_path = public, pg_catalog")
-        self.set_clock(0)
-
-    def set_clock(self, second):
-        """Sets the clock by which the statements of this session know when a claim has run out."""
-        self.text(f"set store.clock = {date(second).removeprefix('timestamptz ')}")
-
-    def lease(self, seconds):
-        return f"interval '{seconds} s'"
+            [*map(str, command), "-XqAt", "-F", "|", "-v", f"ON_ERROR_STOP={int(stops)}", database],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
     def begin_text(self, sql):
         self.process.stdin.write(f"{sql};\n\\echo END :SQLSTATE :LAST_ERROR_MESSAGE\n")
@@ -178,6 +174,27 @@ class PostgreSQLSession:
     def text(self, sql):
         self.begin_text(sql)
         return self.rows()
+
+
+class PostgreSQLSession(Psql):
+    """A session; one that may collide with others goes on after an error."""
+
+    def __init__(self, server, collides=False):
+        self.server = server
+        super().__init__(
+            [*server.user, server.bin / "psql", "-h", server.folder, "-U", "store"], "postgres",
+            stops=not collides, stderr=subprocess.DEVNULL if collides else None, cwd="/")
+        self.pid = self.text("select pg_backend_pid()")[0][0]
+        # A function of the schema comes before the system's.
+        self.text("set search_path = public, pg_catalog")
+        self.set_clock(0)
+
+    def set_clock(self, second):
+        """Sets the clock by which the statements of this session know when a claim has run out."""
+        self.text(f"set store.clock = {date(second).removeprefix('timestamptz ')}")
+
+    def lease(self, seconds):
+        return f"interval '{seconds} s'"
 
     def run(self, name, *values):
         return self.text(filled(name, values))
