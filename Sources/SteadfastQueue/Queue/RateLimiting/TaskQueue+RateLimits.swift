@@ -16,13 +16,13 @@ extension TaskQueue {
   /// How often the claims of one step may hand out nothing that may begin.
   private static let mostVainClaims = 100
 
-  /// Claims tasks that may begin now.
-  ///
-  /// - Returns: The tasks, and when they were claimed or extended, by the queue's stopwatch.
+  /// Claims tasks that may begin now, and notes when they were claimed or extended, by the queue's
+  /// stopwatch.
   nonisolated func claim(
     _ request: ClaimRequest,
-    within limiting: RateLimiting
-  ) async throws -> (Claim, since: Duration) {
+    within limiting: RateLimiting,
+    since begin: inout Duration
+  ) async throws -> Claim {
     for _ in 0..<Self.mostVainClaims {
       try await readLimits(limiting)
       let now = self.now.microseconds
@@ -31,18 +31,15 @@ extension TaskQueue {
       }
       tell(usedUpLimits, limiting)
       // Nothing may begin before the date for which the timer is set now.
-      var begin = time.stopwatch()
-      guard limited.limit > 0 else { return (Claim(tasks: [], nextDate: nil), begin) }
+      guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
+      begin = time.stopwatch()
       var claim = try await store.claim(limited)
-      guard !claim.tasks.isEmpty else { return (claim, begin) }
+      guard !claim.tasks.isEmpty else { return claim }
       let tasks = claim.tasks
       do {
         let replaced = try await replacedOccurrences(among: tasks)
         let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
-        claim.tasks = []
-        if !others.isEmpty {
-          (claim.tasks, begin) = try await admit(others, claimedAt: begin, limiting)
-        }
+        claim.tasks = others.isEmpty ? [] : try await admit(others, limiting, since: &begin)
         claim.tasks += tasks.filter { replaced.contains($0.record.id) }
       } catch {
         fail(error, to: "count the starts of tasks", losing: true)
@@ -50,12 +47,12 @@ extension TaskQueue {
         machine.withLock { $0.hold(tasks) }
         throw error
       }
-      if !claim.tasks.isEmpty { return (claim, begin) }
+      if !claim.tasks.isEmpty { return claim }
       if machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
     }
     // There may be tasks behind those that were put off.
     lookForWork()
-    return (Claim(tasks: [], nextDate: nil), time.stopwatch())
+    return Claim(tasks: [], nextDate: nil)
   }
 
   /// Returns the occurrences whose place later ones take: no attempt is made, so no start counts.
@@ -84,12 +81,14 @@ extension TaskQueue {
 
   /// Stores the starts of the tasks that may begin, and gives the others back.
   ///
-  /// - Returns: The tasks that may begin, and when they were claimed or extended.
+  /// It notes when it has extended the claims.
+  ///
+  /// - Returns: The tasks that may begin.
   private nonisolated func admit(
     _ tasks: [ClaimedTask],
-    claimedAt begin: Duration,
-    _ limiting: RateLimiting
-  ) async throws -> ([ClaimedTask], since: Duration) {
+    _ limiting: RateLimiting,
+    since begin: inout Duration
+  ) async throws -> [ClaimedTask] {
     let records = tasks.map(\.record)
     var retries = 0
     var denied: RateLimits.Denials = [:]
@@ -106,7 +105,8 @@ extension TaskQueue {
           if let begun = try await store(admission, of: tasks, extending: isLate, limiting) {
             // Those that were released, and others behind them, begin when there is room.
             tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
-            return (begun, isLate ? time : begin)
+            if isLate { begin = time }
+            return begun
           }
         } catch {
           // All of it may be stored. If so, the starts count, although the tasks have not begun,

@@ -36,7 +36,15 @@ extension TaskQueue {
         conditions: conditions,
         leaseDuration: leaseDuration
       )
-      let (claim, end) = try await self.claim(request)
+      // The store begins to count after this.
+      var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
+      let claim =
+        if let rateLimiting {
+          try await self.claim(request, within: rateLimiting, since: &begin)
+        } else {
+          try await store.claim(request)
+        }
+      let end = request.leaseDuration.map { begin + $0 }
       if let date = claim.nextDate {
         // If a store names a date that has come but hands out nothing, ask it again a second later.
         if date > now {
@@ -69,19 +77,6 @@ extension TaskQueue {
       signals.claimHasEnded()
     }
     return nextStep(of: worker)
-  }
-
-  /// Claims tasks, and returns when the claim runs out, at the earliest; `nil` if it does not.
-  private nonisolated func claim(_ request: ClaimRequest) async throws -> (Claim, end: Duration?) {
-    // The store begins to count after this.
-    var begin = request.leaseDuration == nil ? .zero : time.stopwatch()
-    let claim: Claim
-    if let rateLimiting {
-      (claim, begin) = try await self.claim(request, within: rateLimiting)
-    } else {
-      claim = try await store.claim(request)
-    }
-    return (claim, request.leaseDuration.map { begin + $0 })
   }
 
   /// How many tasks a claim may hand out although fewer workers are idle.
