@@ -67,10 +67,9 @@ extension History {
     public internal(set) var unansweredAndNotDone = 0
     /// Batches whose last two tasks ended within a millisecond.
     public internal(set) var closeLastMembers = 0
-    /// Attempts that began when the task had been handed out again, since their claim had run out.
+    /// Attempts that began when the task had been handed out again.
     ///
-    /// A process that is stopped right before an attempt begins can't know it. A queue that never
-    /// compares the age of its claims has many of them.
+    /// A process that is stopped right before an attempt begins can't know it.
     public internal(set) var lateBegins = 0
 
     /// The numbers in words.

@@ -98,6 +98,16 @@ extension HistoryExample {
       $0.pass(3600)
       $0.claim("p1", 1, lease: 2, interruptions: 1, seconds: nil)
     },
+    .illegal(.oneHolder, "a process begins a task that it has given back") {
+      $0.insert(1)
+      $0.claim("p1", 1, lease: 1)
+      $0.step("p1", .release, 1, lease: 1)
+      $0.claim("p2", 1, lease: 2)
+      let second = $0.begin("p2", 1, lease: 2)
+      let first = $0.begin("p1", 1, lease: 1)
+      $0.end("p1", first)
+      $0.end("p2", second)
+    },
     .illegal(.oneHolder, "an attempt begins beside another one") {
       $0.insert(1)
       $0.claim("p1", 1, lease: 1)
@@ -109,24 +119,23 @@ extension HistoryExample {
     },
   ]
 
+  /// A claim is answered after another one has ended in a retry, and a third one shows retries.
+  private static func answerLate(_ script: inout HistoryScript, retries: Int) {
+    script.insert(1)
+    let call = script.askForTasks("p1")
+    script.pass(30)
+    script.claim("p2", 1, lease: 2, interruptions: 1)
+    script.step("p2", .retry, 1, lease: 2, retryCount: 1)
+    script.grant("p1", call, 1, lease: 1)
+    script.claim("p3", 1, lease: 3, retries: retries)
+  }
+
   static let counts: [HistoryExample] = [
     .legal(.exactCounts, "the answer to a claim comes after another claim has ended in a retry") {
-      $0.insert(1)
-      let call = $0.askForTasks("p1")
-      $0.pass(30)
-      $0.claim("p2", 1, lease: 2, interruptions: 1)
-      $0.step("p2", .retry, 1, lease: 2, retryCount: 1)
-      $0.grant("p1", call, 1, lease: 1)
-      $0.claim("p3", 1, lease: 3, retries: 1)
+      answerLate(&$0, retries: 1)
     },
     .illegal(.exactCounts, "no order of two claims explains the count") {
-      $0.insert(1)
-      let call = $0.askForTasks("p1")
-      $0.pass(30)
-      $0.claim("p2", 1, lease: 2, interruptions: 1)
-      $0.step("p2", .retry, 1, lease: 2, retryCount: 1)
-      $0.grant("p1", call, 1, lease: 1)
-      $0.claim("p3", 1, lease: 3, retries: 2)
+      answerLate(&$0, retries: 2)
     },
     .legal(.exactCounts, "a retry, an interruption, and another one") {
       $0.insert(1)

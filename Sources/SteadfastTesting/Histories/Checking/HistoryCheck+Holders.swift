@@ -9,9 +9,14 @@ struct Holding {
   /// The earliest place at which something may have ended it.
   let released: HistoryPlace?
 
+  /// Whether it may have run out.
+  func mayHaveRunOut(at place: HistoryPlace, tolerance: Int64) -> Bool {
+    runsOut.map { place.date + tolerance >= $0 } ?? false
+  }
+
   /// Whether it was held for certain when another claim was answered.
   func isHeld(at place: HistoryPlace, tolerance: Int64 = 0) -> Bool {
-    if let runsOut, place.date + tolerance >= runsOut { return false }
+    if mayHaveRunOut(at: place, tolerance: tolerance) { return false }
     return released.map { place.isCertainlyBefore($0) } ?? true
   }
 }
@@ -105,7 +110,7 @@ extension HistoryCheck {
         holding(claim, of: life).isHeld(at: next.began, tolerance: tolerance)
       else { continue }
       let later = life.claim(with: next.lease).map { holding($0, of: life) }
-      if let later, !later.isHeld(at: next.began, tolerance: tolerance) { continue }
+      if let later, later.mayHaveRunOut(at: next.began, tolerance: tolerance) { continue }
       report(
         .oneHolder,
         "an attempt began while another one was under way, and neither claim had run out",
