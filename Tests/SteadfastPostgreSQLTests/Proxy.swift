@@ -28,7 +28,7 @@ final class Proxy: Sendable {
   private struct State {
     var cuts: [Cut?] = []
     var count: [Cut: Int] = [:]
-    var sockets: [Int32] = []
+    var links: [ObjectIdentifier: Link] = [:]
     var statements: Set<String> = []
     var isEnded = false
   }
@@ -62,11 +62,12 @@ final class Proxy: Sendable {
   var statements: Set<String> { state.withLock { $0.statements } }
 
   func end() {
-    let sockets = state.withLock { state in
+    let links = state.withLock { state in
       state.isEnded = true
-      return state.sockets
+      return state.links.values
     }
-    for descriptor in sockets + [listener] { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+    for link in links { link.end() }
+    _ = shutdown(listener, Int32(SHUT_RDWR))
   }
 
   // MARK: Sockets
@@ -90,9 +91,10 @@ final class Proxy: Sendable {
   }
 
   private func accept() {
+    defer { _ = close(listener) }
     while true {
       let client = Glibc.accept(listener, nil, nil)
-      guard client >= 0, !state.withLock({ $0.isEnded }) else { return }
+      guard client >= 0 else { return }
       let server = unsafe try? Self.socket(at: target) { descriptor, address in
         unsafe connect(descriptor, address, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
       }
@@ -100,22 +102,50 @@ final class Proxy: Sendable {
         _ = close(client)
         continue
       }
-      state.withLock { $0.sockets += [client, server] }
       let link = Link(client: client, server: server)
-      Thread.detachNewThread { self.passCalls(of: link) }
-      Thread.detachNewThread { self.passAnswers(of: link) }
+      state.withLock { state in
+        state.links[ObjectIdentifier(link)] = link
+        if state.isEnded { link.end() }
+      }
+      Thread.detachNewThread {
+        self.passCalls(of: link)
+        self.noteEnd(of: link)
+      }
+      Thread.detachNewThread {
+        self.passAnswers(of: link)
+        self.noteEnd(of: link)
+      }
     }
   }
 
+  private func noteEnd(of link: Link) {
+    guard link.noteEndOfThread() == 0 else { return }
+    _ = state.withLock { $0.links.removeValue(forKey: ObjectIdentifier(link)) }
+  }
+
   /// Two ends of a connection, and whether the client still gets answers.
+  ///
+  /// They are open until both threads that read from them have ended: a descriptor that is closed
+  /// earlier may stand for another file by the time it is read from.
   private final class Link: Sendable {
     let client: Int32
     let server: Int32
     let isCut = Mutex(false)
+    private let threads = Mutex(2)
 
     init(client: Int32, server: Int32) {
       self.client = client
       self.server = server
+    }
+
+    deinit { for descriptor in [client, server] { _ = close(descriptor) } }
+
+    /// - Returns: How many threads still read.
+    func noteEndOfThread() -> Int {
+      threads.withLock { count in
+        count -= 1
+        return count
+      }
     }
 
     func end() {

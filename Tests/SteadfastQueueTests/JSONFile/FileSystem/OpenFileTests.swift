@@ -44,7 +44,8 @@ import Android
   private func descriptors(ofFileAt path: String) throws -> [Int32] {
     var file = stat()
     try #require(unsafe stat(path, &file) == 0)
-    return (0..<1024).filter { descriptor in
+    let all = try FileManager.default.contentsOfDirectory(atPath: "/dev/fd").compactMap(Int32.init)
+    return all.filter { descriptor in
       var other = stat()
       return unsafe fstat(descriptor, &other) == 0 && other.st_ino == file.st_ino
         && other.st_dev == file.st_dev
