@@ -53,6 +53,7 @@ extension TaskTables {
     if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
       changedOrders.append(key)
     }
+    if record.dependencies.follower != nil { newMembers.append(record) }
     guard !record.dependencies.tasks.isEmpty else { return .done }
     return try name(record.dependencies, by: record)
   }

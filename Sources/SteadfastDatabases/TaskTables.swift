@@ -13,14 +13,18 @@ package protocol TaskTables: AnyObject {
   var database: Database { get }
   /// The order keys whose turns the batch may have changed.
   var changedOrders: [String] { get set }
+  /// The tasks that the batch has added so far, and which others follow.
+  var newMembers: [TaskRecord] { get set }
   /// How many rows the connection has changed so far; `nil` if it does not know.
   var changedRowCount: Int? { get }
 
   /// What a change has to know of a task; `nil` if there is none with this ID.
   func entry(of id: TaskID) throws -> TaskEntry?
   func promoteSuccessor(name: String, _ key: String) throws
-  /// Adds the new tasks of a batch to the tasks that follow them.
-  func addMembers(_ batch: [PreparedChange], _ outcomes: [ChangeOutcome]) throws
+  /// Counts new tasks for the tasks that follow them.
+  ///
+  /// The database may have counted an earlier task with the same ID, which has left.
+  func addMembers(_ members: [TaskRecord]) throws
   /// Gives the turn of each order key that was touched to the task that it belongs to.
   func giveTurns() throws
 
@@ -87,6 +91,7 @@ extension TaskTables {
   package func apply(_ batch: [PreparedChange]) throws -> [ChangeOutcome] {
     guard try batch.allSatisfy(meetsItsValue) else { return batch.map { _ in .valueDiffers } }
     changedOrders = []
+    newMembers = []
     let countBefore = changedRowCount
     let outcomes = try batch.map(apply)
     if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
@@ -96,7 +101,7 @@ extension TaskTables {
       }
       return outcomes
     }
-    try addMembers(batch, outcomes)
+    if !newMembers.isEmpty { try addMembers(newMembers) }
     if !changedOrders.isEmpty { try giveTurns() }
     return outcomes
   }

@@ -101,6 +101,17 @@ def ended_members(engine):
     expect((rows(session)[3]["state"], rows(session)[3]["cause"]), ("cancelled", None))
 
 
+def member_again(engine):
+    """A member with the ID of one that has left counts once more, and so does its end."""
+    session = engine.reset()
+    perform(session, insert(9, rule="allEnded"), insert(1, follower=9), insert(2, follower=9))
+    expect(one(session, cancel(1, retains=False)), ("done", [], (2, 0, 1)))
+    expect(one(session, insert(1, follower=9)), ("done",))
+    expect((rows(session)[9]["batch"], rows(session)[9]["failed"]), ((3, 0, 1), {1: "cancelled"}))
+    expect(one(session, succeed(1, retains=False)), ("done", [], (3, 1, 1)))
+    expect(claimable(session), [2])
+
+
 def orders(engine):
     """The turns of order keys follow what is cancelled, restarted and removed along."""
     session = engine.reset()
@@ -444,8 +455,9 @@ def costs(engine):
 
 
 CHECKS = [
-    waits, unmet, restarts, ended_members, orders, random_changes, last_of_a_batch,
-    insertion_beside_end, addition_beside_end, last_of_many_batches, overlapping_cancellations, many_sessions, costs,
+    waits, unmet, restarts, ended_members, member_again, orders, random_changes, last_of_a_batch,
+    insertion_beside_end, addition_beside_end, last_of_many_batches, overlapping_cancellations,
+    many_sessions, costs,
 ]
 # In SQLite, only one session writes at a time.
 ONLY_IN_POSTGRESQL = [last_of_many_batches, overlapping_cancellations, many_sessions]

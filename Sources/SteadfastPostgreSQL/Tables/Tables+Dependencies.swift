@@ -78,43 +78,40 @@ extension Tables {
     return .done
   }
 
-  /// Adds the new tasks of a batch of changes to the tasks that follow them.
-  func addMembers(_ batch: [PreparedChange], _ outcomes: [ChangeOutcome]) throws {
-    let members = zip(batch, outcomes).compactMap { change, outcome -> TaskID? in
-      guard outcome.isDone, case .insert(let record, _) = change.change,
-        record.dependencies.follower != nil
-      else { return nil }
-      return record.id
-    }
-    guard !members.isEmpty else { return }
-    // Without the follower, nothing waits; and a task that is sent again was counted.
+  /// Counts new tasks for the tasks that follow them.
+  func addMembers(_ members: [TaskRecord]) throws {
+    // There is a row of an earlier task with the same ID, if it has left before the follower.
     try database.send(
       """
-      with added as (
-        insert into steadfast_dependency (dependency, dependent, is_named)
-        select member.id, member.follower, false
-        from steadfast_task as member
-        where member.id = any ($1) and exists (
-          select 1 from steadfast_task where id = member.follower offset 0)
-        on conflict do nothing returning dependency, dependent
-      )
+      insert into steadfast_dependency (dependency, dependent, is_named)
+      select member.id, member.follower, false
+      from steadfast_task as member
+      where member.id = any ($1) and exists (
+        select 1 from steadfast_task where id = member.follower offset 0)
+      on conflict do nothing
+      """,
+      .ids(members.map(\.id))
+    )
+    try database.send(
+      """
       update steadfast_task as task set
         batch_total = coalesce(batch_total, 0) + counted.total,
         batch_succeeded = coalesce(batch_succeeded, 0) + counted.succeeded,
         batch_failed = coalesce(batch_failed, 0) + counted.total - counted.open
           - counted.succeeded
       from (
-        select added.dependent, count(*) as total,
-          count(*) filter (where member.state = 'succeeded') as succeeded,
-          count(*) filter (where not member.has_ended) as open
-        from added cross join lateral (
-          select state, has_ended from steadfast_task where id = added.dependency offset 0
+        select follower, count(*) as total,
+          count(*) filter (where state = 'succeeded') as succeeded,
+          count(*) filter (where not has_ended) as open
+        from (
+          select follower, state, has_ended from steadfast_task where id = any ($1) offset 0
         ) as member
-        group by added.dependent
+        group by follower
       ) as counted
-      where task.id = counted.dependent and task.id = any (array(select dependent from added))
+      where task.id = counted.follower and task.id = any ($2)
       """,
-      .ids(members)
+      .ids(members.map(\.id)),
+      .ids(members.compactMap(\.dependencies.follower))
     )
   }
 

@@ -22,6 +22,7 @@ final class Tables: TaskTables {
   var hasChanged = false
   /// The order keys whose turns the batch may have changed.
   var changedOrders: [String] = []
+  var newMembers: [TaskRecord] = []
 
   init(_ database: Connection, isShared: Bool, locks: Locks = Locks()) {
     self.database = database

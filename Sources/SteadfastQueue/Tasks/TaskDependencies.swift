@@ -15,7 +15,8 @@
 ///   task has in ``failed``, ``cause`` and ``batch`` does not count: named tasks that have ended
 ///   without success are noted in ``failed``, in the order of their IDs. A task with a ``follower``
 ///   adds 1 to the ``BatchProgress/total`` of that one's ``batch``, also if the follower comes
-///   later in the batch of changes; a task that has ended counts as ended.
+///   later in the batch of changes, or an earlier task with the same ID has left; a task that has
+///   ended counts as ended.
 /// - **An end.** The follower's ``batch`` counts it. If the task has not succeeded, those that name
 ///   it, and the follower, note it in ``failed`` (``note(_:endedAs:)``). Those of them that have
 ///   the rule ``DependencyRule/allSucceeded``, are not running and have not ended are cancelled,

@@ -73,13 +73,12 @@ extension Tables {
     return .done
   }
 
-  /// Adds the new tasks of a batch of changes to the tasks that follow them.
-  func addMembers(_ batch: [PreparedChange], _ outcomes: [ChangeOutcome]) throws {
-    for (change, outcome) in zip(batch, outcomes) where outcome.isDone {
-      guard case .insert(let record, _) = change.change,
-        let follower = record.dependencies.follower
-      else { continue }
-      let added = try database.run(
+  /// Counts new tasks for the tasks that follow them.
+  func addMembers(_ members: [TaskRecord]) throws {
+    for record in members {
+      guard let follower = record.dependencies.follower else { continue }
+      // There is a row of an earlier task with the same ID, if it has left before the follower.
+      try database.run(
         """
         insert into steadfast_dependency (dependency, dependent, is_named)
         select ?1, id, 0 from steadfast_task where id = ?2
@@ -88,8 +87,6 @@ extension Tables {
         .id(record.id),
         .id(follower)
       )
-      // Without the follower, nothing waits; and a task that is sent again was counted.
-      guard added > 0 else { continue }
       try database.run(
         """
         update steadfast_task set batch_total = coalesce(batch_total, 0) + 1,

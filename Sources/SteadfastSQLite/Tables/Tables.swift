@@ -11,6 +11,7 @@ final class Tables: TaskTables {
   let clock: @Sendable () -> Double
   /// The order keys whose turns the batch may have changed.
   var changedOrders: [String] = []
+  var newMembers: [TaskRecord] = []
 
   init(_ database: Connection, isShared: Bool, clock: @escaping @Sendable () -> Double) {
     self.database = database

@@ -33,6 +33,12 @@ extension PersistenceConformance.Requirement {
         + "in the batch of changes.",
       check: total
     ),
+    Self(
+      "dependencies.member-again",
+      "A new task with the ID of one that has left counts for its batch as any other, and so does its "
+        + "end. One that is sent again counts once.",
+      check: memberAgain
+    ),
   ]
 
   private static func waits(_ store: StoreProbe) async throws {
@@ -154,5 +160,26 @@ extension PersistenceConformance.Requirement {
     try await store.perform(3, 5)
     let end = TaskChange.succeed(leases[0], at: .second(1), retains: false)
     try await store.apply(end, .along(batch: BatchProgress(total: 4, succeeded: 3)))
+  }
+
+  private static func memberAgain(_ store: StoreProbe) async throws {
+    let follower = TaskRecord.numbered(9).after(rule: .allEnded)
+    try await store.insert(follower, .numbered(1).before(9), .numbered(2, at: 50).before(9))
+    try await store.apply(
+      .cancel(1, retains: false),
+      .along(batch: BatchProgress(total: 2, failed: 1))
+    )
+    for _ in 1...2 {
+      try await store.insert(.numbered(1).before(9))
+      let batch = BatchProgress(total: 3, failed: 1)
+      try await store.expect(9, is: follower.noting([1: .cancelled], batch: batch))
+    }
+    let leases = try await store.claimed(1)
+    let end = TaskChange.succeed(leases[0], at: .second(2), retains: false)
+    let batch = BatchProgress(total: 3, succeeded: 1, failed: 1)
+    try await store.apply(end, .along(batch: batch))
+    // The other task of the batch has not ended.
+    let claim = try await store.claim()
+    try store.expect(claim, [])
   }
 }
