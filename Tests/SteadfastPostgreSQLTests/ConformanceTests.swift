@@ -23,6 +23,7 @@ struct PostgreSQLConformanceTests {
     }
   }
 
+  /// More cases: `STEADFAST_RUNS=1000`, with the seed `STEADFAST_SEED`. A case makes 40 random calls.
   @Test(arguments: [nil, StoreSharing()])
   func `the store keeps all promises, twice at the same places`(_ sharing: StoreSharing?)
     async throws
@@ -31,7 +32,9 @@ struct PostgreSQLConformanceTests {
     let run = String(UInt16.random(in: 0...UInt16.max), radix: 16)
     let clocks = Clocks()
     let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
-    for seed: UInt64 in [1, 2] {
+    // The cases have this seed and those that follow it.
+    let first = Soak.seed ?? 1
+    for seed in [first, first + 1_000_000] {
       let report = await PersistenceConformance(randomCases: Soak.runs(short: 100), seed: seed)
         .check(
           advancingClocks: sharing == nil ? nil : advance
