@@ -130,6 +130,31 @@ struct LostConnectionTests {
     }
   }
 
+  @Test(.enabled(if: Server.restartCommand != nil))
+  func `a server that takes no changes for a while stops no worker`() async throws {
+    try await withTables(on: Server.restarted) { tables in
+      let strikes = Strikes()
+      let store = tables.store()
+      try await store.open()
+      Thread.detachNewThread {
+        guard let database = try? tables.database(),
+          (try? database.execute("set default_transaction_read_only = off")) != nil
+        else { return strikes.end() }
+        for state in ["on", "off", "on", "off"] {
+          let statements = [
+            "alter system set default_transaction_read_only = \(state)",
+            "select pg_reload_conf()", "select pg_sleep(0.5)",
+          ]
+          let isDone = (try? statements.forEach(database.execute)) != nil
+          strikes.add(isDone ? 1 : 0)
+        }
+        strikes.end()
+      }
+      try await performTasks(on: store, until: { strikes.isOver })
+      #expect(strikes.count == 4)
+    }
+  }
+
   /// Enqueues and performs tasks until something has happened, and checks that each was performed.
   private func performTasks(
     on store: PostgreSQLStore,

@@ -176,6 +176,19 @@ struct PostgreSQLOpeningTests {
     #expect(error?.message.contains("target_session_attrs=read-write") == true)
   }
 
+  @Test func `of several hosts, one that takes changes is waited for`() async throws {
+    let server = try #require(Server.connection)
+    let host = try #require(try ConnectionString(server).parameters.first { $0.name == "host" })
+    let standby = "target_session_attrs=read-write options='-c default_transaction_read_only=on'"
+    for (hosts, code) in [(1, PostgreSQLError.Code.readOnly), (2, .unreachable)] {
+      let names = Array(repeating: host.value, count: hosts).joined(separator: ",")
+      let error = await PostgreSQLStore(try connection("host=\(names) \(standby)")).openingError()
+      #expect(error?.code == code)
+      #expect(error?.isTransient == (hosts > 1))
+      #expect(error?.message.contains("takes no changes") == true)
+    }
+  }
+
   @Test func `a server that is too old is refused`() throws {
     let settings = SessionSettings(StorePlace("dbname=app"))
     #expect(throws: Never.self) { try settings.check(version: 130_000) }

@@ -14,6 +14,9 @@ struct ConnectionString: Sendable {
   /// What a person calls the server and the database; never a password.
   let description: String
 
+  /// Whether libpq tries one host after another.
+  let hasSeveralHosts: Bool
+
   /// Parameters of a connection that is to notice that its server is gone.
   ///
   /// The application's own come first.
@@ -36,6 +39,7 @@ struct ConnectionString: Sendable {
     }
     let database = given["dbname"].map { "the database \($0)" } ?? "the user's own database"
     let host = given["host"] ?? given["hostaddr"]
+    hasSeveralHosts = host?.contains(",") ?? false
     description = "\(database) on \(host ?? "this machine")\(port.isEmpty ? "" : ":" + port)"
     // All texts that are sent and received are of UTF-8, whatever the environment says.
     given["client_encoding"] = "UTF8"

@@ -28,6 +28,9 @@ struct PostgreSQLFailure: Error, Equatable {
       || ["53300", "55P03", "55006"].contains(state)
   }
 
+  /// Whether the server takes changes no more, as one that was the primary.
+  var isReadOnly: Bool { state == "25006" }
+
   /// Whether the server has ended a statement that took too long, or waited too long for a lock.
   var tookTooLong: Bool { !isConnectionLost && ["57014", "55P03"].contains(state) }
 

@@ -39,6 +39,9 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     /// The user lacks a privilege in the database.
     public static let noPrivilege = Code("noPrivilege")
     /// The server or the session takes no changes, as a standby.
+    ///
+    /// A store that has found a server that does waits for one (``unreachable``), and so does one
+    /// whose connection string names several hosts.
     public static let readOnly = Code("readOnly")
     /// The server is too old, or its database does not hold all characters.
     public static let unsuitableServer = Code("unsuitableServer")

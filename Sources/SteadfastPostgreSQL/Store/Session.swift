@@ -22,11 +22,25 @@ final class Session {
   private var requestNumber: Int64 = 0
   private var tables: Tables?
   private var hasConnected = false
+  /// Whether there is a server that takes changes, as far as is known.
+  private var hasPrimary: Bool
   private let pauses = DispatchSemaphore(value: 0)
 
-  init(_ place: StorePlace, prepare: @escaping (Tables, _ isFirst: Bool) throws -> Void) {
+  /// Makes a session that connects when it is used.
+  ///
+  /// - Parameters:
+  ///   - place: The tables.
+  ///   - isFirst: Whether the store's other sessions connect after this one.
+  ///   - prepare: What each new connection is asked.
+  init(
+    _ place: StorePlace,
+    isFirst: Bool = false,
+    prepare: @escaping (Tables, _ isFirst: Bool) throws -> Void
+  ) {
     self.place = place
     self.prepare = prepare
+    // With several hosts, a program says that one of them may take the place of another.
+    hasPrimary = !isFirst || place.hasSeveralHosts
   }
 
   /// Ends the session, in such a way that another store may use the tables at once.
@@ -48,6 +62,7 @@ final class Session {
     let opened = try connect()
     try prepare(opened, !hasConnected)
     hasConnected = true
+    hasPrimary = true
     tables = opened
     return opened
   }
@@ -62,17 +77,22 @@ final class Session {
     do throws(PostgreSQLFailure) {
       database = try Connection(parameters, wording)
     } catch {
-      throw place.describedAttempt(error)
+      throw awaitingPrimary(place.describedAttempt(error))
     }
     do {
       try SessionSettings(place).apply(to: database)
-    } catch let error as PostgreSQLError where error.code == .readOnly && hasConnected {
-      // The server that took changes is away, and a standby has not taken its place yet.
-      throw PostgreSQLError(.unreachable, error.message)
+    } catch let error as PostgreSQLError {
+      throw awaitingPrimary(error)
     }
     try setClock(of: database)
     try endEarlierSession(on: database)
     return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))
+  }
+
+  /// The error of an attempt to connect, which is made again if a standby may become the primary.
+  private func awaitingPrimary(_ error: PostgreSQLError) -> PostgreSQLError {
+    guard error.code == .readOnly, hasPrimary else { return error }
+    return PostgreSQLError(.unreachable, error.message)
   }
 
   /// Ends what is left of the connection that was lost, and waits until it is gone.
@@ -253,7 +273,7 @@ final class Session {
       do {
         return try body(openedTables())
       } catch let failure as PostgreSQLFailure {
-        if failure.isConnectionLost {
+        if failure.isConnectionLost || failure.isReadOnly {
           tables = nil
           guard DispatchTime.now() < end else { throw failure }
           wait(milliseconds: pause)

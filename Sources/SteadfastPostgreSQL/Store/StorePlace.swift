@@ -44,6 +44,9 @@ struct StorePlace: Sendable {
   /// The database, for a person to read.
   var name: String { (try? connection.get().description) ?? "a database" }
 
+  /// Whether the program has named hosts of which one may take the place of another.
+  var hasSeveralHosts: Bool { (try? connection.get().hasSeveralHosts) ?? false }
+
   /// The names of the tables, for a person to read.
   var tables: String { "the tables \(schema.map { "\($0)." } ?? "")\(prefix)_… in \(name)" }
 

@@ -30,7 +30,7 @@ final class Writer {
     self.place = place
     self.hints = hints
     self.others = others
-    session = Session(place) { tables, isFirst in
+    session = Session(place, isFirst: true) { tables, isFirst in
       try Self.prepare(tables, place, isFirst: isFirst)
     }
     claimer = Claimer(place, on: session, leaseDuration: nil)
@@ -261,7 +261,9 @@ final class Writer {
     guard !isDestroyed else { return }
     close()
     // A session that makes no tables: who opens them next finds none, and loses nothing.
-    let removing = Session(place) { [place] tables, _ in try Self.use(tables.database, place) }
+    let removing = Session(place, isFirst: true) { [place] tables, _ in
+      try Self.use(tables.database, place)
+    }
     defer { removing.close() }
     try removing.transaction(isDurable: true, isRepeatable: true) { tables in
       try Schema().drop(from: tables.database, prefix: place.prefix)
