@@ -101,11 +101,11 @@ def programs():
 
 
 class PostgreSQL:
-    """A server in a temporary folder."""
+    """A server in a temporary folder; with a primary, a standby of that one."""
 
     name = "PostgreSQL"
 
-    def __init__(self, folder, settings=("fsync=off",), rules=()):
+    def __init__(self, folder, settings=("fsync=off",), rules=(), primary=None):
         self.folder = folder / "postgresql"
         self.folder.mkdir()
         # The server refuses to run as root.
@@ -115,10 +115,14 @@ class PostgreSQL:
             shutil.chown(self.folder, "postgres")
         self.bin = programs()
         data = self.folder / "data"
-        self.call("initdb", "-D", data, "-U", "store", "--auth=trust", "--no-sync")
-        # The first rule that fits decides who is let in.
-        hba = data / "pg_hba.conf"
-        hba.write_text("".join(f"{rule}\n" for rule in rules) + hba.read_text())
+        if primary is None:
+            self.call("initdb", "-D", data, "-U", "store", "--auth=trust", "--no-sync")
+            # The first rule that fits decides who is let in.
+            hba = data / "pg_hba.conf"
+            hba.write_text("".join(f"{rule}\n" for rule in rules) + hba.read_text())
+        else:
+            self.call("pg_basebackup", "-h", primary.folder, "-U", "store", "-D", data, "-c", "fast",
+                      "--write-recovery-conf", "--no-sync")
         options = " ".join(["-c listen_addresses=''", f"-k {self.folder}",
                             *(f"-c {setting}" for setting in settings)])
         self.start = ["-D", data, "-o", options, "-w", "-l", self.folder / "log", "start"]

@@ -21,7 +21,9 @@ struct ConformanceTests {
     }
   }
 
-  /// More cases: `STEADFAST_RUNS=1000`, with the seed `STEADFAST_SEED`. A case makes 40 random calls.
+  /// More cases: `STEADFAST_RUNS=1000`.
+  ///
+  /// `STEADFAST_SEED` is the seed of the first one. A case makes 40 random calls.
   @Test(arguments: [nil, StoreSharing()])
   func `the store keeps all promises, twice at the same places`(_ sharing: StoreSharing?)
     async throws
