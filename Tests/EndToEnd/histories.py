@@ -173,6 +173,10 @@ def main():
     parser.add_argument("--forgetful", action="store_true")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
+    if arguments.crashes and "STEADFAST_POSTGRESQL_RESTART" not in os.environ:
+        parser.error("--crashes needs postgresql_server.py --restarts or --failover")
+    if arguments.forgetful and not arguments.crashes:
+        parser.error("--forgetful needs --crashes: what is not flushed is lost in a crash only")
     arguments.program = str(pathlib.Path(arguments.program).resolve())
     score, rare = Score(), {}
     for run in range(arguments.runs):
