@@ -93,13 +93,17 @@ extension TaskTables {
     changedOrders = []
     newMembers = []
     let countBefore = changedRowCount
-    let outcomes = try batch.map(apply)
-    if zip(batch, outcomes).contains(where: { $0.refusesBatch($1) }) {
-      let outcomes = outcomes.map(\.ofRefusedBatch)
+    var outcomes: [ChangeOutcome] = []
+    for change in batch {
+      outcomes.append(try apply(change))
+      guard change.refusesBatch(outcomes[outcomes.count - 1]) else { continue }
+      // Its row may be there until the transaction is undone, so what comes later is not looked at.
+      let rest = Array(repeating: ChangeOutcome.batchRefused, count: batch.count - outcomes.count)
+      let refused = outcomes.map(\.ofRefusedBatch) + rest
       guard let countBefore, changedRowCount == countBefore else {
-        throw BatchRefusal(outcomes: outcomes)
+        throw BatchRefusal(outcomes: refused)
       }
-      return outcomes
+      return refused
     }
     if !newMembers.isEmpty { try addMembers(newMembers) }
     if !changedOrders.isEmpty { try giveTurns() }

@@ -236,6 +236,7 @@ public enum ChangeOutcome: Sendable, Hashable {
   /// The change was skipped, because the batch was refused.
   ///
   /// Another insertion of the batch could not be stored, and then no change of the batch is stored.
+  /// Changes that come after that insertion may all have this outcome.
   case batchRefused
   /// No change of the batch was stored: a value is not the one that the batch names.
   ///

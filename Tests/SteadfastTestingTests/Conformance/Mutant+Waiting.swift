@@ -50,6 +50,20 @@ extension Mutant {
         return record.dependencies.tasks.max().map { .unmetDependency($0) } ?? outcome
       }
     },
+    Mutant("what was refused is there for what comes later", breaks: "dependencies.unmet") {
+      $0.apply = { batch, table in
+        var refused: Set<TaskID> = []
+        return zip(batch, table.apply(batch)).map { change, outcome in
+          guard case .unmetDependency(let id) = outcome, case .insert(let record, _) = change else {
+            return outcome
+          }
+          refused.insert(record.id)
+          let others = record.dependencies.tasks.subtracting(refused)
+          guard refused.contains(id), let other = others.min() else { return outcome }
+          return .unmetDependency(other)
+        }
+      }
+    },
     Mutant("what has ended before is not noted", breaks: "dependencies.ended-before") {
       $0.afterwards { change, entry, _ in
         if case .insert = change { entry.record.dependencies.failed = [:] }

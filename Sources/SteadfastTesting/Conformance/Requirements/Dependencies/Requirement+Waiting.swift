@@ -102,6 +102,17 @@ extension PersistenceConformance.Requirement {
     // What comes earlier in the batch is there.
     try await store.insert(.numbered(7), .numbered(8).after(7))
     try await store.expectTasks([1, 2, 3, 6, 7, 8])
+    // What was refused is not, and what comes later need have no outcome of its own.
+    let outcomes = try await store.apply([
+      .insert(.numbered(10).after(9), onDuplicate: .keep),
+      .insert(.numbered(11).after(10, 12), onDuplicate: .keep),
+    ])
+    let later = outcomes.last == .batchRefused ? .batchRefused : lacking(10)
+    try store.expect("the outcomes", outcomes.map(\.step), [lacking(9), later].map(\.step))
+  }
+
+  private static func lacking(_ number: Int) -> ChangeOutcome {
+    .unmetDependency(.numbered(number))
   }
 
   /// The same task, which has succeeded.
