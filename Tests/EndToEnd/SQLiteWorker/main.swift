@@ -31,7 +31,7 @@ do {
     FileHandle.standardError.write(Data("give what to do, and a database\n".utf8))
     exit(1)
   }
-  let sharing = StoreSharing(leaseDuration: .seconds(2), pollInterval: .seconds(1))
+  let sharing = StoreSharing(leaseDuration: .seconds(4), pollInterval: .seconds(1))
   let store = SQLiteStore(at: URL(filePath: arguments[2]), sharing: sharing)
   let queue = TaskQueue(
     persistence: store,
