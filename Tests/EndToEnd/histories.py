@@ -11,8 +11,8 @@ paths, too.
 
 With --crashes, the server crashes so often in each run (`postgresql_server.py --restarts`, or --failover
 for one run and one crash). Then it may forget that attempts have begun, so that they are made twice at
-the same time; nothing that was acknowledged may be missing. With --forgetful, the server acknowledges what is not flushed yet: the check
-must find that tasks are lost.
+the same time; nothing that was acknowledged may be missing. With --forgetful, the server acknowledges
+what is not flushed yet: the check must find that tasks are lost.
 """
 
 import argparse
@@ -175,6 +175,8 @@ def main():
     arguments = parser.parse_args()
     if arguments.crashes and "STEADFAST_POSTGRESQL_RESTART" not in os.environ:
         parser.error("--crashes needs postgresql_server.py --restarts or --failover")
+    if arguments.crashes > arguments.strikes:
+        parser.error("a crash follows a strike, so there are no more crashes than strikes")
     if arguments.forgetful and not arguments.crashes:
         parser.error("--forgetful needs --crashes: what is not flushed is lost in a crash only")
     arguments.program = str(pathlib.Path(arguments.program).resolve())
