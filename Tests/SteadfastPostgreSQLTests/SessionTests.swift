@@ -37,6 +37,33 @@ struct SessionTests {
     try tables.database().all("select name from steadfast_value order by name") { $0.text(0) }
   }
 
+  @Test func `no change is stored on a session that a pooler has exchanged`() async throws {
+    try await withTables { tables in
+      let session = try await session(tables)
+      try setValue("a", on: session)
+      let own = session.backend
+      session.backend += 1
+      let error = #expect(throws: PostgreSQLError.self) { try setValue("b", on: session) }
+      #expect(error?.code == .unsuitableServer)
+      session.backend = own
+      try setValue("c", on: session)
+      #expect(try names(tables) == ["a", "c"])
+    }
+  }
+
+  @Test(arguments: ["26000", "42P05"])
+  func `a pooler that gives each transaction another session is told`(_ state: String) {
+    let failure = PostgreSQLFailure(
+      state: state,
+      text: "ERROR:  prepared statement \"s1\" is not as it was"
+    )
+    let error = StorePlace("dbname=app").described(failure)
+    #expect(error.code == .unsuitableServer)
+    #expect(!error.isTransient)
+    #expect(error.message.contains("(prepared statement \"s1\" is not as it was)"))
+    #expect(error.message.contains("pool_mode=session"))
+  }
+
   @Test func `a connection whose answer did not come is not used again`() async throws {
     try await withProxy { proxy, tables in
       let session = try await session(tables)

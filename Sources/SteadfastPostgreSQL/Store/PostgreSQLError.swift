@@ -43,7 +43,8 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     /// A store that has found a server that does waits for one (``unreachable``), and so does one
     /// whose connection string names several hosts.
     public static let readOnly = Code("readOnly")
-    /// The server is too old, or its database does not hold all characters.
+    /// The server is too old, its database does not hold all characters, or a pooler before it
+    /// gives each transaction another session.
     public static let unsuitableServer = Code("unsuitableServer")
     /// The tables were made by a newer version of this library.
     ///

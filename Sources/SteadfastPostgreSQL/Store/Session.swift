@@ -12,15 +12,18 @@ final class Session {
   /// How long the server may be away before a call fails.
   private static let patience = DispatchTimeInterval.seconds(2)
   /// How long the server may be away before a call fails whose outcome is not known.
-  private static let longPatience = DispatchTimeInterval.seconds(60)
+  static let longPatience = DispatchTimeInterval.seconds(60)
   private static let mostCollisions = 100
 
   let place: StorePlace
-  private let number = Int64.random(in: 1...Int64.max)
+  let number = Int64.random(in: 1...Int64.max)
   /// What the first connection and each later one is asked before it is used.
   private let prepare: (Tables, _ isFirst: Bool) throws -> Void
-  private var requestNumber: Int64 = 0
-  private var tables: Tables?
+  /// The number of the last transaction that has written a row.
+  var requestNumber: Int64 = 0
+  var tables: Tables?
+  /// The server's process of the connection, which a pooler may take away.
+  var backend: Int64 = 0
   private var hasConnected = false
   /// Whether there is a server that takes changes, as far as is known.
   private var hasPrimary: Bool
@@ -86,6 +89,7 @@ final class Session {
     }
     try setClock(of: database)
     try endEarlierSession(on: database)
+    backend = try database.first("select pg_backend_pid()::bigint") { Int64($0.integer(0)) } ?? 0
     return Tables(database, isShared: place.isShared, locks: try lockNumbers(on: database))
   }
 
@@ -196,72 +200,16 @@ final class Session {
     try database.send("select set_config('steadfast.offset', $1, false)", .text(seconds))
   }
 
-  private func undo(on database: Connection) {
+  func undo(on database: Connection) {
     guard !database.isLost else { return }
     // What was sent, and failed, is forgotten along with the transaction.
     _ = try? database.flush()
     do { try database.execute("rollback") } catch { tables = nil }
   }
 
-  private func commit(_ tables: Tables, isRepeatable: Bool) throws {
-    let database = tables.database
-    do throws(PostgreSQLFailure) {
-      if tables.hasChanged {
-        requestNumber += 1
-        try database.send(
-          """
-          insert into steadfast_request as request values ($1, $2, now())
-          on conflict (session) do update set number = excluded.number, date = excluded.date
-          """,
-          .integer(number),
-          .integer(requestNumber)
-        )
-      }
-      try database.send("commit")
-      try database.flush()
-    } catch  where error.isConnectionLost {
-      guard !isRepeatable, try wasStored(unless: !tables.hasChanged) else { throw error }
-    } catch {
-      undo(on: database)
-      throw error
-    }
-  }
-
-  /// Whether the last transaction was stored, by the row that it has written.
-  ///
-  /// A transaction that has changed nothing counts as stored.
-  ///
-  /// - Throws: ``PostgreSQLError/Code/unknownOutcome`` if the row can't be read.
-  private func wasStored(unless hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
-    guard !hasNoRow else { return true }
-    tables = nil
-    do {
-      return try retrying(for: Self.longPatience, waitsForLocks: true) { tables in
-        // The row may be there before standbys have it. Another commit waits until they do.
-        try tables.database.run(
-          "update steadfast_request set date = now() where session = $1 and number = $2",
-          .integer(number),
-          .integer(requestNumber)
-        ) > 0
-      }
-    } catch {
-      let reason =
-        switch error {
-        case let failure as PostgreSQLFailure: failure.reason
-        case let error as PostgreSQLError: error.message
-        default: "\(error)"
-        }
-      throw PostgreSQLError(
-        .unknownOutcome,
-        "the connection to \(place.name) was lost while a change was being stored, and whether it "
-          + "was stored can't be found out: \(reason)"
-      )
-    }
-  }
-
   // MARK: Retrying
 
-  private func retrying<Success>(
+  func retrying<Success>(
     for patience: DispatchTimeInterval = patience,
     waitsForLocks: Bool = false,
     _ body: (Tables) throws -> Success

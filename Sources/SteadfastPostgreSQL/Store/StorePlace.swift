@@ -154,6 +154,7 @@ struct StorePlace: Sendable {
           + "PostgreSQL\" lists what is needed"
       )
     case "25006": return readOnly
+    case "26000", "42P05": return sharesSessions(reason)
     case "53100", "53200":
       return PostgreSQLError(.full, "there is no room in \(name): \(reason); nothing was stored")
     case "42P01":
@@ -169,6 +170,16 @@ struct StorePlace: Sendable {
     return PostgreSQLError(
       .refused,
       "PostgreSQL refused an operation in \(name): \(reason) (SQLSTATE \(failure.state))"
+    )
+  }
+
+  /// The error where a session lacks what the store has made in it before.
+  func sharesSessions(_ reason: String) -> PostgreSQLError {
+    PostgreSQLError(
+      .unsuitableServer,
+      "a pooler before \(name) gives each transaction another session, which does not have what the "
+        + "store needs (\(reason)). Let it pool whole sessions, as pool_mode=session does in "
+        + "PgBouncer, or connect to the server itself"
     )
   }
 
