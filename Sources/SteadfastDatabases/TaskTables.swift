@@ -95,18 +95,27 @@ extension TaskTables {
     let countBefore = changedRowCount
     var outcomes: [ChangeOutcome] = []
     for change in batch {
-      outcomes.append(try apply(change))
-      guard change.refusesBatch(outcomes[outcomes.count - 1]) else { continue }
-      // Its row may be there until the transaction is undone, so what comes later is not looked at.
-      let rest = Array(repeating: ChangeOutcome.batchRefused, count: batch.count - outcomes.count)
-      let refused = outcomes.map(\.ofRefusedBatch) + rest
-      guard let countBefore, changedRowCount == countBefore else {
-        throw BatchRefusal(outcomes: refused)
+      let outcome = try apply(change)
+      outcomes.append(outcome)
+      guard !change.refusesBatch(outcome) else {
+        // Its row may be there until the transaction is undone: what comes later is not looked at.
+        let rest = batch.dropFirst(outcomes.count).map { _ in ChangeOutcome.batchRefused }
+        return try refused(outcomes.map(\.ofRefusedBatch) + rest, countBefore)
       }
-      return refused
     }
     if !newMembers.isEmpty { try addMembers(newMembers) }
     if !changedOrders.isEmpty { try giveTurns() }
+    return outcomes
+  }
+
+  /// The outcomes of a batch that was refused, if nothing has changed that must be undone.
+  private func refused(
+    _ outcomes: [ChangeOutcome],
+    _ countBefore: Int?
+  ) throws(BatchRefusal) -> [ChangeOutcome] {
+    guard let countBefore, changedRowCount == countBefore else {
+      throw BatchRefusal(outcomes: outcomes)
+    }
     return outcomes
   }
 

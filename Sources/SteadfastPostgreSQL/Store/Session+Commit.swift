@@ -12,6 +12,7 @@ extension Session {
     do throws(PostgreSQLFailure) {
       if tables.hasChanged {
         requestNumber += 1
+        // The column takes no null.
         try database.send(
           """
           insert into steadfast_request as request

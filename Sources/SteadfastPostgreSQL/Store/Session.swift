@@ -25,8 +25,8 @@ final class Session {
   /// The server's process of the connection, which a pooler may take away.
   var backend: Int64 = 0
   private var hasConnected = false
-  /// Whether there is a server that takes changes, as far as is known.
-  private var hasPrimary: Bool
+  /// Whether the store's other sessions connect after this one.
+  private let isFirst: Bool
   private let pauses = DispatchSemaphore(value: 0)
 
   /// Makes a session that connects when it is used.
@@ -41,9 +41,8 @@ final class Session {
     prepare: @escaping (Tables, _ isFirst: Bool) throws -> Void
   ) {
     self.place = place
+    self.isFirst = isFirst
     self.prepare = prepare
-    // With several hosts, a program says that one of them may take the place of another.
-    hasPrimary = !isFirst || place.hasSeveralHosts
   }
 
   /// Ends the session, in such a way that another store may use the tables at once.
@@ -65,7 +64,6 @@ final class Session {
     let opened = try connect()
     try prepare(opened, !hasConnected)
     hasConnected = true
-    hasPrimary = true
     tables = opened
     return opened
   }
@@ -95,7 +93,9 @@ final class Session {
 
   /// The error of an attempt to connect, which is made again if a standby may become the primary.
   private func awaitingPrimary(_ error: PostgreSQLError) -> PostgreSQLError {
-    guard error.code == .readOnly, hasPrimary else { return error }
+    // There was a primary, or the program says that one host may take the place of another.
+    let mayComeBack = hasConnected || !isFirst || place.hasSeveralHosts
+    guard error.code == .readOnly, mayComeBack else { return error }
     return PostgreSQLError(.unreachable, error.message)
   }
 
