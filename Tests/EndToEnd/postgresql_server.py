@@ -70,29 +70,22 @@ def connection(*servers):
     return f"host={hosts} user=store dbname=postgres{attributes}"
 
 
-def control(server, *arguments):
-    """The command that controls a server."""
-    return [*server.user, str(server.bin / "pg_ctl"), *map(str, arguments)]
-
-
-def crash(server):
-    return control(server, "-D", server.folder / "data", "-m", "immediate", "stop")
-
-
 def restarting(server):
     """What a test needs to know of a server that it restarts."""
     return {
         "STEADFAST_POSTGRESQL_RESTARTED": connection(server),
-        "STEADFAST_POSTGRESQL_RESTART": script(crash(server), control(server, *server.start)),
+        "STEADFAST_POSTGRESQL_RESTART": script(server.command("pg_ctl", *server.end),
+                                               server.command("pg_ctl", *server.start)),
     }
 
 
 def failing_over(primary, standby):
     """What a test needs to know of a server whose place another one takes."""
-    promote = control(standby, "-D", standby.folder / "data", "-w", "promote")
+    crash = primary.command("pg_ctl", *primary.end)
+    promote = standby.command("pg_ctl", "-D", standby.folder / "data", "-w", "promote")
     return {
         "STEADFAST_POSTGRESQL_RESTARTED": connection(primary, standby),
-        "STEADFAST_POSTGRESQL_RESTART": script(crash(primary), promote),
+        "STEADFAST_POSTGRESQL_RESTART": script(crash, promote),
     }
 
 

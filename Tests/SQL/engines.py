@@ -126,11 +126,15 @@ class PostgreSQL:
         options = " ".join(["-c listen_addresses=''", f"-k {self.folder}",
                             *(f"-c {setting}" for setting in settings)])
         self.start = ["-D", data, "-o", options, "-w", "-l", self.folder / "log", "start"]
+        self.end = ["-D", data, "-m", "immediate", "stop"]
         self.call("pg_ctl", *self.start)
         self.sessions = []
 
+    def command(self, program, *arguments):
+        return [*self.user, str(self.bin / program), *map(str, arguments)]
+
     def call(self, program, *arguments):
-        command = [*self.user, str(self.bin / program), *map(str, arguments)]
+        command = self.command(program, *arguments)
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
 
     def reset(self):
@@ -148,7 +152,7 @@ class PostgreSQL:
         return session
 
     def stop(self):
-        self.call("pg_ctl", "-D", self.folder / "data", "-m", "immediate", "stop")
+        self.call("pg_ctl", *self.end)
 
 
 class Psql:
@@ -186,7 +190,7 @@ class PostgreSQLSession(Psql):
     def __init__(self, server, collides=False):
         self.server = server
         super().__init__(
-            [*server.user, server.bin / "psql", "-h", server.folder, "-U", "store"], "postgres",
+            server.command("psql", "-h", server.folder, "-U", "store"), "postgres",
             stops=not collides, stderr=subprocess.DEVNULL if collides else None, cwd="/")
         self.pid = self.text("select pg_backend_pid()")[0][0]
         # A function of the schema comes before the system's.
