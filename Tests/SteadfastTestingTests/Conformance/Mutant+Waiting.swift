@@ -100,28 +100,21 @@ extension Mutant {
       }
     },
     Mutant("an ID counts once for a batch", breaks: "dependencies.member-again") {
-      $0.apply = { batch, table in
-        let before = table
-        let outcomes = table.apply(batch)
-        for case (.insert(let record, _), .done) in zip(batch, outcomes) {
-          guard let follower = record.dependencies.follower, before.record(of: record.id) == nil,
-            before.record(of: follower)?.dependencies.failed[record.id] != nil
-          else { continue }
-          table.editDependencies { if $0 == follower { $1.batch?.total -= 1 } }
-        }
-        return outcomes
+      $0.after { change, before, table in
+        guard case .insert(let record, _) = change, before.record(of: record.id) == nil,
+          let follower = record.dependencies.follower,
+          before.record(of: follower)?.dependencies.failed[record.id] != nil
+        else { return }
+        table.editDependencies { if $0 == follower { $1.batch?.total -= 1 } }
       }
     },
     Mutant("a task that is sent again is counted again", breaks: "dependencies.member-again") {
-      $0.apply = { batch, table in
-        let before = table
-        let outcomes = table.apply(batch)
-        for case (.insert(let record, _), .done) in zip(batch, outcomes) {
-          guard before.record(of: record.id) != nil else { continue }
-          let follower = record.dependencies.follower
-          table.editDependencies { if $0 == follower { $1.batch?.total += 1 } }
+      $0.after { change, before, table in
+        guard case .insert(let record, _) = change, before.record(of: record.id) != nil else {
+          return
         }
-        return outcomes
+        let follower = record.dependencies.follower
+        table.editDependencies { if $0 == follower { $1.batch?.total += 1 } }
       }
     },
   ]
