@@ -95,7 +95,7 @@ extension TaskQueue {
       try await open()
       var statistics = observers.statistics.withLock { $0.statistics }
       statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
-      statistics.storeRetries = patientStore?.patience.retryCount ?? 0
+      statistics.storeRetries = backing.patientStore?.patience.retryCount ?? 0
       for state in TaskState.allCases {
         let count = try await store.count(matching: TaskFilter(states: [state]))
         if count > 0 { statistics.counts[state] = count }

@@ -49,17 +49,10 @@ public actor TaskQueue {
   /// How the queue performs its tasks.
   public nonisolated let configuration: TaskQueueConfiguration
 
-  /// The error if the name or the configuration is invalid.
-  private nonisolated let validity: Result<Void, TaskQueueError>
-
   // The actor isolates the calls that are made seldom, such as those that register, pause or shut
   // down. What happens for each task takes a short way past the actor, which is faster: a lock
   // around the machine, and a call of the store.
-  nonisolated let store: any Persistence
-  /// The store, if it is that of a group.
-  nonisolated let group: GroupStore?
-  /// The store, if its errors may be transient.
-  nonisolated let patientStore: PatientStore?
+  nonisolated let backing: QueueStore
   nonisolated let time: QueueTime
   nonisolated let handlers = HandlerTable()
   /// What runs, what it holds, and what each worker does next.
@@ -72,8 +65,6 @@ public actor TaskQueue {
   nonisolated let rateLimiting: RateLimiting?
   /// Everybody who learns what becomes of tasks.
   nonisolated let observers: Observers
-  /// The time zones of its schedules.
-  nonisolated let zones = TimeZones()
   /// Everybody who waits for a step of the queue.
   nonisolated let signals: Signals
 
@@ -97,29 +88,22 @@ public actor TaskQueue {
     self.name = name
     self.configuration = configuration
     time = QueueTime(clock)
-    let sharing = persistence.sharing
-    validity = Result { () throws(TaskQueueError) in
-      if name.isEmpty {
-        throw TaskQueueError(.invalidArgument, "the queue's name is empty; give it a name")
-      }
-      try configuration.validate()
-      try sharing?.validate()
-    }
     machine = Mutex(WorkMachine(workers: configuration.workerCount))
     judge = AttemptJudge(configuration)
     generators = Generators(configuration.randomness)
     upkeep = Mutex(Upkeep(configuration))
-    rateLimiting = RateLimiting(configuration.rateLimits, sharing)
+    rateLimiting = RateLimiting(configuration.rateLimits, persistence.sharing)
     observers = Observers(
       eventCapacity: configuration.eventBufferSize,
       statistics: QueueStatistics.Tally(since: clock.date)
     )
     signals = Signals(workers: configuration.workerCount)
-    group = persistence as? GroupStore
-    patientStore =
-      persistence.mayFailTransiently
-      ? PatientStore(persistence, StorePatience(configuration, clock, observers.events)) : nil
-    store = patientStore ?? persistence
+    backing = QueueStore(
+      persistence,
+      ofQueue: name,
+      configuration,
+      patience: StorePatience(configuration, clock, observers.events)
+    )
   }
 
   /// Opens the store, if it is not open, and reads what it says is paused.
@@ -138,7 +122,7 @@ public actor TaskQueue {
   ///
   /// - Throws: A ``TaskQueueError`` that says what is wrong with the queue.
   nonisolated func checkCanOpen() throws {
-    try validity.get()
+    try backing.checkCanOpen()
     // Handlers that are under way go on, and so do the calls that they make.
     if handlers.hasRefusal, callingTask == nil, let refusal = handlers.refusal { throw refusal }
   }
@@ -147,6 +131,8 @@ public actor TaskQueue {
   ///
   /// Each access begins a new sequence.
   public nonisolated var events: TaskEvents { observers.events.subscribe() }
+
+  nonisolated var store: any Persistence { backing.front }
 
   nonisolated var now: Date { time.now }
 }

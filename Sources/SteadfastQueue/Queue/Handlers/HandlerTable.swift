@@ -8,6 +8,8 @@ import Foundation
 
 /// The handlers of a queue, each under the names of the tasks that it performs.
 final class HandlerTable: Sendable {
+  /// The time zones that schedules were given with.
+  let zones = TimeZones()
   private struct State {
     var handlers: [String: AnyHandler] = [:] { didSet { recent = nil } }
     /// The name that was looked up last, with its handler.

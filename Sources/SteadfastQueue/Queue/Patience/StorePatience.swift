@@ -115,7 +115,7 @@ extension TaskQueue {
   ///
   /// - Throws: The error, if it is not transient, or there is no time to wait.
   nonisolated func waitToRepeat(after error: any Error, _ retries: inout Int) async throws {
-    guard let patience = patientStore?.patience,
+    guard let patience = backing.patientStore?.patience,
       await patience.waits(after: error, retries: retries, .other)
     else { throw error }
     retries += 1

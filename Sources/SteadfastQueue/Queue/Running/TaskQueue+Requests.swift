@@ -156,7 +156,7 @@ extension TaskQueue {
 
   /// Lets other queues of the group learn what was done to their tasks.
   private nonisolated func tellOwners(of settlements: [Settlement]) async {
-    guard let group else { return }
+    guard let group = backing.group else { return }
     let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
     for case (let name?, let settlements) in others {
       // One request has asked the same of all tasks.

@@ -60,7 +60,7 @@ extension TaskQueue {
     await within(budget) {
       await beginRun()
       // Nothing is claimed yet.
-      patientStore?.patience.noteExtension(at: time.stopwatch())
+      backing.patientStore?.patience.noteExtension(at: time.stopwatch())
       await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
     }
     if budget != nil { await keepRunTimes() }

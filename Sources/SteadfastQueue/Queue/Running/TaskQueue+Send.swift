@@ -22,7 +22,9 @@ extension TaskQueue {
   nonisolated func send(
     _ changes: [TaskChange]
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
-    guard let patientStore else { return (try await persist(changes), false) }
+    guard let patientStore = backing.patientStore else {
+      return (try await persist(changes), false)
+    }
     let (outcomes, wasResent) = try await patientStore.send(changes, .durable)
     return (try UnusableAnswer.check(outcomes, to: changes.count), wasResent)
   }

@@ -39,7 +39,7 @@ extension TaskQueue {
     while let settlements = machine.withLock({ $0.takeOutbox() }) {
       let isLeft = await apply(settlements, isLast: isLast)
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
-      if patientStore != nil { signals.settlement.resumeAll(with: .success(())) }
+      if backing.patientStore != nil { signals.settlement.resumeAll(with: .success(())) }
       if wakesWorkers { signals.workers.signalAll() }
       await obey(requests)
       if isLeft { return signals.finisher.signal() }
@@ -49,7 +49,7 @@ extension TaskQueue {
   /// Stores the settlements that are left when the workers of a run have ended.
   nonisolated func settleRest() async {
     await settleAll(isLast: true)
-    guard patientStore != nil else { return }
+    guard backing.patientStore != nil else { return }
     // The finisher may be waiting for the store, and is cancelled after this.
     while machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) {
       await signals.settlement.waitUncancelled {
@@ -261,7 +261,7 @@ extension TaskQueue {
 
   /// Tells the code that waits for the store what is about to end.
   nonisolated func tellPatience() {
-    guard let patience = patientStore?.patience else { return }
+    guard let patience = backing.patientStore?.patience else { return }
     patience.note(
       machine.withLock {
         StorePatience.Stop(

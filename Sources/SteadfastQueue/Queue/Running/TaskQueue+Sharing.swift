@@ -34,11 +34,11 @@ extension TaskQueue {
       try? await time.clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       let start = time.stopwatch()
       let leases = machine.withLock { $0.leases }
-      if leases.isEmpty { patientStore?.patience.noteExtension(at: start) }
+      if leases.isEmpty { backing.patientStore?.patience.noteExtension(at: start) }
       guard let duration = leaseDuration, !leases.isEmpty, !Task.isCancelled else { continue }
       do {
         let results = try await persist(leases.map { .extend($0, for: duration) }, .relaxed)
-        patientStore?.patience.noteExtension(at: start)
+        backing.patientStore?.patience.noteExtension(at: start)
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
       } catch {
         fail(error, to: "extend its claims")
@@ -48,7 +48,7 @@ extension TaskQueue {
 
   /// Whether a claim of this queue may have run out, because it could not be extended.
   nonisolated var leasesMayHaveRunOut: Bool {
-    guard let patientStore, let leaseDuration else { return true }
+    guard let patientStore = backing.patientStore, let leaseDuration else { return true }
     return time.stopwatch() >= patientStore.patience.lastExtension + leaseDuration
   }
 

@@ -85,7 +85,7 @@ extension TaskQueue {
     now: Date
   ) -> Bool {
     guard schedule.id == record.id, isUntouched(record, since: schedule.availableDate),
-      case .success(let rule) = zones.rule(of: schedule.definition)
+      case .success(let rule) = handlers.zones.rule(of: schedule.definition)
     else { return false }
     return !schedule.mayBegin(now: now, rule)
   }

@@ -20,7 +20,9 @@ extension TaskQueue {
     guard let latest = ends.map(\.latest).max() else { return try await send(batch) }
     let ends = ends.map { $0.replacing(latest: latest) }
     // What is sent again after a transient error must not depend on other schedules.
-    if batch.count > 1, patientStore == nil, let answer = try await sendTogether(batch, ends) {
+    if batch.count > 1, backing.patientStore == nil,
+      let answer = try await sendTogether(batch, ends)
+    {
       return answer
     }
     var outcomes = [ChangeOutcome?](repeating: nil, count: batch.count)

@@ -73,7 +73,7 @@ extension TaskQueue {
     )
     step.before = before
     if current != nil, keptDate == nil {
-      let count = before.droppedCount(now: now, zones.rule(of: before.definition))
+      let count = before.droppedCount(now: now, handlers.zones.rule(of: before.definition))
       step.catchUp = CatchUp(next: schedule.date, skippedCount: count)
     }
     return try await store(step, cancelling: current.map { [$0] } ?? [])
@@ -91,7 +91,7 @@ extension TaskQueue {
     if try await currentOccurrence(of: schedule) != nil { return true }
     let now = self.now
     let isParked = schedule.parkedReason != nil
-    if isParked, case .failure = zones.rule(of: schedule.definition) {
+    if isParked, case .failure = handlers.zones.rule(of: schedule.definition) {
       observers.events.post(
         .scheduleParked(schedule.name, reason: schedule.parkedReason ?? "")
       )

@@ -66,7 +66,7 @@ extension TaskQueue {
       overlaps: overlaps,
       task
     )
-    zones.add(rule.zone)
+    handlers.zones.add(rule.zone)
     try await open()
     let delay = try await delay(of: name, within: spread)
     try Self.check(StoredSchedule(name, definition, delay: delay, made: now))

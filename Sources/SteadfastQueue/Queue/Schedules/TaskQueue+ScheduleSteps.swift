@@ -26,12 +26,12 @@ extension TaskQueue {
   /// Returns the queue whose schedule it is; `nil` if this process does not have it.
   nonisolated func owner(of key: ScheduleKey) -> TaskQueue? {
     guard let queue = key.queue else { return self }
-    return group?.members.queue(named: queue)
+    return backing.group?.members.queue(named: queue)
   }
 
   /// Returns the name of the queue whose task a record is, if that is another one.
   nonisolated func otherQueue(of record: TaskRecord) -> String? {
-    guard record.queue != group?.queue ?? "" else { return nil }
+    guard record.queue != backing.group?.queue ?? "" else { return nil }
     return TaskQueueGroup.name(ofStoredName: record.queue)
   }
 
@@ -47,7 +47,7 @@ extension TaskQueue {
     let now = self.now
     let before = schedule
     var schedule = schedule
-    let rule = (owner(of: key) ?? self).zones.rule(of: schedule.definition)
+    let rule = (owner(of: key) ?? self).handlers.zones.rule(of: schedule.definition)
     let catchUp = schedule.advance(wasHandled: wasHandled, now: now, rule)
     var step = try step(
       of: key,

@@ -32,7 +32,7 @@ extension TaskQueue {
     let key = ScheduleKey(name)
     guard count > 0, let schedule = try await storedSchedule(key)?.schedule,
       schedule.name == name, schedule.id != nil,
-      case .success(let rule) = zones.rule(of: schedule.definition)
+      case .success(let rule) = handlers.zones.rule(of: schedule.definition)
     else { return [] }
     var dates = [schedule.date]
     while dates.count < count, let date = dates.last.flatMap(rule.next) { dates.append(date) }

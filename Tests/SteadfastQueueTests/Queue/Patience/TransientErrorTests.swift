@@ -119,12 +119,14 @@ import Testing
     let folder = FileManager.default.temporaryDirectory
     let file = JSONFileStore(at: folder.appending(path: "unused"))
     let seal = TestSeal().payloadSeal
-    #expect(TaskQueue(persistence: InMemoryStore()).patientStore == nil)
-    #expect(TaskQueue(persistence: file).patientStore == nil)
-    #expect(TaskQueue(persistence: file.sealingPayloads(with: seal)).patientStore == nil)
+    #expect(TaskQueue(persistence: InMemoryStore()).backing.patientStore == nil)
+    #expect(TaskQueue(persistence: file).backing.patientStore == nil)
+    #expect(TaskQueue(persistence: file.sealingPayloads(with: seal)).backing.patientStore == nil)
     let faulty = FaultInjectingStore().sealingPayloads(with: seal)
-    #expect(TaskQueue(persistence: faulty).patientStore != nil)
-    #expect(TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).patientStore == nil)
+    #expect(TaskQueue(persistence: faulty).backing.patientStore != nil)
+    #expect(
+      TaskQueue(persistence: FaultInjectingStore(appliesAtOnce: true)).backing.patientStore == nil
+    )
   }
 
   // MARK: Ends
