@@ -19,8 +19,13 @@ public import SteadfastQueue
 public struct PersistenceConformance: Sendable {
   /// The requirements that are not checked: their identifiers, each with the reason.
   public var exclusions: [String: String]
-  /// How many cases of random calls are compared with a plain reference; each has some 40 calls.
+  /// How many cases of random calls are compared with a plain reference.
   public var randomCases: Int
+  /// How many calls a random case makes, about.
+  ///
+  /// Each case has a store of its own. Where it takes long to make one, let fewer cases make more
+  /// calls.
+  public var callsPerCase: Int
   /// The seed of the random cases: the same seed draws the same cases.
   public var seed: UInt64
   /// How long a check goes on without a call that returns, before its requirement fails.
@@ -36,17 +41,20 @@ public struct PersistenceConformance: Sendable {
   ///   - exclusions: the requirements to leave out: their identifiers, each with the reason, which
   ///     the report repeats. An identifier that no requirement has is a failure.
   ///   - randomCases: how many cases of random calls are made.
+  ///   - callsPerCase: how many calls each of them makes, about.
   ///   - seed: the seed of the random cases.
   ///   - callLimit: how long a check goes on without a call that returns, before its requirement
   ///     fails.
   public init(
     excluding exclusions: [String: String] = [:],
     randomCases: Int = 50,
+    callsPerCase: Int = 40,
     seed: UInt64 = 0,
     callLimit: Duration = .seconds(60)
   ) {
     self.exclusions = exclusions
     self.randomCases = randomCases
+    self.callsPerCase = callsPerCase
     self.seed = seed
     self.callLimit = callLimit
   }
@@ -161,6 +169,7 @@ public struct PersistenceConformance: Sendable {
     RequirementCheck(
       reopens: reopens,
       randomCases: randomCases,
+      callsPerCase: callsPerCase,
       seed: seed,
       advanceClock: advanceClock
     )

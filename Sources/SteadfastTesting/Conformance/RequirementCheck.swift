@@ -15,6 +15,7 @@ final class RequirementCheck: Sendable {
   /// Whether stores can be opened again.
   let reopens: Bool
   let randomCases: Int
+  let callsPerCase: Int
   let seed: UInt64
   /// Moves the clock of the stores at a place; `nil` if the check has no way to.
   let advanceClock: PersistenceConformance.AdvanceClock?
@@ -23,11 +24,13 @@ final class RequirementCheck: Sendable {
   init(
     reopens: Bool,
     randomCases: Int,
+    callsPerCase: Int = 40,
     seed: UInt64,
     advanceClock: PersistenceConformance.AdvanceClock? = nil
   ) {
     self.reopens = reopens
     self.randomCases = randomCases
+    self.callsPerCase = callsPerCase
     self.seed = seed
     self.advanceClock = advanceClock
   }

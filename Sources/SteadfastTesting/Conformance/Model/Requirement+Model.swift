@@ -11,13 +11,11 @@ extension PersistenceConformance.Requirement {
     )
   ]
 
-  private static let stepsPerCase = 40
-
   private static func answersAsReference(_ store: StoreProbe) async throws {
     for number in 0..<max(0, store.trial.randomCases) {
       let seed = store.trial.seed &+ UInt64(number)
       var drawing = ModelDrawing(seed: seed)
-      let steps = (0..<stepsPerCase).map { (number: $0, step: drawing.step()) }
+      let steps = (0..<max(0, store.trial.callsPerCase)).map { (number: $0, step: drawing.step()) }
       var runs = 0
       guard let failure = await failure(of: steps, store, "\(number)") else { continue }
       let (smallest, smallestFailure) = await shrunk(steps, failing: failure) { steps in
