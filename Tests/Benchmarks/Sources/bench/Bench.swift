@@ -6,9 +6,11 @@
 ///     python3 ../EndToEnd/postgresql_server.py --durable \
 ///       swift run -c release --traits PostgreSQL bench postgresql
 ///
-/// `pending=` with a number measures claims among as many tasks too. With the path of an image that
-/// ends with `.svg`, it draws the plot of the documentation there. `name=` with part of a row's
-/// name measures only the rows whose names contain that part. It can be given several times.
+/// `pending=` with a number measures claims among as many tasks too. `through=10000000` passes as
+/// many tasks through PostgreSQL, `snapshot=600` beside a snapshot that is held for as many
+/// seconds. With the path of an image that ends with `.svg`, it draws the plot of the documentation
+/// there. `name=` with part of a row's name measures only the rows whose names contain that part.
+/// It can be given several times.
 @main enum Bench {
   static func main() async throws {
     let groups = CommandLine.arguments.dropFirst().filter { !$0.contains("=") }
@@ -73,6 +75,7 @@
       server: server
     )
     try await reportClaims(database)
+    try await reportPayloads(database)
   }
 
   #if PostgreSQL
@@ -87,6 +90,7 @@
       comparing: .rate,
       server: server
     )
+    try await reportLongRun(database)
   }
   #endif
 

@@ -63,6 +63,13 @@ let rowArgument = "name="
 private let rowNames = CommandLine.arguments.filter { $0.hasPrefix(rowArgument) }
   .map { $0.dropFirst(rowArgument.count) }
 
+/// The numbers that were given with this name, as `name=10`.
+func numbers(after name: String) -> [Int] {
+  CommandLine.arguments.compactMap { argument in
+    argument.hasPrefix(name) ? Int(argument.dropFirst(name.count)) : nil
+  }
+}
+
 /// Whether a row of this name is to be measured.
 func isPicked(_ name: String) -> Bool {
   rowNames.isEmpty || rowNames.contains { name.contains($0) }

@@ -148,7 +148,7 @@ func reportClaims(_ database: some Database) async throws {
   let title = "\(database.name): claim of \(workers)"
   guard isPicked(title) else { return }
   report("\n" + title, "    p50 µs    p99 µs   raw p50   raw p99     ratio")
-  for count in [1_000, 1_000_000] + pendingCounts {
+  for count in [1_000, 1_000_000] + numbers(after: "pending=") {
     try await database.withStore { store, place in
       let table = try database.table(at: place)
       try table.fill(count)
@@ -185,9 +185,4 @@ private func claimTime(of store: any Persistence) async throws -> Double {
   guard claim.tasks.count == workers else { throw Failed() }
   _ = try await store.apply(claim.tasks.map { .release($0.lease) }, durability: .relaxed)
   return time
-}
-
-/// The numbers that follow `pending=`.
-private let pendingCounts = CommandLine.arguments.compactMap { argument in
-  argument.hasPrefix("pending=") ? Int(argument.dropFirst("pending=".count)) : nil
 }

@@ -1,0 +1,56 @@
+import SteadfastQueue
+import Synchronization
+
+/// A store that measures how long each claim takes, in front of another one.
+final class ClaimTimes: Persistence {
+  private let base: any Persistence
+  private let times = Mutex<[Double]>([])
+
+  init(_ base: any Persistence) { self.base = base }
+
+  var claimBatch: Int { base.claimBatch }
+  var sharing: StoreSharing? { base.sharing }
+  var hints: AsyncStream<Void>? { base.hints }
+
+  /// What claims have taken since it was last asked for, in microseconds.
+  func take() -> [Double] {
+    times.withLock { times in
+      defer { times = [] }
+      return times
+    }
+  }
+
+  func open() async throws { try await base.open() }
+
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    let start = ContinuousClock.now
+    let claim = try await base.claim(request)
+    let time = start.duration(to: .now) / .microseconds(1)
+    times.withLock { $0.append(time) }
+    return claim
+  }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    try await base.apply(batch, durability: durability)
+  }
+
+  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+
+  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await base.tasks(matching: filter, after: id, limit: limit)
+  }
+
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: filter)
+  }
+
+  func close() async throws { try await base.close() }
+
+  func destroy() async throws { try await base.destroy() }
+}

@@ -1,0 +1,142 @@
+#if PostgreSQL
+import SteadfastPostgreSQL
+import SteadfastQueue
+import Synchronization
+
+/// Passes many tasks through a store, and tells what becomes of its table.
+///
+/// `through=10000000` is their number. Up to 100,000 are pending at a time. With `snapshot=600`,
+/// another session holds a snapshot for 600 seconds once a tenth of the tasks has passed, so that
+/// the server can't remove the rows of tasks that are done.
+func reportLongRun(_ database: PostgreSQLDatabase) async throws {
+  for count in numbers(after: "through=") {
+    try await database.withStore { store, place in
+      try await LongRun(count, store, try RawConnection(place), try RawConnection(place)).report()
+    }
+  }
+}
+
+private struct LongRun {
+  private static let mostPending = 100_000
+  private static let batch = 100
+  private static let workers = 8
+
+  private let count: Int
+  private let store: ClaimTimes
+  private let observer: RawConnection
+  private let holder: RawConnection
+  private let passed = PassedTasks()
+
+  init(
+    _ count: Int,
+    _ store: any Persistence,
+    _ observer: RawConnection,
+    _ holder: RawConnection
+  ) {
+    self.count = count
+    self.store = ClaimTimes(store)
+    self.observer = observer
+    self.holder = holder
+  }
+
+  func report() async throws {
+    let queue = Steadfast(store, workers: Self.workers).queue
+    let added = Self.mostPending / Self.batch
+    for _ in 0..<added { try await Self.add(to: queue) }
+    let peak = try size()
+    bench.report(
+      "\n\(count) tasks through PostgreSQL, \(Self.mostPending) pending",
+      "   a second   claim p50    claim p99 µs   MB   × of the pending   snapshot"
+    )
+    await queue.register(Increment.self) { [passed] _, _ in passed.note() }
+    try await withThrowingTaskGroup { group in
+      group.addTask { try? await queue.run() }
+      group.addTask { [passed, count] in
+        for batch in added..<max(added, count / Self.batch) {
+          await passed.wait(for: (batch + 1) * Self.batch - Self.mostPending)
+          try await Self.add(to: queue)
+        }
+      }
+      try await observe(peak)
+      group.cancelAll()
+      try await group.waitForAll()
+    }
+  }
+
+  private static func add(to queue: TaskQueue) async throws {
+    try await queue.enqueue(contentsOf: (0..<batch).map { Increment(number: $0) })
+  }
+
+  /// Prints a line for each tenth.
+  private func observe(_ peak: Int) async throws {
+    let snapshot = numbers(after: "snapshot=").first
+    var start = ContinuousClock.now
+    var end: ContinuousClock.Instant?
+    for tenth in 1...10 {
+      await passed.wait(for: count / 10 * tenth)
+      let times = store.take()
+      let seconds = start.duration(to: .now) / .seconds(1)
+      let megabytes = Double(try size()) / 1e6
+      bench.report(
+        "tenth \(tenth)",
+        [
+          decimal(Double(count / 10) / seconds, digits: 0).leftPadded(to: 11),
+          decimal(percentile(50, of: times), digits: 0).leftPadded(to: 12),
+          decimal(percentile(99, of: times), digits: 0).leftPadded(to: 16),
+          decimal(megabytes, digits: 0).leftPadded(to: 5),
+          decimal(megabytes * 1e6 / Double(peak), digits: 1).leftPadded(to: 19),
+          end == nil ? "" : "   held",
+        ].joined()
+      )
+      if let snapshot, tenth == 1 {
+        try holder.execute("begin isolation level repeatable read")
+        try holder.send("select count(*) from pg_class")
+        try holder.flush()
+        end = .now + .seconds(snapshot)
+      } else if let date = end, date < .now {
+        try holder.execute("rollback")
+        end = nil
+      }
+      start = .now
+    }
+  }
+
+  /// How many bytes the table of tasks takes, with its indexes.
+  private func size() throws -> Int {
+    try observer.send("select pg_total_relation_size('steadfast_task')")
+    guard let bytes = try observer.flush().last?[0, 0] else { throw Failed() }
+    return bytes.reduce(0) { $0 << 8 | Int($1) }
+  }
+}
+
+/// Counts tasks that have been performed, and lets others wait for a number.
+private final class PassedTasks: Sendable {
+  private struct State {
+    var count = 0
+    var waiters: [(number: Int, continuation: CheckedContinuation<Void, Never>)] = []
+  }
+
+  private let state = Mutex(State())
+
+  func note() {
+    let reached = state.withLock { state in
+      state.count += 1
+      guard !state.waiters.isEmpty else { return state.waiters }
+      let reached = state.waiters.filter { $0.number <= state.count }
+      if !reached.isEmpty { state.waiters.removeAll { $0.number <= state.count } }
+      return reached
+    }
+    for waiter in reached { waiter.continuation.resume() }
+  }
+
+  func wait(for number: Int) async {
+    await withCheckedContinuation { continuation in
+      let isReached = state.withLock { state in
+        if state.count < number { state.waiters.append((number, continuation)) }
+        return state.count >= number
+      }
+      if isReached { continuation.resume() }
+    }
+  }
+}
+#endif
