@@ -1,7 +1,7 @@
 """Checks what several processes on one store have asked and were answered, while they meet faults.
 
     python3 Tests/EndToEnd/histories.py PROGRAM [--store KIND] [--runs 1] [--tasks 1000] [--strikes 8] [--seed 1]
-                                        [--crashes 0] [--forgetful]
+                                        [--crashes 0] [--forgetful] [--pooled]
 
 PROGRAM is HistoryWorker, built with the trait of the store: KIND is sqlite, or postgresql, which needs
 a server (postgresql_server.py). Four processes add and perform tasks. They are killed, stopped for half
@@ -12,7 +12,8 @@ paths, too.
 With --crashes, the server crashes so often in each run (`postgresql_server.py --restarts`, or --failover
 for one run and one crash). Then it may forget that attempts have begun, so that they are made twice at
 the same time; nothing that was acknowledged may be missing. With --forgetful, the server acknowledges
-what is not flushed yet: the check must find that tasks are lost.
+what is not flushed yet: the check must find that tasks are lost. With --pooled, a PgBouncer stands
+before the server (`postgresql_server.py --pooler`).
 """
 
 import argparse
@@ -40,6 +41,8 @@ def environment(arguments):
     values = dict(os.environ)
     if arguments.crashes:
         values["STEADFAST_POSTGRESQL"] = values["STEADFAST_POSTGRESQL_RESTARTED"]
+    if arguments.pooled:
+        values["STEADFAST_POSTGRESQL"] = values["STEADFAST_POSTGRESQL_SESSIONS"]
     if arguments.forgetful:
         values["PGOPTIONS"] = "-c synchronous_commit=off"
     return values
@@ -171,6 +174,7 @@ def main():
     parser.add_argument("--strikes", type=int, default=8)
     parser.add_argument("--crashes", type=int, default=0)
     parser.add_argument("--forgetful", action="store_true")
+    parser.add_argument("--pooled", action="store_true")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     arguments = parser.parse_args()
     if arguments.crashes and "STEADFAST_POSTGRESQL_RESTART" not in os.environ:
@@ -179,6 +183,8 @@ def main():
         parser.error("a crash follows a strike, so there are no more crashes than strikes")
     if arguments.forgetful and not arguments.crashes:
         parser.error("--forgetful needs --crashes: what is not flushed is lost in a crash only")
+    if arguments.pooled and "STEADFAST_POSTGRESQL_SESSIONS" not in os.environ:
+        parser.error("--pooled needs postgresql_server.py --pooler")
     arguments.program = str(pathlib.Path(arguments.program).resolve())
     score, rare = Score(), {}
     broken = [check(score, arguments, arguments.seed + run, rare) for run in range(arguments.runs)]

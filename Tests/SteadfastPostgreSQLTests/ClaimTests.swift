@@ -8,54 +8,94 @@ import Testing
 
 @Suite(.onServer)
 struct PostgreSQLClaimTests {
-  /// How many blocks of the tables and indexes a claim of eight reads, beside `count` tasks.
+  /// Adds tasks of four names with three priorities each, the first of them first.
+  private func fill(_ count: Int, in database: Connection) throws {
+    _ = try database.run(
+      """
+      insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+        created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
+        retry_count, interruption_count, put_off)
+      select gen_random_uuid(), chr((65 + n % 4)::integer), '', '{}', 'json', 1, n % 3,
+        timestamptz '2026-01-01', timestamptz '2026-01-01' + n * interval '1 second',
+        true, false, 'allSucceeded', 'waiting', 0, 0, false
+      from generate_series(1, $1::bigint) as n
+      """,
+      .integer(count)
+    )
+  }
+
+  /// How many blocks of the tables and indexes a claim of eight reads, which is undone.
+  private func blocks(
+    _ database: Connection,
+    _ tables: TestTables,
+    from places: [ClaimStarts.Lane: ClaimStarts.Place]? = nil
+  ) throws -> Int {
+    func blocksSoFar() throws -> Int {
+      try database.first(
+        """
+        select sum(pg_stat_get_xact_blocks_fetched(oid))::bigint from pg_class
+        where relname like $1::text and relkind in ('r', 'i')
+        """,
+        .text(tables.prefix + "%")
+      ) { $0.integer(0) } ?? 0
+    }
+    let request = ClaimRequest(
+      limit: 8,
+      names: ["A": 8, "B": 8],
+      otherNames: 8,
+      now: Date(timeIntervalSince1970: 1_900_000_000),
+      leaseDuration: .seconds(60)
+    )
+    try database.send("begin")
+    let before = try blocksSoFar()
+    let claim = try Tables(database, isShared: true).claim(request, from: places)
+    #expect(claim.tasks.count == 8)
+    #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
+    let blocks = try blocksSoFar() - before
+    try database.send("rollback")
+    try database.flush()
+    return blocks
+  }
+
+  /// How many blocks a claim reads beside `count` tasks.
   private func blocks(besides count: Int) async throws -> Int {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
       let database = try tables.database()
       try SessionSettings(StorePlace(tables.connection)).apply(to: database)
-      // Four names with three priorities each.
-      _ = try database.run(
+      try fill(count, in: database)
+      return try blocks(database, tables)
+    }
+  }
+
+  /// How many blocks a claim reads beside `count` rows that are gone, but that a snapshot may see:
+  /// all, and from the places of the first tasks on.
+  private func blocks(besidesDead count: Int) async throws -> (all: Int, fromPlaces: Int) {
+    try await withTables { tables in
+      let store = tables.store()
+      try await store.open()
+      let database = try tables.database()
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      try fill(count + 400, in: database)
+      let reader = try tables.database()
+      try reader.execute(
+        "begin isolation level repeatable read; select count(*) from steadfast_task"
+      )
+      let dead = try database.run(
         """
-        insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
-          created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
-          retry_count, interruption_count, put_off)
-        select gen_random_uuid(), chr((65 + n % 4)::integer), '', '{}', 'json', 1, n % 3,
-          timestamptz '2026-01-01', timestamptz '2026-01-01' + n * interval '1 second',
-          true, false, 'allSucceeded', 'waiting', 0, 0, false
-        from generate_series(1, $1::bigint) as n
+        delete from steadfast_task where available_date
+          <= timestamptz '2026-01-01' + $1::bigint * interval '1 second'
         """,
         .integer(count)
       )
-      let prefix = tables.prefix
-      let tables = Tables(database, isShared: true)
-      func blocksSoFar() throws -> Int {
-        try database.first(
-          """
-          select sum(pg_stat_get_xact_blocks_fetched(oid))::bigint from pg_class
-          where relname like $1::text and relkind in ('r', 'i')
-          """,
-          .text(prefix + "%")
-        ) { $0.integer(0) } ?? 0
-      }
-      try database.send("begin")
-      let before = try blocksSoFar()
-      let claim = try tables.claim(
-        ClaimRequest(
-          limit: 8,
-          names: ["A": 8, "B": 8],
-          otherNames: 8,
-          now: Date(timeIntervalSince1970: 1_900_000_000),
-          leaseDuration: .seconds(60)
-        )
-      )
-      #expect(claim.tasks.count == 8)
-      #expect(claim.tasks.allSatisfy { $0.record.priority.rawValue == 2 })
-      let blocks = try blocksSoFar() - before
-      try database.send("rollback")
-      try database.flush()
-      return blocks
+      #expect(dead == count)
+      let places = try Tables.firstPlaces(ofQueue: "", in: database)
+      #expect(places.count == 12)
+      let all = try blocks(database, tables)
+      let fromPlaces = try blocks(database, tables, from: places)
+      try reader.execute("rollback")
+      return (all, fromPlaces)
     }
   }
 
@@ -64,6 +104,42 @@ struct PostgreSQLClaimTests {
     // The indexes are deeper by one or two blocks; each lane is looked for three times.
     #expect(few > 20)
     #expect(many <= few * 13 / 10, "\(few) and \(many) blocks")
+  }
+
+  @Test func `a claim from its places reads no rows that are gone`() async throws {
+    let few = try await blocks(besidesDead: 400)
+    let many = try await blocks(besidesDead: 20_000)
+    #expect(few.fromPlaces > 20)
+    #expect(many.fromPlaces <= few.fromPlaces * 13 / 10, "\(few) and \(many) blocks")
+    // The test has the rows that it is about.
+    #expect(many.all > many.fromPlaces * 5, "\(many) blocks")
+  }
+
+  @Test(.timeLimit(.minutes(5)))
+  func `a store that keeps its places finds what another one frees before them`() async throws {
+    try await withTables { tables in
+      let store = PostgreSQLStore(
+        tables.connection,
+        prefix: tables.prefix,
+        sharing: StoreSharing(),
+        clockOffset: nil,
+        alwaysKeepsPlaces: true
+      )
+      let other = tables.store()
+      let early = TaskRecord.numbered(9)
+      _ = try await other.insert(early)
+      let held = try #require(try await other.claim(.ofA()).tasks.first)
+      // Others are taken until the place of the lane is behind the task.
+      for number in 1...3 { _ = try await store.insert(.numbered(number)) }
+      #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 3)
+      for _ in 0..<3 { #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty) }
+      #expect(try await other.apply([.release(held.lease)], durability: .durable) == [.done])
+      // A look comes after ten times the time of the last one.
+      var found: [ClaimedTask] = []
+      while found.isEmpty { found = try await store.claim(.ofA(limit: 8)).tasks }
+      #expect(found.map(\.record.id) == [early.id])
+      for store in [store, other] { try await store.close() }
+    }
   }
 
   @Test func `two sessions that claim at once get different tasks, and lock no others`()

@@ -23,33 +23,51 @@ struct PostgreSQLConformanceTests {
     }
   }
 
+  /// How a store uses the tables.
+  enum Use: CaseIterable {
+    case shared
+    case alone
+    /// Its claims read from the places that earlier ones have come to.
+    case aloneKeepingPlaces
+  }
+
   /// More cases: `STEADFAST_RUNS=1000`.
   ///
-  /// `STEADFAST_SEED` is the seed of the first one. A case makes 40 random calls.
-  @Test(arguments: [nil, StoreSharing()])
-  func `the store keeps all promises, twice at the same places`(_ sharing: StoreSharing?)
-    async throws
-  {
-    let connection = try #require(Server.connection)
-    let run = String(UInt16.random(in: 0...UInt16.max), radix: 16)
+  /// `STEADFAST_SEED` is the seed of the first one. A case makes 200 random calls.
+  @Test(arguments: Use.allCases)
+  func `the store keeps all promises, twice at the same places, and reads no whole table`(
+    _ use: Use
+  ) async throws {
+    let prefix = "kit" + String(UInt16.random(in: 0...UInt16.max), radix: 16)
+    let sharing = use == .shared ? StoreSharing() : nil
     let clocks = Clocks()
     let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
     // The cases have this seed and those that follow it.
     let first = Soak.seed ?? 1
-    for seed in [first, first + 1_000_000] {
-      let report = await PersistenceConformance(randomCases: Soak.runs(short: 100), seed: seed)
-        .check(
+    try await withProxy { proxy, tables in
+      for seed in [first, first + 1_000_000] {
+        let conformance = PersistenceConformance(
+          randomCases: Soak.runs(short: 20),
+          callsPerCase: 200,
+          seed: seed
+        )
+        let report = await conformance.check(
           advancingClocks: sharing == nil ? nil : advance
         ) { place in
           PostgreSQLStore(
-            connection,
-            prefix: "kit\(run)_" + place.lowercased().replacing("-", with: "_"),
+            tables.connection,
+            prefix: "\(prefix)_" + place.lowercased().replacing("-", with: "_"),
             sharing: sharing,
-            clockOffset: clocks.offset(at: place)
+            clockOffset: clocks.offset(at: place),
+            alwaysKeepsPlaces: use == .aloneKeepingPlaces
           )
         }
-      #expect(report.passes, "\(report)")
-      #expect(report.passed.count > 100)
+        #expect(report.passes, "\(report)")
+        #expect(report.passed.count > 100)
+      }
+      let plans = try Plans(of: proxy.statements, prefix: prefix, in: tables)
+      #expect(plans.statements.count > 50)
+      try await plans.check(in: tables)
     }
   }
 }

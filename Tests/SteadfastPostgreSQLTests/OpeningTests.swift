@@ -20,12 +20,6 @@ struct PostgreSQLOpeningTests {
     ) { $0.text(0) }
   }
 
-  /// The connection string with other parameters.
-  private func connection(_ parameters: String) throws -> String {
-    // Of two values, libpq takes the later one.
-    try #require(Server.connection) + " " + parameters
-  }
-
   @Test func `tables of a newer version are refused and not changed`() async throws {
     try await withTables { tables in
       let first = tables.store()
@@ -74,61 +68,11 @@ struct PostgreSQLOpeningTests {
   }
 
   @Test func `a database that is not there is named`() async throws {
-    let store = PostgreSQLStore(try connection("dbname=no_such_database"))
+    let store = PostgreSQLStore(try Server.connection(with: "dbname=no_such_database"))
     let error = await store.openingError()
     #expect(error?.code == .noDatabase)
     #expect(error?.isTransient == false)
     #expect(error?.message.contains("database \"no_such_database\" does not exist") == true)
-  }
-
-  @Test func `a user who is not known is not let in`() async throws {
-    let error = await PostgreSQLStore(try connection("user=nobody_here")).openingError()
-    #expect(error?.code == .notAllowed)
-    #expect(error?.isTransient == false)
-  }
-
-  @Test(arguments: [
-    "FATAL:  password authentication failed for user \"x\"", "no password supplied",
-  ])
-  func `a wrong password is no matter of waiting`(_ text: String) throws {
-    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
-    let error = StorePlace("dbname=app").describedAttempt(failure)
-    #expect(error.code == .notAllowed)
-    #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
-  }
-
-  @Test(.enabled(if: Server.guarded != nil, "STEADFAST_POSTGRESQL_GUARDED names no role"))
-  func `a server lets a role in with its password only`() async throws {
-    try await withTables { tables in
-      let role = try #require(Server.guarded)
-      let database = try tables.database()
-      try database.execute("create role \(role) login superuser password 'open sesame'")
-      defer { try? database.execute("drop role \(role)") }
-      for password in ["", " password='open secret'"] {
-        let store = PostgreSQLStore(try connection("user=\(role)" + password))
-        let error = await store.openingError()
-        #expect(error?.code == .notAllowed)
-        #expect(error?.isTransient == false)
-        let message = try #require(error?.message)
-        #expect(message.contains("Check the user, the password and the server's pg_hba.conf"))
-        #expect(!message.contains("secret"))
-      }
-      let store = PostgreSQLStore(
-        try connection("user=\(role) password='open sesame'"),
-        prefix: tables.prefix
-      )
-      #expect(await store.openingError() == nil)
-      try await store.close()
-    }
-  }
-
-  @Test func `a server that is down is waited for by the queue`() async throws {
-    let place = "host=/nowhere dbname=app password=secret"
-    let error = await PostgreSQLStore(place).openingError()
-    #expect(error?.code == .unreachable)
-    #expect(error?.isTransient == true)
-    #expect(error?.message.contains("the database app on /nowhere can't be reached") == true)
-    #expect(error?.message.contains("secret") == false)
   }
 
   @Test(arguments: ["hots=here", "host='here", "postgresql://host:port", "host=a\u{0}b"])
@@ -171,7 +115,7 @@ struct PostgreSQLOpeningTests {
 
   @Test func `a session that is read-only is refused`() async throws {
     let options = "options='-c default_transaction_read_only=on'"
-    let error = await PostgreSQLStore(try connection(options)).openingError()
+    let error = await PostgreSQLStore(try Server.connection(with: options)).openingError()
     #expect(error?.code == .readOnly)
     #expect(error?.message.contains("target_session_attrs=read-write") == true)
   }
@@ -182,23 +126,12 @@ struct PostgreSQLOpeningTests {
     let standby = "target_session_attrs=read-write options='-c default_transaction_read_only=on'"
     for (hosts, code) in [(1, PostgreSQLError.Code.readOnly), (2, .unreachable)] {
       let names = Array(repeating: host.value, count: hosts).joined(separator: ",")
-      let error = await PostgreSQLStore(try connection("host=\(names) \(standby)")).openingError()
+      let error = await PostgreSQLStore(try Server.connection(with: "host=\(names) \(standby)"))
+        .openingError()
       #expect(error?.code == code)
       #expect(error?.isTransient == (hosts > 1))
       #expect(error?.message.contains("takes no changes") == true)
     }
-  }
-
-  @Test func `a server that is too old is refused`() throws {
-    let settings = SessionSettings(StorePlace("dbname=app"))
-    #expect(throws: Never.self) { try settings.check(version: 130_000) }
-    let error = #expect(throws: PostgreSQLError.self) { try settings.check(version: 120_022) }
-    #expect(error?.code == .unsuitableServer)
-    #expect(
-      error?.message
-        == "the server of the database app on this machine is PostgreSQL 12; the store needs version "
-        + "13 or newer"
-    )
   }
 
   @Test func `a store that may not make tables says which statements do`() async throws {
@@ -230,7 +163,7 @@ struct PostgreSQLOpeningTests {
         grant usage on sequence steadfast_place to \(role);
         """
       )
-      let connection = try connection("user=\(role)")
+      let connection = try Server.connection(with: "user=\(role)")
       let store = PostgreSQLStore(connection, prefix: tables.prefix, migrates: false)
       #expect(try await store.insert(.numbered(1), .numbered(2, orderKey: "o")) == [.done, .done])
       let claim = try await store.claim(.ofA())

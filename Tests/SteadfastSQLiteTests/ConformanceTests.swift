@@ -23,7 +23,7 @@ struct ConformanceTests {
 
   /// More cases: `STEADFAST_RUNS=1000`.
   ///
-  /// `STEADFAST_SEED` is the seed of the first one. A case makes 40 random calls.
+  /// `STEADFAST_SEED` is the seed of the first one. A case makes 200 random calls.
   @Test(arguments: [nil, StoreSharing()])
   func `the store keeps all promises, twice at the same places`(_ sharing: StoreSharing?)
     async throws
@@ -34,16 +34,20 @@ struct ConformanceTests {
       // The cases have this seed and those that follow it.
       let first = Soak.seed ?? 1
       for seed in [first, first + 1_000_000] {
-        let report = await PersistenceConformance(randomCases: Soak.runs(short: 100), seed: seed)
-          .check(
-            advancingClocks: sharing == nil ? nil : advance
-          ) { place in
-            SQLiteStore(
-              at: folder.appending(path: place),
-              sharing: sharing,
-              clock: clocks.clock(place)
-            )
-          }
+        let report = await PersistenceConformance(
+          randomCases: Soak.runs(short: 20),
+          callsPerCase: 200,
+          seed: seed
+        )
+        .check(
+          advancingClocks: sharing == nil ? nil : advance
+        ) { place in
+          SQLiteStore(
+            at: folder.appending(path: place),
+            sharing: sharing,
+            clock: clocks.clock(place)
+          )
+        }
         #expect(report.passes, "\(report)")
         #expect(report.passed.count > 100)
       }

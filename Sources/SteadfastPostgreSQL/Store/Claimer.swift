@@ -3,11 +3,22 @@ import Dispatch
 import SteadfastDatabases
 import SteadfastQueue
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// What makes claims on a session; one thread uses both.
 ///
 /// A claim need only survive the process, so it waits for no flush, and none waits for it. It goes
 /// out along with its commit, and writes no row of a request: its token tells what it has taken.
 final class Claimer {
+  /// From how many rows on that are gone claims keep their places.
+  private static let manyDeadRows = 20_000
+  /// How long a claim takes, at least, after which they are counted.
+  private static let slowClaim = Duration.milliseconds(3)
+
   private let place: StorePlace
   private let session: Session
   /// How long claims that have run out may wait until they are ended; `nil` if they have no end.
@@ -15,10 +26,24 @@ final class Claimer {
   private var nextLook = DispatchTime.now()
   /// The tokens of claims that no caller was told of, but which may have been stored.
   private var tokensInDoubt: [UInt64] = []
+  /// What the store's changes have made available, while claims keep their places.
+  private let notes: FreedTaskNotes
+  /// Where the claims of each queue begin.
+  private var starts: [ExactText: ClaimStarts] = [:]
+  private var keepsPlaces: Bool
+  private var nextCount = ContinuousClock.now
 
-  init(_ place: StorePlace, on session: Session, leaseDuration: Duration?) {
+  init(
+    _ place: StorePlace,
+    on session: Session,
+    leaseDuration: Duration?,
+    _ notes: FreedTaskNotes
+  ) {
     self.place = place
     self.session = session
+    self.notes = notes
+    keepsPlaces = place.alwaysKeepsPlaces
+    notes.set(isOn: keepsPlaces)
     interval = leaseDuration.map { duration in
       .nanoseconds(Int(min(duration, .seconds(3_600)) / .nanoseconds(3)))
     }
@@ -35,23 +60,31 @@ final class Claimer {
 
   func claim(_ request: ClaimRequest) throws -> Claim {
     try endOverdueClaims()
+    let start = ContinuousClock.now
+    let places = try keepsPlaces ? places(for: request) : nil
+    let found = try take(request, from: places)
+    choose(after: start.duration(to: .now))
+    // A claim of nothing looks whether there is something.
+    guard !found.isEmpty else { return Claim(tasks: [], nextDate: try nextDate(request, places)) }
+    if keepsPlaces { note(found, ofQueue: request.queue) }
+    return Claim(tasks: found.map(\.task), nextDate: request.now)
+  }
+
+  /// Claims tasks, in all lanes or in those of which the places are known.
+  private func take(
+    _ request: ClaimRequest,
+    from starts: [ClaimStarts.Lane: ClaimStarts.Place]?
+  ) throws -> [(task: ClaimedTask, position: Int)] {
     // A random number tells this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
     let results = try session.transactionAtOnce { tables in
       if !tokensInDoubt.isEmpty { try tables.putBack(claimedWith: tokensInDoubt) }
       if tokensInDoubt.last != token { tokensInDoubt.append(token) }
-      try tables.sendClaim(request, token: token)
+      try tables.sendClaim(request, from: starts, token: token)
     }
-    let claim = try claim(results, request, token)
-    tokensInDoubt = []
-    return claim
-  }
-
-  private func claim(_ results: [Rows], _ request: ClaimRequest, _ token: UInt64) throws -> Claim {
     guard let rows = results.last, rows.count > 0 else {
-      // A claim of nothing looks whether there is something.
-      let date = try session.look { try Tables.nextDate(for: request, in: $0) }
-      return Claim(tasks: [], nextDate: date)
+      tokensInDoubt = []
+      return []
     }
     let (tasks, unreadable) = try session.openedTables().claimedTasks(in: rows, with: token)
     if !unreadable.isEmpty {
@@ -59,14 +92,72 @@ final class Claimer {
         for task in unreadable { try tables.park(task, token: token, at: request.now) }
       }
     }
-    return Claim(tasks: tasks, nextDate: request.now)
+    tokensInDoubt = []
+    return tasks
   }
+
+  // MARK: Places
+
+  /// Where the claim begins in each lane.
+  private func places(for request: ClaimRequest) throws -> [ClaimStarts.Lane: ClaimStarts.Place] {
+    let queue = ExactText(request.queue)
+    let now = ContinuousClock.now
+    let freed = notes.take(forQueue: request.queue)
+    var own = starts[queue] ?? ClaimStarts(isExact: place.alwaysKeepsPlaces)
+    let known = own.places(for: request, after: freed, at: now)
+    starts[queue] = own
+    if let known { return known }
+    let firsts = try session.look { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
+    defer { starts[queue] = own }
+    return own.note(firsts, for: request, from: now, to: .now)
+  }
+
+  private func note(_ found: [(task: ClaimedTask, position: Int)], ofQueue queue: String) {
+    for (task, position) in found {
+      let record = task.record
+      starts[ExactText(queue)]?.note(
+        ClaimStarts.Lane(name: ExactText(record.name), rank: ~record.priority.rawValue),
+        upTo: ClaimStarts.Place(date: record.availableDate, position: position)
+      )
+    }
+  }
+
+  /// Chooses whether the next claims keep their places, after one that has taken so long.
+  private func choose(after time: Duration) {
+    let now = ContinuousClock.now
+    guard keepsPlaces || time >= Self.slowClaim, now >= nextCount, !place.alwaysKeepsPlaces else {
+      return
+    }
+    nextCount = now + .seconds(1)
+    // The claim is made, whatever becomes of this.
+    guard let count = try? session.look({ try Tables.deadRowCount(in: $0) }),
+      keepsPlaces != (count >= Self.manyDeadRows)
+    else { return }
+    keepsPlaces.toggle()
+    notes.set(isOn: keepsPlaces)
+    starts = [:]
+  }
+
+  private func nextDate(
+    _ request: ClaimRequest,
+    _ places: [ClaimStarts.Lane: ClaimStarts.Place]?
+  ) throws -> Date? {
+    let date = try session.look { try Tables.nextDate(for: request, from: places, in: $0) }
+    guard let own = starts[ExactText(request.queue)], places != nil, !place.alwaysKeepsPlaces else {
+      return date
+    }
+    let look = request.now + max(own.timeToLook(at: .now), .seconds(1)) / .seconds(1)
+    return min(date ?? look, look)
+  }
+
+  // MARK: Claims that are over
 
   /// Makes the tasks available whose claims have run out, three times in a lease.
   ///
   /// The clock of a test does not run: there, each claim looks.
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
+    let start = ContinuousClock.now
     var plan = LockPlan()
     plan.tasks = try Set(session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) })
     if !plan.tasks.isEmpty {
@@ -75,8 +166,11 @@ final class Claimer {
         try tables.lock(plan)
         try tables.interrupt(plan.tasks.sorted(), .ofThePast)
       }
+      notes.noteOthers()
     }
-    nextLook = .now() + interval
+    // Where many claims are over whose rows are not removed, a look takes long.
+    let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
+    nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
   }
 }
 #endif

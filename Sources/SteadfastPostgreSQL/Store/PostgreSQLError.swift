@@ -36,6 +36,12 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let noSchema = Code("noSchema")
     /// The server does not let this user in, for example because the password is wrong.
     public static let notAllowed = Code("notAllowed")
+    /// The connection can't be encrypted or the server not trusted, as the connection string asks.
+    ///
+    /// The server has no TLS, its certificate is not the expected one, or a file of certificates
+    /// can't be read. A store whose connection string names several hosts waits for one that can be
+    /// trusted (``unreachable``).
+    public static let tlsFailed = Code("tlsFailed")
     /// The user lacks a privilege in the database.
     public static let noPrivilege = Code("noPrivilege")
     /// The server or the session takes no changes, as a standby.

@@ -97,18 +97,21 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
     self.init(place, sharing: sharing)
   }
 
-  /// Makes a store whose claims run out by a clock that is ahead of the server's.
+  /// Makes a store whose claims run out by a clock that is ahead of the server's, and read from the
+  /// places that earlier ones have come to, although few rows are gone.
   package convenience init(
     _ connection: String,
     prefix: String,
     sharing: StoreSharing?,
-    clockOffset: @escaping @Sendable () -> Duration
+    clockOffset: (@Sendable () -> Duration)?,
+    alwaysKeepsPlaces: Bool = false
   ) {
     let place = StorePlace(
       connection,
       prefix: prefix,
       isShared: sharing != nil,
-      clockOffset: clockOffset
+      clockOffset: clockOffset,
+      alwaysKeepsPlaces: alwaysKeepsPlaces
     )
     self.init(place, sharing: sharing)
   }

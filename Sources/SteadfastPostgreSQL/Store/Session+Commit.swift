@@ -5,6 +5,9 @@ import SteadfastQueue
 extension Session {
   /// Commits a transaction, with the row that says so if it has changed something.
   ///
+  /// The row takes the place of the one before, which is named by its number: all that were there
+  /// while some transaction can see them stand under the session in the index.
+  ///
   /// The row can't be written on another session than the one that holds the lock: a pooler that
   /// gives each transaction another session would make the row worth nothing.
   func commit(_ tables: Tables, isRepeatable: Bool) throws {
@@ -15,17 +18,20 @@ extension Session {
         // The column takes no null.
         try database.send(
           """
-          insert into steadfast_request as request
+          with earlier as (
+            delete from steadfast_request where session = $1 and number = $4)
+          insert into steadfast_request
           values ($1, case when pg_backend_pid() = $3::bigint then $2::bigint end, now())
-          on conflict (session) do update set number = excluded.number, date = excluded.date
           """,
           .integer(number),
           .integer(requestNumber),
-          .integer(backend)
+          .integer(backend),
+          .integer(storedRequestNumber)
         )
       }
       try database.send("commit")
       try database.flush()
+      if tables.hasChanged { storedRequestNumber = requestNumber }
     } catch  where error.isConnectionLost {
       guard !isRepeatable, try wasStored(unless: !tables.hasChanged) else { throw error }
     } catch {

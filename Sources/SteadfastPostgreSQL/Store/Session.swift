@@ -21,6 +21,8 @@ final class Session {
   private let prepare: (Tables, _ isFirst: Bool) throws -> Void
   /// The number of the last transaction that has written a row.
   var requestNumber: Int64 = 0
+  /// The number of the last transaction whose row was stored, as far as is known.
+  var storedRequestNumber: Int64 = 0
   var tables: Tables?
   /// The server's process of the connection, which a pooler may take away.
   var backend: Int64 = 0
@@ -154,6 +156,7 @@ final class Session {
   ) throws -> Success {
     try retrying { tables in
       tables.hasChanged = false
+      tables.hasFreedOthers = false
       let success: Success
       do {
         try begin(tables.database, isDurable: isDurable)

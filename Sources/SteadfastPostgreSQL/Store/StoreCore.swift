@@ -22,6 +22,7 @@ final class StoreCore: StoreCalls {
   private let opening = OpenState()
   private let state = Mutex(State())
   private let forkCount = ForkCount.current
+  private let notes = FreedTaskNotes()
 
   init(_ place: StorePlace, leaseDuration: Duration?) {
     self.place = place
@@ -88,9 +89,9 @@ final class StoreCore: StoreCalls {
       let hints = try HintExchange(place, listeners)
       try SystemThread.start { hints.run() }
       state.hints = hints
-      try SystemThread.start(in: others) { [place, claiming, leaseDuration] in
+      try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
         let session = Session(place) { _, _ in }
-        let claimer = Claimer(place, on: session, leaseDuration: leaseDuration)
+        let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
         while case .jobs(let jobs) = claiming.next(all: false) {
           for job in jobs { claimer.perform(job) }
         }
@@ -107,8 +108,9 @@ final class StoreCore: StoreCalls {
           for job in jobs { Self.look(job, session) }
         }
       }
-      try SystemThread.start { [place, writing, others] in
-        let writer = Writer(place, hints: place.isShared ? hints : nil, others: others)
+      try SystemThread.start { [place, writing, others, notes] in
+        let hints = place.isShared ? hints : nil
+        let writer = Writer(place, hints: hints, others: others, notes)
         while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
       }
       state.areThreadsStarted = true

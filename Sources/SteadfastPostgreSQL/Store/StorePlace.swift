@@ -24,6 +24,8 @@ struct StorePlace: Sendable {
   let migrates: Bool
   /// How much the clock of the claims is ahead of the server's, in tests.
   let clockOffset: (@Sendable () -> Duration)?
+  /// Whether claims keep their places although few rows are gone, in tests.
+  let alwaysKeepsPlaces: Bool
 
   init(
     _ string: String,
@@ -31,7 +33,8 @@ struct StorePlace: Sendable {
     prefix: String = "steadfast",
     isShared: Bool = true,
     migrates: Bool = true,
-    clockOffset: (@Sendable () -> Duration)? = nil
+    clockOffset: (@Sendable () -> Duration)? = nil,
+    alwaysKeepsPlaces: Bool = false
   ) {
     connection = Result { () throws(ConnectionString.Mistake) in try ConnectionString(string) }
     self.schema = schema
@@ -39,6 +42,7 @@ struct StorePlace: Sendable {
     self.isShared = isShared
     self.migrates = migrates
     self.clockOffset = clockOffset
+    self.alwaysKeepsPlaces = alwaysKeepsPlaces
   }
 
   /// The database, for a person to read.
@@ -191,6 +195,18 @@ struct StorePlace: Sendable {
     )
   }
 
+  /// What is said where the server does not let a user in.
+  private static let refusals = [
+    "authentication failed", "no password supplied", "no pg_hba.conf entry",
+    "pg_hba.conf rejects connection", "not permitted to log in", "permission denied for database",
+  ]
+
+  /// What is said where a connection can't be encrypted, or the server not trusted.
+  private static let failuresOfTLS = [
+    "certificate verify failed", "does not match host name", "server does not support SSL",
+    "certificate file \"", "private key file \"",
+  ]
+
   /// What an attempt to connect says that has failed.
   ///
   /// The library gives no code for it, but its words, which are those of the server.
@@ -207,18 +223,20 @@ struct StorePlace: Sendable {
         "there is no database to connect to: \(reason). Make it with createdb, or name another one"
       )
     }
-    if has(
-      "password authentication failed",
-      "no password supplied",
-      "authentication failed",
-      "no pg_hba.conf entry",
-      "not permitted to log in",
-      "permission denied for database"
-    ) || (has("role \"") && has("does not exist")) {
+    if Self.refusals.contains(where: { text.contains($0) })
+      || (has("role \"") && has("does not exist"))
+    {
       return PostgreSQLError(
         .notAllowed,
         "the server does not let the user in: \(reason). Check the user, the password and the "
           + "server's pg_hba.conf"
+      )
+    }
+    if !hasSeveralHosts, Self.failuresOfTLS.contains(where: { text.contains($0) }) {
+      return PostgreSQLError(
+        .tlsFailed,
+        "the connection to \(name) can't be secured: \(reason). Check sslmode, sslrootcert and the "
+          + "host's name in the connection string, and the server's certificate"
       )
     }
     if has("connection option", "invalid port number", "invalid sslmode value") {

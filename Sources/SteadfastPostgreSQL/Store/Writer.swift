@@ -22,18 +22,25 @@ final class Writer {
   private let others: DispatchGroup
   /// What makes claims for a store that uses the tables alone, whose claims have no end.
   private let claimer: Claimer
+  private let notes: FreedTaskNotes
   private var carefulGroupCount = 0
   private var isClosed = false
   private var isDestroyed = false
 
-  init(_ place: StorePlace, hints: HintExchange?, others: DispatchGroup) {
+  init(
+    _ place: StorePlace,
+    hints: HintExchange?,
+    others: DispatchGroup,
+    _ notes: FreedTaskNotes
+  ) {
     self.place = place
+    self.notes = notes
     self.hints = hints
     self.others = others
     session = Session(place, isFirst: true) { tables, isFirst in
       try Self.prepare(tables, place, isFirst: isFirst)
     }
-    claimer = Claimer(place, on: session, leaseDuration: nil)
+    claimer = Claimer(place, on: session, leaseDuration: nil, notes)
   }
 
   func perform(_ jobs: [StoreJob]) {
@@ -131,10 +138,11 @@ final class Writer {
     while true {
       do {
         let isDurable = jobs.contains(where: \.isDurable)
-        let success = try session.transaction(isDurable: isDurable) { tables in
+        let (success, hasFreed) = try session.transaction(isDurable: isDurable) { tables in
           tables.hasChanged = true
-          return try body(tables, group)
+          return (try body(tables, group), tables.hasFreedOthers)
         }
+        notes.note(group, hasFreedOthers: hasFreed)
         if group.concernsOtherQueues { hints?.tellOthers() }
         return success
       } catch let failure as PostgreSQLFailure

@@ -11,7 +11,7 @@ struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
   /// A step is never changed once it was released.
-  var steps = [Schema.first, Schema.second]
+  var steps = [Schema.first, Schema.second, Schema.third]
 
   var version: Int { steps.count }
 
@@ -94,6 +94,13 @@ struct Schema {
       number bigint not null,
       date timestamptz not null
     ) with (fillfactor = 10);
+    """
+
+  /// Each transaction of a session has a row of its own, so that it is found beside those that are
+  /// gone.
+  private static let third = """
+    alter table steadfast_request drop constraint steadfast_request_pkey,
+      add primary key (session, number), set (fillfactor = 100);
     """
 
   /// The table that says which version the others have.

@@ -28,72 +28,131 @@ extension Tables {
         select task.name, ~task.priority as rank from steadfast_task as task
         where is_ready and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
         order by task.queue, task.name, ~task.priority limit 1) as step
-    ), room as materialized (
-      select lane.name, lane.rank, greatest(0, least(coalesce(listed.room, $4), $5)) as room
+    )
+    """
+
+  /// Lanes that are known, with the place in each from which it is read.
+  ///
+  /// Their columns are the parameters from a number on.
+  private static func lanes(at number: Int) -> String {
+    """
+    with lane (name, rank, date, place) as (
+      select * from unnest($\(number)::text[], $\(number + 1)::bigint[],
+        $\(number + 2)::timestamptz[], $\(number + 3)::bigint[]))
+    """
+  }
+
+  private static let room = """
+    room as materialized (
+      select lane.*, greatest(0, least(coalesce(listed.room, $4), $5)) as room
       from lane
       left join unnest($2::text[], $3::bigint[]) as listed (name, room)
         on listed.name = lane.name
     )
     """
 
-  private static let isAvailable = """
+  /// Which tasks of a lane are available, among all or among those from its place on.
+  private static func isAvailable(fromPlace: Bool) -> String {
+    """
     is_ready and queue = $1 and name = room.name and ~priority = room.rank
+      \(fromPlace ? "and (available_date, position) >= (room.date, room.place)" : "")
       and available_date <= $6 and conditions <@ $7::text[]
     """
+  }
 
   /// Takes tasks: how many of each lane come first is found without locks, and then as many are
   /// locked that no other session has locked.
-  private static let claim = """
-    \(lanes), first as materialized (
-      select name, rank, count(*) as count from (
-        select name, rank from (
-          select candidate.*, room.room,
-            row_number() over (
-              partition by candidate.name
-              order by candidate.rank, available_date, position) as number
-          from room cross join lateral (
-            select room.name, room.rank, available_date, position from steadfast_task
-            where \(isAvailable)
-            order by available_date, position limit room.room
-          ) as candidate
-          where room.room > 0
-        ) as numbered
-        where number <= room order by rank, available_date, position limit $5
-      ) as chosen group by name, rank
-    ), taken as materialized (
-      select candidate.id from first as room cross join lateral (
-        select id from steadfast_task where \(isAvailable)
-        order by available_date, position limit room.count for update skip locked
-      ) as candidate
-    )
-    update steadfast_task as task set state = 'running', lease_token = $8,
-      lease_end = store_clock() + $9::bigint * interval '1 microsecond'
-    where task.id = any (array(select id from taken))
-    returning \(Connection.columns), task.position
-    """
+  private static func claim(_ lanes: String, fromPlaces: Bool) -> String {
+    let place = fromPlaces ? ", date, place" : ""
+    let isAvailable = isAvailable(fromPlace: fromPlaces)
+    return """
+      \(lanes), \(room), first as materialized (
+        select name, rank\(place), count(*) as count from (
+          select name, rank\(place) from (
+            select candidate.*, room.room\(fromPlaces ? ", room.date, room.place" : ""),
+              row_number() over (
+                partition by candidate.name
+                order by candidate.rank, available_date, position) as number
+            from room cross join lateral (
+              select room.name, room.rank, available_date, position from steadfast_task
+              where \(isAvailable)
+              order by available_date, position limit room.room
+            ) as candidate
+            where room.room > 0
+          ) as numbered
+          where number <= room order by rank, available_date, position limit $5
+        ) as chosen group by name, rank\(place)
+      ), taken as materialized (
+        select candidate.id from first as room cross join lateral (
+          select id from steadfast_task where \(isAvailable)
+          order by available_date, position limit room.count for update skip locked
+        ) as candidate
+      )
+      update steadfast_task as task set state = 'running', lease_token = $8,
+        lease_end = store_clock() + $9::bigint * interval '1 microsecond'
+      where task.id = any (array(select id from taken))
+      returning \(Connection.columns), task.position
+      """
+  }
+
+  private static let claim = claim(lanes, fromPlaces: false)
+  private static let claimFromPlaces = claim(lanes(at: 10), fromPlaces: true)
 
   /// The date from which another claim can find tasks; `$6` if others have locked some.
-  private static let next = """
-    \(lanes)
-    select min(date), (
-      select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
-      from steadfast_task where state = 'running' and lease_end is not null
-    ) from room cross join lateral (
-      (select available_date as date from steadfast_task
+  private static func next(_ lanes: String, end: String, fromPlaces: Bool) -> String {
+    """
+    \(lanes), \(room)
+    select min(next), \(end) from room cross join lateral (
+      (select available_date from steadfast_task
         where is_ready and queue = $1 and name = room.name and ~priority = room.rank
           and available_date > $6
         order by available_date limit 1)
       union all
-      (select $6 from steadfast_task where room.room > 0 and \(isAvailable)
+      (select $6 from steadfast_task
+        where room.room > 0 and \(isAvailable(fromPlace: fromPlaces))
         order by available_date, position limit 1)
-    ) as first
+    ) as first (next)
     """
+  }
+
+  private static let next = next(
+    lanes,
+    end: """
+      (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
+        from steadfast_task where state = 'running' and lease_end is not null)
+      """,
+    fromPlaces: false
+  )
+  /// The entries of claims that are over stand before the others here, too: no end is looked for.
+  private static let nextFromPlaces = next(lanes(at: 8), end: "null::bigint", fromPlaces: true)
 
   /// Sends a claim, whose rows `claimedTasks(in:with:)` reads.
-  func sendClaim(_ request: ClaimRequest, token: UInt64) throws(PostgreSQLFailure) {
+  ///
+  /// It begins at a place in each lane, or looks at all tasks.
+  func sendClaim(
+    _ request: ClaimRequest,
+    from starts: [ClaimStarts.Lane: ClaimStarts.Place]? = nil,
+    token: UInt64
+  ) throws(PostgreSQLFailure) {
     let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
     let limit = max(0, request.limit)
-    try database.send(Self.claim, Self.values(of: request, limit) + end, isWanted: true)
+    let values = Self.values(of: request, limit) + end
+    if let starts {
+      try database.send(Self.claimFromPlaces, values + Self.values(of: starts), isWanted: true)
+    } else {
+      try database.send(Self.claim, values, isWanted: true)
+    }
+  }
+
+  private static func values(
+    of starts: [ClaimStarts.Lane: ClaimStarts.Place]
+  ) -> [SQLValue] {
+    [
+      .texts(starts.keys.map(\.name.text)),
+      .array(starts.keys.map { .integer($0.rank) }, of: .integer),
+      .array(starts.values.map { .date($0.date) }, of: .date),
+      .array(starts.values.map { .integer($0.position) }, of: .integer),
+    ]
   }
 
   private static func values(of request: ClaimRequest, _ limit: Int) -> [SQLValue] {
@@ -118,7 +177,7 @@ extension Tables {
   func claimedTasks(
     in rows: Rows,
     with token: UInt64
-  ) throws -> (tasks: [ClaimedTask], unreadable: [UnreadableTask]) {
+  ) throws -> (tasks: [(task: ClaimedTask, position: Int)], unreadable: [UnreadableTask]) {
     var tasks: [(task: ClaimedTask, position: Int)] = []
     var unreadable: [UnreadableTask] = []
     for row in rows.map(\.self) {
@@ -131,7 +190,7 @@ extension Tables {
       }
     }
     tasks.sort { Self.comesFirst($0, $1) }
-    return (tasks.map(\.task), unreadable)
+    return (tasks, unreadable)
   }
 
   private static func comesFirst(
@@ -164,9 +223,14 @@ extension Tables {
   }
 
   /// The date of the first task of a lane that is not available yet, or of a claim's end.
-  static func nextDate(for request: ClaimRequest, in database: Connection) throws -> Date? {
-    let values = values(of: request, max(1, request.limit))
-    let found = try database.rows(next, values).map { row in
+  static func nextDate(
+    for request: ClaimRequest,
+    from starts: [ClaimStarts.Lane: ClaimStarts.Place]? = nil,
+    in database: Connection
+  ) throws -> Date? {
+    let all = values(of: request, max(1, request.limit))
+    let rows = try starts.map { try database.rows(nextFromPlaces, all + values(of: $0)) }
+    let found = try (rows ?? database.rows(next, all)).map { row in
       (date: row.ifAny(0, row.date), microseconds: row.ifAny(1, row.integer))
     }.first
     guard let found else { return nil }
@@ -174,6 +238,46 @@ extension Tables {
     let date = found.date.map { max($0, request.now) }
     let end = found.microseconds.map { request.now + Double(max(0, $0)) / 1e6 }
     return [date, end].compactMap(\.self).min()
+  }
+
+  // MARK: Places
+
+  /// How many rows of the table are gone and have not been removed yet, as far as is known.
+  static func deadRowCount(in database: Connection) throws -> Int {
+    try database.first(
+      "select n_dead_tup from pg_stat_user_tables where relid = 'steadfast_task'::regclass"
+    ) { $0.integer(0) } ?? 0
+  }
+
+  /// The first task of each lane of a queue.
+  static func firstPlaces(
+    ofQueue queue: String,
+    in database: Connection
+  ) throws -> [ClaimStarts.Lane: ClaimStarts.Place] {
+    let found = try database.all(
+      """
+      with recursive lane (name, rank, date, place) as (
+        (select name, ~priority, available_date, position from steadfast_task
+          where is_ready and queue = $1
+          order by queue, name, ~priority, available_date, position limit 1)
+        union all
+        select step.* from lane cross join lateral (
+          select task.name, ~task.priority, available_date, position
+          from steadfast_task as task
+          where is_ready and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
+          order by task.queue, task.name, ~task.priority, available_date, position limit 1
+        ) as step
+      )
+      select * from lane
+      """,
+      .text(queue)
+    ) { row in
+      (
+        ClaimStarts.Lane(name: ExactText(row.text(0)), rank: row.integer(1)),
+        ClaimStarts.Place(date: row.date(2), position: row.integer(3))
+      )
+    }
+    return Dictionary(uniqueKeysWithValues: found)
   }
 }
 #endif

@@ -158,6 +158,7 @@ extension Tables {
   }
 
   private func count(_ ids: [TaskID], as state: TaskState, by one: Int64) throws {
+    hasFreedOthers = true
     try database.send(
       """
       update steadfast_task as task set open_count = open_count - $3::bigint * ended.named,

@@ -18,6 +18,7 @@ extension Tables {
   }
 
   func promoteSuccessor(name: String, _ key: String) throws {
+    hasFreedOthers = true
     try database.send(
       """
       update steadfast_task set key_role = 'holder'

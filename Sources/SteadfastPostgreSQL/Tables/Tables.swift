@@ -20,6 +20,8 @@ final class Tables: TaskTables {
   let locks: Locks
   /// Whether the transaction has changed something.
   var hasChanged = false
+  /// Whether tasks may have become available that the changes do not name.
+  var hasFreedOthers = false
   /// The order keys whose turns the batch may have changed.
   var changedOrders: [String] = []
   var newMembers: [TaskRecord] = []
@@ -61,6 +63,7 @@ final class Tables: TaskTables {
         .text(key)
       )
     }
+    hasFreedOthers = hasFreedOthers || !changedOrders.isEmpty
     changedOrders = []
   }
 }

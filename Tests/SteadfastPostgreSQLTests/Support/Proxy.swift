@@ -31,6 +31,7 @@ final class Proxy: Sendable {
     var links: [ObjectIdentifier: Link] = [:]
     var statements: Set<String> = []
     var isEnded = false
+    var version: String?
   }
 
   private let folder: URL
@@ -54,6 +55,9 @@ final class Proxy: Sendable {
 
   /// Breaks the connections of the next commits that are not `nil`, one after another.
   func plan(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
+
+  /// Lets the server look like one of another version, which has two digits.
+  func pretend(version: String) { state.withLock { $0.version = version } }
 
   /// How many commits were cut so.
   func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
@@ -163,6 +167,11 @@ final class Proxy: Sendable {
         let ready: [UInt8] = [UInt8(ascii: "Z"), 0, 0, 0, 5, UInt8(ascii: "I")]
         if bytes[..<count].suffix(6).elementsEqual(ready) { return link.end() }
         continue
+      }
+      if let version = state.withLock({ $0.version }),
+        let name = bytes[..<count].firstRange(of: Array("server_version\0".utf8))
+      {
+        bytes.replaceSubrange(name.upperBound..<name.upperBound + 2, with: Array(version.utf8))
       }
       _ = unsafe send(link.client, bytes, count, Int32(MSG_NOSIGNAL))
     }

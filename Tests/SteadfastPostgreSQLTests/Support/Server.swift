@@ -12,8 +12,19 @@ enum Server {
   /// The connection string of a server that a test may restart, with this command.
   static let restarted = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTARTED"]
   static let restartCommand = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_RESTART"]
+  /// The connection string of a server that is reached over TLS only, and its certificate's file.
+  static let secured = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_TLS"]
+  static let certificate = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_CERTIFICATE"]
+  /// The connection string of a pooler that gives each transaction another session.
+  static let pooled = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_POOLED"]
   /// A role that the server lets in with a password only; a test makes it.
   static let guarded = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL_GUARDED"]
+
+  /// The connection string with other parameters.
+  static func connection(with parameters: String) throws -> String {
+    // Of two values, libpq takes the later one.
+    try #require(connection) + " " + parameters
+  }
 }
 
 extension Trait where Self == ConditionTrait {
@@ -21,7 +32,7 @@ extension Trait where Self == ConditionTrait {
   static var onServer: Self {
     .enabled(
       if: Server.connection != nil,
-      "run python3 Tests/EndToEnd/postgresql_server.py --restarts swift test --traits PostgreSQL"
+      "run python3 Tests/EndToEnd/postgresql_server.py --restarts --tls --pooler swift test --traits PostgreSQL"
     )
   }
 }
@@ -106,10 +117,14 @@ extension ClaimRequest {
 
 extension Tables {
   /// Claims tasks within a transaction that is under way.
-  func claim(_ request: ClaimRequest) throws -> Claim {
-    try sendClaim(request, token: 17)
+  func claim(
+    _ request: ClaimRequest,
+    from places: [ClaimStarts.Lane: ClaimStarts.Place]? = nil
+  ) throws -> Claim {
+    try sendClaim(request, from: places, token: 17)
     let rows = try #require(try database.flush().last)
-    return Claim(tasks: try claimedTasks(in: rows, with: 17).tasks, nextDate: nil)
+    let tasks = try claimedTasks(in: rows, with: 17).tasks.map(\.task)
+    return Claim(tasks: tasks, nextDate: nil)
   }
 }
 

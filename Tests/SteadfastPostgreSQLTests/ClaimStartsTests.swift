@@ -1,0 +1,196 @@
+#if PostgreSQL
+import Foundation
+import SteadfastDatabases
+import SteadfastQueue
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// Where claims begin to read, decided without a database.
+struct ClaimStartsTests {
+  private typealias Lane = ClaimStarts.Lane
+  private typealias Place = ClaimStarts.Place
+
+  private let mail = Lane(name: ExactText("Mail"), rank: ~0)
+  private let call = Lane(name: ExactText("Call"), rank: ~0)
+  private let start = ContinuousClock.now
+  private let date = Date(timeIntervalSince1970: 1_800_000_000)
+
+  private func place(_ second: Double, _ position: Int = .min) -> Place {
+    Place(date: date + second, position: position)
+  }
+
+  private func request(_ second: Double, _ conditions: Set<TaskCondition> = []) -> ClaimRequest {
+    ClaimRequest(
+      limit: 8,
+      names: ["Mail": 8],
+      now: date + second,
+      conditions: conditions,
+      leaseDuration: nil
+    )
+  }
+
+  /// A value whose look at these places has ended at the start.
+  private func looked(
+    _ firsts: [Lane: Place],
+    _ request: ClaimRequest,
+    after time: Duration = .milliseconds(10)
+  ) -> ClaimStarts {
+    var starts = ClaimStarts()
+    _ = starts.note(firsts, for: request, from: start - time, to: start)
+    return starts
+  }
+
+  @Test func `the first claim looks, and begins at the first task of each lane`() {
+    var starts = ClaimStarts()
+    #expect(starts.places(for: request(9), after: FreedTasks(), at: start) == nil)
+    let firsts = [mail: place(5, 3), call: place(20)]
+    let places = starts.note(firsts, for: request(9), from: start, to: start + .milliseconds(10))
+    // A task that is added to the lane of a task of later comes before it.
+    #expect(places == [mail: place(5, 3), call: place(8.9)])
+  }
+
+  @Test func `a claim begins where others had come to before the lag`() {
+    var starts = looked([mail: place(5, 3)], request(9), after: .seconds(10))
+    func begin(_ milliseconds: Int) -> Place? {
+      starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(milliseconds))?[
+        mail
+      ]
+    }
+    starts.note(mail, upTo: place(6, 4))
+    #expect(begin(99) == place(5, 3))
+    #expect(begin(100) == place(5, 3))
+    starts.note(mail, upTo: place(7, 5))
+    #expect(begin(150) == place(5, 3))
+    #expect(begin(200) == place(6, 4))
+    #expect(begin(300) == place(7, 5))
+  }
+
+  @Test func `a task that is taken before the place of an earlier claim lowers it`() {
+    var starts = looked([mail: place(5)], request(9), after: .seconds(10))
+    starts.note(mail, upTo: place(7))
+    _ = starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(100))
+    starts.note(mail, upTo: place(6))
+    let places = starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(200))
+    #expect(places == [mail: place(6)])
+  }
+
+  @Test func `new tasks of the store lower the places of their lanes, and make lanes known`() {
+    var starts = looked([mail: place(5)], request(9))
+    let freed = FreedTasks(dates: [mail: date + 3, call: date + 4])
+    let places = starts.places(for: request(9), after: freed, at: start + .milliseconds(1))
+    #expect(places == [mail: place(3), call: place(4)])
+  }
+
+  @Test func `a retry lowers the places of all lanes`() {
+    var starts = looked([mail: place(5), call: place(2)], request(9))
+    let freed = FreedTasks(earliest: date + 4)
+    let places = starts.places(for: request(9), after: freed, at: start + .milliseconds(1))
+    #expect(places == [mail: place(4), call: place(2)])
+  }
+
+  @Test func `a look follows after ten times its time, and after once if there is something`() {
+    var starts = looked([mail: place(5)], request(9))
+    let now = start + .milliseconds(9)
+    #expect(starts.places(for: request(9), after: FreedTasks(), at: now) != nil)
+    let freed = FreedTasks(areAnywhere: true)
+    #expect(starts.places(for: request(9), after: freed, at: now) != nil)
+    #expect(starts.timeToLook(at: now) == .milliseconds(1))
+    let later = start + .milliseconds(10)
+    #expect(starts.places(for: request(9), after: FreedTasks(), at: later) == nil)
+    starts = looked([mail: place(5)], request(9))
+    #expect(starts.places(for: request(9), after: FreedTasks(), at: later) != nil)
+    #expect(
+      starts.places(for: request(9), after: FreedTasks(), at: start + .milliseconds(100)) == nil
+    )
+  }
+
+  @Test func `a condition that is met again makes the next claim look`() {
+    let wifi: TaskCondition = "wifi"
+    var starts = looked([mail: place(5)], request(9, [wifi]))
+    func needsLook(_ conditions: Set<TaskCondition>, _ milliseconds: Int) -> Bool {
+      starts.places(
+        for: request(9, conditions),
+        after: FreedTasks(),
+        at: start + .milliseconds(milliseconds)
+      ) == nil
+    }
+    #expect(!needsLook([wifi], 11))
+    #expect(!needsLook([], 12))
+    #expect(needsLook([wifi], 13))
+  }
+
+  @Test func `an exact store looks at once if there is something`() {
+    var starts = ClaimStarts(isExact: true)
+    _ = starts.note([:], for: request(9), from: start - .seconds(1), to: start)
+    #expect(starts.places(for: request(9), after: FreedTasks(), at: start) != nil)
+    #expect(starts.places(for: request(9), after: FreedTasks(areAnywhere: true), at: start) == nil)
+  }
+
+  // MARK: Notes
+
+  private func group(_ changes: TaskChange...) throws -> BatchGroup {
+    BatchGroup([try changes.map { try PreparedChange($0) }])
+  }
+
+  @Test func `nothing is noted until claims keep their places`() throws {
+    let notes = FreedTaskNotes()
+    notes.note(try group(.insert(.numbered(1), onDuplicate: .keep)), hasFreedOthers: true)
+    #expect(notes.take(forQueue: "").dates.isEmpty)
+    notes.set(isOn: true)
+    #expect(!notes.take(forQueue: "").areAnywhere)
+  }
+
+  @Test func `each queue hears of its new tasks, and of what may concern all`() throws {
+    let notes = FreedTaskNotes()
+    notes.set(isOn: true)
+    for queue in ["", "b"] { _ = notes.take(forQueue: queue) }
+    let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)
+    let retry = TaskChange.retry(lease, availableDate: date, retryCount: 1, failure: nil)
+    notes.note(
+      try group(.insert(.numbered(1), onDuplicate: .keep), retry),
+      hasFreedOthers: false
+    )
+    let own = notes.take(forQueue: "")
+    let lane = Lane(name: ExactText("A"), rank: ~TaskRecord.numbered(1).priority.rawValue)
+    #expect(own.dates == [lane: TaskRecord.numbered(1).availableDate])
+    #expect(own.earliest == date)
+    #expect(!own.areAnywhere)
+    let other = notes.take(forQueue: "b")
+    #expect(other.dates.isEmpty)
+    #expect(other.earliest == date)
+    #expect(notes.take(forQueue: "b").earliest == nil)
+  }
+
+  @Test func `what puts tasks back makes all queues look`() throws {
+    let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)
+    let changes: [TaskChange] = [
+      .release(lease), .unpark(name: "A"), .resume(lease.id), .rebase(date),
+      .restart(.unclaimed(lease.id), availableDate: date),
+      .complete(lease.id, named: "a", value: [1]),
+      .reschedule(.unclaimed(lease.id), availableDate: date),
+      .suspend(lease, until: date, awaiting: ["a"]),
+    ]
+    for change in changes {
+      let notes = FreedTaskNotes()
+      notes.set(isOn: true)
+      _ = notes.take(forQueue: "b")
+      notes.note(try group(change), hasFreedOthers: false)
+      #expect(notes.take(forQueue: "b").areAnywhere, "\(change)")
+      #expect(!notes.take(forQueue: "b").areAnywhere)
+    }
+  }
+
+  @Test func `the end of a task makes queues look only if it has freed others`() throws {
+    let notes = FreedTaskNotes()
+    notes.set(isOn: true)
+    _ = notes.take(forQueue: "")
+    let lease = Lease(id: TaskRecord.numbered(9).id, token: 1)
+    let end = TaskChange.succeed(lease, at: date, retains: false)
+    notes.note(try group(end), hasFreedOthers: false)
+    #expect(!notes.take(forQueue: "").areAnywhere)
+    notes.note(try group(end), hasFreedOthers: true)
+    #expect(notes.take(forQueue: "").areAnywhere)
+  }
+}
+#endif

@@ -1,0 +1,179 @@
+#if PostgreSQL
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// How a store gets to its server: users, passwords, certificates, versions and poolers.
+@Suite(.onServer)
+struct PostgreSQLConnectingTests {
+  @Test func `a user who is not known is not let in`() async throws {
+    let error = await PostgreSQLStore(try Server.connection(with: "user=nobody_here"))
+      .openingError()
+    #expect(error?.code == .notAllowed)
+    #expect(error?.isTransient == false)
+  }
+
+  @Test(arguments: [
+    "FATAL:  password authentication failed for user \"x\"", "no password supplied",
+  ])
+  func `a wrong password is no matter of waiting`(_ text: String) throws {
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    let error = StorePlace("dbname=app").describedAttempt(failure)
+    #expect(error.code == .notAllowed)
+    #expect(error.message.contains("Check the user, the password and the server's pg_hba.conf"))
+  }
+
+  @Test(.enabled(if: Server.guarded != nil, "STEADFAST_POSTGRESQL_GUARDED names no role"))
+  func `a server lets a role in with its password only`() async throws {
+    try await withTables { tables in
+      let role = try #require(Server.guarded)
+      let database = try tables.database()
+      try database.execute("create role \(role) login superuser password 'open sesame'")
+      defer { try? database.execute("drop role \(role)") }
+      for password in ["", " password='open secret'"] {
+        let store = PostgreSQLStore(try Server.connection(with: "user=\(role)" + password))
+        let error = await store.openingError()
+        #expect(error?.code == .notAllowed)
+        #expect(error?.isTransient == false)
+        let message = try #require(error?.message)
+        #expect(message.contains("Check the user, the password and the server's pg_hba.conf"))
+        #expect(!message.contains("secret"))
+      }
+      let store = PostgreSQLStore(
+        try Server.connection(with: "user=\(role) password='open sesame'"),
+        prefix: tables.prefix
+      )
+      #expect(await store.openingError() == nil)
+      try await store.close()
+    }
+  }
+
+  @Test func `a server that is down is waited for by the queue`() async throws {
+    let place = "host=/nowhere dbname=app password=secret"
+    let error = await PostgreSQLStore(place).openingError()
+    #expect(error?.code == .unreachable)
+    #expect(error?.isTransient == true)
+    #expect(error?.message.contains("the database app on /nowhere can't be reached") == true)
+    #expect(error?.message.contains("secret") == false)
+  }
+
+  @Test func `a server that is too old is refused`() throws {
+    let settings = SessionSettings(StorePlace("dbname=app"))
+    #expect(throws: Never.self) { try settings.check(version: 130_000) }
+    let error = #expect(throws: PostgreSQLError.self) { try settings.check(version: 120_022) }
+    #expect(error?.code == .unsuitableServer)
+    #expect(
+      error?.message
+        == "the server of the database app on this machine is PostgreSQL 12; the store needs version "
+        + "13 or newer"
+    )
+  }
+
+  @Test func `a server that says that it is too old is refused, and not waited for`() async throws {
+    try await withProxy { proxy, tables in
+      proxy.pretend(version: "12")
+      let error = await tables.store().openingError()
+      #expect(error?.code == .unsuitableServer)
+      #expect(error?.isTransient == false)
+      #expect(
+        error?.message.hasSuffix("is PostgreSQL 12; the store needs version 13 or newer") == true
+      )
+      proxy.pretend(version: "13")
+      let store = tables.store()
+      #expect(await store.openingError() == nil)
+      try await store.close()
+    }
+  }
+
+  // MARK: TLS
+
+  @Test(.enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server"))
+  func `a store works over TLS with a certificate that it has verified`() async throws {
+    let certificate = try #require(Server.certificate)
+    let place = try #require(Server.secured) + " sslmode=verify-full sslrootcert=\(certificate)"
+    try await withTables(on: place) { tables in
+      let store = tables.store()
+      let queue = TaskQueue(persistence: store)
+      await queue.register(name: "A") { _, _ in }
+      try await queue.enqueue(name: "A")
+      #expect(try await queue.runAvailable() == 1)
+      let isEncrypted = try tables.database().first(
+        "select bool_and(ssl) from pg_stat_ssl join pg_stat_activity using (pid) "
+          + "where application_name = 'Steadfast'"
+      ) { $0.flag(0) }
+      #expect(isEncrypted == true)
+      try await store.close()
+    }
+  }
+
+  @Test(
+    .enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server"),
+    arguments: [
+      ("host=other.example sslmode=verify-full", true),
+      ("sslmode=verify-full sslrootcert=/nowhere", false),
+      ("sslmode=verify-full sslrootcert=/etc/hostname", false),
+    ]
+  )
+  func `a server that is not to be trusted is no matter of waiting`(
+    _ parameters: String,
+    _ hasCertificate: Bool
+  ) async throws {
+    var place = try #require(Server.secured) + " " + parameters
+    if hasCertificate { place += " sslrootcert=\(try #require(Server.certificate))" }
+    let error = await PostgreSQLStore(place).openingError()
+    #expect(error?.code == .tlsFailed)
+    #expect(error?.isTransient == false)
+    #expect(error?.message.contains("Check sslmode, sslrootcert and the host's name") == true)
+  }
+
+  @Test(.enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server"))
+  func `a server that asks for TLS does not let in without it`() async throws {
+    let error = await PostgreSQLStore(try #require(Server.secured) + " sslmode=disable")
+      .openingError()
+    #expect(error?.code == .notAllowed)
+    #expect(error?.isTransient == false)
+  }
+
+  @Test func `a host without TLS is no matter of waiting, unless there is another one`() {
+    let failure = PostgreSQLFailure(
+      state: "",
+      text:
+        "connection to server at \"db\" failed: server does not support SSL, but SSL was required",
+      isConnectionLost: true
+    )
+    #expect(StorePlace("host=db").describedAttempt(failure).code == .tlsFailed)
+    #expect(StorePlace("host=db,other").describedAttempt(failure).code == .unreachable)
+  }
+
+  // MARK: Poolers
+
+  @Test(.enabled(if: Server.pooled != nil, "STEADFAST_POSTGRESQL_POOLED names no pooler"))
+  func `a pooler that exchanges sessions is refused, and what it refuses is not stored`()
+    async throws
+  {
+    let pooled = try #require(Server.pooled)
+    try await withTables { tables in
+      let owner = tables.store()
+      try await owner.open()
+      // The pooler has one session for both.
+      let stores = (0..<2).map { _ in TestTables(connection: pooled, prefix: tables.prefix).store()
+      }
+      var errors: [PostgreSQLError] = []
+      var acknowledged: Set<TaskID> = []
+      for number in 1...20 {
+        let record = TaskRecord.numbered(number)
+        let error = await stores[number % 2].error { _ = try await $0.insert(record) }
+        if let error { errors.append(error) } else { acknowledged.insert(record.id) }
+      }
+      #expect(!errors.isEmpty)
+      #expect(errors.allSatisfy { $0.code == .unsuitableServer && !$0.isTransient })
+      #expect(errors.allSatisfy { $0.message.contains("pool_mode=session") })
+      #expect(try await Set(owner.tasks(matching: TaskFilter()).map(\.id)) == acknowledged)
+      try await owner.close()
+    }
+  }
+}
+#endif

@@ -1,0 +1,74 @@
+#if PostgreSQL
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// How the server performs statements.
+struct Plans {
+  /// Statements, with the names of the tables of one store.
+  let statements: [String]
+
+  /// Takes the statements of all stores whose names begin with a word, as those of one store.
+  init(of texts: Set<String>, prefix: String, in tables: TestTables) throws {
+    let table = try Regex(
+      prefix + #"_\w+?_(task|dependency|memory|value|request|place|schema)\b"#
+    )
+    let named = texts.map { text in
+      text.replacing(table) { "\(tables.prefix)_\($0[1].substring ?? "")" }
+    }
+    statements = Set(named).sorted().filter { text in
+      ["select", "insert", "update", "delete", "with"].contains { text.hasPrefix($0) }
+        && text.contains(tables.prefix) && !text.contains("pg_catalog")
+        && !Self.mayReadAll.contains { text.contains($0) }
+    }
+  }
+
+  /// What is in statements that read as many tasks as a caller asks for, or a table of few rows.
+  private static let mayReadAll = [
+    "select count(*) from", "select exists (select 1 from", "order by id limit $",
+    "_request where date",
+    // When a store is opened, and three times in a lease.
+    "where state = 'running'", "interruption_count = least(",
+    // Where claims take long.
+    "from pg_stat_user_tables",
+    // After a clock has gone back.
+    "with moved as",
+  ]
+
+  /// The lines of a plan that read a table without looking for anything in an index.
+  private func wholeReads(in plan: [String]) -> [String] {
+    let lines = plan.map { $0.trimmingPrefix { $0 == " " || $0 == "-" || $0 == ">" } } + [""]
+    return zip(lines, lines.dropFirst()).compactMap { line, next in
+      guard line.hasPrefix("Seq Scan") || line.hasPrefix("Index"), line.contains("Scan") else {
+        return nil
+      }
+      return next.hasPrefix("Index Cond") ? nil : String(line)
+    }
+  }
+
+  /// Checks that no statement reads a whole table, though the tables are empty when it is planned.
+  func check(in tables: TestTables) async throws {
+    let store = tables.store()
+    try await store.open()
+    let database = try tables.database()
+    try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+    try database.execute("select set_config('steadfast.offset', '0 s', false)")
+    for table in Schema.tables { try database.execute("vacuum analyze steadfast_\(table)") }
+    for (number, statement) in statements.enumerated() {
+      try database.execute("prepare plan\(number) as \(statement)")
+      let count = try database.first(
+        """
+        select cardinality(parameter_types)::bigint from pg_prepared_statements where name = $1
+        """,
+        .text("plan\(number)")
+      ) { $0.integer(0) }
+      let values = Array(repeating: "null", count: count ?? 0).joined(separator: ", ")
+      let call = "plan\(number)" + (values.isEmpty ? "" : "(\(values))")
+      let plan = try database.all("explain (costs off) execute \(call)") { $0.text(0) }
+      let reads = wholeReads(in: plan)
+      #expect(reads.isEmpty, "\(reads)\n\(statement)\n\(plan.joined(separator: "\n"))")
+    }
+    try await store.close()
+  }
+}
+#endif
