@@ -151,6 +151,7 @@ struct OverdueClaimTests {
       proxy.plan([.after])
       let error = await store.error { _ = try await $0.claim(.ofA(leaseDuration: nil)) }
       #expect(error?.code == .inUse)
+      #expect(proxy.count(of: .after) == 1)
       #expect(states.entries == ["taken"])
       let running = TaskFilter(states: [.running])
       #expect(try await store.count(matching: running) == 2)

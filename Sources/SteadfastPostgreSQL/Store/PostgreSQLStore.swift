@@ -35,10 +35,10 @@ public import SteadfastQueue
 ///
 /// ## Connections
 ///
-/// A store has four connections and as many threads: one each that writes, claims, looks tasks up,
-/// and exchanges hints. None of the threads that Swift's tasks share waits for the server. The
-/// sessions use advisory locks, prepared statements and notifications. So they need a connection of
-/// their own to the server, or a pooler in session mode.
+/// A store has up to four connections and as many threads: one each that writes, claims, looks
+/// tasks up, and exchanges hints. None of the threads that Swift's tasks share waits for the
+/// server. The sessions use advisory locks, prepared statements and notifications. So they need a
+/// connection of their own to the server, or a pooler in session mode.
 ///
 /// ## Failures
 ///
@@ -140,7 +140,7 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
   /// a task. It is `nil` in virtual time.
   public var hints: AsyncStream<Void>? {
     guard RealWork.taskExecutor == nil else { return nil }
-    return core.listeners.stream()
+    return core.hints()
   }
 
   /// Connects, and makes the tables if they are missing.

@@ -8,10 +8,13 @@ import Synchronization
 final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
+    var hasEnded = false
+    /// Whether a queue listens, or other stores are to be told.
+    var needsHints: Bool
     var hints: HintExchange?
   }
 
-  let listeners = HintListeners()
+  private let listeners = HintListeners()
   let place: StorePlace
   private let leaseDuration: Duration?
   private let writing = JobQueue()
@@ -20,13 +23,14 @@ final class StoreCore: StoreCalls {
   /// The threads that claim and read.
   private let others = DispatchGroup()
   private let opening = OpenState()
-  private let state = Mutex(State())
+  private let state: Mutex<State>
   private let forkCount = ForkCount.current
   private let notes = FreedTaskNotes()
 
   init(_ place: StorePlace, leaseDuration: Duration?) {
     self.place = place
     self.leaseDuration = leaseDuration
+    state = Mutex(State(needsHints: place.isShared))
   }
 
   /// Lets the threads end when they have done what they were given.
@@ -37,6 +41,7 @@ final class StoreCore: StoreCalls {
   }
 
   private func endOthers() {
+    state.withLock { $0.hasEnded = true }
     claiming.end(threads: 1)
     reading.end(threads: 1)
     listeners.end()
@@ -85,10 +90,7 @@ final class StoreCore: StoreCalls {
   private func startThreads() throws {
     try state.withLock { state in
       guard !state.areThreadsStarted else { return }
-      // A statement of another connection may add a task to a store that is not shared, too.
-      let hints = try HintExchange(place, listeners)
-      try SystemThread.start { hints.run() }
-      state.hints = hints
+      try startHints(&state)
       try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
         let session = Session(place) { _, _ in }
         let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
@@ -108,12 +110,36 @@ final class StoreCore: StoreCalls {
           for job in jobs { Self.look(job, session) }
         }
       }
+      let hints = place.isShared ? state.hints : nil
       try SystemThread.start { [place, writing, others, notes] in
-        let hints = place.isShared ? hints : nil
         let writer = Writer(place, hints: hints, others: others, notes)
         while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
       }
       state.areThreadsStarted = true
+    }
+  }
+
+  private func startHints(_ state: inout State) throws {
+    guard state.needsHints, state.hints == nil, !state.hasEnded else { return }
+    let hints = try HintExchange(place, listeners)
+    try SystemThread.start { hints.run() }
+    state.hints = hints
+  }
+
+  /// Begins a sequence of hints; `nil` if the system has no room for what they need.
+  ///
+  /// A statement of another connection may add a task to a store that is not shared, too. So such a
+  /// store listens once a queue asks for hints.
+  func hints() -> AsyncStream<Void>? {
+    let stream = listeners.stream()
+    do {
+      try state.withLock { state in
+        state.needsHints = true
+        if state.areThreadsStarted { try startHints(&state) }
+      }
+      return stream
+    } catch {
+      return nil
     }
   }
 
