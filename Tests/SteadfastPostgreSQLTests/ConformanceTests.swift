@@ -48,7 +48,7 @@ struct PostgreSQLConformanceTests {
       let seeds = [first, first + 1_000_000]
       for seed in use == .aloneKeepingPlaces ? [first] : seeds {
         let conformance = PersistenceConformance(
-          randomCases: Soak.runs(short: 20),
+          randomCases: Soak.runs(short: 8),
           callsPerCase: 200,
           seed: seed
         )

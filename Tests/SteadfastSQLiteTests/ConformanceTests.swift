@@ -35,7 +35,7 @@ struct ConformanceTests {
       let first = Soak.seed ?? 1
       for seed in [first, first + 1_000_000] {
         let report = await PersistenceConformance(
-          randomCases: Soak.runs(short: 20),
+          randomCases: Soak.runs(short: 10),
           callsPerCase: 200,
           seed: seed
         )

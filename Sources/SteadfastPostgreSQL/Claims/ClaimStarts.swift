@@ -16,8 +16,8 @@ import Foundation
 ///
 /// A task may become available before that place. What the same store changes, it notes
 /// (``FreedTasks``). What others change is found by a look at the first entries. The next one comes
-/// after ten times the time that the last one took, or after the same time if there is something to
-/// be found.
+/// after a second, or ten times the time that the last one took if that is longer; if there is
+/// something to be found, after the time that the last one took.
 struct ClaimStarts {
   /// The tasks with one name and one priority.
   struct Lane: Hashable, Sendable {
@@ -63,9 +63,8 @@ struct ClaimStarts {
 
   /// How long a task of another store may take into the table after it has got its date.
   private let lag: Duration
-  /// How many times the time of the last look passes before the next one, if there is something to
-  /// be found, and if not.
-  private let pace: (behind: Int, other: Int)
+  /// Whether a look is made at once if there is something to be found.
+  private let isExact: Bool
   private var lanes: [Lane: Progress] = [:]
   /// The conditions that were met in all claims since the last look; `nil` if there was none.
   private var conditions: Set<TaskCondition>?
@@ -80,7 +79,7 @@ struct ClaimStarts {
   ///   changed, whatever the looks cost.
   init(isExact: Bool = false) {
     lag = isExact ? .zero : .milliseconds(100)
-    pace = (isExact ? 0 : 1, 10)
+    self.isExact = isExact
   }
 
   /// Where a claim begins in each lane; `nil` if their first entries must be looked at before.
@@ -132,7 +131,10 @@ struct ClaimStarts {
 
   /// How long it takes until tasks are found that other stores have made available.
   func timeToLook(at now: ContinuousClock.Instant) -> Duration {
-    max(.zero, lookTime * (isBehind ? pace.behind : pace.other) - lastLook.duration(to: now))
+    let shortest = Duration.seconds(isExact ? 0 : 1)
+    let pause =
+      if isBehind { isExact ? .zero : lookTime } else { max(lookTime * 10, shortest) }
+    return max(.zero, pause - lastLook.duration(to: now))
   }
 }
 

@@ -26,7 +26,7 @@ extension TaskQueue {
   ///
   /// Of two such calls at the same time, it would be unknown which was stored first. That holds for
   /// a store that applies changes at once, too: each call tells what it has stored after that.
-  nonisolated func turnKeys(of records: [TaskRecord]) -> Set<String> {
+  nonisolated func turnKeys(of records: some Collection<TaskRecord>) -> Set<String> {
     Set(records.compactMap(\.uniqueKey))
   }
 }

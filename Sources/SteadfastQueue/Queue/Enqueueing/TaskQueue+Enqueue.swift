@@ -59,7 +59,7 @@ extension TaskQueue {
       StoredPayload(payload),
       uniqueKey ?? payload.uniqueKey
     )
-    return try await add(CollectionOfOne(draft), chosen)[0]
+    return try await add(draft, chosen)
   }
 
   /// Adds several tasks of one type in one step: all of them or, if it throws, none.
@@ -110,6 +110,6 @@ extension TaskQueue {
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
     let draft = Draft(name, StoredPayload(payload, version: 1), uniqueKey)
-    return try await add(CollectionOfOne(draft), options)[0]
+    return try await add(draft, options)
   }
 }

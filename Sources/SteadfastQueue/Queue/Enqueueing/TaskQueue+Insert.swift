@@ -21,9 +21,31 @@ extension TaskQueue {
     }
   }
 
+  /// Adds a new task, with the options that the call and the payload's type choose for it.
+  ///
+  /// It makes no arrays but those that the store takes and returns.
+  nonisolated func add(
+    _ draft: Draft,
+    _ options: consuming TaskOptions
+  ) async throws -> EnqueuedTask {
+    try await open()
+    options.fill(from: configuration.taskDefaults)
+    let policy = options.onDuplicate ?? .keep
+    for _ in 0..<Self.mostDraws {
+      let now = self.now
+      let id = generators.nextID(at: now)
+      let record = try forStore(record(of: draft, options, id: id, now: now))
+      if let task = try await insert(record, policy, now) {
+        if isTimeToYield(after: CollectionOfOne(record)) { await Task.yield() }
+        return task
+      }
+    }
+    throw takenIDs
+  }
+
   /// Adds new tasks, with the options that the call and the payload's type choose for all of them.
   nonisolated func add(
-    _ drafts: some Collection<Draft>,
+    _ drafts: [Draft],
     _ options: consuming TaskOptions
   ) async throws -> [EnqueuedTask] {
     try await open()
@@ -59,23 +81,33 @@ extension TaskQueue {
     _ policy: UniquePolicy,
     _ make: (Date) throws -> [TaskRecord]
   ) async throws -> [EnqueuedTask] {
-    // IDs are random, so a collision means that another queue uses the same seed.
-    for _ in 0..<8 {
+    for _ in 0..<Self.mostDraws {
       let now = self.now
-      var records = try make(now)
-      if RealWork.encodesPayloads {
-        records = try records.map { $0.replacing(payload: try $0.payload.withoutValue()) }
-      }
+      let records = try make(now).map(forStore)
       if let tasks = try await insert(records, policy, now) {
         if isTimeToYield(after: records) { await Task.yield() }
         return tasks
       }
     }
-    throw TaskQueueError(
+    throw takenIDs
+  }
+
+  /// How often a task gets another ID.
+  ///
+  /// IDs are random, so a collision means that another queue uses the same seed.
+  private static let mostDraws = 8
+
+  private nonisolated var takenIDs: TaskQueueError {
+    TaskQueueError(
       .storeFailed,
       "the store (\(store)) holds tasks with the IDs that the queue '\(name)' draws: two "
         + "queues on one store must not have the same seed as their randomness"
     )
+  }
+
+  private nonisolated func forStore(_ record: TaskRecord) throws -> TaskRecord {
+    guard RealWork.encodesPayloads else { return record }
+    return record.replacing(payload: try record.payload.withoutValue())
   }
 
   /// How many tasks a caller adds, on average, before it yields its thread.
@@ -85,10 +117,27 @@ extension TaskQueue {
   ///
   /// A store in memory never suspends its callers. A few callers that add one task after another
   /// would hold all of Swift's threads, and no worker could perform what they add.
-  private nonisolated func isTimeToYield(after records: [TaskRecord]) -> Bool {
+  private nonisolated func isTimeToYield(after records: some Collection<TaskRecord>) -> Bool {
     // Decide by the IDs, which are random. Callers on several threads would contend for a counter.
     store.appliesAtOnce
       && records.contains { ($0.id.low >> 16).isMultiple(of: Self.tasksBeforeYielding) }
+  }
+
+  /// Stores a new task.
+  ///
+  /// - Returns: The enqueued task; `nil` if the store holds a task with its ID.
+  private nonisolated func insert(
+    _ record: TaskRecord,
+    _ policy: UniquePolicy,
+    _ now: Date
+  ) async throws -> EnqueuedTask? {
+    // Make the handle before the task can be performed, so that no outcome is missed.
+    var task = newTask(record)
+    let isStored = try await store(CollectionOfOne(record), policy) { results in
+      if case .replaced(let twin) = results[0] { await observers.tookOver(twin) }
+      if let twin = inserted(record, results[0], now) { task = twin }
+    }
+    return isStored ? task : nil
   }
 
   /// Stores new tasks.
@@ -101,104 +150,65 @@ extension TaskQueue {
   ) async throws -> [EnqueuedTask]? {
     // Of several tasks with one key, one is stored, and stands for all of them.
     let kept = records.count > 1 ? try Self.oneOfEachKey(records, policy) : records
-    // Make the handles before the tasks can be performed, so that no outcome is missed.
     var tasks = kept.map(newTask)
-    observers.willEnqueue(kept)
+    let areStored = try await store(kept, policy) { results in
+      for index in kept.indices {
+        // Only this one waits, so that the others need no asynchronous call.
+        if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
+        if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
+      }
+    }
+    guard areStored else { return nil }
+    return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
+  }
+
+  /// Stores new tasks, and lets `tell` tell what has become of them.
+  ///
+  /// - Returns: Whether they are stored; if not, the store holds a task with one of their IDs.
+  private nonisolated func store(
+    _ records: some Collection<TaskRecord>,
+    _ policy: UniquePolicy,
+    tell: ([ChangeOutcome]) async -> Void
+  ) async throws -> Bool {
+    observers.willEnqueue(records)
     // The turn lasts until what was stored is told.
-    let keys = policy == .replace ? turnKeys(of: kept) : []
+    let keys = policy == .replace ? turnKeys(of: records) : []
     if !keys.isEmpty { await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     let results: [ChangeOutcome]
     do {
       if policy == .replace {
-        results = try await replace(with: kept)
+        results = try await replace(with: records)
       } else {
-        results = try await persist(kept.map { .insert($0, onDuplicate: policy) })
+        results = try await persist(records.map { .insert($0, onDuplicate: policy) })
       }
       guard !results.contains(where: \.isNoneOfInsertion) else {
-        throw UnusableAnswer(results: results, to: kept.count)
+        throw UnusableAnswer(results: results, to: records.count)
       }
     } catch {
-      observers.didNotEnqueue(kept)
+      observers.didNotEnqueue(records)
       // During the call, a claim may have skipped a task that was to be replaced.
       lookForWork()
       throw error
     }
     if !results.allSatisfy(\.isUsual) {
-      guard try wereInserted(kept, results, policy) else { return nil }
+      guard try wereInserted(records, results, policy) else { return false }
     }
-    for index in kept.indices {
-      // Only this one waits, so that the others need no asynchronous call.
-      if case .replaced(let twin) = results[index] { await observers.tookOver(twin) }
-      if let twin = inserted(kept[index], results[index], now) { tasks[index] = twin }
-    }
-    return kept.count == records.count ? tasks : tasks.standing(for: records, kept)
+    await tell(results)
+    return true
   }
 
   private nonisolated func newTask(_ record: TaskRecord) -> EnqueuedTask {
     EnqueuedTask(handle: observers.outcomes.handle(of: record.id), isNew: true, queue: self)
   }
 
-  /// Returns whether the store has added the tasks; if not, it holds a task with one of their IDs.
-  ///
-  /// - Throws: The reason why the store has refused them.
-  private nonisolated func wereInserted(
-    _ records: [TaskRecord],
-    _ results: [ChangeOutcome],
-    _ policy: UniquePolicy
-  ) throws -> Bool {
-    guard !results.contains(.identityTaken) else {
-      observers.didNotEnqueue(records)
-      return false
-    }
-    if let error = unmetDependency(of: records, results) ?? rejection(of: records, results, policy)
-    {
-      observers.didNotEnqueue(records)
-      throw error
-    }
-    return true
-  }
-
-  /// Returns the error for the first task that was rejected, if there is one.
-  private nonisolated func rejection(
-    of records: [TaskRecord],
-    _ results: [ChangeOutcome],
-    _ policy: UniquePolicy
-  ) -> TaskQueueError? {
-    guard policy == .reject else { return nil }
-    for (record, result) in zip(records, results) {
-      guard case .duplicate(let twin) = result else { continue }
-      return TaskQueueError(
-        .duplicate,
-        "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin)"
-      )
-    }
-    return nil
-  }
-
-  /// Returns the error for the first task that would wait for another one without end, if there is
-  /// one.
-  private nonisolated func unmetDependency(
-    of records: [TaskRecord],
-    _ results: [ChangeOutcome]
-  ) -> TaskQueueError? {
-    for (record, result) in zip(records, results) {
-      guard case .unmetDependency(let id) = result else { continue }
-      return TaskQueueError(
-        .unmetDependency,
-        "the new task of the name '\(record.name)' would wait without end for the task \(id), which is "
-          + "not in the store, or has ended without success; name tasks that have not ended, or "
-          + "enqueue both in one call"
-      )
-    }
-    return nil
-  }
-
   /// Stores tasks that replace those with their unique keys.
   ///
   /// If a task that has the key is being changed, this waits until that change is reported, and
   /// then asks the store again.
-  private nonisolated func replace(with records: [TaskRecord]) async throws -> [ChangeOutcome] {
+  private nonisolated func replace(
+    with records: some Collection<TaskRecord>
+  ) async throws -> [ChangeOutcome] {
     let batch = records.map { TaskChange.insert($0, onDuplicate: .replace) }
     var results: [ChangeOutcome] = []
     for _ in 0..<Self.mostRefusals {

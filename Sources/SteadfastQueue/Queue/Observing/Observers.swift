@@ -21,7 +21,7 @@ struct Observers: ~Copyable, Sendable {
   // MARK: New tasks
 
   /// Prepares the `.enqueued` events, before other callers can learn from the store of the tasks.
-  func willEnqueue(_ records: [TaskRecord]) {
+  func willEnqueue(_ records: some Sequence<TaskRecord>) {
     if events.isObserved { for record in records { events.willEnqueue(record) } }
   }
 
