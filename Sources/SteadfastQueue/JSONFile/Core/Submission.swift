@@ -59,7 +59,7 @@ final class Submission: PipelineItem {
   func succeed() {
     switch caller {
     case .changes(let staged, _, let continuation):
-      var outcomes = staged.map(\.outcome)
+      var outcomes = staged.count == 1 ? staged[0].outcome.answer : staged.map(\.outcome)
       for (index, outcome) in laterOutcomes.withLock(\.self) { outcomes[index] = outcome }
       continuation.resume(returning: outcomes)
     case .claim(let claim, let continuation):
