@@ -34,6 +34,8 @@ public struct PersistenceConformance: Sendable {
   /// cancelled and left behind: nothing can end it. In virtual time
   /// (``withVirtualTime(_:order:date:limit:encodesPayloads:_:)``), the limit is virtual, too.
   public var callLimit: Duration
+  /// How long the check has gone on: what a clock that goes on by itself may have gone on by.
+  var uptime: @Sendable () -> Duration
 
   /// Makes a check.
   ///
@@ -57,6 +59,8 @@ public struct PersistenceConformance: Sendable {
     self.callsPerCase = callsPerCase
     self.seed = seed
     self.callLimit = callLimit
+    let start = ContinuousClock.now
+    uptime = { start.duration(to: .now) }
   }
 
   /// Moves the clock of the stores at a place forward.
@@ -82,8 +86,8 @@ public struct PersistenceConformance: Sendable {
   /// - Parameters:
   ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out. It
   ///     is for stores that several queues share. The clock may go on by itself besides, as that of
-  ///     a database does, by some seconds during a check. Without the closure, the requirements
-  ///     about claims that have run out are not checked, and the report says so.
+  ///     a database does. Without the closure, the requirements about claims that have run out are
+  ///     not checked, and the report says so.
   ///   - makeStore: makes a store at a place, which is a short text of letters, digits and hyphens.
   ///     At a new place, the store is empty. At a place where a store was closed, it has that
   ///     store's tasks. At a place where a store is open, which happens only if stores are shared,
@@ -171,7 +175,8 @@ public struct PersistenceConformance: Sendable {
       randomCases: randomCases,
       callsPerCase: callsPerCase,
       seed: seed,
-      advanceClock: advanceClock
+      advanceClock: advanceClock,
+      uptime: uptime
     )
   }
 }

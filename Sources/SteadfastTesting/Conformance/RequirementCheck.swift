@@ -19,6 +19,8 @@ final class RequirementCheck: Sendable {
   let seed: UInt64
   /// Moves the clock of the stores at a place; `nil` if the check has no way to.
   let advanceClock: PersistenceConformance.AdvanceClock?
+  /// By how much clocks that go on by themselves may have gone on.
+  let uptime: @Sendable () -> Duration
   private let state = Mutex(State())
 
   init(
@@ -26,13 +28,15 @@ final class RequirementCheck: Sendable {
     randomCases: Int,
     callsPerCase: Int = 40,
     seed: UInt64,
-    advanceClock: PersistenceConformance.AdvanceClock? = nil
+    advanceClock: PersistenceConformance.AdvanceClock? = nil,
+    uptime: @escaping @Sendable () -> Duration = { .zero }
   ) {
     self.reopens = reopens
     self.randomCases = randomCases
     self.callsPerCase = callsPerCase
     self.seed = seed
     self.advanceClock = advanceClock
+    self.uptime = uptime
   }
 
   /// The steps that were taken, and at the end the call that has not returned.

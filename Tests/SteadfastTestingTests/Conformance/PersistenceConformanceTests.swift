@@ -1,6 +1,7 @@
-import SteadfastTesting
 import TestSupport
 import Testing
+
+@testable import SteadfastTesting
 
 /// That the kit sees: each requirement fails for a store that breaks it, and for no sound one.
 @Suite struct PersistenceConformanceTests {
@@ -67,6 +68,20 @@ import Testing
     behaviour.sharing = StoreSharing(leaseDuration: .seconds(60))
     behaviour.looksSeldom = true
     let report = await check(behaviour, PersistenceConformance(randomCases: 200))
+    #expect(report.passes, "\(report)")
+  }
+
+  /// As on a machine that takes seconds for a few calls.
+  @Test func `a store whose clock goes on by itself passes`() async {
+    var behaviour = PlainStore.Behaviour()
+    behaviour.sharing = StoreSharing()
+    behaviour.secondsPerCall = 0.25
+    let shelf = PlainStore.Shelf()
+    var conformance = PersistenceConformance(randomCases: 200)
+    conformance.uptime = { shelf.uptime }
+    let report = await conformance.check(advancingClocks: shelf.advanceClock) { [behaviour] in
+      PlainStore(shelf, $0, behaviour)
+    }
     #expect(report.passes, "\(report)")
   }
 

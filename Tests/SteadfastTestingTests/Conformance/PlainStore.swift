@@ -61,6 +61,8 @@ final class PlainStore: Persistence {
     var looksSeldom = false
     /// Whether an extension begins at the date of the latest request.
     var extendsFromRequests = false
+    /// By how many seconds its clock goes on with each call.
+    var secondsPerCall = 0.0
     /// Whether other calls come between what a call reads and what it writes.
     var racesInApply = false
     var racesInClaim = false
@@ -82,6 +84,11 @@ final class PlainStore: Persistence {
   /// The places where stores are.
   final class Shelf: Sendable {
     fileprivate let places = Mutex<[String: Contents]>([:])
+    /// By how many seconds all clocks have gone on by themselves.
+    fileprivate let seconds = Mutex(0.0)
+
+    /// By how much all clocks have gone on by themselves.
+    var uptime: Duration { .seconds(seconds.withLock { $0 }) }
 
     /// Moves the clock of the stores at a place.
     func advanceClock(_ place: String, _ duration: Duration) {
@@ -124,6 +131,8 @@ final class PlainStore: Persistence {
     if behaviour.heedsCancellation { try Task.checkCancellation() }
     return try shelf.places.withLock { places in
       if let clock = behaviour.clock { places[place, default: Contents()].table.clock = clock() }
+      places[place]?.table.clock += behaviour.secondsPerCall
+      shelf.seconds.withLock { $0 += behaviour.secondsPerCall }
       return try body(&places[place, default: Contents()])
     }
   }

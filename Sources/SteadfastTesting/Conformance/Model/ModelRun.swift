@@ -11,6 +11,8 @@ struct ModelRun {
   private var store: StoreProbe
   private var reference = ReferenceTable()
   private var leases: [Lease] = []
+  /// By how much clocks may have gone on by themselves when a task's lease began, or was extended.
+  private var leaseStarts: [TaskID: Duration] = [:]
   /// The insertions so far, stored or not.
   private var insertions: [(record: TaskRecord, policy: UniquePolicy)] = []
   /// The tasks that have remembered something.
@@ -85,7 +87,9 @@ struct ModelRun {
       try await apply(.rebase(.second(now)))
     case .extend(let claim):
       guard isShared, let lease = lease(claim) else { return }
-      try await apply(.extend(lease, for: leaseDuration * 2))
+      let start = store.trial.uptime()
+      let outcome = try await apply(.extend(lease, for: leaseDuration * 2))
+      if outcome == .done { leaseStarts[lease.id] = start }
     case .reopen:
       guard store.trial.reopens else { return }
       store = try await store.reopened()
@@ -96,9 +100,11 @@ struct ModelRun {
 
   // MARK: Changes
 
-  private mutating func apply(_ change: TaskChange) async throws {
+  @discardableResult
+  private mutating func apply(_ change: TaskChange) async throws -> ChangeOutcome? {
     let expected = reference.apply([change])
     try store.expect("the outcome", try await store.apply([change]), expected)
+    return expected.first
   }
 
   private mutating func apply(_ changes: [ModelStep.Change]) async throws {
@@ -161,14 +167,22 @@ struct ModelRun {
 
   /// Moves the store's clock on to the date of the step, so that claims run out.
   ///
-  /// Just after a claim has run out, the store may have ended it or not. The clock moves past that
-  /// time. So at each claim, it is known which ones are over.
+  /// Just after a claim has run out, the store may have ended it or not; just before, too, if its
+  /// clock goes on by itself. The clock moves past that time. So at each claim, it is known which
+  /// ones are over.
   private mutating func advanceClock() async throws {
     guard isShared, store.trial.advanceClock != nil else { return }
     var date = max(reference.clock, .second(now))
-    let ends = reference.entries.compactMap(\.leaseEnd).sorted()
-    for end in ends where (end - 3...end + store.mostDelay + 3).contains(date) {
-      date = end + store.mostDelay + 4
+    let uptime = store.trial.uptime()
+    let ends = reference.entries.compactMap { entry in
+      entry.leaseEnd.map { end in
+        // Three seconds are for this claim.
+        let advance = 3 + (uptime - leaseStarts[entry.record.id, default: uptime]) / .seconds(1)
+        return end - advance...end + store.mostDelay + 3
+      }
+    }
+    for end in ends.sorted(by: { $0.upperBound < $1.upperBound }) where end.contains(date) {
+      date = end.upperBound + 1
     }
     let seconds = date.timeIntervalSince(reference.clock)
     reference.clock = date
@@ -192,6 +206,7 @@ struct ModelRun {
       conditions: conditions,
       leaseDuration: isShared ? leaseDuration : nil
     )
+    let start = store.trial.uptime()
     let claim = try await store.claim(request)
     request.limit += 1
     let available = reference.claimable(request)
@@ -208,6 +223,7 @@ struct ModelRun {
     for task in claim.tasks {
       reference.lease(task.lease, for: request.leaseDuration)
       leases.append(task.lease)
+      leaseStarts[task.lease.id] = start
       let record = reference.record(of: task.lease.id)
       try store.expect(task.record, is: try record.required())
     }
