@@ -28,7 +28,7 @@ struct PostgreSQLClaimTests {
   private func blocks(
     _ database: Connection,
     _ tables: TestTables,
-    from places: [ClaimStarts.Lane: ClaimStarts.Place]? = nil
+    from places: ClaimStarts.Places? = nil
   ) throws -> Int {
     func blocksSoFar() throws -> Int {
       try database.first(

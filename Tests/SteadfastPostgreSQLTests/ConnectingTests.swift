@@ -90,7 +90,7 @@ struct PostgreSQLConnectingTests {
 
   // MARK: TLS
 
-  @Test(.enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server"))
+  @Test(.onSecuredServer)
   func `a store works over TLS with a certificate that it has verified`() async throws {
     let certificate = try #require(Server.certificate)
     let place = try #require(Server.secured) + " sslmode=verify-full sslrootcert=\(certificate)"
@@ -110,7 +110,7 @@ struct PostgreSQLConnectingTests {
   }
 
   @Test(
-    .enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server"),
+    .onSecuredServer,
     arguments: [
       ("host=other.example sslmode=verify-full", true),
       ("sslmode=verify-full sslrootcert=/nowhere", false),
@@ -129,7 +129,7 @@ struct PostgreSQLConnectingTests {
     #expect(error?.message.contains("Check sslmode, sslrootcert and the host's name") == true)
   }
 
-  @Test(.enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server"))
+  @Test(.onSecuredServer)
   func `a server that asks for TLS does not let in without it`() async throws {
     let error = await PostgreSQLStore(try #require(Server.secured) + " sslmode=disable")
       .openingError()

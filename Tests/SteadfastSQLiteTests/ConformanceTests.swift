@@ -31,9 +31,7 @@ struct ConformanceTests {
     try await withTemporaryFolder { folder in
       let clocks = Clocks()
       let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
-      // The cases have this seed and those that follow it.
-      let first = Soak.seed ?? 1
-      for seed in [first, first + 1_000_000] {
+      for seed in Soak.firstSeeds {
         let report = await PersistenceConformance(
           randomCases: Soak.runs(short: 10),
           callsPerCase: 200,

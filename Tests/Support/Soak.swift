@@ -15,6 +15,14 @@ public enum Soak {
     ProcessInfo.processInfo.environment[variable].flatMap { Int($0) }
   }
 
+  /// The seeds from which two rows of cases go on, which lie apart.
+  ///
+  /// `STEADFAST_SEED` is the first one.
+  public static var firstSeeds: [UInt64] {
+    let first = seed ?? 1
+    return [first, first + 1_000_000]
+  }
+
   /// What `STEADFAST_SEED` says: the one case to repeat.
   public static var seed: UInt64? {
     ProcessInfo.processInfo.environment["STEADFAST_SEED"].flatMap { UInt64($0) }

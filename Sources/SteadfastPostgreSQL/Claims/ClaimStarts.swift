@@ -24,6 +24,13 @@ struct ClaimStarts {
     let name: ExactText
     /// The inverted priority.
     let rank: Int
+
+    init(name: ExactText, rank: Int) { (self.name, self.rank) = (name, rank) }
+
+    /// The lane of a task.
+    init(of record: TaskRecord) {
+      self.init(name: ExactText(record.name), rank: ~record.priority.rawValue)
+    }
   }
 
   /// A place in a lane.
@@ -35,6 +42,9 @@ struct ClaimStarts {
       (left.date, left.position) < (right.date, right.position)
     }
   }
+
+  /// Where a claim begins in each lane.
+  typealias Places = [Lane: Place]
 
   /// How far claims have come in a lane: now, the lag ago or longer, and twice the lag ago.
   private struct Progress {
@@ -61,8 +71,6 @@ struct ClaimStarts {
   /// How many lanes without tasks are known at most.
   private static let mostEmptyLanes = 1_000
 
-  /// How long a task of another store may take into the table after it has got its date.
-  private let lag: Duration
   /// Whether a look is made at once if there is something to be found.
   private let isExact: Bool
   private var lanes: [Lane: Progress] = [:]
@@ -78,16 +86,18 @@ struct ClaimStarts {
   /// - Parameter isExact: Whether each claim takes what comes first of all that this store has
   ///   changed, whatever the looks cost.
   init(isExact: Bool = false) {
-    lag = isExact ? .zero : .milliseconds(100)
     self.isExact = isExact
   }
+
+  /// How long a task of another store may take into the table after it has got its date.
+  private var lag: Duration { isExact ? .zero : .milliseconds(100) }
 
   /// Where a claim begins in each lane; `nil` if their first entries must be looked at before.
   mutating func places(
     for request: ClaimRequest,
     after freed: FreedTasks,
     at now: ContinuousClock.Instant
-  ) -> [Lane: Place]? {
+  ) -> Places? {
     isBehind = isBehind || freed.areAnywhere
     // A task that was passed over for a condition may be behind when the condition is met again.
     if conditions?.isSuperset(of: request.conditions) == false { isBehind = true }
@@ -111,11 +121,11 @@ struct ClaimStarts {
   ///
   /// - Returns: Where the claim begins in each lane.
   mutating func note(
-    _ firsts: [Lane: Place],
+    _ firsts: Places,
     for request: ClaimRequest,
     from start: ContinuousClock.Instant,
     to now: ContinuousClock.Instant
-  ) -> [Lane: Place] {
+  ) -> Places {
     // A task that is added to a lane without tasks that are available comes no earlier.
     let latest = Place(date: request.now - lag / .seconds(1), position: .min)
     let empty = lanes.keys.filter { firsts[$0] == nil }.prefix(Self.mostEmptyLanes)

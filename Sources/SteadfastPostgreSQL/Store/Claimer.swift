@@ -73,7 +73,7 @@ final class Claimer {
   /// Claims tasks, in all lanes or in those of which the places are known.
   private func take(
     _ request: ClaimRequest,
-    from starts: [ClaimStarts.Lane: ClaimStarts.Place]?
+    from starts: ClaimStarts.Places?
   ) throws -> [(task: ClaimedTask, position: Int)] {
     // A random number tells this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
@@ -99,7 +99,7 @@ final class Claimer {
   // MARK: Places
 
   /// Where the claim begins in each lane.
-  private func places(for request: ClaimRequest) throws -> [ClaimStarts.Lane: ClaimStarts.Place] {
+  private func places(for request: ClaimRequest) throws -> ClaimStarts.Places {
     let queue = ExactText(request.queue)
     let now = ContinuousClock.now
     let freed = notes.take(forQueue: request.queue)
@@ -116,7 +116,7 @@ final class Claimer {
     for (task, position) in found {
       let record = task.record
       starts[ExactText(queue)]?.note(
-        ClaimStarts.Lane(name: ExactText(record.name), rank: ~record.priority.rawValue),
+        ClaimStarts.Lane(of: record),
         upTo: ClaimStarts.Place(date: record.availableDate, position: position)
       )
     }
@@ -140,7 +140,7 @@ final class Claimer {
 
   private func nextDate(
     _ request: ClaimRequest,
-    _ places: [ClaimStarts.Lane: ClaimStarts.Place]?
+    _ places: ClaimStarts.Places?
   ) throws -> Date? {
     let date = try session.look { try Tables.nextDate(for: request, from: places, in: $0) }
     guard let own = starts[ExactText(request.queue)], places != nil, !place.alwaysKeepsPlaces else {

@@ -11,19 +11,13 @@ import Foundation
 
 /// What the thread that writes notes for the one that claims, while that one needs it.
 final class FreedTaskNotes: Sendable {
-  fileprivate struct State {
-    var isOn = false
-    var freed: [ExactText: FreedTasks] = [:]
-    /// What each queue that claims has yet to hear.
-    var toAll: [ExactText: FreedTasks] = [:]
-  }
-
-  private let state = Mutex(State())
+  /// What each queue has yet to hear; `nil` if nothing is noted.
+  private let freed = Mutex<[ExactText: FreedTasks]?>(nil)
 
   /// Begins to note, or ends it.
   func set(isOn: Bool) {
-    state.withLock { state in
-      if state.isOn != isOn { state = State(isOn: isOn) }
+    freed.withLock { freed in
+      if (freed != nil) != isOn { freed = isOn ? [:] : nil }
     }
   }
 
@@ -33,47 +27,34 @@ final class FreedTaskNotes: Sendable {
   ///   - group: Its changes.
   ///   - hasFreedOthers: Whether other tasks than those that it names may have become available.
   func note(_ group: BatchGroup, hasFreedOthers: Bool) {
-    state.withLock { state in
-      guard state.isOn else { return }
-      var ofAll = FreedTasks()
-      ofAll.areAnywhere = hasFreedOthers
+    freed.withLock { freed in
+      guard freed != nil else { return }
+      var ofAll = FreedTasks(areAnywhere: hasFreedOthers)
       for batch in group.batches {
-        for change in batch { state.note(change.change, &ofAll) }
+        for change in batch { freed?.note(change.change, &ofAll) }
       }
-      guard ofAll.areAnywhere || ofAll.earliest != nil else { return }
-      for queue in state.toAll.keys { state.toAll[queue]?.add(ofAll) }
+      freed?.noteForAll(ofAll)
     }
   }
 
   /// Notes that tasks may have become available, anywhere.
   func noteOthers() {
-    let freed = FreedTasks(areAnywhere: true)
-    state.withLock { state in
-      for queue in state.toAll.keys { state.toAll[queue]?.add(freed) }
-    }
+    freed.withLock { $0?.noteForAll(FreedTasks(areAnywhere: true)) }
   }
 
   /// What was noted for a queue since the last call.
   func take(forQueue queue: String) -> FreedTasks {
-    state.withLock { state in
-      let queue = ExactText(queue)
-      var freed = state.freed.removeValue(forKey: queue) ?? FreedTasks()
-      if let toAll = state.toAll.updateValue(FreedTasks(), forKey: queue) { freed.add(toAll) }
-      return freed
-    }
+    freed.withLock { $0?.updateValue(FreedTasks(), forKey: ExactText(queue)) } ?? FreedTasks()
   }
 }
 
-extension FreedTaskNotes.State {
+extension [ExactText: FreedTasks] {
   fileprivate mutating func note(_ change: TaskChange, _ ofAll: inout FreedTasks) {
     switch change {
     case .insert(let record, _):
-      let lane = ClaimStarts.Lane(name: ExactText(record.name), rank: ~record.priority.rawValue)
-      let queue = ExactText(record.queue)
-      let earlier = freed[queue]?.dates[lane] ?? .distantFuture
-      freed[queue, default: FreedTasks()].dates[lane] = min(earlier, record.availableDate)
+      self[ExactText(record.queue), default: FreedTasks()].add(record)
     case .retry(_, let date, _, _), .suspend(_, let date, awaiting: []):
-      ofAll.earliest = min(ofAll.earliest ?? .distantFuture, date)
+      ofAll.add(date)
     case .succeed, .abandon, .park, .cancel, .pause, .extend, .remember, .setValue, .prune, .remove:
       break
     case .release, .unpark, .resume, .restart, .reschedule, .update, .rebase, .suspend, .complete:
@@ -82,12 +63,27 @@ extension FreedTaskNotes.State {
       ofAll.areAnywhere = true
     }
   }
+
+  /// Notes for each queue what may concern tasks of any.
+  fileprivate mutating func noteForAll(_ freed: FreedTasks) {
+    guard freed.areAnywhere || freed.earliest != nil else { return }
+    for queue in keys { self[queue]?.add(freed) }
+  }
 }
 
 extension FreedTasks {
+  fileprivate mutating func add(_ record: TaskRecord) {
+    let lane = ClaimStarts.Lane(of: record)
+    dates[lane] = min(dates[lane] ?? .distantFuture, record.availableDate)
+  }
+
+  fileprivate mutating func add(_ date: Date) {
+    earliest = min(earliest ?? .distantFuture, date)
+  }
+
   fileprivate mutating func add(_ other: FreedTasks) {
     areAnywhere = areAnywhere || other.areAnywhere
-    if let date = other.earliest { earliest = min(earliest ?? .distantFuture, date) }
+    if let date = other.earliest { add(date) }
   }
 }
 #endif

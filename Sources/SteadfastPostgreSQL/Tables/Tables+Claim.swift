@@ -19,17 +19,20 @@ extension Tables {
   ///
   /// Priorities are inverted so that all columns of the index ascend: a comparison of rows is then
   /// a place in it.
-  private static let lanes = """
-    with recursive lane (name, rank) as (
-      (select name, ~priority from steadfast_task where is_ready and queue = $1
-        order by queue, name, ~priority limit 1)
-      union all
-      select step.name, step.rank from lane cross join lateral (
-        select task.name, ~task.priority as rank from steadfast_task as task
-        where is_ready and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
-        order by task.queue, task.name, ~task.priority limit 1) as step
-    )
-    """
+  private static func lanes(withPlaces: Bool = false) -> String {
+    let place = withPlaces ? ", available_date, position" : ""
+    return """
+      with recursive lane (name, rank\(withPlaces ? ", date, place" : "")) as (
+        (select name, ~priority\(place) from steadfast_task where is_ready and queue = $1
+          order by queue, name, ~priority\(place) limit 1)
+        union all
+        select step.* from lane cross join lateral (
+          select task.name, ~task.priority\(place) from steadfast_task as task
+          where is_ready and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
+          order by task.queue, task.name, ~task.priority\(place) limit 1) as step
+      )
+      """
+  }
 
   /// Lanes that are known, with the place in each from which it is read.
   ///
@@ -95,7 +98,7 @@ extension Tables {
       """
   }
 
-  private static let claim = claim(lanes, fromPlaces: false)
+  private static let claim = claim(lanes(), fromPlaces: false)
   private static let claimFromPlaces = claim(lanes(at: 10), fromPlaces: true)
 
   /// The date from which another claim can find tasks; `$6` if others have locked some.
@@ -116,7 +119,7 @@ extension Tables {
   }
 
   private static let next = next(
-    lanes,
+    lanes(),
     end: """
       (select (extract(epoch from min(lease_end) - store_clock()) * 1000000)::bigint
         from steadfast_task where state = 'running' and lease_end is not null)
@@ -131,7 +134,7 @@ extension Tables {
   /// It begins at a place in each lane, or looks at all tasks.
   func sendClaim(
     _ request: ClaimRequest,
-    from starts: [ClaimStarts.Lane: ClaimStarts.Place]? = nil,
+    from starts: ClaimStarts.Places? = nil,
     token: UInt64
   ) throws(PostgreSQLFailure) {
     let end: [SQLValue] = [.token(token), .duration(isShared ? request.leaseDuration : nil)]
@@ -145,7 +148,7 @@ extension Tables {
   }
 
   private static func values(
-    of starts: [ClaimStarts.Lane: ClaimStarts.Place]
+    of starts: ClaimStarts.Places
   ) -> [SQLValue] {
     [
       .texts(starts.keys.map(\.name.text)),
@@ -225,7 +228,7 @@ extension Tables {
   /// The date of the first task of a lane that is not available yet, or of a claim's end.
   static func nextDate(
     for request: ClaimRequest,
-    from starts: [ClaimStarts.Lane: ClaimStarts.Place]? = nil,
+    from starts: ClaimStarts.Places? = nil,
     in database: Connection
   ) throws -> Date? {
     let all = values(of: request, max(1, request.limit))
@@ -249,27 +252,15 @@ extension Tables {
     ) { $0.integer(0) } ?? 0
   }
 
-  /// The first task of each lane of a queue.
+  private static let firstPlaces = lanes(withPlaces: true) + "\nselect * from lane"
+
+  /// The place of the first task of each lane of a queue.
   static func firstPlaces(
     ofQueue queue: String,
     in database: Connection
-  ) throws -> [ClaimStarts.Lane: ClaimStarts.Place] {
+  ) throws -> ClaimStarts.Places {
     let found = try database.all(
-      """
-      with recursive lane (name, rank, date, place) as (
-        (select name, ~priority, available_date, position from steadfast_task
-          where is_ready and queue = $1
-          order by queue, name, ~priority, available_date, position limit 1)
-        union all
-        select step.* from lane cross join lateral (
-          select task.name, ~task.priority, available_date, position
-          from steadfast_task as task
-          where is_ready and queue = $1 and (task.name, ~task.priority) > (lane.name, lane.rank)
-          order by task.queue, task.name, ~task.priority, available_date, position limit 1
-        ) as step
-      )
-      select * from lane
-      """,
+      firstPlaces,
       .text(queue)
     ) { row in
       (

@@ -63,7 +63,7 @@ final class Tables: TaskTables {
         .text(key)
       )
     }
-    hasFreedOthers = hasFreedOthers || !changedOrders.isEmpty
+    if !changedOrders.isEmpty { hasFreedOthers = true }
     changedOrders = []
   }
 }

@@ -57,13 +57,6 @@ public struct Consequences: Sendable, Hashable {
   }
 }
 
-extension TaskChange {
-  /// The ID of the task that the change adds; `nil` if it adds none.
-  var newTaskID: TaskID? {
-    if case .insert(let record, _) = self { record.id } else { nil }
-  }
-}
-
 extension ChangeOutcome {
   /// Whether the change is stored, with or without consequences for other tasks.
   public var isDone: Bool {

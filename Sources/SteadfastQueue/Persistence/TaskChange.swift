@@ -202,6 +202,13 @@ public enum TaskTarget: Sendable, Hashable {
   }
 }
 
+extension TaskChange {
+  /// The ID of the task that the change adds; `nil` if it adds none.
+  var newTaskID: TaskID? {
+    if case .insert(let record, _) = self { record.id } else { nil }
+  }
+}
+
 /// What a change must survive once a store has acknowledged it.
 public enum Durability: Sendable, Hashable {
   /// A power cut.

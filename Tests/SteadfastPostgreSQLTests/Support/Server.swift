@@ -37,6 +37,13 @@ extension Trait where Self == ConditionTrait {
   }
 }
 
+extension Trait where Self == ConditionTrait {
+  /// The tests run if there is a server that is reached over TLS only.
+  static var onSecuredServer: Self {
+    .enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server")
+  }
+}
+
 /// Tables of a test, which are gone when it ends.
 struct TestTables {
   let connection: String
@@ -119,7 +126,7 @@ extension Tables {
   /// Claims tasks within a transaction that is under way.
   func claim(
     _ request: ClaimRequest,
-    from places: [ClaimStarts.Lane: ClaimStarts.Place]? = nil
+    from places: ClaimStarts.Places? = nil
   ) throws -> Claim {
     try sendClaim(request, from: places, token: 17)
     let rows = try #require(try database.flush().last)

@@ -34,7 +34,7 @@ extension TaskQueue {
     for _ in 0..<Self.mostDraws {
       let now = self.now
       let id = generators.nextID(at: now)
-      let record = try forStore(record(of: draft, options, id: id, now: now))
+      let record = try record(of: draft, options, id: id, now: now)
       if let task = try await insert(record, policy, now) {
         if isTimeToYield(after: CollectionOfOne(record)) { await Task.yield() }
         return task
@@ -67,13 +67,18 @@ extension TaskQueue {
     try options.record(
       id: id,
       name: draft.name,
-      // Most stores keep bytes, and would have to make other records of these.
-      payload: store.appliesAtOnce ? draft.payload : try draft.payload.encoded(),
+      payload: try forStore(draft.payload),
       uniqueKey: draft.uniqueKey,
       prohibitsBackoff: configuration.prohibitsBackoff,
       follower: follower,
       now: now
     )
+  }
+
+  private nonisolated func forStore(_ payload: StoredPayload) throws -> StoredPayload {
+    if RealWork.encodesPayloads { return try payload.withoutValue() }
+    // Most stores keep bytes, and would have to make other records of these.
+    return store.appliesAtOnce ? payload : try payload.encoded()
   }
 
   /// Adds new tasks, which are made once more if the store holds tasks with their IDs.
@@ -83,7 +88,7 @@ extension TaskQueue {
   ) async throws -> [EnqueuedTask] {
     for _ in 0..<Self.mostDraws {
       let now = self.now
-      let records = try make(now).map(forStore)
+      let records = try make(now)
       if let tasks = try await insert(records, policy, now) {
         if isTimeToYield(after: records) { await Task.yield() }
         return tasks
@@ -103,11 +108,6 @@ extension TaskQueue {
       "the store (\(store)) holds tasks with the IDs that the queue '\(name)' draws: two "
         + "queues on one store must not have the same seed as their randomness"
     )
-  }
-
-  private nonisolated func forStore(_ record: TaskRecord) throws -> TaskRecord {
-    guard RealWork.encodesPayloads else { return record }
-    return record.replacing(payload: try record.payload.withoutValue())
   }
 
   /// How many tasks a caller adds, on average, before it yields its thread.

@@ -31,9 +31,7 @@ struct PostgreSQLDatabase: Database {
   /// The processes of the server, if it is on this machine.
   func server() throws -> ServerProcesses? {
     let connection = try RawConnection(connection)
-    try connection.send("select pg_backend_pid()")
-    guard let id = try connection.flush().last?[0, 0] else { return nil }
-    return ServerProcesses(child: id.reduce(0) { $0 << 8 | Int($1) })
+    return ServerProcesses(child: try connection.integer("select pg_backend_pid()"))
   }
 
   func table(at place: String) throws -> PostgreSQLTable { try PostgreSQLTable(place) }

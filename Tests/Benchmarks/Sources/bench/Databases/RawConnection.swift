@@ -55,6 +55,13 @@ final class RawConnection {
     guard code == 1 else { throw Failed() }
   }
 
+  /// Runs a statement without values, and returns the whole number in its only row.
+  func integer(_ text: String) throws -> Int {
+    try send(text)
+    guard let bytes = try flush().last?[0, 0] else { throw Failed() }
+    return bytes.reduce(0) { $0 << 8 | Int($1) }
+  }
+
   /// Sends what is waiting to be sent.
   func push() throws { guard PQpipelineSync(handle) == 1 else { throw Failed() } }
 
