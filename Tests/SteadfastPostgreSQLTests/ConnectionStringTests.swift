@@ -45,6 +45,11 @@ struct ConnectionStringTests {
     #expect(throws: Never.self) { try ConnectionString(string) }
   }
 
+  @Test(arguments: ["", "dbname=", "postgresql://", "host='' dbname='' port="])
+  func `what is empty is left out of the name`(_ string: String) {
+    #expect(StorePlace(string).name == "the user's own database on this machine")
+  }
+
   @Test(arguments: [
     "invalid port number: \"secret\"\n", "invalid sslmode value: \"secret\"\n",
     "invalid connection option \"secret\"\n", "invalid port number: „secret“\n",
@@ -53,6 +58,16 @@ struct ConnectionStringTests {
     let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
     let error = StorePlace("dbname=app").describedAttempt(failure)
     #expect(!error.message.contains("secret"))
+  }
+
+  @Test func `what libpq says in several lines is one sentence`() {
+    let text = "no such file\n\tIs the server running?\n"
+    let failure = PostgreSQLFailure(state: "", text: text, isConnectionLost: true)
+    let message = StorePlace("dbname=app host=here").describedAttempt(failure).message
+    #expect(
+      message
+        == "the database app on here can't be reached: no such file; Is the server running?"
+    )
   }
 
   @Test(arguments: [

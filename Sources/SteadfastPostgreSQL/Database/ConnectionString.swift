@@ -92,7 +92,8 @@ struct ConnectionString: Sendable {
     var found: [String: String] = [:]
     var option = unsafe options
     while let name = unsafe option.pointee.keyword {
-      if let value = unsafe option.pointee.val {
+      // To libpq, an empty value is none.
+      if let value = unsafe option.pointee.val, unsafe value.pointee != 0 {
         unsafe found[String(cString: name)] = String(cString: value)
       }
       unsafe option += 1

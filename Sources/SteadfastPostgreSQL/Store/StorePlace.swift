@@ -213,7 +213,8 @@ struct StorePlace: Sendable {
   func describedAttempt(_ failure: PostgreSQLFailure) -> PostgreSQLError {
     let text = failure.text
     func has(_ words: String...) -> Bool { words.contains { text.contains($0) } }
-    let reason = text.split(separator: "\n").joined(separator: " ")
+    // Further lines, which libpq indents, give advice or tell of further hosts.
+    let reason = text.split { $0.isNewline || $0 == "\t" }.joined(separator: "; ")
     let unreachable = PostgreSQLError(.unreachable, "\(name) can't be reached: \(reason)")
     // The server, a database and a role have a limit each.
     if has("too many connections", "too many clients") { return unreachable }
