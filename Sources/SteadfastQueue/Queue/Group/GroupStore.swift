@@ -74,6 +74,9 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
     )
   }
 
+  /// The other queues of the group.
+  var otherQueues: [TaskQueue] { members.queues(except: queue) }
+
   // MARK: The queue's part of the store
 
   private func inQueue(_ change: TaskChange) -> TaskChange {
@@ -162,7 +165,7 @@ final class GroupMembers: Sendable {
     for other in queues(except: name) { await other.hear(consequences, of: change) }
   }
 
-  private func queues(except name: String) -> [TaskQueue] {
+  func queues(except name: String) -> [TaskQueue] {
     members.withLock { members in
       members.filter { $0.key != name }.sorted { $0.key < $1.key }.compactMap(\.value.queue)
     }

@@ -35,6 +35,19 @@ extension TaskQueue {
     if !meaning.tasks.isEmpty { try? await correctOutcomes(of: meaning.tasks) }
   }
 
+  /// Learns what changes have meant for other tasks whose answer was lost: the store had made them
+  /// already when they were sent again.
+  ///
+  /// Tasks that waited may be available, in the other queues of a group, too. Callers may wait for
+  /// tasks that have ended along.
+  nonisolated func findLostConsequences() async {
+    for queue in [self] + (backing.group?.otherQueues ?? []) {
+      queue.lookForWork()
+      // A store that fails stops the queue at the next claim.
+      try? await queue.tellWhatIsStored(of: queue.observers.outcomes.awaited)
+    }
+  }
+
   private nonisolated func tell(_ meaning: Consequences, of settlement: Settlement) {
     let cause = settlement.record.id
     if let batch = meaning.batch, let follower = settlement.record.dependencies.follower {

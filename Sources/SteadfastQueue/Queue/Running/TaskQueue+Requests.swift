@@ -117,12 +117,12 @@ extension TaskQueue {
     await observers.changes.beginChanges(of: ids)
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
+    let isAnswerLost: Bool
     do {
       let ends = occurrenceEnds(in: batch, of: records)
-      results = try await withoutDoubt(
-        try await others.isEmpty ? send(batch, ending: ends) : send(batch + others),
-        batch
-      )
+      let answer = try await others.isEmpty ? send(batch, ending: ends) : send(batch + others)
+      results = try await withoutDoubt(answer, batch)
+      isAnswerLost = results != answer.outcomes
     } catch {
       // During the call, a claim may have skipped the tasks.
       lookForWork()
@@ -139,6 +139,7 @@ extension TaskQueue {
       if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
     if !consequences.isEmpty { await tell(consequences) }
+    if isAnswerLost { await findLostConsequences() }
     await tellOwners(of: settlements)
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }

@@ -90,6 +90,7 @@ extension TaskQueue {
       for case (let settlement, .superseded(let successor)) in zip(settlements, results) {
         await wasSuperseded(settlement, by: successor)
       }
+      if isInDoubt, results != answer.outcomes { await findLostConsequences() }
     } catch {
       // An attempt that is cut short has a cancelled Swift task in a run that goes on.
       let isLeft = machine.withLock { machine in

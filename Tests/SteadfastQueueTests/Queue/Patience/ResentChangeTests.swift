@@ -17,7 +17,8 @@ import Testing
   private func queue(_ store: some Persistence) async -> TaskQueue {
     let configuration = TaskQueueConfiguration(
       maxConcurrentTasks: 2,
-      backoff: .constant(.seconds(1))
+      backoff: .constant(.seconds(1)),
+      cancelledRetention: .forever
     )
     let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
     await queue.register(Note.self) { [clock, log] note, context in
@@ -120,6 +121,37 @@ import Testing
       }
       #expect(ends == 4)
     }
+  }
+
+  @Test(arguments: [("a", TaskOutcome.succeeded), ("is abandoned", .cancelled)])
+  func `a task that waits for another one hears of its end whose answer was lost`(
+    first: String,
+    outcome: TaskOutcome
+  ) async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    store.inject(.transientError, .afterEffect) {
+      $0.changes.contains("succeed") || $0.changes.contains("abandon")
+    }
+    let task = try await queue.enqueue(Note(first))
+    let next = try await queue.enqueue(Note("b"), options: TaskOptions(after: [task.id]))
+    try await withRunning(queue) {
+      let found = try await next.outcome()
+      #expect(found == outcome)
+    }
+  }
+
+  @Test func `a task that waits for a cancelled one hears of it though the answer was lost`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    let task = try await queue.enqueue(Note("a"), delay: .seconds(60))
+    let next = try await queue.enqueue(Note("b"), options: TaskOptions(after: [task.id]))
+    store.inject(.transientError, .afterEffect) { $0.changes.contains("cancel") }
+    async let outcome = next.outcome()
+    #expect(try await queue.cancel(task.id))
+    #expect(try await outcome == .cancelled)
   }
 
   @Test func `an end whose lease has run out is the other queue's`() async throws {
