@@ -41,17 +41,25 @@ final class OutcomeRegistry: Sendable {
 
   /// Makes the outcome of a task that of its successor, which has superseded it.
   ///
+  /// The tasks that the task has superseded itself get the same successor. So what is known of a
+  /// task in between is freed when no caller refers to it.
+  ///
   /// - Returns: Whether the successor's outcome is not known yet. If it has ended already, it may
   ///   never be reported.
   func link(_ id: TaskID, to successor: TaskID) -> Bool {
     let handle = handle(of: successor)
     // No caller learns the outcome of a task without a handle.
-    guard shard(of: id).change(id, { $0.links.value.successor = handle }) != nil else {
-      return false
+    let old = shard(of: id).change(id) { known in
+      known.links.value.successor = handle
+      known.links.value.superseded = []
     }
-    _ = shard(of: successor).change(successor) { $0.links.value.superseded.append(id) }
+    guard let old else { return false }
+    let earlier = (old.links.present?.superseded ?? []).filter { earlier in
+      shard(of: earlier).change(earlier) { $0.links.value.successor = handle } != nil
+    }
+    _ = shard(of: successor).change(successor) { $0.links.value.superseded += earlier + [id] }
     guard let outcome = handle.outcome else { return true }
-    resolve(id, outcome, value: handle.value)
+    for id in earlier + [id] { resolve(id, outcome, value: handle.value) }
     return false
   }
 

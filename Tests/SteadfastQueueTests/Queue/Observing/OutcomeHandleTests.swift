@@ -27,6 +27,27 @@ import Testing
     #expect(progress?.number == 1)
   }
 
+  @Test func `tasks that supersede each other are forgotten, but for the last one`() async throws {
+    let last = 20_000
+    let handle = registry.handle(of: id)
+    for number in 1..<last {
+      #expect(registry.link(.numbered(number), to: .numbered(number + 1)))
+      #expect(registry.count == 2)
+    }
+    registry.report(0.5, of: .numbered(last))
+    #expect(await handle.progress(after: 0) { false }?.fraction == 0.5)
+    registry.resolve(.numbered(last), .succeeded)
+    #expect(handle.outcome == .succeeded)
+  }
+
+  @Test func `all that wait along a row of superseded tasks learn the outcome`() {
+    let handles = (1...4).map { registry.handle(of: .numbered($0)) }
+    for number in 1..<4 { _ = registry.link(.numbered(number), to: .numbered(number + 1)) }
+    #expect(handles.map(\.isSuperseded) == [true, true, true, false])
+    registry.resolve(.numbered(4), .succeeded)
+    #expect(handles.allSatisfy { $0.outcome == .succeeded })
+  }
+
   @Test func `a task is forgotten with its last handle`() {
     do {
       let handles = [registry.handle(of: id), registry.handle(of: id)]
