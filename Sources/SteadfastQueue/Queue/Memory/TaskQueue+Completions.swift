@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
@@ -80,6 +82,8 @@ extension TaskQueue {
     await observers.changes.waitUntilEndIsTold(of: id)
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))
+    // The task is available since it was added, which is a date to come if the clock was set back.
+    if TaskIDGenerator.mayHaveMade(id, after: now + 1) { upkeep.withLock { $0.dates.forget() } }
     lookForWork()
     return true
   }

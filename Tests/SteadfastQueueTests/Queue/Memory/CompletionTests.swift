@@ -28,6 +28,24 @@ import Testing
   }
 
   @Test(arguments: StoreKind.allCases)
+  func `a completion is not put off by a clock that was ahead when the task was added`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      // In a shared store, dates come from several clocks, and none is moved.
+      guard store.sharing == nil else { return }
+      let queue = await waiter(store)
+      try await queue.enqueue(Note("a"))
+      try await queue.runAvailable()
+      test.clock.setDate(test.clock.date - 86_400)
+      try await queue.runAvailable()
+      #expect(try await queue.complete(tokens.entries[0], with: "etag"))
+      #expect(try await queue.runAvailable() == 1)
+      #expect(test.log.entries == ["0 hand out", "0 etag"])
+    }
+  }
+
+  @Test(arguments: StoreKind.allCases)
   func `a task waits for its completion, which the next queue on the store may bring`(
     kind: StoreKind
   ) async throws {
