@@ -153,7 +153,14 @@ extension TaskContext {
     do {
       return try MemoryCoding.encode(value)
     } catch {
-      throw StepError(.notEncodable, name, "the value of '\(name)' can't be encoded: \(error)")
+      // The text may become a task's last error, so it never has the value in it.
+      let problem =
+        switch error {
+        case EncodingError.invalidValue(let part, let context):
+          "the \(type(of: part)) in \(UndecodablePayload.path(context.codingPath)) can't be written as JSON"
+        default: "\(type(of: error)) was thrown"
+        }
+      throw StepError(.notEncodable, name, "the value of '\(name)' can't be encoded: \(problem)")
     }
   }
 

@@ -24,7 +24,7 @@ struct UndecodablePayload: Error, CustomStringConvertible {
     description = "the payload of '\(name)' can't be decoded as \(type): \(problem)"
   }
 
-  private static func path(_ keys: [any CodingKey]) -> String {
+  static func path(_ keys: [any CodingKey]) -> String {
     if keys.isEmpty { return "it" }
     return "'\(keys.map { isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
   }

@@ -6,6 +6,16 @@ import Testing
 
 @testable import SteadfastQueue
 
+private struct Unencodable: Codable, Sendable {
+  var text: String
+  private enum CodingKeys: CodingKey { case text }
+
+  func encode(to encoder: any Encoder) throws {
+    let path = encoder.codingPath + [CodingKeys.text]
+    throw EncodingError.invalidValue(self, .init(codingPath: path, debugDescription: text))
+  }
+}
+
 /// Steps, whose values a task remembers.
 @Suite(.virtualTime) struct StepTests {
   private let test: StepQueue
@@ -114,6 +124,8 @@ import Testing
       case "long": try await context.step(String(repeating: "a", count: 1100)) { _ in }
       case "NUL": try await context.step("a\0") { _ in }
       case "number": _ = try await context.step("a") { _ in Double.nan }
+      case "secret":
+        _ = try await context.step("a") { _ in ["secret": Unencodable(text: "secret")] }
       default: _ = try await context.step("a") { _ in String(repeating: "x", count: 70_000) }
       }
     }
@@ -121,7 +133,7 @@ import Testing
       ("twice", "used twice"), ("nested", "body of another step"),
       ("sleep in a step", "body of another step"), ("empty", "name of 0 bytes"),
       ("long", "name of 1100 bytes"), ("NUL", "without a NUL"), ("number", "can't be encoded"),
-      ("large", "70002 bytes"),
+      ("secret", "the Unencodable in '….text' can't be written as JSON"), ("large", "70002 bytes"),
     ]
     for (text, reason) in expected {
       let task = try await queue.enqueue(Note(text))
@@ -129,6 +141,7 @@ import Testing
       let record = try #require(try await queue.record(of: task.id))
       #expect(record.state == .abandoned, "\(text)")
       #expect(record.lastError?.contains(reason) == true, "\(record.lastError ?? "")")
+      #expect(record.lastError?.contains("secret") == false)
     }
   }
 
