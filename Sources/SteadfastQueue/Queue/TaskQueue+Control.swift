@@ -151,16 +151,30 @@ extension TaskQueue {
   ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue calls it. What the store
   ///   throws.
   public func destroy() async throws {
-    if let task = callingTask {
-      throw TaskQueueError(
-        .waitsForItself,
-        "the handler of the task \(task) has called destroy() of its queue '\(name)', which waits "
-          + "until the handlers have ended; call it when run() has returned"
-      )
-    }
+    try checkCanBeDestroyed()
     await shutDown(within: .zero)
-    try await signals.runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
+    try await waitToBeDestroyed()
     try await store.destroy()
+    wasDestroyed()
+  }
+
+  /// Refuses a call of a handler, which would wait for itself.
+  nonisolated func checkCanBeDestroyed() throws(TaskQueueError) {
+    guard let task = callingTask else { return }
+    throw TaskQueueError(
+      .waitsForItself,
+      "the handler of the task \(task) has called destroy() of its queue '\(name)', or of its group, "
+        + "which waits until the handlers have ended; call it when run() has returned"
+    )
+  }
+
+  /// Waits until a queue that is shut down uses its store no more.
+  nonisolated func waitToBeDestroyed() async throws {
+    try await signals.runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
+  }
+
+  /// Tells callers that wait for outcomes that there will be none.
+  nonisolated func wasDestroyed() {
     observers.outcomes.failWaiters(
       TaskQueueError(.destroyed, "the queue was destroyed, with its tasks")
     )

@@ -96,7 +96,9 @@ public struct EnqueuedTask: Sendable, Identifiable {
   ///   ``TaskQueueError`` in three cases: the queue was shut down before the task ended; the task
   ///   has ended and was not retained, and was there before or was performed by another process;
   ///   the caller is the task's own handler, or something that the handler started, and would wait
-  ///   for itself. What the store throws.
+  ///   for itself. A Swift task that a handler has started, and that goes on after it, counts as
+  ///   started by the handler that the same worker calls next: let such a task be detached. What
+  ///   the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = handle.outcome { return outcome }
     // Another process that shares the store may have performed it.

@@ -214,11 +214,16 @@ public final class TaskQueueGroup: Sendable {
   /// Removes the tasks of all queues for good, and what the store keeps them in.
   ///
   /// It cancels the attempts under way, waits for them, and shuts the group down. Every later call
-  /// throws.
+  /// throws. If the waiting is cancelled, the group is shut down, and its tasks stay.
   ///
-  /// - Throws: What the store throws.
+  /// - Throws: A ``TaskQueueError`` if a handler of the group calls it
+  ///   (``TaskQueueError/Code/waitsForItself``). `CancellationError` when the waiting is cancelled.
+  ///   What the store throws.
   public func destroy() async throws {
+    for queue in queues { try queue.checkCanBeDestroyed() }
     await shutDown(within: .zero)
+    for queue in queues { try await queue.waitToBeDestroyed() }
     try await store.destroy()
+    for queue in queues { queue.wasDestroyed() }
   }
 }

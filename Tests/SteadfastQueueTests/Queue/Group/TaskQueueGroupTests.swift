@@ -7,7 +7,7 @@ import Testing
 
 /// Several queues on one store.
 @Suite(.virtualTime) struct TaskQueueGroupTests {
-  private let time: VirtualTime
+  let time: VirtualTime
   let log = Log<String>()
 
   init() throws { time = try #require(VirtualTime.current) }
@@ -38,7 +38,7 @@ import Testing
     }
   }
 
-  private func start(_ group: TaskQueueGroup) -> Task<Void, any Error> {
+  func start(_ group: TaskQueueGroup) -> Task<Void, any Error> {
     Task(executorPreference: time.executor) { try await group.run() }
   }
 
@@ -255,15 +255,5 @@ import Testing
     try await run.value
     #expect(begin.duration(to: clock.now) == .seconds(2))
     #expect(try await group.count() == 2)
-  }
-
-  @Test func `a group is destroyed as a whole, and no queue alone`() async throws {
-    let group = group()
-    let queue = try await group.addQueue("a")
-    try await group.enqueue(Note("1"), on: "a")
-    let error = await queueError { try await queue.destroy() }
-    #expect(error?.message.contains("'a'") == true)
-    try await group.destroy()
-    await #expect(throws: TaskQueueError.self) { try await group.count() }
   }
 }
