@@ -48,10 +48,10 @@ package final class JobQueue: Sendable {
     changed.signal()
   }
 
-  /// Lets this number of threads end, when they have done the jobs that were added.
-  package func end(threads: Int) {
+  /// Lets the threads end, when they have done the jobs that were added.
+  package func end() {
     state.withLock { $0.isEnded = true }
-    for _ in 0..<threads { changed.signal() }
+    changed.signal()
   }
 
   package enum Next {
@@ -78,7 +78,11 @@ package final class JobQueue: Sendable {
         defer { (state.jobs, state.isWoken) = ([], false) }
         return .jobs(state.jobs)
       }
-      if let next { return next }
+      if let next {
+        // Each thread of the group hears of the end, however many there are.
+        if case .end = next { changed.signal() }
+        return next
+      }
       changed.wait()
     }
   }

@@ -8,6 +8,8 @@ import Synchronization
 final class StoreCore: StoreCalls {
   private struct State {
     var areThreadsStarted = false
+    /// How many of them were started.
+    var threadCount = 0
     var hasEnded = false
     /// Whether a queue listens, or other stores are to be told.
     var needsHints: Bool
@@ -35,15 +37,15 @@ final class StoreCore: StoreCalls {
 
   /// Lets the threads end when they have done what they were given.
   func end() {
-    writing.end(threads: 1)
+    writing.end()
     endOthers()
     state.withLock { $0.hints }?.end()
   }
 
   private func endOthers() {
     state.withLock { $0.hasEnded = true }
-    claiming.end(threads: 1)
-    reading.end(threads: 1)
+    claiming.end()
+    reading.end()
     listeners.end()
   }
 
@@ -91,31 +93,46 @@ final class StoreCore: StoreCalls {
     try state.withLock { state in
       guard !state.areThreadsStarted else { return }
       try startHints(&state)
-      try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
-        let session = Session(place) { _, _ in }
-        let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
-        while case .jobs(let jobs) = claiming.next(all: false) {
-          for job in jobs { claimer.perform(job) }
-        }
-      }
-      try SystemThread.start(in: others) { [place, reading] in
-        // A count may read all tasks.
-        let session = Session(place) { tables, _ in
-          try tables.database.execute(
-            "select set_config('statement_timeout', '100s', false) "
-              + "where current_setting('statement_timeout') = '30s'"
-          )
-        }
-        while case .jobs(let jobs) = reading.next(all: false) {
-          for job in jobs { Self.look(job, session) }
-        }
-      }
       let hints = place.isShared ? state.hints : nil
-      try SystemThread.start { [place, writing, others, notes] in
-        let writer = Writer(place, hints: hints, others: others, notes)
-        while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
+      let starts = [startClaiming, startReading, { try self.startWriting(hints) }]
+      // If the system has no room for one, a later call starts those that are left.
+      for start in starts.dropFirst(state.threadCount) {
+        try start()
+        state.threadCount += 1
       }
       state.areThreadsStarted = true
+    }
+  }
+
+  private func startClaiming() throws {
+    try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
+      let session = Session(place) { _, _ in }
+      let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
+      while case .jobs(let jobs) = claiming.next(all: false) {
+        for job in jobs { claimer.perform(job) }
+      }
+    }
+  }
+
+  private func startReading() throws {
+    try SystemThread.start(in: others) { [place, reading] in
+      // A count may read all tasks.
+      let session = Session(place) { tables, _ in
+        try tables.database.execute(
+          "select set_config('statement_timeout', '100s', false) "
+            + "where current_setting('statement_timeout') = '30s'"
+        )
+      }
+      while case .jobs(let jobs) = reading.next(all: false) {
+        for job in jobs { Self.look(job, session) }
+      }
+    }
+  }
+
+  private func startWriting(_ hints: HintExchange?) throws {
+    try SystemThread.start { [place, writing, others, notes] in
+      let writer = Writer(place, hints: hints, others: others, notes)
+      while case .jobs(let jobs) = writing.next(all: true) { writer.perform(jobs) }
     }
   }
 

@@ -7,7 +7,8 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    var areThreadsStarted = false
+    /// How many of the threads that write and read were started, in this order.
+    var threadCount = 0
     /// Stops the thread that waits for what others write; `nil` if there is none.
     var watch: StopSignal?
   }
@@ -39,12 +40,12 @@ final class StoreCore: StoreCalls {
 
   /// Lets the threads end when they have done what they were given.
   func end() {
-    writing.end(threads: 1)
+    writing.end()
     endReading()
   }
 
   private func endReading() {
-    reading.end(threads: Self.readerCount)
+    reading.end()
     listeners.end()
     state.withLock { $0.watch }?.stop()
   }
@@ -54,6 +55,8 @@ final class StoreCore: StoreCalls {
   /// If the system has no thread for it, the sequence ends at once.
   func hints() -> AsyncStream<Void> {
     let stream = listeners.stream { [weak self] in self?.stopWatchIfUnused() }
+    // A store that was closed has ended the sequence.
+    guard !listeners.isEmpty else { return stream }
     do {
       try startWatch()
     } catch {
@@ -116,15 +119,17 @@ final class StoreCore: StoreCalls {
 
   private func startThreads() throws {
     try state.withLock { state in
-      guard !state.areThreadsStarted else { return }
-      try SystemThread.start { [place, isShared, clock, writing, listeners, readers] in
-        let writer = Writer(place, isShared: isShared, clock: clock, readers: readers)
-        Self.write(writer, writing, listeners)
+      if state.threadCount == 0 {
+        try SystemThread.start { [place, isShared, clock, writing, listeners, readers] in
+          let writer = Writer(place, isShared: isShared, clock: clock, readers: readers)
+          Self.write(writer, writing, listeners)
+        }
+        state.threadCount = 1
       }
-      for _ in 0..<Self.readerCount {
+      while state.threadCount <= Self.readerCount {
         try SystemThread.start(in: readers) { [place, reading] in Self.read(reading, place) }
+        state.threadCount += 1
       }
-      state.areThreadsStarted = true
     }
   }
 

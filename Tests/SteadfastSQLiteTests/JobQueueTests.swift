@@ -1,0 +1,23 @@
+#if SQLite
+import Dispatch
+import SteadfastDatabases
+import SteadfastQueue
+import Testing
+
+@testable import SteadfastSQLite
+
+@Suite(.timeLimit(.minutes(1))) struct JobQueueTests {
+  @Test(arguments: 1...3) func `all threads end, however many there are`(_ count: Int) async throws
+  {
+    let jobs = JobQueue()
+    let group = DispatchGroup()
+    for _ in 0..<count {
+      try SystemThread.start(in: group) { while case .jobs = jobs.next(all: false) {} }
+    }
+    jobs.end()
+    await withCheckedContinuation { continuation in
+      group.notify(queue: .global()) { continuation.resume() }
+    }
+  }
+}
+#endif
