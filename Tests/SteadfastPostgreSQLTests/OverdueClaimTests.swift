@@ -89,7 +89,7 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `claims that are over are found without a look at all tasks`() async throws {
+  @Test func `claims and tasks that are over are found without a look at all tasks`() async throws {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -110,6 +110,9 @@ struct OverdueClaimTests {
         let plan = try database.all("explain \(claims.statement)") { $0.text(0) }
         #expect(plan.contains { $0.contains("\(tables.prefix)_lease") }, "\(claims): \(plan)")
       }
+      let ended = database.containing(TaskFilter(states: [.succeeded]))
+      let plan = try database.rows("explain \(ended.statement)", ended.values).map { $0.text(0) }
+      #expect(plan.contains { $0.contains("\(tables.prefix)_ended") }, "\(plan)")
       try await store.close()
     }
   }

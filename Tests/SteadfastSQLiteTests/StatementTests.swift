@@ -45,6 +45,22 @@ struct StatementTests {
     }
   }
 
+  @Test func `whether there is a task that has ended is found in an index`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let database = try database(at: url)
+      for queue in ["", nil] {
+        let filter = TaskFilter(queue: queue, states: [.succeeded])
+        let (statement, values) = try database.containing(filter)
+        let plan = try database.rows(ofOnce: "explain query plan \(statement)", values) {
+          $0.text(3)
+        }
+        #expect(plan.contains { $0.contains("INDEX steadfast_ended") }, "\(plan)")
+      }
+    }
+  }
+
   @Test func `tasks that were cancelled in a long chain are removed with its first`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

@@ -171,8 +171,9 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   /// Returns the tasks that match a filter.
   ///
-  /// Filters with IDs, with keys, or with nothing but states of tasks that have not ended use an
-  /// index. Others read the tasks in the order of their IDs.
+  /// Filters with IDs, with unique keys of one queue, or with nothing but states use an index, if
+  /// all of the states are of tasks that have ended, or none. Others read the tasks in the order of
+  /// their IDs.
   ///
   /// - Throws: A ``PostgreSQLError``.
   public func tasks(

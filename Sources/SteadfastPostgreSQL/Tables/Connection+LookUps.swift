@@ -30,11 +30,15 @@ extension Connection: TaskLookUps {
   }
 
   func contains(_ filter: TaskFilter) throws -> Bool {
+    let (statement, values) = containing(filter)
+    return try rows(statement, values).map { $0.flag(0) }.first ?? false
+  }
+
+  /// The statement that tells whether a task matches a filter.
+  func containing(_ filter: TaskFilter) -> (statement: String, values: [SQLValue]) {
     let condition = condition(filter)
-    return try rows(
-      "select exists (select 1 from steadfast_task where \(condition.text))",
-      condition.values
-    ).map { $0.flag(0) }.first ?? false
+    let statement = "select exists (select 1 from steadfast_task where \(condition.text))"
+    return (statement, condition.values)
   }
 
   func value(named name: String) throws -> [UInt8]? {
@@ -74,6 +78,7 @@ extension Connection: TaskLookUps {
     }
     if let states = filter.states {
       if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
+      if states.isSubset(of: TaskState.ended) { condition.parts.append("has_ended") }
       condition.add("state = any ($)", .texts(states.map(\.rawValue)))
     }
     if let keys = filter.uniqueKeys {

@@ -28,7 +28,7 @@ extension Connection: TaskLookUps {
   }
 
   func count(matching filter: TaskFilter) throws -> Int {
-    let condition = try condition(filter)
+    let condition = try conditionInNoOrder(filter)
     return try rows(
       ofOnce: "select count(*) from steadfast_task where \(condition.text)",
       condition.values
@@ -36,11 +36,22 @@ extension Connection: TaskLookUps {
   }
 
   func contains(_ filter: TaskFilter) throws -> Bool {
-    let condition = try condition(filter)
-    return try rows(
-      ofOnce: "select exists (select 1 from steadfast_task where \(condition.text))",
-      condition.values
-    ) { $0.flag(0) }.first ?? false
+    let (statement, values) = try containing(filter)
+    return try rows(ofOnce: statement, values) { $0.flag(0) }.first ?? false
+  }
+
+  /// The statement that tells whether a task matches a filter.
+  func containing(_ filter: TaskFilter) throws -> (statement: String, values: [SQLValue]) {
+    let condition = try conditionInNoOrder(filter)
+    let statement = "select exists (select 1 from steadfast_task where \(condition.text))"
+    return (statement, condition.values)
+  }
+
+  /// The condition of a look-up that need not read the tasks in the order of their IDs.
+  private func conditionInNoOrder(_ filter: TaskFilter) throws -> Condition {
+    var condition = try condition(filter)
+    if filter.states?.isSubset(of: TaskState.ended) == true { condition.parts.append("has_ended") }
+    return condition
   }
 
   /// A condition in SQL, with its parameters in order.
