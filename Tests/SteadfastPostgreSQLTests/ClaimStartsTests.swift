@@ -107,6 +107,19 @@ struct ClaimStartsTests {
     }
   }
 
+  @Test func `after a look that was given up, claims go on, and the next look comes later`() {
+    var starts = looked([mail: place(5)], request(9))
+    let end = start + .seconds(40)
+    #expect(starts.places(for: request(9), after: FreedTasks(), at: start + .seconds(10)) == nil)
+    #expect(starts.noteFailedLook(from: end - .seconds(30), to: end) == [mail: place(5)])
+    for (second, looks) in [(41, false), (339, false), (340, true)] {
+      let now = start + .seconds(second)
+      #expect((starts.places(for: request(9), after: FreedTasks(), at: now) == nil) == looks)
+    }
+    var new = ClaimStarts()
+    #expect(new.noteFailedLook(from: start, to: end) == nil)
+  }
+
   @Test func `a condition that is met again makes the next claim look`() {
     let wifi: TaskCondition = "wifi"
     var starts = looked([mail: place(5)], request(9, [wifi]))

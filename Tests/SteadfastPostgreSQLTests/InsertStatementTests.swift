@@ -70,6 +70,38 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
+  /// Such a transaction does not see what others have done since it began, and nothing tells it.
+  @Test(arguments: ["repeatable read", "serializable"])
+  func `a transaction with an old view of the tables adds no task with a key`(_ level: String)
+    async throws
+  {
+    try await withTables { tables in
+      let queue = TaskQueue(persistence: tables.store())
+      try await queue.open()
+      let database = try tables.database()
+      func message(_ uniqueKey: String?, _ options: TaskOptions) throws -> String? {
+        let statement = try queue.insertStatement(
+          for: Receipt(order: 1),
+          uniqueKey: uniqueKey,
+          options: options
+        )
+        try database.execute("begin isolation level \(level)")
+        defer { _ = try? database.execute("commit") }
+        do {
+          #expect(try database.run(statement))
+          return nil
+        } catch let failure as PostgreSQLFailure {
+          return failure.reason
+        }
+      }
+      let reason = "a task with a unique key or an order key is added in a transaction"
+      #expect(try message("k", TaskOptions())?.hasPrefix(reason) == true)
+      #expect(try message(nil, TaskOptions(inOrder: "o"))?.contains(level) == true)
+      #expect(try message(nil, TaskOptions()) == nil)
+      #expect(try await queue.count == 1)
+    }
+  }
+
   @Test func `the row of a statement says whether the task was added`() async throws {
     try await withTables { tables in
       let queue = TaskQueue(persistence: tables.store())

@@ -23,6 +23,11 @@ struct LostConnectionTests {
         #expect(try await store.insert(keyed) == [.done])
       }
       #expect(try await store.count(matching: .unfinished) == 120)
+      // Of each session, the row of its last request is kept.
+      let count = try tables.database().first("select count(*) from steadfast_request") {
+        $0.integer(0)
+      }
+      #expect(count == 1)
       #expect(proxy.count(of: .before) >= 20)
       #expect(proxy.count(of: .after) >= 20)
     }

@@ -204,5 +204,48 @@ struct ManyChangesTests {
       try await store.close()
     }
   }
+
+  /// A task that another session adds at the same time would find the turn taken.
+  @Test(.timeLimit(.minutes(2)))
+  func `a prune gives the turns of an order key while no other session does`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      let first = TaskRecord.numbered(1)
+      var second = TaskRecord.numbered(2, orderKey: "k", holdsOrder: true)
+      second.dependencies.tasks = [first.id]
+      _ = try await store.insert(first, second)
+      let cancellation = TaskChange.cancel(.unclaimed(first.id), at: Date(), retains: true)
+      let outcomes = try await store.apply([cancellation], durability: .durable)
+      #expect(outcomes == [.doneWithConsequences(Consequences(tasks: [second.id]))])
+      let database = try tables.database()
+      let lock = """
+        hashtext('orders ' || current_schema() || '.' || $1), hashtext(chr(1) || 'k') & 4095
+        """
+      try database.execute("begin")
+      #expect(try database.has("select pg_advisory_xact_lock(\(lock))", .text(tables.prefix)))
+      let prune = TaskChange.prune(
+        .cancelled,
+        endedBefore: nil,
+        keepingLatest: 0,
+        now: Date(),
+        queue: ""
+      )
+      let ends = Log<String>()
+      async let pruning = {
+        defer { ends.add("pruned") }
+        return try await store.apply([prune], durability: .durable)
+      }()
+      let waits = """
+        select from pg_locks where locktype = 'advisory' and not granted
+          and (classid, objid) in (select kind::oid, number::oid
+            from (select \(lock)) as lock (kind, number))
+        """
+      while try !database.has(waits, .text(tables.prefix)) { try #require(ends.entries.isEmpty) }
+      try database.execute("commit")
+      #expect(try await pruning == [.done])
+      #expect(try await store.count(matching: TaskFilter()) == 0)
+      try await store.close()
+    }
+  }
 }
 #endif

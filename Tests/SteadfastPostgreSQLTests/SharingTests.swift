@@ -30,6 +30,26 @@ struct PostgreSQLSharingTests {
     }
   }
 
+  @Test(.timeLimit(.minutes(5)))
+  func `an end that makes another task available is told`() async throws {
+    try await withTables { tables in
+      let (first, second) = (tables.store(), tables.store())
+      let records = [TaskRecord.numbered(1, orderKey: "k"), .numbered(2, orderKey: "k")]
+      _ = try await second.insert(records[0], records[1])
+      let lease = try #require(try await second.claim(.ofA()).tasks.first?.lease)
+      // The first one says that something may have been missed before the store listened.
+      let hints = try #require(first.hints)
+      try await first.open()
+      var iterator = hints.makeAsyncIterator()
+      #expect(await iterator.next() != nil)
+      let end = TaskChange.succeed(lease, at: Date(), retains: false)
+      #expect(try await second.apply([end], durability: .durable) == [.done])
+      #expect(await iterator.next() != nil)
+      #expect(try await first.claim(.ofA()).tasks.map(\.record.id) == [records[1].id])
+      for store in [first, second] { try await store.close() }
+    }
+  }
+
   @Test func `two queues perform each task once`() async throws {
     try await withTables { tables in
       let performed = Log<Int>()

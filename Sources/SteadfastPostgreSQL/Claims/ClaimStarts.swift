@@ -136,6 +136,19 @@ struct ClaimStarts {
     return lanes.mapValues(\.start)
   }
 
+  /// Notes that a look was given up because it took too long.
+  ///
+  /// The next one comes as late as after one that has taken as long.
+  ///
+  /// - Returns: Where the claim begins in each lane; `nil` if there was no look that found them.
+  mutating func noteFailedLook(
+    from start: ContinuousClock.Instant,
+    to now: ContinuousClock.Instant
+  ) -> Places? {
+    (lastLook, lookTime) = (now, start.duration(to: now))
+    return conditions == nil ? nil : lanes.mapValues(\.start)
+  }
+
   /// Notes that a claim has taken all available tasks of a lane up to a place.
   mutating func note(_ lane: Lane, upTo place: Place) { lanes[lane]?.reach(place) }
 

@@ -62,7 +62,13 @@ final class Claimer {
     try endOverdueClaims()
     let start = ContinuousClock.now
     let places = try keepsPlaces ? places(for: request) : nil
-    let found = try take(request, from: places)
+    let found: [(task: ClaimedTask, position: Int)]
+    do {
+      found = try take(request, from: places)
+    } catch let failure as PostgreSQLFailure where failure.tookTooLong {
+      choose(after: start.duration(to: .now))
+      throw failure
+    }
     choose(after: start.duration(to: .now))
     // A claim of nothing looks whether there is something.
     guard !found.isEmpty else { return Claim(tasks: [], nextDate: try nextDate(request, places)) }
@@ -107,9 +113,16 @@ final class Claimer {
     let known = own.places(for: request, after: freed, at: now)
     starts[queue] = own
     if let known { return known }
-    let firsts = try session.look { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
     defer { starts[queue] = own }
-    return own.note(firsts, for: request, from: now, to: .now)
+    do {
+      let firsts = try session.look { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
+      return own.note(firsts, for: request, from: now, to: .now)
+    } catch let failure as PostgreSQLFailure where failure.tookTooLong {
+      // The server has given the look up, beside too many dead rows. Claims go on from where they
+      // are.
+      guard let known = own.noteFailedLook(from: now, to: .now) else { throw failure }
+      return known
+    }
   }
 
   private func note(_ found: [(task: ClaimedTask, position: Int)], ofQueue queue: String) {
@@ -158,8 +171,20 @@ final class Claimer {
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
     let start = ContinuousClock.now
+    // Where many claims are over whose rows are not removed, a look takes long.
+    defer {
+      let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
+      nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
+    }
     var plan = LockPlan()
-    plan.tasks = try Set(session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) })
+    do {
+      plan.tasks = try Set(
+        session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) }
+      )
+    } catch let failure as PostgreSQLFailure where failure.tookTooLong {
+      // The server has given the look up, beside too many dead rows. The claim goes on without it.
+      return
+    }
     if !plan.tasks.isEmpty {
       try session.transaction(isDurable: false) { tables in
         tables.hasChanged = true
@@ -168,9 +193,6 @@ final class Claimer {
       }
       notes.noteOthers()
     }
-    // Where many claims are over whose rows are not removed, a look takes long.
-    let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
-    nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
   }
 }
 #endif

@@ -34,6 +34,7 @@ extension Session {
       if tables.hasChanged { storedRequestNumber = requestNumber }
     } catch  where error.isConnectionLost {
       guard !isRepeatable, try wasStored(unless: !tables.hasChanged) else { throw error }
+      if tables.hasChanged { storedRequestNumber = requestNumber }
     } catch {
       undo(on: database)
       throw error.state == "23502" ? place.sharesSessions(error.reason) : error

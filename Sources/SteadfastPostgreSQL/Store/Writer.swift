@@ -96,6 +96,12 @@ final class Writer {
 
   /// Performs each call in a transaction of its own, so that one which takes too long fails alone.
   private func performOneByOne(_ jobs: [StoreJob], after error: any Error) {
+    // Claims run out while their extension waits.
+    let extensions = jobs.filter(\.onlyExtends)
+    guard extensions.isEmpty || extensions.count == jobs.count else {
+      performTogether(extensions)
+      return performOneByOne(jobs.filter { !$0.onlyExtends }, after: error)
+    }
     var slowCount = 0
     for job in jobs {
       guard slowCount < Self.mostSlowCalls else {
@@ -143,7 +149,7 @@ final class Writer {
           return (try body(tables, group), tables.hasFreedOthers)
         }
         notes.note(group, hasFreedOthers: hasFreed)
-        if group.concernsOtherQueues { hints?.tellOthers() }
+        if group.concernsOtherQueues || hasFreed { hints?.tellOthers() }
         return success
       } catch let failure as PostgreSQLFailure
         where failure.state == Tables.mismatch && !group.isCareful
@@ -284,6 +290,11 @@ extension StoreJob {
   /// The changes to make, if the call makes any.
   fileprivate var batch: [PreparedChange] {
     if case .apply(let batch, _) = call { batch } else { [] }
+  }
+
+  /// Whether all that the call does is to extend claims.
+  fileprivate var onlyExtends: Bool {
+    !batch.isEmpty && batch.allSatisfy { if case .extend = $0.change { true } else { false } }
   }
 }
 #endif

@@ -197,5 +197,31 @@ extension Schema {
     end
     $$;
     """
+
+  /// A transaction that sees the tables as they were does not see that a turn has become free, nor
+  /// that a task with the key has just ended.
+  static let fourth = """
+    alter function steadfast_insert rename to steadfast_insert_task;
+    create function steadfast_insert(
+      form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,
+      new_version bigint, new_priority bigint, created bigint, available bigint, retries bigint,
+      backoff bigint, new_key text, policy text, recent_until bigint, latest bigint,
+      new_order text, holds bigint, new_conditions text[], new_rule text, named uuid[],
+      new_tags text[], new_limit bigint, expiry bigint
+    ) returns boolean language plpgsql set search_path from current as $$
+    begin
+      if (new_key is not null or new_order is not null)
+        and current_setting('transaction_isolation') in ('repeatable read', 'serializable')
+      then
+        raise exception 'a task with a unique key or an order key is added in a transaction of the \
+    isolation level read committed, and this one is %', current_setting('transaction_isolation');
+      end if;
+      return steadfast_insert_task(
+        form, new_id, new_name, new_queue, new_payload, new_format, new_version, new_priority,
+        created, available, retries, backoff, new_key, policy, recent_until, latest, new_order,
+        holds, new_conditions, new_rule, named, new_tags, new_limit, expiry);
+    end
+    $$;
+    """
 }
 #endif

@@ -11,7 +11,7 @@ struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
   /// A step is never changed once it was released.
-  var steps = [Schema.first, Schema.second, Schema.third]
+  var steps = [Schema.first, Schema.second, Schema.third, Schema.fourth]
 
   var version: Int { steps.count }
 
@@ -191,7 +191,7 @@ extension Schema {
       """
       drop table if exists \(names.joined(separator: ", "));
       drop sequence if exists steadfast_place;
-      drop function if exists steadfast_insert, steadfast_date;
+      drop function if exists steadfast_insert, steadfast_insert_task, steadfast_date;
       """
     )
   }

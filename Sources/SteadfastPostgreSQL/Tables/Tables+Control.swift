@@ -117,20 +117,22 @@ extension Tables {
     return .doneWithConsequences(Consequences(tasks: along))
   }
 
+  private static let leaving = """
+    with recursive leaving (id) as (
+      select id from unnest($1::uuid[]) as listed (id)
+      union
+      select task.id from leaving
+      cross join lateral (select id from steadfast_task where cause = leaving.id offset 0) as task
+    )
+    """
+
   /// Removes tasks, and those that were cancelled along with them, which are removed too.
   ///
   /// - Returns: The others, in the order of their IDs.
   private func removeWithOthers(_ ids: [TaskID]) throws -> [TaskID] {
     let leaving = try database.all(
       """
-      with recursive leaving (id) as (
-        select id from unnest($1::uuid[]) as listed (id)
-        union
-        select task.id from leaving
-        cross join lateral (
-          select id from steadfast_task where cause = leaving.id offset 0
-        ) as task
-      )
+      \(Self.leaving)
       select id, order_key from steadfast_task
       where id = any (array(select id from leaving)) order by id for update
       """,
@@ -196,6 +198,16 @@ extension Tables {
 
   private func removeEnded(_ ids: [TaskID], _ state: TaskState) throws {
     guard !ids.isEmpty else { return }
+    // Tasks that were cancelled along may hold an order key, whose turn is given then.
+    let ordered = try database.ids(
+      """
+      \(Self.leaving)
+      select id from steadfast_task
+      where id = any (array(select id from leaving)) and order_key is not null
+      """,
+      .ids(ids)
+    )
+    if !ordered.isEmpty { try lockOrders(of: ordered) }
     // Another session may have restarted some since.
     let leaving = try database.ids(
       """

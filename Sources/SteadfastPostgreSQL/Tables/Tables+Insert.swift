@@ -147,6 +147,8 @@ extension Tables {
     """
 
   func takeOver(_ new: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws {
+    // The twin may be available earlier than the new task, or in another lane than before.
+    hasFreedOthers = true
     try database.send(
       Self.takeOver,
       .id(twin),

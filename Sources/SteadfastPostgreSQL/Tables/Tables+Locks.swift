@@ -102,6 +102,11 @@ extension Tables {
     ) as locks
     """
 
+  /// Locks the order keys of tasks.
+  func lockOrders(of ids: [TaskID]) throws {
+    try database.send(Self.lockOrders, .texts([]), .ids(ids), .integer(locks.orders))
+  }
+
   private static let concerned = """
     with recursive concerned (id, goes_on) as (
       select id, true from steadfast_task where id = any ($2)

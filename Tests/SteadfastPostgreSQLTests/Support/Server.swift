@@ -94,6 +94,7 @@ extension TaskRecord {
     bytes: [UInt8] = Array("{}".utf8),
     uniqueKey: String? = nil,
     orderKey: String? = nil,
+    holdsOrder: Bool = false,
     dependencies: TaskDependencies? = nil
   ) -> TaskRecord {
     let date = Date(timeIntervalSince1970: 1_800_000_000)
@@ -104,6 +105,7 @@ extension TaskRecord {
       createdDate: date,
       uniqueKey: uniqueKey,
       orderKey: orderKey,
+      holdsOrder: holdsOrder,
       dependencies: dependencies,
       availableDate: date
     )
