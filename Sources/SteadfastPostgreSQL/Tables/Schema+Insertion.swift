@@ -9,6 +9,15 @@ extension Schema {
   /// A later version of the tables keeps it, or refuses statements of this form.
   static let insertionForm = 1
 
+  /// Those of the form, which never change.
+  private static let parameters = """
+    form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,
+    new_version bigint, new_priority bigint, created bigint, available bigint, retries bigint,
+    backoff bigint, new_key text, policy text, recent_until bigint, latest bigint,
+    new_order text, holds bigint, new_conditions text[], new_rule text, named uuid[],
+    new_tags text[], new_limit bigint, expiry bigint
+    """
+
   // A step never changes, so it takes nothing from other places that may.
   static let second = """
     create function steadfast_date(microseconds bigint) returns timestamptz
@@ -18,11 +27,7 @@ extension Schema {
     $$;
 
     create function steadfast_insert(
-      form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,
-      new_version bigint, new_priority bigint, created bigint, available bigint, retries bigint,
-      backoff bigint, new_key text, policy text, recent_until bigint, latest bigint,
-      new_order text, holds bigint, new_conditions text[], new_rule text, named uuid[],
-      new_tags text[], new_limit bigint, expiry bigint
+      \(parameters)
     ) returns boolean language plpgsql
     set search_path from current set enable_seqscan = off as $$
     declare
@@ -203,11 +208,7 @@ extension Schema {
   static let fourth = """
     alter function steadfast_insert rename to steadfast_insert_task;
     create function steadfast_insert(
-      form bigint, new_id uuid, new_name text, new_queue text, new_payload bytea, new_format text,
-      new_version bigint, new_priority bigint, created bigint, available bigint, retries bigint,
-      backoff bigint, new_key text, policy text, recent_until bigint, latest bigint,
-      new_order text, holds bigint, new_conditions text[], new_rule text, named uuid[],
-      new_tags text[], new_limit bigint, expiry bigint
+      \(parameters)
     ) returns boolean language plpgsql set search_path from current as $$
     begin
       if (new_key is not null or new_order is not null)
