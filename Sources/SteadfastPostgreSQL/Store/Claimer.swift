@@ -110,10 +110,8 @@ final class Claimer {
     let now = ContinuousClock.now
     let freed = notes.take(forQueue: request.queue)
     var own = starts[queue] ?? ClaimStarts(isExact: place.alwaysKeepsPlaces)
-    let known = own.places(for: request, after: freed, at: now)
-    starts[queue] = own
-    if let known { return known }
     defer { starts[queue] = own }
+    if let known = own.places(for: request, after: freed, at: now) { return known }
     do {
       let firsts = try session.look { try Tables.firstPlaces(ofQueue: request.queue, in: $0) }
       return own.note(firsts, for: request, from: now, to: .now)

@@ -7,14 +7,15 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    var areThreadsStarted = false
-    /// How many of them were started.
+    /// How many of the threads that claim, read and write were started, in this order.
     var threadCount = 0
     var hasEnded = false
     /// Whether a queue listens, or other stores are to be told.
     var needsHints: Bool
     var hints: HintExchange?
   }
+
+  private static let threadCount = 3
 
   private let listeners = HintListeners()
   let place: StorePlace
@@ -91,16 +92,15 @@ final class StoreCore: StoreCalls {
 
   private func startThreads() throws {
     try state.withLock { state in
-      guard !state.areThreadsStarted else { return }
+      guard state.threadCount < Self.threadCount else { return }
       try startHints(&state)
       let hints = place.isShared ? state.hints : nil
       let starts = [startClaiming, startReading, { try self.startWriting(hints) }]
       // If the system has no room for one, a later call starts those that are left.
-      for start in starts.dropFirst(state.threadCount) {
+      for start in starts[state.threadCount...] {
         try start()
         state.threadCount += 1
       }
-      state.areThreadsStarted = true
     }
   }
 
@@ -152,7 +152,7 @@ final class StoreCore: StoreCalls {
     do {
       try state.withLock { state in
         state.needsHints = true
-        if state.areThreadsStarted { try startHints(&state) }
+        if state.threadCount == Self.threadCount { try startHints(&state) }
       }
       return stream
     } catch {

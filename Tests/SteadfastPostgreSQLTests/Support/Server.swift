@@ -35,9 +35,7 @@ extension Trait where Self == ConditionTrait {
       "run python3 Tests/EndToEnd/postgresql_server.py --restarts --tls --pooler swift test --traits PostgreSQL"
     )
   }
-}
 
-extension Trait where Self == ConditionTrait {
   /// The tests run if there is a server that is reached over TLS only.
   static var onSecuredServer: Self {
     .enabled(if: Server.secured != nil, "STEADFAST_POSTGRESQL_TLS names no server")

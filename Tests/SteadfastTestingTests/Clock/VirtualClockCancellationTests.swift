@@ -17,6 +17,7 @@ import Testing
   }
 
   @Test func `cancellation ends a pending sleep and leaves the others`() async throws {
+    // The test cancels it, and no other task.
     let cancelled = Task { try await clock.sleep(for: .seconds(1)) }
     try await clock.waitForSleepers(count: 1)
     async let other: Void = clock.sleep(for: .seconds(2))
@@ -29,6 +30,7 @@ import Testing
   }
 
   @Test func `cancellation after the wake-up changes nothing`() async throws {
+    // The test cancels it, and no other task.
     let task = Task { try await clock.sleep(for: .seconds(1)) }
     try await clock.waitForSleepers()
     clock.advance(by: .seconds(1))
@@ -37,6 +39,7 @@ import Testing
   }
 
   @Test func `a cancelled wait for sleepers throws and is forgotten`() async throws {
+    // The test cancels it, and no other task.
     let task = Task { try await clock.waitForSleepers(count: 2) }
     task.cancel()
     await #expect(throws: CancellationError.self) { try await task.value }
@@ -72,6 +75,7 @@ import Testing
         }
       }
       for count in 1...3 {
+        // It sleeps on while the group is asked for the next result.
         let sleep = Task { try await clock.sleep(for: .seconds(60)) }
         let told = try await group.next()
         #expect(told == count)
@@ -89,6 +93,7 @@ import Testing
     let count = 200
     for _ in 0..<Soak.runs(short: 1000) / 10 {
       let sleeps = (0..<count).map { index in
+        // The test cancels each by itself.
         Task { try await clock.sleep(for: .nanoseconds(1 + index)) }
       }
       try await clock.waitForSleepers(count: count)

@@ -157,7 +157,7 @@ extension TaskContext {
       let problem =
         switch error {
         case EncodingError.invalidValue(let part, let context):
-          "the \(type(of: part)) in \(UndecodablePayload.path(context.codingPath)) can't be written as JSON"
+          "the \(type(of: part)) in \(context.codingPath.shownPath) can't be written as JSON"
         default: "\(type(of: error)) was thrown"
         }
       throw StepError(.notEncodable, name, "the value of '\(name)' can't be encoded: \(problem)")

@@ -11,22 +11,25 @@ struct UndecodablePayload: Error, CustomStringConvertible {
     let problem =
       switch error {
       case DecodingError.keyNotFound(let key, let context):
-        "the key \(Self.path(context.codingPath + [key])) is missing"
+        "the key \((context.codingPath + [key]).shownPath) is missing"
       case DecodingError.typeMismatch(let type, let context):
-        "\(Self.path(context.codingPath)) is not of type \(type)"
+        "\(context.codingPath.shownPath) is not of type \(type)"
       case DecodingError.valueNotFound(let type, let context):
-        "\(Self.path(context.codingPath)) is null instead of a value of type \(type)"
+        "\(context.codingPath.shownPath) is null instead of a value of type \(type)"
       case DecodingError.dataCorrupted(let context):
-        "\(Self.path(context.codingPath)) can't be read"
+        "\(context.codingPath.shownPath) can't be read"
       default:
         "\(Swift.type(of: error)) was thrown"
       }
     description = "the payload of '\(name)' can't be decoded as \(type): \(problem)"
   }
+}
 
-  static func path(_ keys: [any CodingKey]) -> String {
-    if keys.isEmpty { return "it" }
-    return "'\(keys.map { isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
+extension [any CodingKey] {
+  /// The path as an error shows it: of its keys only those that the program has declared.
+  var shownPath: String {
+    if isEmpty { return "it" }
+    return "'\(map { Self.isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
   }
 
   /// Returns whether a key is a case that the program has declared.

@@ -53,6 +53,7 @@ struct GRDBTests {
         table.column("total", .integer)
       }
     }
+    // It goes on beside the test, which ends it.
     let running = Task { try await queue.run() }
     for total in 1...10 {
       do {

@@ -33,7 +33,7 @@ extension TaskQueueGroupTests {
     let queue = try await group.addQueue("a")
     await queue.register(Note.self) { [time, clock, log] _, _ in
       log.add("begins")
-      // The handler takes notice of its cancellation late.
+      // A task of its own, which no cancellation reaches: the handler takes notice of it late.
       await Task(executorPreference: time.executor) { try? await clock.sleep(for: .seconds(9)) }
         .value
       log.add("ends")
@@ -42,6 +42,7 @@ extension TaskQueueGroupTests {
     try await queue.enqueue(Note("1"))
     let run = start(group)
     try await clock.sleep(for: .seconds(1))
+    // The test cancels it, and no other task.
     let destruction = Task(executorPreference: time.executor) { try await group.destroy() }
     destruction.cancel()
     await #expect(throws: CancellationError.self) { try await destruction.value }
