@@ -28,7 +28,13 @@ extension TaskQueue {
     _ token: TaskToken,
     with value: some Encodable & Sendable
   ) async throws -> Bool {
-    try await complete(token, try MemoryCoding.encode(CompletionOutcome.Value(value: value)))
+    let outcome: [UInt8]
+    do {
+      outcome = try MemoryCoding.encode(CompletionOutcome.Value(value: value))
+    } catch let error as EncodingError {
+      throw error.withoutValue
+    }
+    return try await complete(token, outcome)
   }
 
   /// Completes the wait of a task that waits for no value.

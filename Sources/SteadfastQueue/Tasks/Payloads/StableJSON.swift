@@ -16,3 +16,14 @@ package enum StableJSON {
     Array(try makeEncoder().encode(value))
   }
 }
+
+extension EncodingError {
+  /// The same error without the value and its path, which may show what must not appear in a log.
+  var withoutValue: EncodingError {
+    guard case .invalidValue(let value, let context) = self else { return self }
+    return .invalidValue(
+      "a value of the type \(type(of: value))",
+      Context(codingPath: [], debugDescription: context.debugDescription)
+    )
+  }
+}

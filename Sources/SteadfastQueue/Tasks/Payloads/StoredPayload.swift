@@ -106,12 +106,8 @@ public struct StoredPayload: Sendable {
   private static func encode(_ value: any Encodable & Sendable) throws -> [UInt8] {
     do {
       return unsafe try encoder.encode(value).withUnsafeBytes { unsafe Array($0) }
-    } catch EncodingError.invalidValue(let value, let context) {
-      // The value and its path may show what must not appear in a log.
-      throw EncodingError.invalidValue(
-        "a value of the type \(type(of: value))",
-        EncodingError.Context(codingPath: [], debugDescription: context.debugDescription)
-      )
+    } catch let error as EncodingError {
+      throw error.withoutValue
     }
   }
 

@@ -45,6 +45,18 @@ import Testing
     }
   }
 
+  @Test func `the error of a value that can't be encoded does not show it`() async throws {
+    let queue = await waiter(InMemoryStore())
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let token = tokens.entries[0]
+    let error = await #expect(throws: EncodingError.self) {
+      try await queue.complete(token, with: ["my secret": Double.nan])
+    }
+    #expect(error.map { !"\($0)".contains("secret") && "\($0)".contains("Double") } == true)
+    #expect(try await queue.complete(token, with: "etag"))
+  }
+
   @Test(arguments: StoreKind.allCases)
   func `a task waits for its completion, which the next queue on the store may bring`(
     kind: StoreKind
