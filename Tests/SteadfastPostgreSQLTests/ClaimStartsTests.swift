@@ -82,6 +82,15 @@ struct ClaimStartsTests {
     #expect(places == [mail: place(3), call: place(4)])
   }
 
+  @Test func `a lane that has become empty is still read, from the lag before the look on`() {
+    var starts = looked([mail: place(5), call: place(2)], request(9))
+    let end = start + .seconds(2)
+    let places = starts.note([mail: place(6)], for: request(11), from: end, to: end)
+    #expect(places == [mail: place(6), call: place(10.9)])
+    let next = starts.places(for: request(11), after: FreedTasks(), at: end + .milliseconds(1))
+    #expect(next == places)
+  }
+
   @Test func `a retry lowers the places of all lanes`() {
     var starts = looked([mail: place(5), call: place(2)], request(9))
     let freed = FreedTasks(earliest: date + 4)

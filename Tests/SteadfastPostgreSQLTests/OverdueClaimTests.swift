@@ -1,6 +1,7 @@
 #if PostgreSQL
 import Foundation
 import SteadfastQueue
+import Synchronization
 import TestSupport
 import Testing
 
@@ -54,6 +55,31 @@ struct OverdueClaimTests {
       let end = TaskChange.succeed(claimed[0].lease, at: Date(), retains: false)
       #expect(try await second.apply([end], durability: .durable) == [.done])
       for store in [first, second] { try await store.close() }
+    }
+  }
+
+  @Test func `a claim from its places finds a task whose claim it has found to be over`()
+    async throws
+  {
+    try await withTables { tables in
+      let offset = Mutex(Duration.zero)
+      let store = PostgreSQLStore(
+        tables.connection,
+        prefix: tables.prefix,
+        sharing: StoreSharing(),
+        clockOffset: { offset.withLock(\.self) },
+        alwaysKeepsPlaces: true
+      )
+      let other = tables.store()
+      _ = try await other.insert(.numbered(1), .numbered(2))
+      #expect(try await other.claim(.ofA(limit: 1)).tasks.count == 1)
+      // The place of the lane is behind the task that the other store has.
+      #expect(try await store.claim(.ofA(limit: 8)).tasks.count == 1)
+      #expect(try await store.claim(.ofA(limit: 8)).tasks.isEmpty)
+      offset.withLock { $0 = .seconds(61) }
+      let found = try await store.claim(.ofA(limit: 8)).tasks
+      #expect(found.map(\.record.id).contains(TaskRecord.numbered(1).id))
+      for store in [store, other] { try await store.close() }
     }
   }
 
