@@ -1,4 +1,5 @@
 import SteadfastRetry
+import TestSupport
 import Testing
 
 @testable import SteadfastQueue
@@ -13,12 +14,12 @@ import Testing
     }
   }
 
-  /// 100,000 random cases: of limits, and of starts at random times.
+  /// Random cases: of limits, and of starts at random times.
   @Test(arguments: 0..<4 as Range<UInt64>)
   func `it lets through as many starts as the limits allow, and no more`(seed: UInt64) {
     var random = SplitMix64(seed: seed)
     var mistakes = 0
-    for _ in 0..<25_000 {
+    for _ in 0..<Soak.runs(short: 5_000) {
       let windows = (0...Int.random(in: 0...1, using: &random)).map { _ in
         RateWindow(
           Int.random(in: 1...4, using: &random),

@@ -98,9 +98,9 @@ enum FaultSweep {
         let disk = SimulatedDisk()
         _ = WorkloadRun(workload, seed: seed, disk: disk).history()
         for (index, name) in disk.calls.enumerated() {
-          guard !isQuick || index % 8 == number else { continue }
+          guard !isQuick || index % 16 == number else { continue }
           let faults = faults(of: name)
-          let chosen = isQuick ? [faults[index / 8 % faults.count]] : faults
+          let chosen = isQuick ? [faults[index / 16 % faults.count]] : faults
           group.addTask { check(workload, seed, call: index + 1, name, chosen, isQuick: isQuick) }
         }
       }

@@ -7,7 +7,7 @@ import Testing
 /// Files of the first version, in which keys belonged to all names and the last task held its key.
 @Suite struct MigrationTests {
   /// Of ten tasks in a row, three are plain, six have keys, and one was replaced.
-  private static let count = max(10, Soak.runs(short: 10_000) / 10 * 10)
+  private static let count = max(10, Soak.runs(short: 4_000) / 10 * 10)
 
   /// The lines of a task, as an earlier version wrote them.
   private func lines(of number: Int) throws -> [JournalBody] {

@@ -60,8 +60,8 @@ import Testing
     let runs = Soak.runs(short: 20)
     for seed in 0..<UInt64(max(1, runs / 100)) {
       let model = Self.scenario(seed)
-      // A short run takes each seventh call.
-      for call in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 7) {
+      // A short run takes each thirteenth call.
+      for call in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 13) {
         let (failure, wasMet) = await Self.failure(model, setting, call: call)
         guard wasMet else { break }
         guard let failure else { continue }
