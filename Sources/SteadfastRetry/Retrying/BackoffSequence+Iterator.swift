@@ -38,7 +38,7 @@ extension BackoffSequence {
           machine.beginAtOnce()
         } else {
           do { try await timer.sleep(for: delay) } catch { return end() }
-          machine.begin(delay: delay, elapsed: timer.elapsed())
+          guard machine.begin(delay: delay, elapsed: timer.elapsed()) else { return end() }
         }
         return machine.attempt
       }

@@ -28,8 +28,8 @@ public final class RetryBudget: Sendable {
     self.capacity = Int(clamping: counted)
     limit = counted * 1000
     let fraction = retriesPerSuccess.isNaN ? 0 : min(max(retriesPerSuccess, 0), Double(counted))
-    self.retriesPerSuccess = fraction
     gain = Int64((fraction * 1000).rounded())
+    self.retriesPerSuccess = Double(gain) / 1000
     thousandths = Atomic(limit)
   }
 

@@ -39,13 +39,18 @@
   }
 
   /// Begins the next attempt, `delay` after the last one failed.
-  @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) {
+  ///
+  /// - Returns: Whether it may begin. It may not if the delay has taken longer than it was to take,
+  ///   as while a computer sleeps, and the time limit has passed.
+  @usableFromInline mutating func begin(delay: Duration, elapsed: Duration) -> Bool {
+    if let maxElapsedTime = policy.maxElapsedTime, elapsed > maxElapsedTime { return false }
     attempt = attempt.next(delay: delay, elapsed: elapsed)
+    return true
   }
 
   /// Begins the next attempt without a delay, at the time of the failure.
   @usableFromInline mutating func beginAtOnce() {
-    begin(delay: .zero, elapsed: attempt.elapsed)
+    attempt = attempt.next(delay: .zero, elapsed: attempt.elapsed)
   }
 
   /// Starts over with a first attempt; random numbers continue where they were.

@@ -131,11 +131,11 @@ nonisolated(nonsending) func retry<Success: ~Copyable, Failure: Error>(
       } else {
         do {
           try await timer.sleep(for: delay)
+          guard machine.begin(delay: delay, elapsed: timer.elapsed()) else { throw failure }
         } catch {
           budget?.refund()
           throw error as? Failure ?? failure
         }
-        machine.begin(delay: delay, elapsed: timer.elapsed())
       }
     }
     do throws(Failure) {

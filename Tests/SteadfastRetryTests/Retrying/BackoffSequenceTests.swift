@@ -101,6 +101,14 @@ import Testing
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
+  @Test func `after a delay that took until past the limit, it has ended`() async {
+    let clock = InstantClock(oversleep: .seconds(10_800))
+    let policy = RetryPolicy.within(.seconds(60), backoff: .constant(.seconds(30)))
+    var numbers: [Int] = []
+    for await attempt in BackoffSequence(policy, clock: clock) { numbers.append(attempt.number) }
+    #expect(numbers == [1] && clock.sleeps == [.seconds(30)])
+  }
+
   @Test func `the first attempt reads no clock unless the time is limited`() async {
     let clock = InstantClock()
     for await _ in BackoffSequence(.attempts(1), clock: clock) {}

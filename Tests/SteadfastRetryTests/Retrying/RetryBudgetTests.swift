@@ -49,6 +49,15 @@ import Testing
     }
   }
 
+  @Test(arguments: [(0.0004, 0), (0.0006, 0.001), (1.0 / 3, 0.333), (2.5, 2.5)])
+  func `what a success gives back is told as it is rounded`(given: Double, told: Double) {
+    let budget = RetryBudget(capacity: 10, retriesPerSuccess: given)
+    #expect(budget.retriesPerSuccess == told)
+    while budget.withdraw() {}
+    budget.recordSuccess()
+    #expect(budget.tokens == told)
+  }
+
   @Test func `tokens that several threads take at the same time are taken once each`() async {
     // Enough that several threads take some at the same time, even where a call takes 20 ns.
     let count = Soak.runs(short: 2_000_000)

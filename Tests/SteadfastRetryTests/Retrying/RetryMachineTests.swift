@@ -17,7 +17,7 @@ import Testing
     machine.fail(elapsed: .seconds(1))
     #expect(machine.attempt == RetryAttempt(number: 1, delay: .zero, elapsed: .seconds(1)))
     #expect(machine.step(after: .retry) == .retry(after: .seconds(2)))
-    machine.begin(delay: .seconds(2), elapsed: .seconds(3))
+    _ = machine.begin(delay: .seconds(2), elapsed: .seconds(3))
     #expect(machine.attempt == RetryAttempt(number: 2, delay: .seconds(2), elapsed: .seconds(3)))
   }
 
@@ -67,7 +67,7 @@ import Testing
     )
     var early = machine(policy)
     #expect(early.step(after: .retry) == .retry(after: .seconds(1)))
-    early.begin(delay: .seconds(1), elapsed: .seconds(1))
+    _ = early.begin(delay: .seconds(1), elapsed: .seconds(1))
     #expect(early.step(after: .retry) == .stop)
     var late = machine(policy, failedAfter: .seconds(10))
     #expect(late.step(after: .retry) == .stop)
@@ -77,7 +77,7 @@ import Testing
     var machine = machine(RetryPolicy(maxAttempts: nil, backoff: .immediate))
     for _ in 0..<10_000 {
       #expect(machine.step(after: .retry) == .retry(after: .zero))
-      machine.begin(delay: .zero, elapsed: .zero)
+      _ = machine.begin(delay: .zero, elapsed: .zero)
     }
     #expect(machine.attempt.number == 10_001)
   }
@@ -91,7 +91,7 @@ import Testing
     let policy = RetryPolicy.attempts(2, backoff: .constant(.seconds(1)).capped(at: .seconds(2)))
     var machine = machine(policy)
     #expect(machine.step(after: .retry(after: .seconds(7))) == .retry(after: .seconds(7)))
-    machine.begin(delay: .seconds(7), elapsed: .seconds(7))
+    _ = machine.begin(delay: .seconds(7), elapsed: .seconds(7))
     #expect(machine.step(after: .retry(after: .seconds(7))) == .stop)
   }
 
@@ -108,7 +108,7 @@ import Testing
     )
     var machine = machine(policy)
     let before = machine.step(after: .retry)
-    machine.begin(delay: .seconds(1), elapsed: .seconds(1))
+    _ = machine.begin(delay: .seconds(1), elapsed: .seconds(1))
     machine.reset()
     #expect(machine.attempt == RetryAttempt(number: 1))
     #expect(machine.step(after: .retry) != before)

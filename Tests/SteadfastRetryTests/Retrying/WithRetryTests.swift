@@ -179,6 +179,24 @@ import Testing
     #expect(clock.sleeps == [.seconds(2), .seconds(2)])
   }
 
+  @Test func `after a delay that took until past the limit, no attempt begins`() async throws {
+    let clock = InstantClock(oversleep: .seconds(10_800))
+    let budget = RetryBudget(capacity: 2, retriesPerSuccess: 0)
+    var attempts = 0
+    await #expect(throws: Offline.self) {
+      try await withRetry(
+        .within(.seconds(60), backoff: .constant(.seconds(30))),
+        clock: clock,
+        budget: budget
+      ) {
+        attempts += 1
+        throw Offline()
+      }
+    }
+    #expect(attempts == 1 && clock.sleeps == [.seconds(30)])
+    #expect(budget.tokens == 2)
+  }
+
   @Test func `a limit of 100 ms with a delay of 2 s throws at once`() async throws {
     let policy = RetryPolicy.within(.milliseconds(100), backoff: .constant(.seconds(2)))
     #expect(try await secondsOfAttempts(policy) == [0])

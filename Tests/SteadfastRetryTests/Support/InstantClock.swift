@@ -3,6 +3,8 @@ import Synchronization
 
 /// A clock on which every sleep is over at once, the time having moved to its end; it keeps count
 /// of what it is asked for, and does not notice cancellation.
+///
+/// It may be one on which sleeps take longer than asked for, as while a computer sleeps.
 final class InstantClock: Clock {
   private struct State {
     var now = VirtualClock.Instant()
@@ -11,6 +13,9 @@ final class InstantClock: Clock {
   }
 
   private let state = Mutex(State())
+  private let oversleep: Duration
+
+  init(oversleep: Duration = .zero) { self.oversleep = oversleep }
 
   var now: VirtualClock.Instant {
     state.withLock { state in
@@ -35,7 +40,7 @@ final class InstantClock: Clock {
   func sleep(until deadline: VirtualClock.Instant, tolerance: Duration?) {
     state.withLock { state in
       state.sleeps.append(state.now.duration(to: deadline))
-      state.now = max(state.now, deadline)
+      state.now = max(state.now, deadline).advanced(by: oversleep)
     }
   }
 }
