@@ -4,8 +4,9 @@ import Synchronization
 extension VirtualClock {
   /// Moves the time forward by `duration` and wakes every sleeper that is due by then.
   ///
-  /// It works like ``advance(to:)``. A negative duration is a programming error: time never runs
-  /// backwards, though the clock's date may (``setDate(_:)``).
+  /// It works like ``advance(to:)``. Calls that are made at the same time may count from the same
+  /// time, so that one of them has no effect. A negative duration is a programming error: time
+  /// never runs backwards, though the clock's date may (``setDate(_:)``).
   public func advance(by duration: Duration) {
     guard duration >= .zero else {
       preconditionFailure(
@@ -20,12 +21,12 @@ extension VirtualClock {
   ///
   /// Sleepers are woken in the order of their deadlines, then of their arrival, and each one at its
   /// own deadline: ``now`` never passes a pending deadline. This method does not wait for the woken
-  /// tasks. If such a task begins to sleep again after this call's last look, this call does not
-  /// wake it. An instant in the past has no effect: another call has moved the time further. The
-  /// cost is O(log n) for each sleeper.
+  /// tasks. If such a task begins to sleep again after this call has moved the time to the instant,
+  /// this call does not wake it. An instant in the past has no effect: another call has moved the
+  /// time further. The cost is O(log n) for each sleeper.
   public func advance(to instant: Instant) {
-    while wakeFirstSleeper(through: instant) {}
-    state.withLock { $0.move(to: instant) }
+    // A sleep that begins in between is found by the next look, or sees the time that has moved.
+    while let sleeper = state.withLock({ $0.advance(to: instant) }) { sleeper.resume() }
   }
 
   /// The sleeps that have not ended, in the order in which they will end.

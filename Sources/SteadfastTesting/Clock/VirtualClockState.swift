@@ -40,13 +40,20 @@ struct VirtualClockState {
   }
 
   /// Moves the time to `instant`, unless it is already there or later.
-  mutating func move(to instant: VirtualClock.Instant) { now = max(now, instant) }
+  private mutating func move(to instant: VirtualClock.Instant) { now = max(now, instant) }
 
   /// Removes the first sleeper due by `limit`, and moves the time to its deadline.
   mutating func wakeFirst(through limit: VirtualClock.Instant) -> Continuation? {
     guard let (deadline, sleeper) = sleepers.popFirst(through: limit) else { return nil }
     move(to: deadline)
     return sleeper.continuation
+  }
+
+  /// Does so, or moves the time to `instant` if no sleeper is due by then.
+  mutating func advance(to instant: VirtualClock.Instant) -> Continuation? {
+    if let sleeper = wakeFirst(through: instant) { return sleeper }
+    move(to: instant)
+    return nil
   }
 
   /// Adds a sleeper; also returns the waiters for which there are now enough sleepers.

@@ -17,6 +17,9 @@ extension VirtualTime {
     }
   }
 
+  /// Whether an advance is under way, to whose target each step of the time leads.
+  var isAdvancing: Bool { jobs.state.withLock { $0.advances.firstDeadline != nil } }
+
   /// Whether code outside of the virtual time has slept on its clock, or has made its tasks ready
   /// without being announced as real work.
   var isUsedFromOutside: Bool {

@@ -59,6 +59,7 @@ struct VirtualTimeDriver {
       mayBeOnMainActor = false
       switch time.nextStep {
       case .takeTurn: time.runJobs { time.jobs.takeTurn() }
+      case .wake where time.isAdvancing: advance(time.wakeSleepers)
       case .wake:
         guard let deadline = time.clock.nextDeadline, !limit.allows(deadline) else {
           time.runJobs(wake: time.wakeSleepers)
@@ -66,7 +67,7 @@ struct VirtualTimeDriver {
         }
         let ending = await end { [time] in VirtualTimeError.limitReached(time, outcome: $0) }
         if let ending { return .abandoned(ending) }
-      case .endAdvance: time.runJobs(wake: time.endAdvance)
+      case .endAdvance: advance(time.endAdvance)
       case .waitForRealWork: await wait(forRealWork: true)
       case .stuck:
         if let abandoned = await giveUp() { return .abandoned(abandoned) }
@@ -74,6 +75,17 @@ struct VirtualTimeDriver {
     }
     if isReported { return .reported }
     return error.map { .stuck($0) } ?? .ended
+  }
+
+  /// Takes a step of an advance, which the limit does not concern.
+  private mutating func advance(_ step: () -> Void) {
+    var moved = Duration.zero
+    time.runJobs {
+      let now = time.clock.now
+      step()
+      moved = now.duration(to: time.clock.now)
+    }
+    limit.exclude(moved)
   }
 
   /// Cancels a body that is stuck.

@@ -4,6 +4,7 @@ struct VirtualTimeLimit {
   let duration: Duration
   /// How often the time may still move further, so that a single sleep may have any length.
   private var stepsLeft: Int
+  private var excluded = Duration.zero
 
   /// Makes a limit.
   ///
@@ -14,9 +15,12 @@ struct VirtualTimeLimit {
     stepsLeft = duration == nil ? 1_000 : 0
   }
 
+  /// Notes that the time has moved because of an advance, and not by itself.
+  mutating func exclude(_ advance: Duration) { excluded += advance }
+
   /// Returns whether the time may move to this instant, and counts a step beyond the duration.
   mutating func allows(_ instant: VirtualClock.Instant) -> Bool {
-    guard instant.offset > duration else { return true }
+    guard instant.offset - excluded > duration else { return true }
     stepsLeft -= 1
     return stepsLeft >= 0
   }

@@ -105,6 +105,26 @@ import Testing
     }
   }
 
+  @Test(.timeLimit(.minutes(5)))
+  func `a sleep that begins while the time moves past its deadline ends`() async throws {
+    for _ in 0..<Soak.runs(short: 2_000) {
+      let clock = VirtualClock()
+      async let sleeping: Void = sleep(on: clock)
+      async let advancing: Void = advance(clock)
+      await advancing
+      try await sleeping
+      #expect(clock.pendingSleeps.isEmpty)
+    }
+  }
+
+  @concurrent private func sleep(on clock: VirtualClock) async throws {
+    try await clock.sleep(until: VirtualClock.Instant(offset: .seconds(30)))
+  }
+
+  @concurrent private func advance(_ clock: VirtualClock) async {
+    clock.advance(to: VirtualClock.Instant(offset: .seconds(60)))
+  }
+
   @concurrent private func cancel(_ sleeps: [Task<Void, any Error>]) async {
     for sleep in sleeps.reversed() { sleep.cancel() }
   }

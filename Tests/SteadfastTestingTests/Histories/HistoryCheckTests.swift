@@ -1,5 +1,6 @@
 import Foundation
 import SteadfastTesting
+import TestSupport
 import Testing
 
 @Suite struct HistoryCheckTests {
@@ -41,6 +42,30 @@ import Testing
     #expect(report.passes)
     #expect(report.skipped.map(\.promise) == [.nothingIsLost, .limitsHold, .everythingEnds])
     #expect("\(report)".contains("not checked: H1, no process has recorded"))
+  }
+
+  @Test func `calls of two processes of one name, each with a file, are told apart`() async throws {
+    try await withTemporaryFolder { folder in
+      var (first, second) = (HistoryScript(), HistoryScript())
+      // The first process is killed before it learns that its task is stored.
+      first.insert(1, .none)
+      second.pass(10)
+      second.insert(2)
+      second.claim("p1", 1, lease: 1)
+      second.succeed("p1", 1, lease: 1)
+      second.remain([2: "waiting"])
+      let files = try [first, second].enumerated().map { number, script in
+        let machine = folder.appending(path: "m\(number)")
+        try FileManager.default.createDirectory(at: machine, withIntermediateDirectories: true)
+        let lines = try script.lines.map { try JSONEncoder().encode($0) + Data("\n".utf8) }
+        let file = machine.appending(path: "p1.jsonl")
+        try Data(lines.joined()).write(to: file)
+        return file
+      }
+      let report = try History(contentsOf: files).check()
+      #expect(report.passes, "\(report)")
+      #expect(report.taskCount == 2)
+    }
   }
 
   @Test func `many violations of a promise are counted`() {

@@ -42,6 +42,27 @@ import Testing
     }
   }
 
+  @Test(arguments: [VirtualTime.Mode.manual, .automatic])
+  func `an advance does not count for the limit, whatever sleeps`(
+    mode: VirtualTime.Mode
+  ) async throws {
+    try await withVirtualTime(mode, limit: .seconds(3_600)) { time in
+      async let sleep: Void = time.clock.sleep(for: .seconds(5_400))
+      await time.advance(by: .seconds(7_200))
+      try await sleep
+      #expect(time.clock.now.offset == .seconds(7_200))
+    }
+    let error = await #expect(throws: VirtualTimeError.self) {
+      try await withVirtualTime(limit: .seconds(3_600)) { time in
+        await time.advance(by: .seconds(7_200))
+        try await time.clock.sleep(for: .seconds(3_600))
+        try await time.clock.sleep(for: .seconds(1))
+      }
+    }
+    #expect(error?.code == .limitReached)
+    #expect(error?.now.offset == .seconds(7_200 + 3_600))
+  }
+
   @Test func `a body that ignores the limit is left behind`() async throws {
     let stop = Mutex(false)
     let error = await #expect(throws: VirtualTimeError.self) {

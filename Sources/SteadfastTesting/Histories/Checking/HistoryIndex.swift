@@ -10,7 +10,9 @@ struct HistoryIndex: Sendable {
     var seconds: Double?
   }
 
+  /// Two files may be those of processes with one name, which ran on two machines.
   private struct CallName: Hashable {
+    let source: Int
     let process: String
     let number: Int
   }
@@ -42,7 +44,9 @@ struct HistoryIndex: Sendable {
   var tasks: [TaskLife] { lives.values.sorted { $0.id < $1.id } }
 
   private mutating func add(_ line: HistoryLine, at place: HistoryPlace) {
-    func name(_ number: Int) -> CallName { CallName(process: line.process, number: number) }
+    func name(_ number: Int) -> CallName {
+      CallName(source: place.source, process: line.process, number: number)
+    }
     switch line.event {
     case .opening: openings.append(place)
     case .asked(let call, let changes): pending[name(call)] = Call(asked: place, changes: changes)
