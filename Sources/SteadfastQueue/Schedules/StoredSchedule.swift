@@ -113,11 +113,31 @@ struct StoredSchedule: Codable, Equatable, Sendable {
     }
   }
 
-  /// Goes on to the first date after now by a rule that has changed, or is new.
+  /// How many seconds the clock that an occurrence was made by may have been ahead.
+  ///
+  /// If it was further ahead, it was wrong, and dates may come again. Cron takes a clock that goes
+  /// back by more than three hours for a correction, too.
+  private static let mostAhead = 10_800.0
+
+  /// Whether the schedule has gone on by a clock that was far ahead.
+  ///
+  /// The dates don't tell: a caller may have cancelled those of the next days.
+  func isAhead(of now: Date) -> Bool {
+    guard let id else { return false }
+    return Double(id.madeMilliseconds) / 1_000 > now.timeIntervalSince1970 + Self.mostAhead
+  }
+
+  /// Goes on to the first date after now by a rule that has changed, or is new, or after the clock
+  /// was set back.
   ///
   /// Dates that have passed don't count: nothing is performed because of the change.
   mutating func begin(now: Date, _ rule: ScheduleRule) {
     missedCount = nil
+    if isAhead(of: now) {
+      lastInstant = Int(now.timeIntervalSince1970.rounded(.down))
+      // The next ID is not to come after this one.
+      id = nil
+    }
     let last = Date(timeIntervalSince1970: Double(lastInstant))
     guard let next = rule.next(after: rule.restart(near: now, from: last)) else {
       parkedReason = "its rule has no further date"

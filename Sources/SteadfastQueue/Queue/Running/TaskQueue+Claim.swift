@@ -113,6 +113,8 @@ extension TaskQueue {
     do {
       if isFirst, try await !store.contains(.unfinished) { return }
       _ = try await store.apply([.rebase(now)], durability: .relaxed)
+      // Schedules may have gone on by the old date. When a run begins, they are looked at anyway.
+      if !isFirst { try await restoreSchedules() }
     } catch {
       // The next run asks the store once more.
       upkeep.withLock { $0.dates.forget() }

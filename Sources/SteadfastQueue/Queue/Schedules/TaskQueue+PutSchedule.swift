@@ -61,7 +61,8 @@ extension TaskQueue {
       return try await store([change], cancelling: [])
     }
     var schedule = changed
-    let keptDate = before.hasDates(of: changed) ? current?.availableDate : nil
+    let keepsDate = before.hasDates(of: changed) && !isAhead(before, current, of: now)
+    let keptDate = keepsDate ? current?.availableDate : nil
     if keptDate == nil { schedule.begin(now: now, rule) }
     var step = try step(
       of: key,
@@ -79,7 +80,21 @@ extension TaskQueue {
     return try await store(step, cancelling: current.map { [$0] } ?? [])
   }
 
-  /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked.
+  /// Returns whether a schedule has gone on by a clock that was far ahead and was set right since,
+  /// and its occurrence, if there is one, has the date that followed from that.
+  ///
+  /// In a shared store the dates come from several clocks, of which this one may be slow.
+  private nonisolated func isAhead(
+    _ schedule: StoredSchedule,
+    _ current: TaskRecord?,
+    of now: Date
+  ) -> Bool {
+    guard store.sharing == nil, schedule.isAhead(of: now) else { return false }
+    return current.map { $0.state == .waiting && $0.isUntouched(in: schedule) } ?? true
+  }
+
+  /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked,
+  /// or by a clock that was ahead.
   ///
   /// - Returns: Whether it is done; `false` if another process has changed the schedule.
   nonisolated func restore(
@@ -88,8 +103,14 @@ extension TaskQueue {
     _ key: ScheduleKey,
     _ attempt: Int
   ) async throws -> Bool {
-    if try await currentOccurrence(of: schedule) != nil { return true }
     let now = self.now
+    let current = try await currentOccurrence(of: schedule)
+    if isAhead(schedule, current, of: now),
+      case .success(let rule) = handlers.zones.rule(of: schedule.definition)
+    {
+      return try await replace(schedule, old, by: schedule, rule, now: now, attempt)
+    }
+    guard current == nil else { return true }
     let isParked = schedule.parkedReason != nil
     if isParked, case .failure = handlers.zones.rule(of: schedule.definition) {
       observers.events.post(
@@ -175,4 +196,9 @@ extension TaskQueue {
 extension TaskRecord {
   /// Whether the occurrence has not begun.
   fileprivate var isWaitingOccurrence: Bool { !hasBegun && state != .running }
+
+  /// Returns whether the occurrence has not begun, and no caller has moved it.
+  fileprivate func isUntouched(in schedule: StoredSchedule) -> Bool {
+    isWaitingOccurrence && availableDate == schedule.availableDate
+  }
 }

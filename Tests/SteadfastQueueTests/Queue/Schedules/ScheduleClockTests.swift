@@ -1,0 +1,144 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Schedules that have gone on by a clock that was ahead, and was set right.
+@Suite(.virtualTime) struct ScheduleClockTests {
+  private static let year = 365.0 * 24
+
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  /// Sets the clock to some hours after the beginning of the test.
+  private func setClock(to hours: Double) { bench.clock.setDate(bench.start + hours * 3_600) }
+
+  private func date(of queue: TaskQueue) async throws -> Double? {
+    try await queue.tasks().first?.id.occurrenceDate.map(bench.hours)
+  }
+
+  @Test(arguments: [true, false])
+  func `a schedule goes on when the clock was a year ahead`(isMadeAgain: Bool) async throws {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    setClock(to: Self.year)
+    try await first.schedule("s", .hours, Note("a"))
+    try await withRunning(first) { try await bench.advance(hours: 1.25) }
+    setClock(to: 0.5)
+    let queue = await bench.queue(store)
+    if isMadeAgain { try await queue.schedule("s", .hours, Note("a")) }
+    try await withRunning(queue) { try await bench.advance(hours: 1.75) }
+    #expect(bench.log.entries.map(\.date) == [Self.year + 1, 1, 2])
+    #expect(bench.log.entries.map(\.now) == [Self.year + 1, 1, 2])
+    #expect(bench.log.entries.map(\.missed) == [0, 0, 0])
+    #expect(try await queue.count == 1)
+  }
+
+  @Test func `a queue that runs goes on when the clock is set back by a year`() async throws {
+    let queue = await bench.queue(InMemoryStore())
+    setClock(to: Self.year)
+    try await queue.schedule("s", .hours, Note("a"))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 1.25)
+      setClock(to: 0)
+      // The next claim sees the clock.
+      try await queue.enqueue(Note("b"))
+      try await bench.advance(hours: 1.25)
+    }
+    let entries = bench.log.entries.filter { $0.text == "a" }
+    #expect(entries.map(\.date) == [Self.year + 1, 1])
+  }
+
+  @Test(arguments: [nil, StoreSharing()])
+  func `a rule or a payload that changes is used from the date on that the clock shows`(
+    sharing: StoreSharing?
+  ) async throws {
+    let alone = InMemoryStore()
+    let shared = sharing.map { SharedStore($0) }
+    func store() -> any Persistence { shared?.process() ?? alone }
+    let first = await bench.queue(store())
+    setClock(to: Self.year)
+    try await first.schedule("s", .every(.seconds(7_200)), Note("a"))
+    try await withRunning(first) { try await bench.advance(hours: 4.25) }
+    setClock(to: 0.25)
+    let queue = await bench.queue(store())
+    try await queue.schedule("s", .hours, Note("a"))
+    #expect(try await date(of: queue) == 1)
+    setClock(to: Self.year)
+    try await withRunning(queue) { try await bench.advance(hours: 1.25) }
+    setClock(to: 0.25)
+    let last = await bench.queue(store())
+    try await last.schedule("s", .hours, Note("b"))
+    // The clock of a process that shares the store may be slow.
+    #expect(try await date(of: last) == (sharing == nil ? 1 : Self.year + 2))
+    #expect(try await last.count == 1)
+  }
+
+  @Test func `no date comes again when the clock goes back by less than three hours`() async throws
+  {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("a"))
+    try await withRunning(first) { try await bench.advance(hours: 3.25) }
+    setClock(to: 0.25)
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    try await withRunning(queue) { try await bench.advance(hours: 4) }
+    #expect(bench.log.entries.map(\.date) == [1, 2, 3, 4])
+  }
+
+  @Test func `dates that a caller has cancelled do not come again, however far ahead`() async throws
+  {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    try await first.schedule("s", .hours, Note("a"))
+    for _ in 1...9 { #expect(try await first.cancel(matching: TaskFilter()) == 1) }
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    try await withRunning(queue) { try await bench.advance(hours: 11.5) }
+    #expect(bench.log.entries.map(\.date) == [10, 11])
+  }
+
+  @Test func `what was missed since the clock was set right is made up for`() async throws {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    setClock(to: Self.year)
+    try await first.schedule("s", .hours, Note("a"))
+    try await withRunning(first) { try await bench.advance(hours: 1.25) }
+    setClock(to: 0.5)
+    let second = await bench.queue(store)
+    try await second.schedule("s", .hours, Note("a"))
+    #expect(try await date(of: second) == 1)
+    setClock(to: 3.25)
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    try await withRunning(queue) { try await bench.advance(hours: 0.5) }
+    #expect(bench.log.entries.map(\.date) == [Self.year + 1, 3])
+    #expect(bench.log.entries.last?.missed == 2)
+  }
+
+  @Test func `an occurrence that a caller has moved or paused stays as it is`() async throws {
+    let store = InMemoryStore()
+    let first = await bench.queue(store)
+    setClock(to: Self.year)
+    for name in ["moved", "paused"] { try await first.schedule(name, .hours, Note(name)) }
+    try await withRunning(first) { try await bench.advance(hours: 1.25) }
+    let tasks = try await first.tasks().sorted { $0.id < $1.id }
+    let texts = try tasks.map { try $0.payload(as: Note.self).text }
+    for (task, text) in zip(tasks, texts) {
+      if text == "moved" {
+        try await first.reschedule(task.id, to: bench.start + 7_200)
+      } else {
+        try await first.pause(task.id)
+      }
+    }
+    setClock(to: 0)
+    let queue = await bench.queue(store)
+    try await withRunning(queue) { try await bench.advance(hours: 1.5) }
+    #expect(try await queue.tasks().map(\.id).sorted() == tasks.map(\.id))
+    #expect(bench.log.entries.count == 2)
+  }
+}
