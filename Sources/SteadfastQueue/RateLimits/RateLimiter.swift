@@ -48,6 +48,12 @@ struct StartHistory: Sendable, Hashable {
   /// It counts from the last start on if that is later by another process's clock.
   mutating func start(at now: Int64) { starts.append(max(now, starts.last ?? now)) }
 
+  /// Moves the starts from a date on to a later one, on which those attempts begin.
+  mutating func delay(from date: Int64, to now: Int64) {
+    guard now > date, let last = starts.last, last >= date else { return }
+    starts = starts.map { $0 >= date ? max($0, now) : $0 }
+  }
+
   /// Lets nothing begin until a date, or until a later one that was set before.
   mutating func pause(from now: Int64, until end: Int64) {
     guard end > max(now, pause?.end ?? now) else { return }

@@ -65,13 +65,22 @@ struct RateLimits: Sendable {
   ///
   /// One that makes no sense counts as a limit that has just been used up: the limit holds, and
   /// tasks begin again when its interval has passed.
-  mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) {
-    var histories = StartHistories(bytes)
-    histories?.changeAll { $0.rebase(to: now, tolerance: tolerance) }
-    known[name] = Known(bytes: bytes, histories: histories ?? usedUp(name, at: now))
+  ///
+  /// - Returns: What is to be stored in its place, if it makes no sense or its dates lie in the
+  ///   future. Otherwise, each process would count from its own beginning, and one that does not
+  ///   live for the interval would begin no task.
+  mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> Write? {
+    let found = StartHistories(bytes)
+    var histories = found ?? usedUp(name, at: now)
+    histories.changeAll { $0.rebase(to: now, tolerance: tolerance) }
+    known[name] = Known(bytes: bytes, histories: histories)
+    return histories == found ? nil : Write(valueName: name, old: bytes, new: histories.bytes)
   }
 
-  private func usedUp(_ name: String, at now: Int64) -> StartHistories {
+  /// Notes that a value was stored in place of one that was read.
+  mutating func stored(_ write: Write) { known[write.valueName]?.bytes = write.new }
+
+  func usedUp(_ name: String, at now: Int64) -> StartHistories {
     var histories = StartHistories()
     // Which keys it had is unknown, so those of others begin with nothing used.
     guard let scope = scopes.first(where: { $0.key == nil && $0.valueName == name }) else {
@@ -264,29 +273,15 @@ struct RateLimits: Sendable {
   }
 
   /// Notes that what an admission says was stored.
-  mutating func stored(_ admission: Admission) {
+  ///
+  /// The tasks begin now. If storing has taken long, their starts count from now on for this
+  /// process, not from the date of the decision.
+  mutating func stored(_ admission: Admission, decidedAt date: Int64, at now: Int64) {
     plans = admission.plans
     for write in admission.writes {
-      guard let histories = admission.histories[write.valueName] else { continue }
+      guard var histories = admission.histories[write.valueName] else { continue }
+      histories.changeAll { $0.delay(from: date, to: now) }
       known[write.valueName] = Known(bytes: write.new, histories: histories)
     }
-  }
-
-  // MARK: Pauses
-
-  /// Returns the places that are paused when a task says that it has met a limit: those of a key,
-  /// else those of its name, else those of all tasks.
-  func pausedPlaces(of record: TaskRecord) -> [Place] {
-    let places = places(of: record)
-    let keyed = places.filter { scopes[$0.scope].key != nil }
-    let named = places.filter { scopes[$0.scope].names != nil }
-    return keyed.isEmpty ? named.isEmpty ? places : named : keyed
-  }
-
-  /// Returns the bytes of a value in which a place is paused.
-  func pausing(_ place: Place, _ bytes: [UInt8]?, from now: Int64, until end: Int64) -> [UInt8]? {
-    var histories = StartHistories(bytes) ?? usedUp(place.valueName, at: now)
-    histories[place.key].pause(from: now, until: end)
-    return histories.bytes
   }
 }

@@ -33,7 +33,7 @@ private struct PlainMail: TaskPayload {
   ) throws -> RateLimits.Admission {
     var limits = limits
     if case .missing(let names) = limits.admit(records, at: now) {
-      for name in names { limits.read(name, nil, at: now) }
+      for name in names { _ = limits.read(name, nil, at: now) }
     }
     guard case .decided(let admission) = limits.admit(records, at: now) else {
       throw Undecided()
@@ -51,7 +51,7 @@ private struct PlainMail: TaskPayload {
       ],
       tolerance: 0
     )
-    for name in limits.missingValues { limits.read(name, nil, at: 0) }
+    for name in limits.missingValues { _ = limits.read(name, nil, at: 0) }
     let records = [mail(1), mail(2), mail(3), record("OldMail"), record("Other")]
     let admission = try admission(limits, records, at: second)
     #expect(admission.admitted == [0, 1, 4])
@@ -61,7 +61,7 @@ private struct PlainMail: TaskPayload {
         "steadfast.limit", "steadfast.limit/Mail", "steadfast.limit/Other",
       ]
     )
-    limits.stored(admission)
+    limits.stored(admission, decidedAt: 0, at: 0)
     let request = limits.within(
       ClaimRequest(limit: 5, names: [Mail.taskName: 9, "Free": 9], otherNames: 0, now: .now),
       at: second
@@ -80,10 +80,10 @@ private struct PlainMail: TaskPayload {
   @Test func `several limits for the same tasks have one history`() throws {
     var limits = RateLimits([.per(.seconds(1), 2), .per(.seconds(60), 3)], tolerance: 0)
     #expect(limits.missingValues == ["steadfast.limit"])
-    limits.read("steadfast.limit", nil, at: 0)
-    limits.stored(try admission(limits, [mail(1), mail(2), mail(3)], at: 0))
+    _ = limits.read("steadfast.limit", nil, at: 0)
+    limits.stored(try admission(limits, [mail(1), mail(2), mail(3)], at: 0), decidedAt: 0, at: 0)
     #expect(limits.usedUpLimits(at: 0).map(\.until) == [second])
-    limits.stored(try admission(limits, [mail(3)], at: second))
+    limits.stored(try admission(limits, [mail(3)], at: second), decidedAt: second, at: second)
     #expect(limits.usedUpLimits(at: second).map(\.until) == [60 * second])
   }
 
@@ -98,7 +98,7 @@ private struct PlainMail: TaskPayload {
       let records = [mail(1), record("OldMail"), mail(3)]
       let admission = try admission(limits, records, at: Int64(number) * second)
       begun += admission.admitted.map { _ in number }
-      limits.stored(admission)
+      limits.stored(admission, decidedAt: 0, at: 0)
     }
     #expect(begun == [0, 0, 1, 1, 2, 2, 60, 60])
   }
@@ -129,7 +129,7 @@ private struct PlainMail: TaskPayload {
     let records = [1, 2, 1, 2].map(mail)
     let first = try admission(limits, records, at: 0)
     #expect(first.admitted == [0, 1] && first.postponed.map(\.until) == [second, second])
-    for name in first.writes.map(\.valueName) { limits.read(name, nil, at: 0) }
+    for name in first.writes.map(\.valueName) { _ = limits.read(name, nil, at: 0) }
     let denied: RateLimits.Denials = [1: nil, 2: second]
     guard case .decided(let next) = limits.admit(records, at: 5 * second, denied: denied) else {
       throw Undecided()
@@ -147,28 +147,38 @@ private struct PlainMail: TaskPayload {
     #expect(limits.missingValues == [])
     let records = [1, 1, 1, 1, 1, 2].map(mail)
     for name in Set(limits.places(of: mail(1)) + limits.places(of: mail(2))).map(\.valueName) {
-      limits.read(name, nil, at: 0)
+      _ = limits.read(name, nil, at: 0)
     }
     let first = try admission(limits, records, at: 0)
     #expect(first.admitted == [0, 1, 5] && first.released == [])
     #expect(first.postponed.map(\.index) == [2, 3, 4])
     #expect(first.postponed.map(\.until) == [10, 10, 20].map { $0 * second })
-    limits.stored(first)
+    limits.stored(first, decidedAt: 0, at: 0)
     // A later one comes behind them.
     let next = try admission(limits, [mail(1)], at: second)
     #expect(next.postponed.map(\.until) == [20 * second])
     // When the promised dates are past, nothing is left of them.
-    limits.stored(next)
-    limits.stored(try admission(limits, [mail(1)], at: 30 * second))
+    limits.stored(next, decidedAt: 0, at: 0)
+    let last = try admission(limits, [mail(1)], at: 30 * second)
+    limits.stored(last, decidedAt: 30 * second, at: 30 * second)
     #expect(limits.plans.isEmpty)
   }
 
   @Test func `a value that makes no sense counts as a limit that was just used up`() throws {
     var limits = RateLimits([.per(.seconds(10), 2)], tolerance: 0)
-    limits.read("steadfast.limit", [9, 9], at: 5 * second)
+    let found = limits.read("steadfast.limit", [9, 9], at: 5 * second)
+    let write = try #require(found)
     #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
     let later = try admission(limits, [mail(1)], at: 15 * second)
     #expect(later.admitted == [0] && later.writes[0].old == [9, 9])
+    // It is stored, so that the next process counts from the same date.
+    #expect(write.old == [9, 9])
+    limits.stored(write)
+    #expect(try admission(limits, [mail(1)], at: 15 * second).writes[0].old == write.new)
+    var next = RateLimits([.per(.seconds(10), 2)], tolerance: 0)
+    let mended = next.read("steadfast.limit", write.new, at: 14 * second)
+    #expect(mended == nil)
+    #expect(next.usedUpLimits(at: 14 * second).map(\.until) == [15 * second])
   }
 
   @Test func `a value with too many keys lets further ones wait until there is room`() throws {
@@ -180,7 +190,7 @@ private struct PlainMail: TaskPayload {
     let place = try #require(limits.places(of: mail(1)).first)
     var full = StartHistories()
     for key in 1...3 as ClosedRange<UInt64> { full[key] = StartHistory(starts: [0]) }
-    limits.read(place.valueName, full.bytes, at: 0)
+    _ = limits.read(place.valueName, full.bytes, at: 0)
     let first = try admission(limits, [mail(1)], at: second)
     #expect(first.postponed.map(\.until) == [11 * second])
     // By then the others mean nothing any more.

@@ -74,9 +74,15 @@ extension TaskQueue {
   }
 
   private nonisolated func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
-    let bytes = try await store.value(named: name)
-    let now = self.now.microseconds
-    limiting.withLimits { $0.read(name, bytes, at: now) }
+    while true {
+      let bytes = try await store.value(named: name)
+      let now = self.now.microseconds
+      guard let write = limiting.withLimits({ $0.read(name, bytes, at: now) }) else { return }
+      if try await persist([write.change], .relaxed) != [.valueDiffers] {
+        return limiting.withLimits { $0.stored(write) }
+      }
+      // Another process has stored one, or an answer was lost.
+    }
   }
 
   /// Stores the starts of the tasks that may begin, and gives the others back.
@@ -102,7 +108,13 @@ extension TaskQueue {
         let time = time.stopwatch()
         let isLate = leaseDuration.map { time - begin >= $0 / 3 } ?? false
         do {
-          if let begun = try await store(admission, of: tasks, extending: isLate, limiting) {
+          if let begun = try await store(
+            admission,
+            decidedAt: now,
+            of: tasks,
+            extending: isLate,
+            limiting
+          ) {
             // Those that were released, and others behind them, begin when there is room.
             tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
             if isLate { begin = time }
@@ -127,13 +139,12 @@ extension TaskQueue {
   ///   changed a value.
   private nonisolated func store(
     _ admission: RateLimits.Admission,
+    decidedAt date: Int64,
     of tasks: [ClaimedTask],
     extending isLate: Bool,
     _ limiting: RateLimiting
   ) async throws -> [ClaimedTask]? {
-    var changes = admission.writes.map {
-      TaskChange.setValue(named: $0.valueName, from: $0.old, to: $0.new)
-    }
+    var changes = admission.writes.map(\.change)
     changes += admission.released.map { .release(tasks[$0].lease) }
     changes += admission.postponed.map { index, date in
       .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date))
@@ -144,7 +155,8 @@ extension TaskQueue {
     }
     let outcomes = changes.isEmpty ? [] : try await persist(changes, .relaxed)
     if outcomes.contains(.valueDiffers) { return nil }
-    limiting.withLimits { $0.stored(admission) }
+    let now = self.now.microseconds
+    limiting.withLimits { $0.stored(admission, decidedAt: date, at: now) }
     for (index, date) in admission.postponed {
       let date = Date(microseconds: date)
       await observers.catchUp(with: tasks[index].record.id)
@@ -197,6 +209,10 @@ extension TaskQueue {
       fail(error, to: "pause a rate limit")
     }
   }
+}
+
+extension RateLimits.Write {
+  fileprivate var change: TaskChange { .setValue(named: valueName, from: old, to: new) }
 }
 
 extension WorkMachine {

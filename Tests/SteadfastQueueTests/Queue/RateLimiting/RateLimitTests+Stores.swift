@@ -148,6 +148,38 @@ extension RateLimitTests {
     #expect(try await second.runAvailable() == 1)
   }
 
+  @Test(arguments: [true, false])
+  func `processes that live shorter than the interval begin tasks after a date in the future`(
+    isReadable: Bool
+  ) async throws {
+    let store = InMemoryStore()
+    let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
+    let first = await queue([.per(.seconds(90), 1)], store, clock: ahead)
+    try await first.enqueue(contentsOf: mails(2))
+    #expect(try await first.runAvailable() == 1)
+    if !isReadable {
+      let bytes = try await store.value(named: RateLimits.valueName)
+      let change = TaskChange.setValue(named: RateLimits.valueName, from: bytes, to: [9, 9])
+      #expect(try await store.apply([change], durability: .durable) == [.done])
+    }
+    for count in [0, 0, 1] {
+      let next = await queue([.per(.seconds(90), 1)], store)
+      #expect(try await next.runAvailable() == count)
+      clock.advance(by: .seconds(60))
+    }
+  }
+
+  @Test func `when storing takes long, starts count from when the attempts begin`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue([.per(.seconds(1), 2)], store)
+    try await queue.enqueue(contentsOf: mails(4))
+    store.inject(.delay(.seconds(5), on: clock), .beforeEffect) { call in
+      call.changes.contains { if case .setValue = $0 { true } else { false } }
+    }
+    try await withRunning(queue) { try await clock.sleep(for: .seconds(10)) }
+    #expect(log.entries.map(\.1) == [5, 5, 6, 6])
+  }
+
   @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
   func `if the store fails to count starts, nothing begins, and no task is lost`(
     moment: FaultInjectingStore.Moment
