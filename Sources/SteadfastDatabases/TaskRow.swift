@@ -10,6 +10,8 @@ package import Foundation
 package protocol TaskRow {
   func isNull(_ column: Int32) -> Bool
   /// The whole number in a column; 0 if it is null.
+  func int64(_ column: Int32) -> Int64
+  /// The whole number in a column, or the nearest one that `Int` can hold; 0 if it is null.
   func integer(_ column: Int32) -> Int
   func flag(_ column: Int32) -> Bool
   func text(_ column: Int32) -> String
@@ -37,7 +39,7 @@ extension TaskRow {
   }
 
   package func token(_ column: Int32) -> UInt64? {
-    ifAny(column) { UInt64(bitPattern: Int64(integer($0))) }
+    ifAny(column) { UInt64(bitPattern: int64($0)) }
   }
 }
 
@@ -110,7 +112,7 @@ extension TaskRow {
       dependencies: dependencies,
       queue: queue,
       tags: Set(try texts(18)),
-      timeLimit: ifAny(19) { .microseconds(integer($0)) },
+      timeLimit: ifAny(19) { .microseconds(int64($0)) },
       expiryDate: ifAny(20, date),
       memorySize: integer(28),
       state: try state(21),

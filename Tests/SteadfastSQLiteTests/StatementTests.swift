@@ -45,6 +45,111 @@ struct StatementTests {
     }
   }
 
+  /// How SQLite finds the rows of a statement.
+  private func plan(_ sql: String, _ database: Connection) throws -> [String] {
+    try database.rows(ofOnce: "explain query plan \(sql)", []) { $0.text(3) }
+  }
+
+  /// Lets SQLite count the rows of tables that have few, as `pragma optimize` does.
+  private func countRows(at url: URL) throws {
+    try database(at: url).execute(
+      """
+      insert into steadfast_dependency values (x'01', x'02', 1, 'abandoned');
+      insert into steadfast_memory values (x'01', 'a', x'02');
+      analyze;
+      """
+    )
+  }
+
+  @Test func `the next place is found without an index, also where SQLite has counted few tasks`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1), .make(2), .make(3))
+      try countRows(at: url)
+      try await store.close()
+      let connection = try database(at: url)
+      let plan = try plan("select \(Tables.nextPlace)", connection)
+      #expect(plan.contains("SEARCH steadfast_task"))
+      #expect(!plan.contains { $0.contains("INDEX") }, "\(plan)")
+      let later = SQLiteStore(at: url)
+      #expect(try await later.insert(.make(4), .make(5)) == [.done, .done])
+      #expect(try connection.first("select \(Tables.nextPlace)") { $0.integer(0) } == 6)
+    }
+  }
+
+  @Test(arguments: [
+    Tables.overdueClaims, Tables.claimsWithoutEnd, Tables.endingAlong, Tables.firstFailure,
+    Tables.recent, Tables.forgetting, Tables.remembered,
+  ])
+  func `no table is read as a whole or sorted where SQLite has counted few rows`(
+    _ sql: String
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1), .make(2), .make(3))
+      try countRows(at: url)
+      let plan = try plan(sql, database(at: url))
+      let reads = plan.filter { line in
+        line.hasPrefix("SEARCH steadfast_") || line.hasPrefix("SEARCH failure")
+      }
+      #expect(!reads.isEmpty && reads.allSatisfy { $0.contains("INDEX") }, "\(plan)")
+      let wholes = ["SCAN steadfast_", "SCAN dependency", "SCAN failure", "BLOOM", "TEMP B-TREE"]
+      #expect(!plan.contains { line in wholes.contains(where: line.contains) }, "\(plan)")
+    }
+  }
+
+  @Test func `a statement that adds a task reads no whole table where SQLite has counted few rows`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1), .make(2), .make(3))
+      let statement = try #require(try store.insertStatement(for: .make(4), onDuplicate: .keep))
+      func beginnings() throws -> Int {
+        try instructions(statement.text, database(at: url)).count { $0 == "Rewind" }
+      }
+      let before = try beginnings()
+      try countRows(at: url)
+      #expect(try beginnings() == before)
+    }
+  }
+
+  @Test func `what stands for a new task is found in the index of recent ones`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let plan = try plan(Tables.recent, database(at: url))
+      let range = "(name=? AND unique_key=? AND unique_until>?)"
+      #expect(plan == ["SEARCH steadfast_task USING INDEX steadfast_recent \(range)"])
+    }
+  }
+
+  @Test(arguments: [TaskFilter(uniqueKeys: ["a"]), TaskFilter(states: [.succeeded])])
+  func `a look-up uses its index also where SQLite has counted few tasks`(
+    _ filter: TaskFilter
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1, uniqueKey: "a"), .make(2), .make(3))
+      try countRows(at: url)
+      let connection = try database(at: url)
+      var filter = filter
+      filter.queue = ""
+      let (statement, values) = try connection.containing(filter)
+      let plan = try connection.rows(ofOnce: "explain query plan \(statement)", values) {
+        $0.text(3)
+      }
+      let indexes = ["INDEX steadfast_key", "INDEX steadfast_ended"]
+      #expect(plan.contains { line in indexes.contains(where: line.contains) }, "\(plan)")
+    }
+  }
+
   @Test func `whether there is a task that has ended is found in an index`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

@@ -61,12 +61,14 @@ struct Row: TaskRow {
   func isNull(_ column: Int32) -> Bool { rows.isNull(number, column) }
 
   /// The whole number in a column of any width; 0 if it is null.
-  func integer(_ column: Int32) -> Int {
+  func int64(_ column: Int32) -> Int64 {
     unsafe rows.withBytes(number, column) { bytes in
       let isNegative = unsafe (bytes.first ?? 0) & 0x80 != 0
-      return unsafe bytes.reduce(isNegative ? -1 : 0) { $0 << 8 | Int($1) }
+      return unsafe bytes.reduce(isNegative ? -1 : 0) { $0 << 8 | Int64($1) }
     }
   }
+
+  func integer(_ column: Int32) -> Int { Int(clamping: int64(column)) }
 
   func flag(_ column: Int32) -> Bool {
     unsafe rows.withBytes(number, column) { unsafe $0.first == 1 }
@@ -91,7 +93,7 @@ struct Row: TaskRow {
     }
   }
 
-  func date(_ column: Int32) -> Date { SQLValue.date(ofMicroseconds: Int64(integer(column))) }
+  func date(_ column: Int32) -> Date { SQLValue.date(ofMicroseconds: int64(column)) }
 
   /// The texts of an array of one dimension, without nulls; none if it is empty or null.
   ///

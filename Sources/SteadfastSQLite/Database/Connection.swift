@@ -11,6 +11,9 @@ import SteadfastQueue
     case reading
   }
 
+  /// How long a statement waits for other connections, in milliseconds.
+  static let busyTimeout = 5_000
+
   private let handle: OpaquePointer
   /// The word with which the names of the tables begin, in place of `steadfast`.
   private let prefix: String
@@ -32,7 +35,7 @@ import SteadfastQueue
     self.prefix = prefix
     guard code == SQLITE_OK else { throw failure(code) }
     unsafe sqlite3_extended_result_codes(opened, 1)
-    unsafe sqlite3_busy_timeout(opened, 5_000)
+    unsafe sqlite3_busy_timeout(opened, Int32(Self.busyTimeout))
   }
 
   deinit {
@@ -56,6 +59,9 @@ import SteadfastQueue
 
   /// Whether the connection can't write.
   var isReadOnly: Bool { unsafe sqlite3_db_readonly(handle, "main") == 1 }
+
+  /// The real path of the file.
+  var path: String { unsafe String(cString: sqlite3_db_filename(handle, "main")) }
 
   /// Whether the file has another name, or none, since it was opened.
   var hasMoved: Bool {

@@ -77,7 +77,9 @@ import Foundation
     unsafe sqlite3_column_type(handle, column) == SQLITE_NULL
   }
 
-  func integer(_ column: Int32) -> Int { Int(unsafe sqlite3_column_int64(handle, column)) }
+  func int64(_ column: Int32) -> Int64 { unsafe sqlite3_column_int64(handle, column) }
+
+  func integer(_ column: Int32) -> Int { Int(clamping: int64(column)) }
 
   func flag(_ column: Int32) -> Bool { integer(column) != 0 }
 

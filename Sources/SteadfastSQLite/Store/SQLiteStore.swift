@@ -189,7 +189,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   ///
   /// Later calls throw.
   ///
-  /// When the last reference to a store is gone, the store does the same by itself.
+  /// When the last reference to a store is gone, the store does the same by itself, and another one
+  /// can use the tables at once.
   public func close() async throws {
     try await core.close()
   }

@@ -24,6 +24,7 @@ final class StoreCore: StoreCalls {
   let place: StorePlace
   private let isShared: Bool
   private let clock: @Sendable () -> Double
+  private let file = StoreFile()
   private let writing = JobQueue()
   private let reading = JobQueue()
   /// The threads that read.
@@ -38,10 +39,13 @@ final class StoreCore: StoreCalls {
     self.clock = clock
   }
 
-  /// Lets the threads end when they have done what they were given.
+  /// Closes the database without waiting for it.
+  ///
+  /// No call is under way, so nothing changes any more, and the next store need not wait either.
   func end() {
     writing.end()
     endReading()
+    file.giveUpLock()
   }
 
   private func endReading() {
@@ -69,8 +73,9 @@ final class StoreCore: StoreCalls {
     try state.withLock { state throws(SystemCallError) in
       guard state.watch == nil else { return }
       let interval = isShared ? Self.sharedInterval : Self.unsharedInterval
-      state.watch = try DatabaseWatch.start(place.logPath, intervalWithoutFile: interval) {
-        [writing] in writing.wake()
+      let log = file.logPath ?? place.logPath
+      state.watch = try DatabaseWatch.start(log, intervalWithoutFile: interval) { [writing] in
+        writing.wake()
       }
     }
     // Its first look may have come before there was anybody to tell.
@@ -97,7 +102,11 @@ final class StoreCore: StoreCalls {
         "a forked process can't use its parent's store in \(place.path); make a new store"
       )
     }
-    try startThreads()
+    do {
+      try startThreads()
+    } catch {
+      throw place.error(error)
+    }
     if call.isLast {
       opening.noteLastCall()
       endReading()
@@ -120,14 +129,22 @@ final class StoreCore: StoreCalls {
   private func startThreads() throws {
     try state.withLock { state in
       if state.threadCount == 0 {
-        try SystemThread.start { [place, isShared, clock, writing, listeners, readers] in
-          let writer = Writer(place, isShared: isShared, clock: clock, readers: readers)
+        try SystemThread.start { [place, isShared, clock, file, writing, listeners, readers] in
+          let writer = Writer(
+            place,
+            isShared: isShared,
+            clock: clock,
+            file: file,
+            readers: readers
+          )
           Self.write(writer, writing, listeners)
         }
         state.threadCount = 1
       }
       while state.threadCount <= Self.readerCount {
-        try SystemThread.start(in: readers) { [place, reading] in Self.read(reading, place) }
+        try SystemThread.start(in: readers) { [place, file, reading] in
+          Self.read(reading, file, place)
+        }
         state.threadCount += 1
       }
     }
@@ -138,19 +155,22 @@ final class StoreCore: StoreCalls {
       switch jobs.next(all: true) {
       case .jobs(let jobs): writer.perform(jobs)
       case .nothing: break
-      case .end: return
+      case .end:
+        writer.close()
+        return
       }
       if !listeners.isEmpty, writer.othersHaveChanged() { listeners.tell() }
     }
   }
 
-  private static func read(_ jobs: JobQueue, _ place: StorePlace) {
+  private static func read(_ jobs: JobQueue, _ file: StoreFile, _ place: StorePlace) {
     var database: Connection?
     while case .jobs(let jobs) = jobs.next(all: false) {
       for job in jobs {
         let result = Result {
-          let opened = try database ?? Connection(place.path, .reading, prefix: place.prefix)
+          let opened = try database ?? file.openedForReading(place)
           database = opened
+          guard !opened.hasMoved else { throw place.displaced }
           return try opened.answer(job.call)
         }
         job.continuation.resume(with: result.mapError(place.error))

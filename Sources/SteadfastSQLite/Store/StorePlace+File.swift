@@ -15,13 +15,23 @@ extension StorePlace {
   /// The write-ahead log, which stands beside the file itself.
   var logPath: String { realURL.path + "-wal" }
 
+  /// Whether no file is there; `false` if the system does not tell.
+  var isMissing: Bool {
+    do {
+      return try SystemFile.at(path) == nil
+    } catch {
+      return false
+    }
+  }
+
   /// Throws if the file was cut, and what is left of it would be taken for a new database.
   ///
   /// A file that is empty is new: SQLite makes such a file when it opens a database, and writes it
   /// later. But if it has a log, SQLite removes that, and with it what was stored.
   /// - Throws: a ``SQLiteError`` that names the log.
   func checkEmptyFile() throws(SQLiteError) {
-    guard byteCount(realURL.path) == 0, (byteCount(logPath) ?? 0) > 0 else { return }
+    // Another process that makes the database writes the log later than the file.
+    guard (byteCount(logPath) ?? 0) > 0, byteCount(realURL.path) == 0 else { return }
     throw SQLiteError(
       .damaged,
       url,

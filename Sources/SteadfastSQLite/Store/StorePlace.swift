@@ -43,6 +43,14 @@ struct StorePlace: Sendable {
     SQLiteError(.closed, url, "the store in \(path) was closed; make a new one")
   }
 
+  var displaced: SQLiteError {
+    SQLiteError(
+      .displaced,
+      url,
+      "\(path) was deleted, moved or replaced while it was open; make a new store"
+    )
+  }
+
   /// The error for a caller.
   func error(_ error: any Error) -> any Error {
     switch error {
@@ -55,6 +63,8 @@ struct StorePlace: Sendable {
         (row.id.map { "the row of the task \($0) in \(path) " } ?? "a row of \(path) ") + row.reason
           + "; it was written by a newer one, or changed by another program"
       )
+    case let error as SystemCallError:
+      SQLiteError(.cannotOpen, url, "\(path) can't be opened: \(error)")
     case is UnknownChange:
       SQLiteError(.refused, url, "the store in \(path) does not know a kind of change")
     default: error

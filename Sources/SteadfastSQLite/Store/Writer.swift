@@ -11,10 +11,10 @@ final class Writer {
   private let place: StorePlace
   private let isShared: Bool
   private let clock: @Sendable () -> Double
+  private let file: StoreFile
   /// The threads that read, which end before the tables are closed.
   private let readers: DispatchGroup
   private var tables: Tables?
-  private var lock: FileLock?
   private var isClosed = false
   private var isDestroyed = false
   private var isRelaxed = false
@@ -24,8 +24,10 @@ final class Writer {
     _ place: StorePlace,
     isShared: Bool,
     clock: @escaping @Sendable () -> Double,
+    file: StoreFile,
     readers: DispatchGroup
   ) {
+    self.file = file
     self.readers = readers
     self.place = place
     self.isShared = isShared
@@ -135,13 +137,7 @@ final class Writer {
   ) throws -> Success {
     let tables = try openedTables()
     let database = tables.database
-    guard !database.hasMoved else {
-      throw SQLiteError(
-        .displaced,
-        place.url,
-        "\(place.path) was deleted, moved or replaced while it was open; make a new store"
-      )
-    }
+    guard !database.hasMoved else { throw place.displaced }
     try flush(isDurable, database)
     return try Self.transaction(on: database) { try body(tables) }
   }
@@ -186,7 +182,7 @@ final class Writer {
     try Library.check(place)
     // Look first: what is not ours is not changed, not even in how it is written.
     _ = try Schema().version(in: database, prefix: place.prefix)
-    let lock = try acquireLock()
+    let lock = try acquireLock(of: database)
     try configure(database)
     isRelaxed = false
     let tables = Tables(database, isShared: isShared, clock: clock)
@@ -195,14 +191,14 @@ final class Writer {
       try tables.endClaimsWithoutEnd()
     }
     dataVersion = try readDataVersion(database)
-    self.lock = lock
+    try file.note(database, place)
+    file.hold(lock)
     self.tables = tables
     return tables
   }
 
   private func configure(_ database: Connection) throws {
-    let mode = try database.first("pragma journal_mode = wal") { $0.text(0) }
-    guard mode == "wal" else {
+    guard try journalMode(database) == "wal" else {
       throw SQLiteError(
         .cannotOpen,
         place.url,
@@ -217,11 +213,27 @@ final class Writer {
     )
   }
 
+  /// Chooses the write-ahead log, and returns the mode that the database has then.
+  ///
+  /// SQLite does not wait for others that choose it at the same time.
+  private func journalMode(_ database: Connection) throws -> String? {
+    let end = ContinuousClock.now + .milliseconds(Connection.busyTimeout)
+    while true {
+      do {
+        return try database.first("pragma journal_mode = wal") { $0.text(0) }
+      } catch let failure as SQLiteFailure
+        where failure.primaryCode == SQLITE_BUSY && ContinuousClock.now < end
+      {
+        sqlite3_sleep(1)
+      }
+    }
+  }
+
   /// Keeps other stores out until it is closed, except shared ones if this one is shared too.
-  private func acquireLock() throws(SQLiteError) -> FileLock {
+  private func acquireLock(of database: Connection) throws(SQLiteError) -> FileLock {
     do throws(FileLock.Refusal) {
       return try FileLock.acquire(
-        forStoreIn: place.path,
+        forStoreIn: database.path,
         named: "-\(place.prefix)",
         isShared: isShared
       )
@@ -230,22 +242,23 @@ final class Writer {
     }
   }
 
-  private func close() {
+  /// Closes the database, and gives it up for other stores.
+  func close() {
     // The last connection to a database that is closed leaves nothing beside the file.
     readers.wait()
     isClosed = true
     tables = nil
-    lock = nil
+    file.giveUpLock()
   }
 
   private func destroy() throws {
     guard !isDestroyed else { return }
     // Who opens the tables next finds none, and loses nothing.
-    let (known, held) = (tables?.database, lock)
+    let (known, held) = (tables?.database, file.takeLock())
     close()
     if let database = try known ?? databaseToDestroy() {
       // Another store's tables stay.
-      let lock = try held ?? acquireLock()
+      let lock = try held ?? acquireLock(of: database)
       defer { withExtendedLifetime(lock) {} }
       try Self.transaction(on: database) {
         try Schema().drop(from: database, prefix: place.prefix)
@@ -260,9 +273,9 @@ final class Writer {
     do throws(SQLiteFailure) {
       database = try Connection(place.path, .writing, prefix: place.prefix)
     } catch {
-      // There is nothing to destroy.
-      guard error.primaryCode != SQLITE_CANTOPEN else { return nil }
-      throw error
+      // The code stands for any reason. Without a file, there is nothing to destroy.
+      guard error.primaryCode == SQLITE_CANTOPEN, place.isMissing else { throw error }
+      return nil
     }
     try place.checkFirstPage(database)
     return database

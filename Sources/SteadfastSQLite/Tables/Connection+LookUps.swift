@@ -19,7 +19,7 @@ extension Connection: TaskLookUps {
     if let id { condition.add("id > ?", .id(id)) }
     return try rows(
       ofOnce: """
-        select \(Self.columns) from steadfast_task where \(condition.text)
+        select \(Self.columns) from \(condition.table) where \(condition.text)
         order by id limit \(max(0, limit))
         """,
       condition.values,
@@ -30,7 +30,7 @@ extension Connection: TaskLookUps {
   func count(matching filter: TaskFilter) throws -> Int {
     let condition = try conditionInNoOrder(filter)
     return try rows(
-      ofOnce: "select count(*) from steadfast_task where \(condition.text)",
+      ofOnce: "select count(*) from \(condition.table) where \(condition.text)",
       condition.values
     ) { $0.integer(0) }.first ?? 0
   }
@@ -43,14 +43,17 @@ extension Connection: TaskLookUps {
   /// The statement that tells whether a task matches a filter.
   func containing(_ filter: TaskFilter) throws -> (statement: String, values: [SQLValue]) {
     let condition = try conditionInNoOrder(filter)
-    let statement = "select exists (select 1 from steadfast_task where \(condition.text))"
+    let statement = "select exists (select 1 from \(condition.table) where \(condition.text))"
     return (statement, condition.values)
   }
 
   /// The condition of a look-up that need not read the tasks in the order of their IDs.
   private func conditionInNoOrder(_ filter: TaskFilter) throws -> Condition {
     var condition = try condition(filter)
-    if filter.states?.isSubset(of: TaskState.ended) == true { condition.parts.append("has_ended") }
+    if filter.states?.isSubset(of: TaskState.ended) == true {
+      condition.parts.append("has_ended")
+      if filter.ids == nil { condition.index = condition.index ?? "steadfast_ended" }
+    }
     return condition
   }
 
@@ -58,6 +61,12 @@ extension Connection: TaskLookUps {
   private struct Condition {
     var parts: [String] = []
     var values: [SQLValue] = []
+    /// The index to use; `nil` if SQLite chooses.
+    ///
+    /// It would choose another way if it counted the rows of the table while that was small.
+    var index: String?
+
+    var table: String { index.map { "steadfast_task indexed by \($0)" } ?? "steadfast_task" }
 
     var text: String { parts.isEmpty ? "1" : parts.joined(separator: " and ") }
 
@@ -85,6 +94,7 @@ extension Connection: TaskLookUps {
     }
     if let keys = filter.uniqueKeys {
       condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
+      if filter.queue != nil, filter.ids == nil { condition.index = "steadfast_key" }
     }
     if let keys = filter.orderKeys {
       condition.add(Self.isKey("order_key", in: filter.queue), stored(keys, filter.queue))

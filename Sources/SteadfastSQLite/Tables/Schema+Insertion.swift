@@ -26,6 +26,9 @@ extension Schema {
     as select 1, id, null, null, null, null, null, null, null, null, null, null, null, null, null,
       null, null, null, null, null, null, null, null, null from steadfast_task;
 
+    """ + trigger
+
+  private static let trigger = """
     create trigger steadfast_insert instead of insert on steadfast_insertion
     begin
       select raise(abort, 'the statement that adds a task was made by another version of \
@@ -173,5 +176,31 @@ extension Schema {
           where other.order_key = new.order_key and other.has_turn);
     end;
     """
+
+  /// The indexes that claims, keys and batches need, and a trigger that chooses its own.
+  ///
+  /// A program may let SQLite count the rows of the tables while they are small. From then on,
+  /// SQLite would read whole tables where that seemed to be as quick as an index.
+  static let third = """
+    drop index steadfast_lease;
+    create index steadfast_lease on steadfast_task (lease_end) where state = 'running';
+    create index steadfast_recent on steadfast_task (name, unique_key, unique_until, id)
+      where state = 'succeeded' and unique_until is not null;
+    create index steadfast_failed on steadfast_dependency (dependent, dependency)
+      where failed is not null;
+    drop trigger steadfast_insert;
+
+    """ + steadyTrigger
+
+  /// The trigger, with the way to the rows that SQLite would choose another way to.
+  private static let steadyTrigger = [
+    ("+ 1 from steadfast_task)", "+ 1 from steadfast_task not indexed)"),
+    ("_dependency as named", "_dependency as named indexed by steadfast_dependent"),
+    ("  join steadfast_task as task", "  cross join steadfast_task as task"),
+    (
+      "(key_role = 'successor' or key_role",
+      "key_role is not null and (key_role = 'successor' or key_role"
+    ),
+  ].reduce(trigger) { text, change in text.replacing(change.0, with: change.1) }
 }
 #endif

@@ -10,7 +10,7 @@ struct Schema {
   /// What makes each version of the tables out of the one before it.
   ///
   /// A step is never changed once it was released.
-  var steps = [Schema.first, Schema.second]
+  var steps = [Schema.first, Schema.second, Schema.third]
 
   var version: Int { steps.count }
 
@@ -114,6 +114,14 @@ extension Schema {
 
   /// Returns which version the tables have; `nil` if there are none.
   func version(in database: Connection, prefix: String) throws -> Int? {
+    guard database.isIdle else { return try presentVersion(in: database, prefix: prefix) }
+    // Another process may make or remove the tables between two statements.
+    try database.execute("begin")
+    defer { if !database.isIdle { try? database.execute("rollback") } }
+    return try presentVersion(in: database, prefix: prefix)
+  }
+
+  private func presentVersion(in database: Connection, prefix: String) throws -> Int? {
     var isThere = false
     for table in Self.tables + [Self.view, "schema"] {
       let name = "\(prefix)_\(table)"

@@ -191,7 +191,10 @@ extension Tables {
       if let date { next = min(next ?? date, date) }
     }
     let end = try database.first(
-      "select min(lease_end) from steadfast_task where lease_end is not null"
+      """
+      select min(lease_end) from steadfast_task indexed by steadfast_lease
+      where state = 'running' and lease_end is not null
+      """
     ) { row in row.ifAny(0, row.real) }
     if let end = end ?? nil {
       let date = request.now + max(0, end - clock())

@@ -105,24 +105,27 @@ extension Tables {
 
   /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
   func endingAlong(with id: TaskID) throws -> [Other] {
-    try database.all(
-      """
-      with recursive ended (id) as (
-        values (?1)
-        union
-        select other.id from ended
-        join steadfast_dependency as dependency on dependency.dependency = ended.id
-        join steadfast_task as other on other.id = dependency.dependent
-        where other.dependency_rule = 'allSucceeded'
-          and other.state in ('waiting', 'suspended', 'parked', 'paused')
-      )
-      select id, name, unique_key, order_key from steadfast_task
-      where id in (select id from ended) and id <> ?1 order by id
-      """,
-      .id(id),
-      read: other
-    )
+    try database.all(Self.endingAlong, .id(id), read: other)
   }
+
+  /// It asks nothing of a dependency but its first task: for more, SQLite may read the whole table
+  /// first.
+  static let endingAlong = """
+    with recursive reached (id) as (
+      values (?1)
+      union
+      select dependency.dependent from reached
+      cross join steadfast_dependency as dependency on dependency.dependency = reached.id
+      where reached.id = ?1 or exists (
+        select 1 from steadfast_task where id = reached.id and \(endsAlong))
+    )
+    select id, name, unique_key, order_key from steadfast_task
+    where id in (select id from reached) and id <> ?1 and \(endsAlong) order by id
+    """
+
+  private static let endsAlong = """
+    dependency_rule = 'allSucceeded' and state in ('waiting', 'suspended', 'parked', 'paused')
+    """
 
   /// Notes and counts, for the tasks that wait for a task, that it has ended.
   func count(_ id: TaskID, endedAs state: TaskState) throws {
@@ -226,35 +229,40 @@ extension Tables {
 
   /// Gives a cancelled task another cause if it must stay cancelled, and its key if not.
   private func keepsCancelled(_ other: Other) throws -> Bool {
-    let failed = try database.all(
-      """
-      select task.id from steadfast_dependency as dependency
-      left join steadfast_task as task on task.id = dependency.dependency
-      where dependency.dependent = ?1 and dependency.failed is not null
-      order by task.id is null, task.id limit 1
-      """,
-      .id(other.id)
-    ) { $0.id(0) }
-    var keeps = try !failed.isEmpty || hasUnnotedFailures(other.id)
+    let cause = try database.ids(Self.firstFailure, .id(other.id)).first
+    var keeps = try cause != nil || hasOtherFailures(other.id)
     if !keeps, let key = other.uniqueKey { keeps = try holder(other.name, key) != nil }
     let takesKey = !keeps && other.uniqueKey != nil
     try database.run(
       "update steadfast_task set cause = ?2, key_role = ?3 where id = ?1",
       .id(other.id),
-      .id(failed.first ?? nil),
+      .id(cause),
       .text(takesKey ? "holder" : nil)
     )
     return keeps
   }
 
-  /// Whether more tasks of its batch have failed than are noted: those that had ended when they
-  /// were added.
-  private func hasUnnotedFailures(_ id: TaskID) throws -> Bool {
+  /// The first of the failed tasks that are there.
+  ///
+  /// The index has them in this order, so that each restart of a large batch's failures reads one.
+  static let firstFailure = """
+    select dependency from steadfast_dependency as failure indexed by steadfast_failed
+    where dependent = ?1 and failed is not null
+      and exists (select 1 from steadfast_task where id = failure.dependency)
+    order by dependency limit 1
+    """
+
+  /// Whether a task that is gone is noted as failed, or more tasks of the batch have failed than
+  /// are noted: those that had ended when they were added.
+  private func hasOtherFailures(_ id: TaskID) throws -> Bool {
     try database.has(
       """
       select 1 from steadfast_task where id = ?1 and batch_failed > (
-        select count(distinct dependency) from steadfast_dependency
+        select count(distinct dependency) from steadfast_dependency indexed by steadfast_failed
         where dependent = ?1 and failed is not null)
+      union all
+      select 1 from steadfast_dependency indexed by steadfast_failed
+      where dependent = ?1 and failed is not null
       """,
       .id(id)
     )

@@ -70,7 +70,7 @@ extension Tables {
       leaving += try database.ids("select id from steadfast_task where cause = ?1", .id(id))
       try database.run("delete from steadfast_payload where task_id = ?1", .id(id))
       try database.run("delete from steadfast_dependency where dependent = ?1", .id(id))
-      try database.run("delete from steadfast_memory where task_id = ?1", .id(id))
+      try database.run(Self.forgetting, .id(id))
       try database.run("delete from steadfast_task where id = ?1", .id(id))
     }
   }
@@ -175,7 +175,15 @@ extension Tables {
   // MARK: Claims that are over
 
   /// Without an order: in that of the IDs, it would read all tasks.
-  static let overdueClaims = "select seq, order_key from steadfast_task where lease_end <= ?1"
+  static let overdueClaims = """
+    select seq, order_key from steadfast_task indexed by steadfast_lease
+    where state = 'running' and lease_end <= ?1
+    """
+
+  static let claimsWithoutEnd = """
+    select seq, order_key from steadfast_task indexed by steadfast_lease
+    where state = 'running' and lease_end is null
+    """
 
   /// Makes the tasks available whose claims have run out.
   func endOverdueClaims() throws {
@@ -192,12 +200,9 @@ extension Tables {
   /// A process that is the only one to use the tables claims them so.
   func endClaimsWithoutEnd() throws {
     try interrupt(
-      try database.all(
-        """
-        select seq, order_key from steadfast_task
-        where not has_ended and state = 'running' and lease_end is null order by id
-        """
-      ) { row in (seq: row.integer(0), orderKey: row.ifAny(1, row.text)) }
+      try database.all(Self.claimsWithoutEnd) { row in
+        (seq: row.integer(0), orderKey: row.ifAny(1, row.text))
+      }
     )
   }
 

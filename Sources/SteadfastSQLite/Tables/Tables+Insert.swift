@@ -124,13 +124,15 @@ extension Tables {
     return Dictionary(found) { first, _ in first }
   }
 
+  static let recent = """
+    select id from steadfast_task indexed by steadfast_recent
+    where name = ?1 and unique_key = ?2 and state = 'succeeded' and unique_until > ?3
+    order by unique_until desc, id desc limit 1
+    """
+
   func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {
     try database.first(
-      """
-      select id from steadfast_task
-      where name = ?1 and unique_key = ?2 and state = 'succeeded' and unique_until > ?3
-      order by unique_until desc, id desc limit 1
-      """,
+      Self.recent,
       .text(record.name),
       .text(key),
       .date(record.createdDate)

@@ -29,12 +29,23 @@ extension Tables {
     return .done
   }
 
+  /// The index is named: if SQLite took the table for small, it would read all of it.
+  private static let memory = """
+    from steadfast_memory indexed by sqlite_autoindex_steadfast_memory_1 where task_id = ?1
+    """
+
+  /// Removes all that a task remembers.
+  static let forgetting = "delete \(memory)"
+
+  /// What a task remembers.
+  static let remembered = "select name, value \(memory)"
+
   private func measure(_ id: TaskID) throws {
     try database.run(
       """
       update steadfast_task set memory_size = (
           select coalesce(sum(length(cast(name as blob)) + length(value)), 0)
-          from steadfast_memory where task_id = ?1)
+          \(Self.memory))
       where id = ?1
       """,
       .id(id)
@@ -103,7 +114,7 @@ extension Tables {
   /// Removes what a task remembers.
   func forget(_ entry: TaskEntry) throws {
     guard entry.memorySize > 0 else { return }
-    try database.run("delete from steadfast_memory where task_id = ?1", .id(entry.id))
+    try database.run(Self.forgetting, .id(entry.id))
     try database.run("update steadfast_task set memory_size = 0 where id = ?1", .id(entry.id))
   }
 
@@ -133,7 +144,7 @@ extension Connection {
 
   func memory(of id: TaskID) throws -> TaskMemory {
     var memory = TaskMemory()
-    let rows = try all("select name, value from steadfast_memory where task_id = ?1", .id(id)) {
+    let rows = try all(Tables.remembered, .id(id)) {
       (name: $0.text(0), value: $0.bytes(1))
     }
     for row in rows { memory[row.name] = row.value }

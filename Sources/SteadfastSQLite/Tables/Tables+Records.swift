@@ -18,7 +18,8 @@ extension Connection {
     try row.record { id in
       try all(
         """
-        select dependency, is_named, failed from steadfast_dependency
+        select dependency, is_named, failed
+        from steadfast_dependency indexed by steadfast_dependent
         where dependent = ?1 and (is_named or failed is not null)
         """,
         .id(id),

@@ -22,7 +22,10 @@ final class Tables: TaskTables {
   var changedRowCount: Int? { database.changeCount }
 
   /// A number that is greater than every `seq`.
-  static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task)"
+  ///
+  /// It is found at the end of the table. If SQLite took the table for small, it would read all of
+  /// an index instead.
+  static let nextPlace = "(select coalesce(max(seq), 0) + 1 from steadfast_task not indexed)"
 
   // MARK: Order keys
 

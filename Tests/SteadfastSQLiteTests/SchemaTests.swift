@@ -1,0 +1,93 @@
+#if SQLite
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+/// The versions of the tables.
+struct SchemaTests {
+  /// The tables, indexes and triggers, as they were made.
+  private func parts(_ database: Connection) throws -> [String] {
+    try database.rows(ofOnce: "select type, name, sql from sqlite_schema order by name", []) {
+      "\($0.text(0)) \($0.text(1)): \($0.text(2))"
+    }
+  }
+
+  @Test(arguments: 1..<Schema().version)
+  func `tables of each older version become those of the present one, and keep their tasks`(
+    _ version: Int
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let (url, new) = (folder.appending(path: "db"), folder.appending(path: "new"))
+      let connection = try database(at: url, prefix: "jobs")
+      try Schema(steps: Array(Schema().steps.prefix(version))).migrate(connection, prefix: "jobs")
+      try connection.execute(
+        """
+        insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+          created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
+          retry_count, interruption_count, put_off)
+        values (x'01900000000070008000000000000001', 'A', '', x'7b7d', 'json', 1, 0, 1, 1, 1, 0,
+          'allSucceeded', 'running', 0, 0, 0)
+        """
+      )
+      let store = SQLiteStore(at: url, prefix: "jobs")
+      // It was claimed by a process that has ended.
+      let claimed = try await store.claim(.make()).tasks.map(\.record)
+      #expect(claimed.map(\.id) == [TaskRecord.make(1).id])
+      #expect(claimed.map(\.interruptionCount) == [1])
+      try await SQLiteStore(at: new, prefix: "jobs").open()
+      let present = try parts(database(at: new))
+      #expect(try parts(connection) == present)
+      #expect(present.contains { $0.hasPrefix("index jobs_recent:") })
+    }
+  }
+
+  @Test func `the trigger finds a place as the store does`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try await SQLiteStore(at: url).open()
+      let found = try database(at: url).first(
+        "select sql from sqlite_schema where name = 'steadfast_insert'"
+      ) { $0.text(0) }
+      let trigger = try #require(found)
+      #expect(trigger.ranges(of: Tables.nextPlace).count == 3)
+      #expect(trigger.ranges(of: "max(seq)").count == 3)
+    }
+  }
+
+  @Test(.timeLimit(.minutes(5)))
+  func `the version can be read while another connection makes and removes the tables`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try database(at: url).execute("pragma journal_mode = wal; create table mine (a)")
+      let ends = Log<Bool>()
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        group.addTask {
+          defer { ends.add(true) }
+          let connection = try database(at: url)
+          try connection.execute("pragma synchronous = off")
+          for _ in 1...300 {
+            try connection.execute("begin immediate")
+            try Schema().migrate(connection, prefix: "steadfast")
+            try connection.execute("commit; begin immediate")
+            try Schema().drop(from: connection, prefix: "steadfast")
+            try connection.execute("commit")
+          }
+        }
+        group.addTask {
+          let connection = try database(at: url)
+          repeat {
+            let version = try Schema().version(in: connection, prefix: "steadfast")
+            #expect(version == nil || version == Schema().version)
+          } while ends.entries.isEmpty
+        }
+        try await group.waitForAll()
+      }
+    }
+  }
+}
+#endif

@@ -1,0 +1,170 @@
+#if SQLite
+import Foundation
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastSQLite
+
+/// Which file a store uses, and how it gives it up.
+struct StoreFileTests {
+  /// Tells that nothing holds it any more.
+  private final class Held: Sendable {
+    private let end: AsyncStream<Void>.Continuation
+
+    init(_ end: AsyncStream<Void>.Continuation) { self.end = end }
+
+    deinit { end.finish() }
+
+    var time: Double { 0 }
+  }
+
+  /// Makes a store that keeps `held` until its threads have ended, and uses and drops it.
+  private func use(_ url: URL, _ held: Held?, _ number: UInt64) async throws -> Int {
+    let store = SQLiteStore(at: url, sharing: nil) { held?.time ?? 0 }
+    _ = try await store.insert(.make(number))
+    return try await store.count(matching: .unfinished)
+  }
+
+  @Test func `the tables can be used again as soon as the last reference is gone`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      for number in 1...20 {
+        let count = try await use(url, nil, UInt64(number))
+        #expect(count == number)
+      }
+    }
+  }
+
+  @Test(.timeLimit(.minutes(5)))
+  func `a store to which nothing refers leaves nothing beside the file`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      for number in 1...20 {
+        let (ends, end) = AsyncStream<Void>.makeStream()
+        let count = try await use(url, Held(end), UInt64(number))
+        #expect(count == number)
+        // This returns when the threads have ended, which let go of what they hold.
+        for await _ in ends {}
+        #expect(!FileManager.default.fileExists(atPath: url.path + "-wal"))
+      }
+      // A copy of the file alone holds everything.
+      let copy = folder.appending(path: "copy")
+      try FileManager.default.copyItem(at: url, to: copy)
+      let count = try database(at: copy).first("select count(*) from steadfast_task") {
+        $0.integer(0)
+      }
+      #expect(count == 20)
+    }
+  }
+
+  @Test func `a file that can't be looked up is not taken for destroyed`() async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      try FileManager.default.createSymbolicLink(
+        atPath: url.path,
+        withDestinationPath: url.path
+      )
+      let store = SQLiteStore(at: url)
+      for _ in 1...2 {
+        #expect(await store.error { try await $0.destroy() }?.code == .cannotOpen)
+      }
+    }
+  }
+
+  @Test(arguments: ["none", "none/db", "file/db", "link"])
+  func `where there is no file, there is nothing to destroy`(_ name: String) async throws {
+    try await withTemporaryFolder { folder in
+      try Data("text".utf8).write(to: folder.appending(path: "file"))
+      try FileManager.default.createSymbolicLink(
+        atPath: folder.appending(path: "link").path,
+        withDestinationPath: folder.appending(path: "none").path
+      )
+      try await SQLiteStore(at: folder.appending(path: name)).destroy()
+    }
+  }
+
+  @Test(arguments: [false, true])
+  func `a look-up finds what the store has written, or tells that the file is another one`(
+    _ looksBefore: Bool
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let files = FileManager.default
+      let link = folder.appending(path: "current")
+      func release(_ name: String) throws {
+        try? files.removeItem(at: link)
+        try files.createSymbolicLink(
+          atPath: link.path,
+          withDestinationPath: folder.appending(path: name).path
+        )
+      }
+      for name in ["old", "new"] {
+        let path = folder.appending(path: name)
+        try files.createDirectory(at: path, withIntermediateDirectories: true)
+        try release(name)
+        let store = SQLiteStore(at: link.appending(path: "db"))
+        if name == "new" { _ = try await store.insert(.make(1), .make(2), .make(3)) }
+        try await store.open()
+        try await store.close()
+      }
+      try release("old")
+      let store = SQLiteStore(at: link.appending(path: "db"))
+      _ = try await store.insert(.make(1))
+      if looksBefore { #expect(try await store.count(matching: .unfinished) == 1) }
+      // The link leads to another folder, and the store goes on in the old one.
+      try release("new")
+      #expect(try await store.count(matching: .unfinished) == 1)
+      #expect(try await store.insert(.make(4)) == [.done])
+      #expect(try await store.count(matching: .unfinished) == 2)
+      // Another file takes the name of the old one.
+      let old = folder.appending(path: "old").appending(path: "db")
+      try files.moveItem(at: old, to: folder.appending(path: "moved"))
+      try files.copyItem(at: folder.appending(path: "new").appending(path: "db"), to: old)
+      let error = await store.error { _ = try await $0.count(matching: .unfinished) }
+      #expect(error?.code == .displaced)
+    }
+  }
+
+  @Test func `the first look-up of a file that was replaced finds nothing of the other one`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let (url, other) = (folder.appending(path: "db"), folder.appending(path: "other"))
+      let next = SQLiteStore(at: other)
+      _ = try await next.insert(.make(1), .make(2))
+      try await next.close()
+      let store = SQLiteStore(at: url)
+      _ = try await store.insert(.make(1))
+      try FileManager.default.removeItem(at: url)
+      func code() async -> SQLiteError.Code? {
+        await store.error { _ = try await $0.tasks(matching: .unfinished) }?.code
+      }
+      #expect(await code() == .displaced)
+      try FileManager.default.moveItem(at: other, to: url)
+      for _ in 1...2 { #expect(await code() == .displaced) }
+    }
+  }
+
+  @Test func `shared stores that make a database together wait for each other`() async throws {
+    try await withTemporaryFolder { folder in
+      for round in 1...20 {
+        let url = folder.appending(path: "db\(round)")
+        let stores = (0..<8).map { _ in SQLiteStore(at: url, sharing: StoreSharing()) }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+          for store in stores { group.addTask { try await store.open() } }
+          try await group.waitForAll()
+        }
+      }
+    }
+  }
+
+  @Test func `a system without another thread is named in an error of the store`() throws {
+    let place = StorePlace(url: URL(filePath: "/nowhere/db"), prefix: "steadfast")
+    let found = place.error(SystemCallError("pthread_create", EAGAIN)) as? SQLiteError
+    let error = try #require(found)
+    #expect(error.code == .cannotOpen)
+    #expect(error.message.contains("(pthread_create)"))
+    #expect(error.message.contains("/nowhere/db"))
+  }
+}
+#endif
