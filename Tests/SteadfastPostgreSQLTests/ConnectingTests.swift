@@ -31,6 +31,8 @@ struct PostgreSQLConnectingTests {
     try await withTables { tables in
       let role = try #require(Server.guarded)
       let database = try tables.database()
+      // A run of the tests that was killed has left it.
+      try database.execute("drop role if exists \(role)")
       try database.execute("create role \(role) login superuser password 'open sesame'")
       defer { try? database.execute("drop role \(role)") }
       for password in ["", " password='open secret'"] {

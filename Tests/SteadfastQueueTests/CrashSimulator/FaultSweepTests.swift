@@ -9,6 +9,6 @@ import Testing
     let report = await FaultSweep.run(isQuick: CrashSimulation.imageCount == nil)
     print(report)
     #expect(report.findings.isEmpty)
-    #expect(report.calls > 4 * FaultSweep.workloads.count)
+    #expect(report.calls > 3 * FaultSweep.workloads.count)
   }
 }
