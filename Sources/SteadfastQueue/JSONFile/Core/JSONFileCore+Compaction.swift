@@ -114,6 +114,7 @@ extension JSONFileCore {
       case .finished(var replacement):
         replacement.reservation = reservation
         file.withLock { $0?.replaceJournal(with: replacement) }
+        state.withLock { $0.underestimate = compaction.underestimate }
         endCompaction(wasFinished: true)
         giveUp(journal)
       }

@@ -66,7 +66,11 @@ extension JSONFileCore {
         try file.withLock { file in
           defer { file = nil }
           file?.compaction?.abandon()
-          if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
+          do {
+            if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
+          } catch let failure as Journal.Failure {
+            throw errors.closing(failure)
+          }
         }
       }
     }
@@ -125,10 +129,10 @@ extension JSONFileCore.State {
 extension JSONFileCore.OpenFile {
   /// Closes the file.
   ///
-  /// If another process has written the file, this leaves its contents as they are.
+  /// If another process has written the file, this makes its contents durable, as they are.
   mutating func close() throws {
     let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
-    if case .failure(.changed) = place { journal.abandon() } else { try journal.close() }
+    if case .failure(.changed) = place { try journal.closeAsItIs() } else { try journal.close() }
     try place.get()
   }
 
@@ -136,8 +140,10 @@ extension JSONFileCore.OpenFile {
   func delete() throws {
     journal.abandon()
     guard case .there = try storage.place(of: .journal) else { throw Journal.Failure.displaced }
-    try storage.remove(.journal)
+    // While the file is there, the next call tries again.
     try storage.removeOwn(.replacement)
+    try storage.openFolder()
+    try storage.remove(.journal)
     try storage.synchronizeFolder()
   }
 

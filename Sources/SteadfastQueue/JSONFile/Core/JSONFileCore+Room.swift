@@ -155,11 +155,12 @@ extension JSONFileCore.State {
   /// What the submission stages has no size in the table yet.
   func shortage(for submission: Submission, _ limit: Int?) -> FileFull? {
     guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
+    let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
     return FileFull(
       needed: submission.byteCount,
       limit: limit,
       size: size,
-      compactSize: table.compactSize
+      compactSize: table.compactSize + excess
     )
   }
 }

@@ -42,6 +42,8 @@ final class JSONFileCore: Sendable {
     ///
     /// It is kept up to date only if the size of the file is limited.
     var size = 0
+    /// What the last compaction since the file was opened has found of the tasks' sizes.
+    var underestimate = Underestimate()
     /// The callers that wait for the end of a compaction, and get whether it was finished.
     var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
     var thread: (any JobThread)?
@@ -50,6 +52,8 @@ final class JSONFileCore: Sendable {
     var deletesFile = false
     /// Whether the file was deleted.
     var isDestroyed = false
+    /// The callers that wait until the file is deleted, which was closed.
+    var destroyers: [CheckedContinuation<Void, any Error>] = []
     /// The callers that wait for the end of a closing that has begun.
     var closers: [CheckedContinuation<Void, any Error>] = []
   }

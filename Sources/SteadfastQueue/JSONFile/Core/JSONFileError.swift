@@ -38,8 +38,9 @@ public struct JSONFileError: Error, CustomStringConvertible {
     ///
     /// The file and its lock file must be regular files that are not writable by every user. The
     /// same holds for a file at the path plus `.new`, where a compaction writes. That file must not
-    /// be the file of another queue either. A symbolic link is refused too. The owner of a file is
-    /// not checked.
+    /// be the file of another queue either. A file that has the lock file's name must hold nothing
+    /// but the number of a process. A symbolic link is refused too. The owner of a file is not
+    /// checked.
     public static let unsafeFile = Code("unsafeFile")
     /// The URL names no file, or its path is not text in UTF-8.
     ///
@@ -61,8 +62,9 @@ public struct JSONFileError: Error, CustomStringConvertible {
     /// Another program wrote the file while it was open, so its size is not the expected one.
     ///
     /// Nothing of the call was stored. The store has its tasks in memory, and still returns them.
-    /// When the file is as it was, the store goes on. A change that leaves the size as it is causes
-    /// no such error; ``JSONFileStore/verify()`` finds it.
+    /// When the file is as it was, the store goes on. ``JSONFileStore/close()`` makes the file
+    /// durable as it is. A change that leaves the size as it is causes no such error;
+    /// ``JSONFileStore/verify()`` finds it.
     public static let changed = Code("changed")
     /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
     ///

@@ -21,7 +21,7 @@ extension JSONFileErrors {
     } catch let error as Journal.Failure {
       throw writing(error)
     } catch let error as Journal.Unsealed {
-      throw closing(error.reason)
+      throw unsealed(error.reason)
     } catch let error as FileOpeningError {
       throw opening(error)
     } catch let error as SystemCallError {

@@ -172,8 +172,31 @@ struct JSONFileErrors: Sendable {
     }
   }
 
-  /// The error of a closing that has stored everything except the last line.
+  /// The error of a store that is closed now.
   func closing(_ failure: Journal.Failure) -> JSONFileError {
+    switch failure {
+    case .refused, .poisoned: writing(failure)
+    case .displaced:
+      JSONFileError(
+        .displaced,
+        url,
+        "\(path) was deleted, moved or replaced while it was in use. The store is closed, and its "
+          + "tasks are in the file that was there; put that one back, or make a new store to see what "
+          + "is at its path now"
+      )
+    case .changed(let size, let expected):
+      JSONFileError(
+        .changed,
+        url,
+        "\(path) was changed by another program while it was in use: it has \(size) bytes, and "
+          + "\(expected) were written. The store is closed, and has left the file as it is; "
+          + "JSONFileStore.verify(at:) tells what it holds"
+      )
+    }
+  }
+
+  /// The error of a closing that has stored everything except the last line.
+  func unsealed(_ failure: Journal.Failure) -> JSONFileError {
     JSONFileError(
       .systemCall,
       url,

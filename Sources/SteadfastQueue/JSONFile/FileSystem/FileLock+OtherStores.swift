@@ -41,6 +41,8 @@ extension FileLock {
         throw Refusal(isHeld: true, reason: "\(name) uses it")
       case .systemCall(let error):
         throw Refusal(isHeld: false, reason: "\(lockFile), can't be locked: \(error)")
+      case .opening(.unsafe(let reason, let advice)):
+        throw Refusal(isHeld: false, reason: "\(file) can't be opened: \(reason); \(advice)")
       case .opening(let error):
         throw Refusal(isHeld: false, reason: "\(lockFile), can't be opened: \(error)")
       }

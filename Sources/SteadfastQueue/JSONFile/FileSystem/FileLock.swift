@@ -16,7 +16,8 @@ import Android
 /// The lock file holds the number of the process that has the lock. It stays when the lock is given
 /// up. Only the `FileLock` that made the file removes it, and only while it holds the lock: when
 /// the queue's file was refused, or when work on a closed file has ended. A process that has opened
-/// the lock file by then finds that it has no name any more, and opens it again.
+/// the lock file by then finds that it has no name any more, and opens it again. A file of that
+/// name that holds something else is refused, and stays as it is.
 ///
 /// The system gives the lock up when the process ends, however it ends. On some systems, `flock`
 /// does not exclude a second opener in the same process. A list of the locks that this process
@@ -112,12 +113,15 @@ package final class FileLock: Sendable {
       }
       throw .unstable
     } catch .unsafe(let reason, let advice) {
-      throw .opening(
-        .unsafe("the lock file beside it, \(path), is unfit, as \(reason)", advice: advice)
-      )
+      throw unfit(path, reason, advice: advice)
     } catch {
       throw .opening(error)
     }
+  }
+
+  /// The failure of a file that has the lock file's name and must stay as it is.
+  static func unfit(_ path: String, _ reason: String, advice: String) -> Failure {
+    .opening(.unsafe("the lock file beside it, \(path), is unfit, as \(reason)", advice: advice))
   }
 
   private static let suffix = ".lock"
@@ -128,13 +132,13 @@ package final class FileLock: Sendable {
   ) throws(FileOpeningError) -> Opened {
     let file = try FileStorage.openAsItIs(path, O_RDWR | O_CREAT | O_EXCL).descriptor
     do {
-      try FileStorage.protect(file, options)
+      // It holds nothing that its owner must not see.
+      let owned = String(path.dropLast(suffix.count))
+      try FileStorage.protectNew(file, like: nil, at: owned, options)
     } catch {
       FileStorage.close(file)
       throw .systemCall(error)
     }
-    // It holds nothing that its owner must not see.
-    FileStorage.giveOwner(of: nil, at: String(path.dropLast(suffix.count)), to: file)
     return Opened(descriptor: file, path: path, isNew: true)
   }
 
@@ -256,28 +260,8 @@ package final class FileLock: Sendable {
     } catch {
       throw .systemCall(error)
     }
+    try refuseOtherContents(file)
     if !file.hasOtherNames { writeHolder(file.descriptor) }
     return true
-  }
-
-  /// Writes this process's number into the lock file, for the messages of other processes.
-  ///
-  /// The lock is valid without it: on a full disk, for example, their messages have no number.
-  private static func writeHolder(_ file: Int32) {
-    let text = Array("\(getpid())\n".utf8)
-    // Overwriting a number that is there already needs no room on a full disk.
-    let written = unsafe pwrite(file, text, text.count, 0)
-    _ = ftruncate(file, off_t(max(0, written)))
-  }
-
-  private static func holder(_ file: Int32) -> Int32? {
-    var text = [UInt8](repeating: 0, count: 16)
-    let count = unsafe pread(file, &text, 16, 0)
-    guard count > 0,
-      let process = Int32(String(decoding: text[..<count].prefix { $0 != 0x0A }, as: UTF8.self))
-    else { return nil }
-    // The number may be of no process here: a forked child may hold the lock after the process that
-    // took it has ended, and a process of another container has another number here.
-    return kill(process, 0) == 0 || errno != ESRCH ? process : nil
   }
 }

@@ -107,20 +107,33 @@ extension FileStorage {
     #endif
   }
 
-  /// Gives a file the owner and the group of another one, as far as this process may.
+  /// Gives a new file the chosen permissions and protection, and the owner and the group of another
+  /// file, as far as this process may.
   ///
-  /// So a file that root has repaired or compacted still belongs to the user whose queue it is. It
-  /// does nothing if another file has been put at the path.
-  static func giveOwner(of other: FileIdentity?, at path: String, to file: Int32) {
+  /// So a file that root has repaired or compacted still belongs to the user whose queue it is. If
+  /// another file has been put at the path, the owner and the group stay. The group comes first, so
+  /// that no other group has the permissions in between. If it can't be given, only the owner has
+  /// any.
+  static func protectNew(
+    _ file: Int32,
+    like other: FileIdentity?,
+    at path: String,
+    _ options: JSONFileStore.Options,
+    changeOwner: (Int32, uid_t, gid_t) -> Int32 = { fchown($0, $1, $2) }
+  ) throws(SystemCallError) {
     var (status, own) = (stat(), stat())
-    guard unsafe lstat(path, &status) == 0, unsafe fstat(file, &own) == 0,
-      other == nil || other == FileIdentity(status)
-    else { return }
-    guard status.st_uid != own.st_uid || status.st_gid != own.st_gid else { return }
-    // A user who may not give files away may still choose among the groups of their own.
-    if fchown(file, status.st_uid, status.st_gid) != 0 {
-      _ = fchown(file, own.st_uid, status.st_gid)
+    guard unsafe fstat(file, &own) == 0 else { throw .last("fstat") }
+    guard unsafe lstat(path, &status) == 0, other == nil || other == FileIdentity(status) else {
+      return try protect(file, options)
     }
+    var options = options
+    // A user who may not give files away may still choose among the groups of their own.
+    let hasGroup =
+      own.st_gid == status.st_gid || changeOwner(file, own.st_uid, status.st_gid) == 0
+    if !hasGroup { options.permissions = .owner }
+    try protect(file, options)
+    guard own.st_uid != status.st_uid else { return }
+    _ = changeOwner(file, status.st_uid, hasGroup ? status.st_gid : own.st_gid)
   }
 
   static func close(_ file: Int32) { _ = systemClose(file) }

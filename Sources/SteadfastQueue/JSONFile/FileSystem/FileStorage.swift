@@ -72,11 +72,9 @@ final class FileStorage: JournalStorage {
 
   func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
     let file = try openLocked(name, O_RDWR | O_CREAT | O_EXCL)
-    do { try file.protect() } catch { throw .systemCall(error) }
     // Only the journal that is open says whose files these are: another one may be at its path.
-    if let journal = identities.withLock({ $0[.journal] }) {
-      file.giveOwner(of: journal, at: path(.journal))
-    }
+    let journal = identities.withLock { $0[.journal] }
+    do { try file.protectNew(like: journal, at: path(.journal)) } catch { throw .systemCall(error) }
     return file
   }
 

@@ -32,10 +32,12 @@ extension JSONFileStore {
     /// ``JSONFileStore/Flushing/eachBatch`` on most disks: measure it with yours. Everything is
     /// written twice, and the flush after a reservation takes longer than others.
     ///
-    /// While the store is open, the file ends with zeros. So `tail -f` shows no new lines, `jq`
-    /// refuses the end of the file, and a copy has the zeros too. Closing the store cuts them off.
-    /// After a crash, opening the file does. ``JSONFileStatistics/byteCount`` and ``maxFileSize``
-    /// do not count them. If the disk has no room for them, the store goes on without.
+    /// While the store is open, the file ends with zeros. So `tail -f` shows no new lines, and `jq`
+    /// refuses the end of the file. Close the store before you copy the file: a copy that is made
+    /// while lines replace zeros may be damaged (``JSONFileError/Code/damaged``). Closing the store
+    /// cuts the zeros off. After a crash, opening the file does. ``JSONFileStatistics/byteCount``
+    /// and ``maxFileSize`` do not count them. If the disk has no room for them, the store goes on
+    /// without.
     public var reservedSpace: Int?
     /// Which users may use the files.
     public var permissions: Permissions
@@ -68,6 +70,9 @@ extension JSONFileStore {
   /// From opening on, the files have exactly these permissions, whatever the process's file mode
   /// creation mask is, unless they belong to another user. A file that every user may write is
   /// refused. A refused file keeps the permissions that it has.
+  ///
+  /// A file that is made while the queue's file is open gets the group of that file. If the process
+  /// may not give it that group, only the new file's owner may use it, until it is opened again.
   public struct Permissions: Sendable, Hashable {
     let mode: UInt16
 

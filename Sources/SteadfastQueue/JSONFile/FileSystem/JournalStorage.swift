@@ -16,7 +16,7 @@ protocol JournalStorage: AnyObject, Sendable {
   func remove(_ name: JournalFileName) throws(SystemCallError)
   /// Takes what the next ``synchronizeFolder()`` needs and the system may be short of.
   ///
-  /// Call it before a file is renamed: afterwards it would be too late for that.
+  /// Call it before a file is renamed or removed: afterwards it would be too late for that.
   func openFolder() throws(SystemCallError)
   /// Makes the names of the files durable.
   func synchronizeFolder() throws(SystemCallError)

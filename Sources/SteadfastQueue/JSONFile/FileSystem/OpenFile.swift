@@ -28,9 +28,11 @@ final class OpenFile: JournalFile {
 
   deinit { close() }
 
-  /// Gives the file the owner and the group of another one, as far as this process may.
-  func giveOwner(of other: FileIdentity, at path: String) {
-    FileStorage.giveOwner(of: other, at: path, to: descriptor.withLock { $0 })
+  /// Gives a new file the chosen permissions, and the owner and the group of another file, if there
+  /// is one.
+  func protectNew(like other: FileIdentity?, at path: String) throws(SystemCallError) {
+    guard let other else { return try protect() }
+    try FileStorage.protectNew(descriptor.withLock { $0 }, like: other, at: path, options)
   }
 
   func size() throws(SystemCallError) -> Int {

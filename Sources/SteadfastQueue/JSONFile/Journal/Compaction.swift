@@ -63,6 +63,8 @@ struct Compaction {
   private var seenSize: Int
   private var replacement: Journal
   private var unflushed = 0
+  /// What the lines of the tasks and of the values take beyond their estimate.
+  private(set) var underestimate = Underestimate()
 
   /// Begins a compaction of a journal.
   ///
@@ -169,7 +171,9 @@ struct Compaction {
       slot = next + 1
       count += 1
       guard tasks[next].place != .staged else { continue }
-      batches.append(try lines(of: tasks[next], memories[next]))
+      let lines = try lines(of: tasks[next], memories[next])
+      underestimate.add(lines, estimate: tasks[next].byteCount)
+      batches.append(lines + beginning(of: tasks[next]))
       size += batches[batches.count - 1].reduce(0) { $0 + $1.bytes.count + 64 }
     }
     try append(batches)
@@ -179,8 +183,10 @@ struct Compaction {
     var batches: [[JournalBody]] = []
     var size = 0
     while size < policy.stepSize, let value = values.popLast() {
-      batches.append([try JournalBody(.value(named: value.name, value.value.bytes))])
-      size += batches[batches.count - 1][0].byteCount
+      let line = try JournalBody(.value(named: value.name, value.value.bytes))
+      underestimate.add([line], estimate: value.value.byteCount)
+      batches.append([line])
+      size += line.byteCount
     }
     try append(batches)
   }
@@ -203,18 +209,24 @@ struct Compaction {
       hasLostKey: entry.hasLostKey,
       orderNumber: min(entry.record.orderNumber, KeptTask.maxPosition)
     )
-    let isLeased = if case .leased = entry.place { true } else { false }
-    if isLeased { task.record.state = .waiting }
+    if isLeased(entry) { task.record.state = .waiting }
     var lines = [try line(of: task)]
     if entry.remembers {
       try memory.forEach { name, value in
         lines.append(try JournalBody(.memory(task.record.id, named: name, value)))
       }
     }
-    if isLeased, !unwritten.contains(task.record.id) {
-      lines.append(JournalBody(beginningOf: task.record.id))
-    }
     return lines
+  }
+
+  /// Returns the line that says that a task's attempt has begun, if the journal says so.
+  private func beginning(of entry: TaskTable.Entry) -> [JournalBody] {
+    let id = entry.record.id
+    return isLeased(entry) && !unwritten.contains(id) ? [JournalBody(beginningOf: id)] : []
+  }
+
+  private func isLeased(_ entry: TaskTable.Entry) -> Bool {
+    if case .leased = entry.place { true } else { false }
   }
 
   /// Returns the line of a task.

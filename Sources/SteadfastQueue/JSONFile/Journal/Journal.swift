@@ -207,7 +207,13 @@ struct Journal {
     }
   }
 
-  /// Closes the file as it is.
+  /// Makes everything durable, and closes the file without a last line.
+  mutating func closeAsItIs() throws(Failure) {
+    defer { file.close() }
+    try synchronize()
+  }
+
+  /// Closes the file as it is, without a flush.
   func abandon() { file.close() }
 }
 

@@ -24,23 +24,36 @@ extension JSONFileCore {
     if isOpen { return try await close() }
     // Why an earlier opening or closing has failed makes no difference now.
     try? await close()
-    if state.withLock(\.isDestroyed) { return }
     try await deleteClosedFile()
-    state.withLock { $0.isDestroyed = true }
   }
 
-  /// Deletes the file while its lock keeps every store away.
+  /// Deletes the file once, while its lock keeps every other store away.
+  ///
+  /// A caller that comes while the file is being deleted waits for the same end.
   private func deleteClosedFile() async throws {
-    let thread = try errors.translating { try makeThread() }
-    try await RealWork.performInTurn {
-      try await withCheckedThrowingContinuation { continuation in
-        thread.add {
-          continuation.resume(
-            with: Result { try self.errors.translating { try self.deleteNow() } }
-          )
+    try await waitForThread { continuation in
+      switch state.withLock({ $0.beginDestroying(continuation) }) {
+      case .wait: break
+      case .done: continuation.resume()
+      case .delete:
+        do {
+          try errors.translating { try makeThread() }.add {
+            self.endDestroying(Result { try self.errors.translating { try self.deleteNow() } })
+          }
+        } catch {
+          endDestroying(.failure(error))
         }
       }
     }
+  }
+
+  private func endDestroying(_ result: Result<Void, any Error>) {
+    let callers = state.withLock { state in
+      defer { state.destroyers = [] }
+      if case .success = result { state.isDestroyed = true }
+      return state.destroyers
+    }
+    for caller in callers { caller.resume(with: result) }
   }
 
   private func deleteNow() throws {
@@ -53,12 +66,15 @@ extension JSONFileCore {
       return
     }
     defer { lock?.discard() }
-    guard let file = try storage.open(.journal) else { return }
+    // An earlier call may have deleted the file, but not durably.
+    guard let file = try storage.open(.journal) else { return try storage.synchronizeFolder() }
     defer { file.close() }
     let source = try JournalSource(file)
     try checkFormat(of: source)
-    // What was being written when a process ended has tasks too. A file of another program stays.
-    try? Leftover.clear(storage, beside: source)
+    // What was being written when a process ended has tasks too, and can be told only while the
+    // file is there. A file of another program stays.
+    do { try Leftover.clear(storage, beside: source) } catch is FileOpeningError {}
+    try storage.openFolder()
     try storage.remove(.journal)
     try storage.synchronizeFolder()
   }
@@ -78,5 +94,23 @@ extension JSONFileCore {
       case .newerVersion, .unknownKind, .damaged: return
       }
     }
+  }
+}
+
+extension JSONFileCore.State {
+  fileprivate enum DestroyingStep {
+    case delete
+    /// The file is being deleted already: wait for the end of that.
+    case wait
+    case done
+  }
+
+  /// Returns what becomes of a call that deletes a closed file.
+  fileprivate mutating func beginDestroying(
+    _ caller: CheckedContinuation<Void, any Error>
+  ) -> DestroyingStep {
+    if isDestroyed { return .done }
+    destroyers.append(caller)
+    return destroyers.count == 1 ? .delete : .wait
   }
 }

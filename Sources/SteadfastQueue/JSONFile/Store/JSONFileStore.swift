@@ -82,12 +82,17 @@ public import Foundation
 ///
 /// Close the store and copy the file. Its lock file and `.new` are not needed.
 ///
-/// You can also copy the file while the store is open, with a program that reads it once from its
-/// beginning to its end, as `cp` does. The copy holds everything up to some moment, perhaps with
-/// half a line after it, and reads as a file that a crash has left. A compaction does not disturb
-/// it, because it puts another file in the place of the one that is being copied. A write that
-/// fails during the copying, for example on a full disk, may spoil the copy: verify it
-/// (``verify(at:)``).
+/// Without ``Options/reservedSpace``, you can also copy the file while the store is open, with a
+/// program that reads it once from its beginning to its end, as `cp` does. The copy holds
+/// everything up to some moment, perhaps with half a line after it, and reads as a file that a
+/// crash has left. A compaction does not disturb it, because it puts another file in the place of
+/// the one that is being copied. A write that fails during the copying, for example on a full disk,
+/// may spoil the copy: verify it (``verify(at:)``).
+///
+/// With ``Options/reservedSpace``, such a program may read zeros that lines replace a moment later,
+/// and then good lines behind them. Such a copy is damaged (``JSONFileError/Code/damaged``). So
+/// close the store, or copy the file from a snapshot of its file system, which reads as a file that
+/// a crash has left.
 ///
 /// A hard link, such as `cp -al` makes, gets every stored change until the file is compacted or
 /// opened again. From then on the queue has a file of its own. A queue that uses a copy performs

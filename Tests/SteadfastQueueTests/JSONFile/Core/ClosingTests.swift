@@ -60,6 +60,46 @@ import Testing
     #expect(try JournalReader.read(storage.bytes).table.taskCount == 30)
   }
 
+  @Test(arguments: [JSONFileStore.Flushing.leftToSystem, .atMostEvery(.seconds(60))])
+  func `what was stored in a file that another program has lengthened is flushed`(
+    flushing: JSONFileStore.Flushing
+  ) async throws {
+    let (storage, executor) = (storage, executor)
+    let moved = MovedStorage(storage)
+    let core = JSONFileCore(
+      URL(filePath: "/queue.jsonl"),
+      flushing: flushing,
+      thread: { executor }
+    ) { (nil, moved) }
+    try await executor.run {
+      try await core.open()
+      try await core.insert(.make(1))
+    }
+    let before = storage.calls.count
+    moved.move(to: .there(size: storage.bytes.count + 1))
+    let error = await #expect(throws: JSONFileError.self) {
+      try await executor.run { try await core.close() }
+    }
+    #expect(storage.calls.dropFirst(before) == [.synchronize, .close])
+    #expect(error?.code == .changed)
+    #expect(error?.message.contains("The store is closed, and has left the file as it is") == true)
+  }
+
+  @Test func `closing a file that is not in its place tells where its tasks are`()
+    async throws
+  {
+    let (storage, executor) = (storage, executor)
+    let moved = MovedStorage(storage)
+    let core = JSONFileCore(URL(filePath: "/queue.jsonl"), thread: { executor }) { (nil, moved) }
+    try await executor.run { try await core.open() }
+    moved.move(to: .elsewhere)
+    let error = await #expect(throws: JSONFileError.self) {
+      try await executor.run { try await core.close() }
+    }
+    #expect(error?.code == .displaced)
+    #expect(error?.message.contains("The store is closed, and its tasks are in the file") == true)
+  }
+
   @Test func `a child that was forked off is refused, and waits for no thread`() async throws {
     let core = JSONFileCore(storage, executor)
     try await executor.runToEnd { try await core.open() }
@@ -75,4 +115,34 @@ import Testing
     core.forkCount.store(count, ordering: .relaxed)
     try await executor.runToEnd { try await core.close() }
   }
+}
+
+/// A storage whose journal another program has moved or changed.
+private final class MovedStorage: JournalStorage {
+  private let storage: MemoryStorage
+  private let place = Mutex(JournalPlace.there(size: nil))
+
+  init(_ storage: MemoryStorage) { self.storage = storage }
+
+  func move(to new: JournalPlace) { place.withLock { $0 = new } }
+
+  func place(of name: JournalFileName) -> JournalPlace { place.withLock { $0 } }
+
+  func open(_ name: JournalFileName) throws(FileOpeningError) -> (any JournalFile)? {
+    try storage.open(name)
+  }
+
+  func create(_ name: JournalFileName) throws(FileOpeningError) -> any JournalFile {
+    try storage.create(name)
+  }
+
+  func rename(_ name: JournalFileName, to other: JournalFileName) throws(SystemCallError) {
+    try storage.rename(name, to: other)
+  }
+
+  func remove(_ name: JournalFileName) throws(SystemCallError) { try storage.remove(name) }
+
+  func openFolder() throws(SystemCallError) { try storage.openFolder() }
+
+  func synchronizeFolder() throws(SystemCallError) { try storage.synchronizeFolder() }
 }

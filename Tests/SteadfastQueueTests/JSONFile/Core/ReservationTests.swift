@@ -131,6 +131,33 @@ import Testing
     }
   }
 
+  @Test func `a copy that was read while lines replaced zeros is damaged, and not read wrongly`()
+    async throws
+  {
+    let core = makeCore()
+    try await executor.runToEnd {
+      try await core.open()
+      try await core.insert(.make(1))
+    }
+    let (before, lineCount) = (storage.bytes, lines.count)
+    let cut = lineCount + 500
+    var number = 1
+    while lines.count < cut + 1_000 {
+      number += 1
+      let next = number
+      try await executor.runToEnd { try await core.insert(.make(next)) }
+    }
+    // As `cp` may copy it: a part of the file as it was, and the rest as it is now.
+    let copy = Array(before.prefix(cut) + storage.bytes.dropFirst(cut))
+    #expect {
+      try Journal.open(MemoryStorage(copy))
+    } throws: { error in
+      guard case .damaged(3, lineCount, _)? = error as? JournalProblem else { return false }
+      return true
+    }
+    #expect(try !JournalInspection(copy).report.isSound)
+  }
+
   @Test func `a disk without room for zeros takes lines`() async throws {
     let core = makeCore()
     try await executor.runToEnd { try await core.open() }

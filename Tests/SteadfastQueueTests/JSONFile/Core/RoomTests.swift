@@ -143,6 +143,35 @@ import Testing
     #expect(storage.calls.count { $0 == .create(.replacement) } == 1)
   }
 
+  @Test func `a file that is larger than was estimated is rewritten once, and not each time`()
+    async throws
+  {
+    let core = makeCore(limit: 40_000)
+    let leases = try await run {
+      _ = try await core.openAndInsert(.make(1))
+      let leases = try await claim(core, 1)
+      // Each takes two bytes of the file, as it is escaped.
+      let quotes = [UInt8](repeating: UInt8(ascii: "\""), count: 19_400)
+      _ = try await core.apply([.remember(leases[0], named: "text", value: quotes)], .durable)
+      return leases
+    }
+    for _ in 1...10 {
+      let error = try await run {
+        await #expect(throws: JSONFileError.self) { try await core.insert(.large(2)) }
+      }
+      let size = try #require(error?.message.firstMatch(of: /would leave about (\d+)/)?.1)
+      #expect(error?.code == .fileFull)
+      #expect(abs((Int(size) ?? 0) - storage.bytes.count) < 1_000)
+    }
+    #expect(generation == 2)
+    let outcomes = try await run {
+      _ = try await core.apply([.succeed(leases[0], at: .seconds(1), retains: false)], .durable)
+      return try await core.insert(.large(2))
+    }
+    #expect(outcomes == [.done])
+    #expect(generation == 3)
+  }
+
   @Test func `a file stays full until room can be made`() async throws {
     let core = makeCore()
     let errors = try await run { [storage] in

@@ -80,6 +80,59 @@ import Android
     }
   }
 
+  // MARK: What a lock file holds
+
+  @Test func `a file of another kind that has a lock file's name is refused, and stays as it is`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let other = folder.appending(path: "jobs.lock")
+      let queue = JSONFileStore(at: other)
+      _ = try await queue.apply([.insert(.make(1), onDuplicate: .keep)], durability: .durable)
+      try await queue.close()
+      let file = folder.appending(path: "jobs")
+      var text = try JournalText()
+      try text.addTasks(1...2)
+      try Data(text.bytes).write(to: file)
+      let attempts: [() async throws -> Void] = [
+        { try await JSONFileStore(at: file).open() },
+        { try await JSONFileStore(at: file).destroy() },
+        { _ = try await JSONFileStore.verify(at: file) },
+        { _ = try await JSONFileStore.repair(at: file) },
+      ]
+      let tooLong = Data(repeating: UInt8(ascii: "1"), count: 33)
+      for bytes in [try Data(contentsOf: other), Data("draft 1\n".utf8), tooLong] {
+        try bytes.write(to: other)
+        for attempt in attempts {
+          let error = await #expect(throws: JSONFileError.self) { try await attempt() }
+          #expect(error?.code == .unsafeFile)
+          #expect(error?.message.contains("jobs.lock, is unfit, as it holds something") == true)
+          #expect(try Data(contentsOf: other) == bytes)
+        }
+        let refusal = #expect(throws: FileLock.Refusal.self) {
+          try FileLock.acquire(forStoreIn: file.path, named: "", isShared: true)
+        }
+        #expect(refusal?.isHeld == false)
+        #expect(refusal?.reason.contains("jobs.lock, is unfit, as it holds something") == true)
+        #expect(try Data(contentsOf: other) == bytes)
+        #expect(try Data(contentsOf: file) == Data(text.bytes))
+      }
+    }
+  }
+
+  @Test(arguments: ["", "4242\n", "17\n42\n", "17\n\0\0\n", String(repeating: "1", count: 32)])
+  func `what a lock file may hold gives way to the number of the holder`(text: String) async throws
+  {
+    try await withTemporaryFolder { folder in
+      let path = folder.appending(path: "queue.jsonl").path
+      try Data(text.utf8).write(to: URL(filePath: path + ".lock"))
+      let lock = try FileLock.acquire(for: path)
+      let held = try Data(contentsOf: URL(filePath: path + ".lock"))
+      #expect(held == Data("\(getpid())\n".utf8))
+      lock.release()
+    }
+  }
+
   // MARK: The file
 
   @Test func `a file that was replaced while it was being opened is opened again`() async throws {

@@ -60,6 +60,57 @@ import Testing
     }
   }
 
+  private func mode(_ file: URL) throws -> Int? {
+    try FileManager.default.attributesOfItem(atPath: file.path)[.posixPermissions] as? Int
+  }
+
+  /// Makes a new file beside the queue's file, and gives it that file's owner and group.
+  ///
+  /// - Returns: The modes of the new file at each change of its owner or group, and in the end.
+  private func modes(
+    beside file: URL,
+    _ changeOwner: (Int32, uid_t, gid_t) -> Int32
+  ) throws -> (modes: [Int?], new: URL) {
+    let new = URL(filePath: file.path + ".new")
+    let descriptor = try FileStorage.openAsItIs(new.path, O_RDWR | O_CREAT | O_EXCL).descriptor
+    defer { FileStorage.close(descriptor) }
+    var modes: [Int?] = []
+    let options = JSONFileStore.Options(permissions: .group)
+    try FileStorage.protectNew(descriptor, like: nil, at: file.path, options) {
+      modes.append(try? mode(new))
+      return changeOwner($0, $1, $2)
+    }
+    return (modes + [try mode(new)], new)
+  }
+
+  @Test func `a new file gets its group before the group may use it`() async throws {
+    try await withOwnedFile { file in
+      let (modes, new) = try modes(beside: file) { fchown($0, $1, $2) }
+      #expect(modes == [0o600, 0o660, 0o660])
+      #expect(try owner(new) == [65_533, 65_534])
+    }
+  }
+
+  @Test func `a new file that can't have its group is its owner's alone`() async throws {
+    try await withOwnedFile { file in
+      let (modes, new) = try modes(beside: file) { _, _, _ in -1 }
+      #expect(modes == [0o600, 0o600, 0o600])
+      #expect(try owner(new).first == 0)
+    }
+  }
+
+  @Test func `a replacement of another user's file has the chosen permissions`() async throws {
+    try await withOwnedFile { file in
+      let storage = FileStorage(path: file.path, JSONFileStore.Options(permissions: .group))
+      let journal = try #require(try storage.open(.journal))
+      defer { journal.close() }
+      try storage.create(.replacement).close()
+      let new = URL(filePath: file.path + ".new")
+      #expect(try owner(new) == [65_533, 65_534])
+      #expect(try mode(new) == 0o660)
+    }
+  }
+
   @Test func `a file that is put in the journal's place gives its owner to none`() async throws {
     try await withOwnedFile { file in
       let storage = FileStorage(path: file.path)

@@ -70,6 +70,21 @@ import Testing
     #expect(core.read { $0.byteCount } == 0)
   }
 
+  @Test func `an estimate is corrected if a quarter was missing, until it falls by a quarter`() {
+    let lines = [JournalBody](repeating: .seal, count: 100)
+    let size = lines.reduce(0) { $0 + $1.byteCount }
+    var found = Underestimate()
+    #expect(found.excess(over: size) == 0)
+    found.add(lines, estimate: size / 4 * 3 + 4)
+    #expect(found.excess(over: size) == 0)
+    found.add(lines, estimate: size / 4)
+    let estimate = size / 4 * 4 + 4
+    #expect(found.excess(over: estimate) == 2 * size - estimate)
+    #expect(found.excess(over: estimate / 5 * 4) == 2 * size - estimate)
+    #expect(found.excess(over: estimate / 4 * 3) == 0)
+    #expect(found.excess(over: 0) == 0)
+  }
+
   @Test func `a file whose tasks have ended since it was opened is compacted`() async throws {
     let (storage, executor) = (storage, executor)
     let makeCore = {

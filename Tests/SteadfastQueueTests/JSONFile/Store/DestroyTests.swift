@@ -78,16 +78,81 @@ import Testing
     }
   }
 
-  @Test func `callers that destroy at the same time all return`() async throws {
-    try await withFile { file in
-      let store = JSONFileStore(at: file)
-      try await store.open()
-      try await withThrowingTaskGroup { group in
-        for _ in 0..<8 { group.addTask { try await store.destroy() } }
-        group.addTask { try? await store.close() }
-        try await group.waitForAll()
+  enum StoreState: CaseIterable { case unopened, open, closed }
+
+  @Test(arguments: StoreState.allCases)
+  func `callers that destroy at the same time all return`(state: StoreState) async throws {
+    for _ in 0..<20 {
+      try await withFile { file in
+        let store = JSONFileStore(at: file)
+        if state != .unopened { try await store.open() }
+        if state == .closed { try await store.close() }
+        try await withThrowingTaskGroup { group in
+          for _ in 0..<8 { group.addTask { try await store.destroy() } }
+          group.addTask { try? await store.close() }
+          try await group.waitForAll()
+        }
+        try await expectNothing(file, store)
       }
-      try await expectNothing(file, store)
+    }
+  }
+
+  @Test func `callers that destroy at the same time learn why it fails`() async throws {
+    try await withTemporaryFolder { folder in
+      let page = folder.appending(path: "index.html")
+      try Data("<html>\n".utf8).write(to: page)
+      let store = JSONFileStore(at: page)
+      await withTaskGroup { group in
+        for _ in 0..<8 {
+          group.addTask { await #expect(throws: JSONFileError.self) { try await store.destroy() } }
+        }
+        for await error in group { #expect(error?.code == .notAQueueFile) }
+      }
+    }
+  }
+
+  // MARK: Durably
+
+  /// A file in memory, and a store of it.
+  private func makeCore(isOpen: Bool) async throws -> (JSONFileCore, MemoryStorage) {
+    var text = try JournalText()
+    try text.addTasks(1...3)
+    let storage = MemoryStorage(text.bytes)
+    let core = JSONFileCore(URL(filePath: "/queue.jsonl")) { (nil, storage) }
+    if isOpen { try await core.open() }
+    return (core, storage)
+  }
+
+  @Test(arguments: [false, true])
+  func `a deletion that is not durable is an error, and made durable by the next call`(
+    isOpen: Bool
+  ) async throws {
+    let (core, storage) = try await makeCore(isOpen: isOpen)
+    for _ in 1...2 {
+      storage.fail(.synchronizeFolder, EIO)
+      #expect(try await error { try await core.destroy() }.code == .systemCall)
+      #expect(storage.bytes(of: .journal) == nil)
+    }
+    try await core.destroy()
+    #expect(storage.calls.last == .synchronizeFolder)
+    let count = storage.calls.count
+    try await core.destroy()
+    #expect(storage.calls.count == count)
+  }
+
+  @Test(arguments: [false, true])
+  func `a file stays while its folder can't be opened, or what is beside it can't be removed`(
+    isOpen: Bool
+  ) async throws {
+    for call in [MemoryStorage.Call.openFolder, .remove(.replacement)] {
+      let (core, storage) = try await makeCore(isOpen: isOpen)
+      storage.put(Array(storage.bytes.prefix(20)), as: .replacement)
+      storage.fail(call, EIO)
+      #expect(try await error { try await core.destroy() }.code == .systemCall)
+      #expect(storage.bytes(of: .journal) != nil)
+      try await core.destroy()
+      #expect(storage.bytes(of: .journal) == nil)
+      #expect(storage.bytes(of: .replacement) == nil)
     }
   }
 
