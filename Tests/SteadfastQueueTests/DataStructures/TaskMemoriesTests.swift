@@ -35,6 +35,20 @@ import Testing
     #expect(copy[1].isEmpty)
   }
 
+  @Test func `a memory is changed in place, and not in a copy`() {
+    var memories = TaskMemories()
+    memories.change(300) { $0["step"] = [1] }
+    memories.change(301) { $0["step"] = nil }
+    #expect(memories[300] == memory(1) && memories[301].isEmpty)
+    let copy = memories
+    memories.change(300) { $0["step"] = [2] }
+    #expect(memories[300] == memory(2) && copy[300] == memory(1))
+    memories.change(300) { $0["step"] = nil }
+    #expect(memories[300].isEmpty && copy[300] == memory(1))
+    memories[300] = memory(3)
+    #expect(memories[300] == memory(3))
+  }
+
   @Test(arguments: 0..<UInt64(Soak.runs(short: 10)))
   func `random changes leave what they leave in a dictionary`(seed: UInt64) {
     var random = SplitMix64(seed: seed)

@@ -127,6 +127,41 @@ import Testing
     #expect(hashes.count == 2 * Int(count))
   }
 
+  @Test func `of very many lines of what one task remembers each costs as much as the first`()
+    throws
+  {
+    let count = Soak.runs(short: 4000)
+    var text = try JournalText()
+    let task = KeptTask(record: .make(1), position: 1, hasLostKey: false)
+    try text.add(.task(task))
+    for number in 0..<count {
+      // In no order, so that most lines belong between those before them.
+      let name = "step:\(10_000_000 + number ^ 0x2AAA)"
+      try text.add(.memory(.numbered(1), named: name, Array("1".utf8)))
+    }
+    let table = try JournalReader.read(text.bytes).table
+    #expect(table.memory(of: .numbered(1)).names.count == count)
+    #expect(table.memoryCount == count)
+  }
+
+  @Test func `a key that tasks of very many names have is found as fast as any`() throws {
+    let count = Soak.runs(short: 2000)
+    var text = try JournalText()
+    for number in 1...count {
+      let name = "Sync \(number)"
+      try text.add(.addition(.make(number, name: name, key: "sync"), .holder))
+      try text.add(.begin(.numbered(number)))
+      try text.add(.addition(.make(count + number, name: name, key: "sync"), .successor))
+    }
+    for number in (1...count).reversed() {
+      let lease = Lease(id: .numbered(number), token: 0)
+      try text.add(.change(.succeed(lease, at: .seconds(1), retains: false)))
+    }
+    let table = try JournalReader.read(text.bytes).table
+    #expect(table.taskCount == count)
+    #expect(table.record(of: .numbered(2 * count))?.keyRole == .holder)
+  }
+
   @Test func `a batch without an end is torn off as a whole`() throws {
     var bytes = ForgedFile.bytes([])
     let size = bytes.count

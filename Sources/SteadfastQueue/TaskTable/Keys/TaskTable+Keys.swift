@@ -246,8 +246,12 @@ extension TaskTable {
   mutating func noteRecent(_ slot: Int, _ key: String) {
     guard isRecent(slot) else { return }
     let lane = nameLane(of: slot)
-    if let other = keys[key, lane].recent, !isBefore(other, slot) { return }
-    keys[key, lane].recent = slot
+    guard let other = keys[key, lane].recent, other != slot else {
+      return keys[key, lane].recent = slot
+    }
+    let isLater = isBefore(other, slot)
+    keys[key, lane].recent = isLater ? slot : other
+    keys.addLessRecent(isLater ? other : slot, key, lane)
   }
 
   private func isRecent(_ slot: Int) -> Bool {
@@ -280,10 +284,9 @@ extension TaskTable {
   private mutating func forgetWithoutRole(_ slot: Int, _ key: String) {
     keys.removeWithoutRole(slot, key)
     let lane = nameLane(of: slot)
+    keys.removeLessRecent(slot, key, lane)
     guard keys[key, lane].recent == slot else { return }
-    keys[key, lane].recent = (keys.withoutRole[ExactText(key)] ?? [])
-      .filter { nameLane(of: $0) == lane && isRecent($0) }
-      .max { isBefore($0, $1) }
+    keys[key, lane].recent = keys.lessRecent(key, lane).filter(isRecent).max { isBefore($0, $1) }
   }
 
   /// Takes the key from a task without ending it, as earlier versions did.

@@ -19,48 +19,64 @@ struct UniqueKeys: Sendable {
 
   /// The tasks of one key.
   private struct Tasks: Sendable {
-    // Most keys belong to one name.
-    var first: Roles
-    var others: [Roles] = []
+    // Most keys belong to one name, so only the others need a dictionary.
+    private var first: Roles
+    /// By their lanes; none has the lane of the first.
+    private var others: [Int: Roles] = [:]
 
-    var all: [Roles] { others.isEmpty ? [first] : [first] + others }
-    var lacksHolder: Bool { first.holder == nil || others.contains { $0.holder == nil } }
+    init(_ first: Roles) { self.first = first }
+
+    var isEmpty: Bool { first.isEmpty && others.isEmpty }
+
+    /// The roles for each name; O(1) until they are looked at.
+    var all: some Collection<Roles> {
+      [[first.lane: first], others].lazy.flatMap(\.values).filter { !$0.isEmpty }
+    }
+
+    subscript(lane: Int) -> Roles {
+      get { first.lane == lane ? first : others[lane] ?? Roles(lane: lane) }
+      set {
+        if first.lane == lane || first.isEmpty && others[lane] == nil {
+          first = newValue
+        } else {
+          others[lane] = newValue.isEmpty ? nil : newValue
+        }
+      }
+    }
   }
 
   private var tasks: [ExactText: Tasks] = [:]
   /// The tasks of each key that have no role.
   private(set) var withoutRole: [ExactText: Set<Int>] = [:]
+  /// The tasks of which one is the recent one of its key and name when that one leaves.
+  ///
+  /// The recent one may be among them.
+  private var lessRecent: [KeyOfName: Set<Int>] = [:]
+
+  private struct KeyOfName: Hashable {
+    let key: ExactText
+    let lane: Int
+  }
 
   /// The roles for a key and a name.
   subscript(key: String, lane: Int) -> Roles {
-    get {
-      guard let found = tasks[ExactText(key)] else { return Roles(lane: lane) }
-      if found.first.lane == lane { return found.first }
-      return found.others.first { $0.lane == lane } ?? Roles(lane: lane)
-    }
+    get { tasks[ExactText(key)]?[lane] ?? Roles(lane: lane) }
     set {
       let key = ExactText(key)
-      guard var found = tasks[key] else {
-        if !newValue.isEmpty { tasks[key] = Tasks(first: newValue) }
+      guard let index = tasks.index(forKey: key) else {
+        if !newValue.isEmpty { tasks[key] = Tasks(newValue) }
         return
       }
-      if found.first.lane == lane {
-        found.first = newValue
-      } else {
-        found.others.removeAll { $0.lane == lane }
-        if !newValue.isEmpty { found.others.append(newValue) }
-      }
-      if found.first.isEmpty {
-        guard let next = found.others.popLast() else { return tasks[key] = nil }
-        found.first = next
-      }
-      tasks[key] = found
+      // In place: the tasks of many names may share a key.
+      tasks.values[index][lane] = newValue
+      if tasks.values[index].isEmpty { tasks.remove(at: index) }
     }
   }
 
   /// The roles for a key, for each name.
-  func roles(of key: String) -> [Roles] {
-    tasks[ExactText(key)]?.all ?? []
+  func roles(of key: String) -> some Collection<Roles> {
+    // A key without tasks has no roles either.
+    (tasks[ExactText(key)] ?? Tasks(Roles(lane: 0))).all
   }
 
   /// The keys for which a task has a role, or stands for new ones.
@@ -68,7 +84,7 @@ struct UniqueKeys: Sendable {
 
   /// The successors whose key has no holder, each with its key.
   var successorsWithoutHolder: [(key: String, slot: Int)] {
-    tasks.lazy.filter(\.value.lacksHolder).flatMap { key, tasks in
+    tasks.flatMap { key, tasks in
       tasks.all.compactMap { roles in
         roles.holder == nil ? roles.successor.map { (key.text, $0) } : nil
       }
@@ -92,5 +108,21 @@ struct UniqueKeys: Sendable {
     let key = ExactText(key)
     withoutRole[key]?.remove(slot)
     if withoutRole[key]?.isEmpty == true { withoutRole[key] = nil }
+  }
+
+  /// The tasks of which one is the recent one of a key and a name when that one leaves.
+  func lessRecent(_ key: String, _ lane: Int) -> Set<Int> {
+    lessRecent[KeyOfName(key: ExactText(key), lane: lane)] ?? []
+  }
+
+  mutating func addLessRecent(_ slot: Int, _ key: String, _ lane: Int) {
+    lessRecent[KeyOfName(key: ExactText(key), lane: lane), default: []].insert(slot)
+  }
+
+  mutating func removeLessRecent(_ slot: Int, _ key: String, _ lane: Int) {
+    guard !lessRecent.isEmpty else { return }
+    let key = KeyOfName(key: ExactText(key), lane: lane)
+    lessRecent[key]?.remove(slot)
+    if lessRecent[key]?.isEmpty == true { lessRecent[key] = nil }
   }
 }

@@ -17,14 +17,20 @@ struct TaskMemories: Sendable {
       return pages[page][index]
     }
     set {
-      let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
+      let page = slot / Self.pageSize
       guard !newValue.isEmpty || page < pages.count && !pages[page].isEmpty else { return }
-      makeRoom(for: page)
-      if !pages[page][index].isEmpty { counts[page] -= 1 }
-      if !newValue.isEmpty { counts[page] += 1 }
-      pages[page][index] = newValue
-      if counts[page] == 0 { pages[page] = [] }
+      change(slot) { $0 = newValue }
     }
+  }
+
+  /// Changes what the task of a slot remembers, in place.
+  mutating func change(_ slot: Int, _ body: (inout TaskMemory) -> Void) {
+    let (page, index) = slot.quotientAndRemainder(dividingBy: Self.pageSize)
+    makeRoom(for: page)
+    if !pages[page][index].isEmpty { counts[page] -= 1 }
+    body(&pages[page][index])
+    if !pages[page][index].isEmpty { counts[page] += 1 }
+    if counts[page] == 0 { pages[page] = [] }
   }
 
   private mutating func makeRoom(for page: Int) {

@@ -90,7 +90,7 @@ extension TaskTable {
   /// Sets what a task remembers under a name.
   mutating func remember(_ value: [UInt8], _ name: String, _ slot: Int) {
     let old = memories[slot][name]
-    memories[slot][name] = value
+    memories.change(slot) { $0[name] = value }
     entries[slot].remembers = true
     if old == nil { memoryCount += 1 }
     addBytes(
