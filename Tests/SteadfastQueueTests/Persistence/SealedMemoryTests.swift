@@ -68,4 +68,84 @@ import Testing
     )
     await #expect(throws: TaskQueueError.self) { try await store.memory(of: .numbered(1)) }
   }
+
+  // MARK: Plain values
+
+  @Test func `a value that can't be opened is not taken for a plain one`() async throws {
+    let seal = TestSeal(keys: [1])
+    let store = base.sealingPayloads(with: seal.payloadSeal, acceptsPlain: true)
+    let lease = try await claim(store, 1)[0]
+    let step = TaskChange.remember(lease, named: "step", value: Array("true".utf8))
+    _ = try await store.apply([step], durability: .durable)
+    seal.use(2)
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await store.memory(of: .numbered(1))
+    }
+    #expect(error?.code == .unopenedPayload)
+    #expect(error?.underlying is TestSeal.WrongKey)
+    seal.use(2, 1)
+    let found = try await store.memory(of: .numbered(1))
+    #expect(found["step"] == Array("true".utf8))
+  }
+
+  @Test(arguments: [
+    ("true", true), ("7", true), (#""text""#, true), (#"{"value":[1]}"#, true),
+    ("sealed", false), ("{sealed}", false), ("7}", false),
+  ])
+  func `a value from before there was a seal is JSON, and is accepted`(
+    text: String,
+    isPlain: Bool
+  ) async throws {
+    let lease = try await claim(base, 1)[0]
+    let value = Array(text.utf8)
+    let step = TaskChange.remember(lease, named: "step", value: value)
+    _ = try await base.apply([step], durability: .durable)
+    let seal = TestSeal().payloadSeal
+    let accepting = base.sealingPayloads(with: seal, acceptsPlain: true)
+    if isPlain {
+      let found = try await accepting.memory(of: .numbered(1))
+      #expect(found["step"] == value)
+    } else {
+      await #expect(throws: TaskQueueError.self) { try await accepting.memory(of: .numbered(1)) }
+    }
+    let refusing = base.sealingPayloads(with: seal)
+    await #expect(throws: TaskQueueError.self) { try await refusing.memory(of: .numbered(1)) }
+  }
+
+  @Test(arguments: [(#"{"name":"s"}"#, true), ("{sealed", false), ("{\u{1}}", false)])
+  func `a schedule that can't be opened is not taken for a plain one`(
+    text: String,
+    isPlain: Bool
+  ) async throws {
+    let name = "steadfast.schedule.s"
+    let value = Array(text.utf8)
+    let change = TaskChange.setValue(named: name, from: nil, to: value)
+    _ = try await base.apply([change], durability: .durable)
+    let store = base.sealingPayloads(with: TestSeal().payloadSeal, acceptsPlain: true)
+    if isPlain {
+      let found = try await store.value(named: name)
+      #expect(found == value)
+    } else {
+      let error = await #expect(throws: TaskQueueError.self) {
+        try await store.value(named: name)
+      }
+      #expect(error?.code == .unopenedPayload)
+    }
+  }
+
+  @Test func `completions that can't be opened are not taken for none`() async throws {
+    let seal = TestSeal(keys: [1])
+    let queue = TaskQueue(
+      persistence: base.sealingPayloads(with: seal.payloadSeal, acceptsPlain: true)
+    )
+    await queue.register(Note.self) { _, context in
+      try await context.completion("upload") { _ in }
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    let awaited = try await queue.pendingCompletions()
+    #expect(awaited.map(\.name) == ["upload"])
+    seal.use(2)
+    await #expect(throws: TaskQueueError.self) { try await queue.pendingCompletions() }
+  }
 }

@@ -21,7 +21,7 @@ extension SealedStore {
       return Array(try seal.open(Data(value), .init(memory: name, of: id)))
     } catch {
       // It may have been stored before there was a seal.
-      if acceptsPlain { return value }
+      if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
         "what the task \(id) remembers under '\(name)' can't be opened: \(error). It is kept as it "
@@ -30,6 +30,19 @@ extension SealedStore {
       )
     }
   }
+
+  /// Returns whether a value is not sealed.
+  ///
+  /// What is remembered is JSON, and so is a schedule. Sealed bytes are not.
+  static func isPlain(_ value: [UInt8]) -> Bool {
+    String(validating: value, as: UTF8.self) != nil
+      && (try? JSONDecoder().decode(AnyJSON.self, from: Data(value))) != nil
+  }
+}
+
+/// A JSON value of any kind, of which nothing is kept.
+private struct AnyJSON: Decodable {
+  init(from decoder: any Decoder) throws {}
 }
 
 extension PayloadSeal.Context {

@@ -42,7 +42,7 @@ extension SealedStore {
       return Array(try seal.open(Data(value), PayloadSeal.Context(value: name)))
     } catch {
       // It may have been stored before there was a seal.
-      if acceptsPlain, value.first == UInt8(ascii: "{") { return value }
+      if acceptsPlain, Self.isPlain(value) { return value }
       throw TaskQueueError(
         .unopenedPayload,
         "the value '\(name)' of a schedule can't be opened: \(error). It is kept as it is, for when "

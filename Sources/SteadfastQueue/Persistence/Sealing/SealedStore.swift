@@ -25,7 +25,8 @@ extension Persistence {
   ///   - acceptsPlain: Whether tasks that were stored without a seal are performed. By default they
   ///     are parked, like tasks that can't be opened, so that a writer to the store that lacks the
   ///     key can't add tasks to it. Pass `true` as long as the store has tasks from before it had a
-  ///     seal.
+  ///     seal. What tasks remember, and schedules, are taken for plain if they can't be opened and
+  ///     are JSON.
   /// - Returns: The store to give the queue, instead of this one.
   public func sealingPayloads(
     with seal: PayloadSeal,
