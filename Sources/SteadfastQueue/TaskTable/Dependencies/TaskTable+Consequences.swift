@@ -38,7 +38,8 @@ extension TaskTable {
       // Those that wait for one of them must not begin before it is known that they wait again.
       let waiting = ([slot] + others).flatMap(dependents).filter(canBeBound)
       binding.tasks = Set(others + waiting).map { entries[$0].id }
-    case .remove: binding.tasks = removable(from: slot).map { entries[$0].id }
+    case .remove:
+      binding.tasks = removable(from: slot, withBound: true).map { entries[$0].id }
     case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
       .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
       return
@@ -80,19 +81,23 @@ extension TaskTable {
 
   /// Whether a staged change to another task may change this one when it is committed.
   ///
-  /// An attempt that is under way goes on. The line of its end comes later.
+  /// A staged change to this one, or to one that it waits for, may bring it back by then. An
+  /// attempt that is under way goes on. The line of its end comes later.
   private func canBeBound(_ slot: Int) -> Bool {
-    if entries[slot].isReserved { return true }
+    if entries[slot].isReserved || entries[slot].isBound { return true }
     if case .leased = entries[slot].place { return false }
     return !entries[slot].record.state.isFinished
   }
 
   /// The tasks that are removed along with a task.
-  private func removable(from slot: Int) -> [Int] {
+  ///
+  /// Before its removal is committed, others that are bound may get it as their cause.
+  private func removable(from slot: Int, withBound: Bool = false) -> [Int] {
     var removed: Set<TaskID> = [entries[slot].id]
     return reachable(from: slot) { other in
       guard entries[other].record.state == .cancelled,
-        let cause = entries[other].record.dependencies.cause, removed.contains(cause)
+        let cause = entries[other].record.dependencies.cause,
+        removed.contains(cause) || withBound && entries[other].isBound
       else { return false }
       removed.insert(entries[other].id)
       return true

@@ -105,6 +105,49 @@ import Testing
     try checkLines()
   }
 
+  @Test(arguments: [true, false])
+  mutating func `no change takes a task that is restarted along, and is cancelled along then`(
+    retains: Bool
+  ) throws {
+    try insert(1)
+    try insert(2)
+    try insert(3, after: [1, 2])
+    try perform(Self.cancel(1))
+    _ = try stage(Self.restart(1))
+    _ = try stage(.cancel(.unclaimed(.numbered(2)), at: .seconds(1), retains: retains))
+    commitFirst()
+    let paused = try stage(.pause(.unclaimed(.numbered(3))))
+    #expect(paused == .stale)
+    let cancelled = try stage(Self.cancel(3))
+    #expect(cancelled == .stale)
+    let record = TaskRecord.make(4, dependencies: TaskDependencies(on: [.numbered(3)]))
+    let added = try stage(.insert(record, onDuplicate: .keep))
+    #expect(added == .unmetDependency(.numbered(3)))
+    commit()
+    #expect(state(3) == (retains ? .cancelled : nil))
+    try checkLines()
+  }
+
+  @Test mutating func `no change takes a task that gets another cause, and is removed along then`()
+    throws
+  {
+    try insert(1)
+    try insert(2)
+    try insert(3, after: [1, 2])
+    try perform(Self.cancel(1))
+    try perform(Self.cancel(2))
+    _ = try stage(Self.restart(1))
+    _ = try stage(.remove(.numbered(2)))
+    commitFirst()
+    let restarted = try stage(Self.restart(3))
+    #expect(restarted == .stale)
+    let removed = try stage(.remove(.numbered(3)))
+    #expect(removed == .stale)
+    commit()
+    #expect(state(3) == nil)
+    try checkLines()
+  }
+
   @Test mutating func `no new task waits for one that is about to be removed`() throws {
     try insert(1)
     try perform(Self.cancel(1))
