@@ -48,6 +48,9 @@ struct AttemptMemory: Sendable {
   /// - Returns: Whether the attempt has not used it yet.
   mutating func use(_ name: String) -> Bool { used.insert(ExactText(name)).inserted }
 
+  /// Ends the use of a name under which nothing was stored.
+  mutating func giveBack(_ name: String) { used.remove(ExactText(name)) }
+
   /// Takes note that the store has stored a value under a name.
   mutating func remembered(_ value: [UInt8], _ name: String) {
     // Of checkpoints, a later one than the stored one may be known.

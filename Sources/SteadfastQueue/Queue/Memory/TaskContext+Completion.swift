@@ -103,7 +103,7 @@ extension TaskContext {
       throw park(UndecodableMemory(name: name, type: "completion"))
     }
     if !hasCome(MemoryName.outcome(token)) {
-      try await handOut(token, name, body)
+      try await using(stored) { try await handOut(token, name, body) }
     }
     return TaskCompletion(
       name: name,
@@ -189,7 +189,13 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
   /// Completes the wait without a value, unless another completion comes first.
   private func timeOut(_ outcome: String) async throws {
     let failure = try MemoryCoding.encode(CompletionOutcome.Failure(timedOut: true))
-    _ = try await context.queue.complete(token, failure)
+    do {
+      _ = try await context.queue.complete(token, failure)
+    } catch let error as CancellationError {
+      throw error
+    } catch {
+      throw context.release(error, "keep what a task remembers")
+    }
     try await reread(outcome)
   }
 }

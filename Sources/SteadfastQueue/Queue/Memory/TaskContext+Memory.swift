@@ -56,6 +56,16 @@ extension TaskContext {
     try checkIsNotSuspended()
   }
 
+  /// Performs what uses a name; if that throws, the attempt may use the name again.
+  func using<Value>(_ stored: String, _ body: () async throws -> Value) async throws -> Value {
+    do {
+      return try await body()
+    } catch {
+      memory.with(number) { $0.giveBack(stored) }
+      throw error
+    }
+  }
+
   /// Throws if the attempt is over.
   private func checkIsUnderWay(_ name: String) throws {
     guard !queue.machine.withLock({ $0.holds(number, worker) }) else { return }
@@ -182,7 +192,7 @@ extension TaskContext {
   }
 
   /// Has the task released when the attempt ends, because its store has failed.
-  private func release(_ error: any Error, _ operation: String) -> any Error {
+  func release(_ error: any Error, _ operation: String) -> any Error {
     queue.fail(error, to: operation)
     memory.with(number) { $0.decide(.released) }
     return CancellationError()

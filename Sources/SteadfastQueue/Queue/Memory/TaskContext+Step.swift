@@ -28,7 +28,7 @@ extension TaskContext {
   ///   - ifInterrupted: for a step that is not repeated: asks the other side whether it was done,
   ///     and returns its value, or performs it then. By default a ``StepInterrupted`` is thrown.
   /// - Returns: the value of the step. It takes at most 65,536 bytes as JSON.
-  /// - Throws: what the body throws; a ``StepError`` for a name that was used before, or a value
+  /// - Throws: what the body throws; a ``StepError`` for a name whose step has returned, or a value
   ///   that can't be stored; a ``StepInterrupted``; ``TaskSuspended`` if the attempt has suspended
   ///   the task; `CancellationError`, also if another queue has taken the task over or the store
   ///   fails, and then the attempt is not counted. If the stored value is not a `Value`, the task
@@ -44,7 +44,19 @@ extension TaskContext {
     let step = TaskStep(item.map { "\(name)[\($0)]" } ?? name, of: id)
     let stored = MemoryName.step(step.name)
     try await begin(step.name, stored)
-    if let bytes = remembered(stored) { return try decoded(bytes, step.name) }
+    return try await using(stored) {
+      if let bytes = remembered(stored) { return try decoded(bytes, step.name) }
+      return try await perform(step, stored, repetition, body, ifInterrupted)
+    }
+  }
+
+  private func perform<Value: Codable & Sendable>(
+    _ step: TaskStep,
+    _ stored: String,
+    _ repetition: StepRepetition,
+    _ body: (TaskStep) async throws -> Value,
+    _ ifInterrupted: ((TaskStep) async throws -> Value)?
+  ) async throws -> Value {
     try Task.checkCancellation()
     let value: Value
     if repetition == .never, remembered(MemoryName.intent(step.name)) != nil {

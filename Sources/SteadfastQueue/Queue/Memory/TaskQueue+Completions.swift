@@ -84,6 +84,7 @@ extension TaskQueue {
     if !answer.outcomes[0].isDone {
       // The first sending may have been stored.
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
+      await findLostConsequences()
     }
     await observers.changes.waitUntilEndIsTold(of: id)
     observers.events.announce(id)
@@ -112,6 +113,23 @@ extension TaskQueue {
     return pending
   }
 
+  /// Completes with an error what tasks await under a name, and no transfer brings any more.
+  ///
+  /// - Returns: how many were lost.
+  nonisolated func completeLostTransfers(
+    named name: String,
+    liveTokens: () async -> Set<TaskToken>
+  ) async throws -> Int {
+    // What is handed out after this look is not in it, whatever transfers there are then.
+    let pending = try await pendingCompletions().filter { $0.name == name && $0.isHandedOut }
+    let live = await liveTokens()
+    var count = 0
+    for pending in pending where !live.contains(pending.token) {
+      if try await complete(pending.token, failing: TransferLost()) { count += 1 }
+    }
+    return count
+  }
+
   /// Returns what a task remembers: the values of its steps, its checkpoint, its sleeps and its
   /// completions.
   ///
@@ -135,6 +153,8 @@ public struct PendingCompletion: Sendable, Hashable {
   public let name: String
   /// When the wait ends without a value; `nil` if it has no end.
   public let deadline: Date?
+  /// Whether the body has returned that hands the token out.
+  var isHandedOut = true
 
   /// Returns the completions that a task has opened, and that have not come.
   static func all(of record: TaskRecord, _ memory: TaskMemory) -> [PendingCompletion] {
@@ -149,8 +169,14 @@ public struct PendingCompletion: Sendable, Hashable {
         token: token,
         taskName: record.name,
         name: name,
-        deadline: open.deadline.map { Date(timeIntervalSince1970: $0) }
+        deadline: open.deadline.map { Date(timeIntervalSince1970: $0) },
+        isHandedOut: memory[MemoryName.handedOut(name)] != nil
       )
     }
   }
+}
+
+/// The error for a transfer that the system has no longer.
+private struct TransferLost: Error, CustomStringConvertible {
+  let description = "the system has no transfer for it any more"
 }

@@ -19,7 +19,8 @@ extension TaskQueue {
   /// Completes with an error what tasks await from transfers that the system has no longer.
   ///
   /// Call it after a launch, when the session's delegate has been told of all transfers that have
-  /// ended. Each wait that it ends throws a ``CompletionFailed`` in its handler.
+  /// ended. Each wait that it ends throws a ``CompletionFailed`` in its handler. A token that was
+  /// not handed out is left alone: the next attempt hands it out.
   ///
   /// - Parameters:
   ///   - session: the background session with the transfers.
@@ -31,18 +32,9 @@ extension TaskQueue {
     of session: URLSession,
     named name: String
   ) async throws -> Int {
-    let known = Set(await session.allTasks.compactMap(\.taskToken))
-    var count = 0
-    for pending in try await pendingCompletions()
-    where pending.name == name && !known.contains(pending.token) {
-      if try await complete(pending.token, failing: TransferLost()) { count += 1 }
+    try await completeLostTransfers(named: name) {
+      Set(await session.allTasks.compactMap(\.taskToken))
     }
-    return count
   }
-}
-
-/// The error for a transfer that the system has no longer.
-private struct TransferLost: Error, CustomStringConvertible {
-  let description = "the system has no transfer for it any more"
 }
 #endif

@@ -205,8 +205,15 @@ import Testing
     #expect(try JSONDecoder().decode([TaskToken].self, from: json) == [token])
   }
 
-  @Test func `a queue of a group completes what a task of another one awaits`() async throws {
-    let group = TaskQueueGroup(clock: test.clock)
+  @Test(arguments: [false, true])
+  func `a queue of a group completes what a task of another one awaits`(
+    isAnswerLost: Bool
+  ) async throws {
+    let store = FaultInjectingStore()
+    if isAnswerLost {
+      store.inject(.transientError, .afterEffect) { $0.changes.contains("complete") }
+    }
+    let group = TaskQueueGroup(persistence: store, clock: test.clock)
     let first = try await group.addQueue("first")
     let second = try await group.addQueue("second")
     await first.register(Note.self) { [test, tokens] _, context in
@@ -221,7 +228,26 @@ import Testing
       await group.shutDown()
       try await tasks.waitForAll()
     }
-    #expect(test.log.entries == ["5 etag"])
+    #expect(test.log.entries.map { $0.hasSuffix(" etag") } == [true])
+  }
+
+  @Test func `a time-out that can't be stored stops the queue, and its attempt is not counted`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await waiter(store, within: .seconds(5))
+    let task = try await queue.enqueue(Note("a"), maxRetries: 0)
+    try await queue.runAvailable()
+    test.clock.advance(by: .seconds(5))
+    store.inject(.error(Refusal("the disk is full")), .beforeEffect) {
+      $0.changes.contains("complete")
+    }
+    let error = try await #require(throws: TaskQueueError.self) { try await queue.runAvailable() }
+    #expect(error.code == .storeFailed)
+    try await queue.runAvailable()
+    #expect(test.log.entries.count == 2)
+    #expect(test.log.entries.last?.hasPrefix("5 ") == true)
+    #expect(try await task.outcome() == .succeeded)
   }
 
   @Test func `the token is stored before it is handed out, and is the same after a crash`()

@@ -1,4 +1,5 @@
 import Foundation
+import SteadfastRetry
 import SteadfastTesting
 import Synchronization
 import TestSupport
@@ -106,6 +107,40 @@ private struct Unencodable: Codable, Sendable {
         "0 first first", "0 pick[1]", "0 pick[2]", "0 pick[3]", "60 first first",
       ]
     )
+  }
+
+  @Test func `a step whose body has thrown may be called again in the attempt`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] _, context in
+      let clock = test.clock
+      try await withRetry(.attempts(3, backoff: .constant(.seconds(1))), clock: clock) {
+        try await context.step("charge") { _ in
+          test.note("charge")
+          if test.log.count < 3 { throw Refusal() }
+        }
+      }
+      let value: Int = try await withRetry(.attempts(2, backoff: .immediate)) {
+        try await context.completion("approval") { token in
+          test.note("ask")
+          if test.log.count < 5 { throw Refusal() }
+          try await context.queue.complete(token, with: 7)
+        }
+      }
+      test.note("\(value)")
+      try await context.step("charge") { _ in }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    _ = try await VirtualTime.current?.drain(queue)
+    #expect(
+      test.log.entries == [
+        "0 charge", "1 charge", "2 charge", "2 ask", "2 ask", "2 7",
+      ]
+    )
+    // A step that has returned is no part of a repetition.
+    let outcome = try await task.outcome()
+    guard case .abandoned = outcome else {
+      Issue.record("\(outcome)")
+      return
+    }
   }
 
   @Test func `a name twice, a step in a step, and a name that can't be stored abandon the task`()

@@ -1,0 +1,71 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Completions that transfers bring, and transfers that are gone.
+@Suite(.virtualTime) struct LostTransferTests {
+  private let test: StepQueue
+  private let tokens = Log<TaskToken>()
+
+  init() throws { test = try StepQueue() }
+
+  /// A queue whose tasks await an upload, which can't be begun for "offline".
+  private func queue() async -> TaskQueue {
+    await test.queue(InMemoryStore()) { [test, tokens] note, context in
+      do {
+        test.note(
+          try await context.completion("upload", of: String.self) { token in
+            if note.text == "offline", context.retryCount == 0 { throw Refusal() }
+            tokens.add(token)
+          }
+        )
+      } catch let error as CompletionFailed {
+        test.note("\(note.text) is lost")
+        throw error
+      }
+    }
+  }
+
+  @Test func `what no transfer brings any more is completed with an error`() async throws {
+    let queue = await queue()
+    for text in ["a", "b"] {
+      try await queue.enqueue(Note(text))
+      try await queue.runAvailable()
+    }
+    let live: Set = [tokens.entries[1]]
+    #expect(try await queue.completeLostTransfers(named: "download") { [] } == 0)
+    #expect(try await queue.completeLostTransfers(named: "upload") { live } == 1)
+    #expect(try await queue.completeLostTransfers(named: "upload") { live } == 0)
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 a is lost"])
+  }
+
+  @Test func `a transfer that begins while the system is asked is not lost`() async throws {
+    let queue = await queue()
+    try await queue.enqueue(Note("a"))
+    let count = try await queue.completeLostTransfers(named: "upload") {
+      _ = try? await queue.runAvailable()
+      return []
+    }
+    #expect(count == 0 && tokens.count == 1)
+    #expect(try await queue.complete(tokens.entries[0], with: "etag"))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 etag"])
+  }
+
+  @Test func `a transfer that could not begin is not lost, and begins in the next attempt`()
+    async throws
+  {
+    let queue = await queue()
+    try await queue.enqueue(Note("offline"))
+    try await queue.runAvailable()
+    #expect(try await queue.completeLostTransfers(named: "upload") { [] } == 0)
+    test.clock.advance(by: .seconds(60))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[0], with: "etag"))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["60 etag"])
+  }
+}
