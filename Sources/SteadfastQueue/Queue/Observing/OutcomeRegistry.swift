@@ -18,10 +18,13 @@ final class OutcomeRegistry: Sendable {
   /// The registry remembers what happens to the task for as long as it has a handle.
   func handle(of id: TaskID) -> OutcomeHandle { shard(of: id).handle(of: id) }
 
+  /// Notes how a task has ended, and resumes the callers that wait for it.
+  ///
+  /// A look at the store tells the outcome without the value, which stays if it is known.
   func resolve(_ id: TaskID, _ outcome: TaskOutcome, value: (any Sendable)? = nil) {
     let old = shard(of: id).change(id) { known in
+      if value != nil || known.outcome != outcome { known.value = value }
       known.outcome = outcome
-      known.value = value
       switch outcome {
       case .succeeded: known.progress = known.progress.next(1)
       case .abandoned: known.progress = known.progress.undone

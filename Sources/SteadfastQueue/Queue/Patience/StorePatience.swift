@@ -60,8 +60,10 @@ final class StorePatience: Sendable {
   func noteExtension(at time: Duration) { state.withLock { $0.lastExtension = time } }
 
   /// Notes what is about to end, and ends the waits for which that matters.
-  func note(_ stop: Stop) {
-    state.withLock { $0.stop = stop }
+  ///
+  /// Of several calls at the same time, the last one sees the latest.
+  func note(_ stop: () -> Stop) {
+    state.withLock { $0.stop = stop() }
     stops.resumeAll(with: .success(()))
   }
 

@@ -160,10 +160,11 @@ extension TaskQueue {
     guard let group = backing.group else { return }
     let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
     for case (let name?, let settlements) in others {
-      // One request has asked the same of all tasks.
-      guard let owner = group.members.queue(named: name), let change = settlements.first?.change
-      else { continue }
-      await owner.hear(Consequences(tasks: settlements.map(\.record.id)), of: change)
+      guard let owner = group.members.queue(named: name) else { continue }
+      // One request removes tasks that have ended, and cancels the others.
+      for same in Dictionary(grouping: settlements, by: \.change.isRemoval).values {
+        await owner.hear(Consequences(tasks: same.map(\.record.id)), of: same[0].change)
+      }
     }
   }
 
@@ -239,4 +240,8 @@ extension Directive {
   func isMet(by record: TaskRecord, now: Date) -> Bool {
     self == .reschedule(to: nil) && record.state != .running && record.availableDate <= now
   }
+}
+
+extension TaskChange {
+  fileprivate var isRemoval: Bool { if case .remove = self { true } else { false } }
 }

@@ -263,7 +263,7 @@ extension TaskQueue {
   /// Tells the code that waits for the store what is about to end.
   nonisolated func tellPatience() {
     guard let patience = backing.patientStore?.patience else { return }
-    patience.note(
+    patience.note {
       machine.withLock {
         StorePatience.Stop(
           isStopping: $0.isStopping && $0.mode != nil,
@@ -271,6 +271,6 @@ extension TaskQueue {
           isCutShort: $0.cutsShort
         )
       }
-    )
+    }
   }
 }

@@ -113,15 +113,20 @@ extension TaskQueue {
   private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
     let filter = TaskFilter(ids: Set(ids))
     let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
+    // If an end is on its way into the store, or was stored just now, it is reported, and a success
+    // with its value.
+    func isReported(_ id: TaskID) -> Bool {
+      machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
+    }
     for record in records {
-      if let outcome = record.outcome { observers.outcomes.resolve(record.id, outcome) }
+      guard let outcome = record.outcome, outcome != .succeeded || !isReported(record.id) else {
+        continue
+      }
+      observers.outcomes.resolve(record.id, outcome)
     }
     let found = Set(records.map(\.id))
-    for id in ids where !found.contains(id) {
-      // If its end is on its way into the store, or was stored just now, it is reported, too.
-      if !machine.withLock({ $0.isUnsettled(id) }), !observers.changes.isUnderWay(id) {
-        observers.outcomes.fail(id, Self.unknown(id))
-      }
+    for id in ids where !found.contains(id) && !isReported(id) {
+      observers.outcomes.fail(id, Self.unknown(id))
     }
   }
 

@@ -44,6 +44,27 @@ extension TaskQueueGroupTests {
     }
   }
 
+  @Test(arguments: [StoreKind.memory, .file], [true, false])
+  func `a caller learns that another queue has removed its tasks, those that had ended or not`(
+    kind: StoreKind,
+    isEndedFirst: Bool
+  ) async throws {
+    try await kind.withStore { store in
+      let group = group(store, TaskQueueConfiguration(succeededRetention: .forever))
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      var tasks: [EnqueuedTask] = []
+      for ends in [isEndedFirst, !isEndedFirst] {
+        tasks.append(try await b.enqueue(Note("1"), delay: ends ? .zero : .seconds(1_000)))
+        if ends { _ = try await group.runAvailable() }
+      }
+      let (ended, waiting) = isEndedFirst ? (tasks[0], tasks[1]) : (tasks[1], tasks[0])
+      async let outcome = waiting.outcome()
+      #expect(try await a.remove(matching: TaskFilter(queue: nil)) == 2)
+      #expect(try await outcome == .cancelled)
+      #expect(try await ended.outcome() == .succeeded)
+    }
+  }
+
   @Test(arguments: StoreKind.allCases)
   func `a unique key and an order key are those of one queue`(kind: StoreKind) async throws {
     try await kind.withStore { store in

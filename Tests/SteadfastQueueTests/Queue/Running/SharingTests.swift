@@ -99,12 +99,14 @@ import Testing
     #expect(log.entries == ["a begins 600 (0) at 0", "a ends 600"])
   }
 
-  @Test func `a waiter gets a success that takes longer to store than a poll`()
-    async throws
-  {
+  @Test(arguments: [Retention.none, .forever])
+  func `a waiter gets a success that takes longer to store than a poll`(
+    retention: Retention
+  ) async throws {
     let slow = FaultInjectingStore(store.process())
     slow.inject(.delay(.seconds(12), on: clock), .afterEffect) { $0.changes.contains("succeed") }
-    let queue = TaskQueue(persistence: slow, clock: clock)
+    let configuration = TaskQueueConfiguration(succeededRetention: retention)
+    let queue = TaskQueue(persistence: slow, configuration: configuration, clock: clock)
     await queue.register(Note.self) { note, _ in note.text }
     let task = try await queue.enqueue(Note("a"))
     let value = try await withRunning(queue) { try await task.value(as: String.self) }
