@@ -66,19 +66,24 @@ struct RateLimits: Sendable {
   /// One that makes no sense counts as a limit that has just been used up: the limit holds, and
   /// tasks begin again when its interval has passed.
   ///
-  /// - Returns: What is to be stored in its place, if it makes no sense or its dates lie in the
+  /// - Returns: Whether it is to be mended, because it makes no sense or its dates lie in the
   ///   future. Otherwise, each process would count from its own beginning, and one that does not
   ///   live for the interval would begin no task.
-  mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> Write? {
+  mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> Bool {
     let found = StartHistories(bytes)
     var histories = found ?? usedUp(name, at: now)
     histories.changeAll { $0.rebase(to: now, tolerance: tolerance) }
     known[name] = Known(bytes: bytes, histories: histories)
-    return histories == found ? nil : Write(valueName: name, old: bytes, new: histories.bytes)
+    return histories != found
   }
 
-  /// Notes that a value was stored in place of one that was read.
-  mutating func stored(_ write: Write) { known[write.valueName]?.bytes = write.new }
+  /// Returns the bytes that are stored in place of a value that is to be mended, and notes them.
+  mutating func mend(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> [UInt8]? {
+    _ = read(name, bytes, at: now)
+    let mended = known[name]?.histories.bytes
+    known[name]?.bytes = mended
+    return mended
+  }
 
   func usedUp(_ name: String, at now: Int64) -> StartHistories {
     var histories = StartHistories()

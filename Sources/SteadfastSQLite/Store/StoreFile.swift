@@ -9,7 +9,7 @@ import Synchronization
 final class StoreFile: Sendable {
   private struct State {
     var path = ""
-    var file: SystemFile?
+    var file: FileIdentity?
     var lock: FileLock?
   }
 
@@ -20,7 +20,7 @@ final class StoreFile: Sendable {
   /// - Throws: A ``SQLiteError`` if another file has its name by now.
   func note(_ database: Connection, _ place: StorePlace) throws {
     let path = database.path
-    let file = try SystemFile.at(path)
+    let file = try FileIdentity.following(path)
     guard file != nil, !database.hasMoved else { throw place.displaced }
     state.withLock { ($0.path, $0.file) = (path, file) }
   }
@@ -33,7 +33,7 @@ final class StoreFile: Sendable {
     let database = Result { () throws(SQLiteFailure) in
       try Connection(path, .reading, prefix: place.prefix)
     }
-    guard try SystemFile.at(path) == file else { throw place.displaced }
+    guard try FileIdentity.following(path) == file else { throw place.displaced }
     return try database.get()
   }
 

@@ -4,6 +4,7 @@ import FoundationEssentials
 #else
 import Foundation
 #endif
+import SteadfastQueue
 
 /// A file that lost its end, which SQLite takes for a new database.
 extension StorePlace {
@@ -18,7 +19,7 @@ extension StorePlace {
   /// Whether no file is there; `false` if the system does not tell.
   var isMissing: Bool {
     do {
-      return try SystemFile.at(path) == nil
+      return try FileIdentity.following(path) == nil
     } catch {
       return false
     }

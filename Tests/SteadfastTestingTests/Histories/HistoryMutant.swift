@@ -17,15 +17,9 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
   private static func store(
     _ name: String,
     breaks promise: History.Promise,
-    from seed: UInt64 = 0,
     _ behaviour: @escaping @Sendable (inout PlainStore.Behaviour) -> Void
   ) -> HistoryMutant {
-    HistoryMutant(
-      name: name,
-      promise: promise,
-      fault: .init(behaviour: behaviour),
-      firstSeed: seed
-    )
+    HistoryMutant(name: name, promise: promise, fault: .init(behaviour: behaviour))
   }
 
   private static func connection(

@@ -9,7 +9,7 @@ import Android
 #endif
 
 /// The identity of a file, whatever its name is.
-struct FileIdentity: Hashable, Sendable {
+package struct FileIdentity: Hashable, Sendable {
   private let device: UInt64
   private let node: UInt64
 
@@ -29,11 +29,25 @@ struct FileIdentity: Hashable, Sendable {
   static func lookUp(
     _ path: String
   ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {
-    var status = stat()
-    guard unsafe lstat(path, &status) == 0 else {
-      if errno == ENOENT || errno == ENOTDIR { return nil }
-      throw .last("lstat")
-    }
+    guard let status = try status(of: path, "lstat", { unsafe lstat($0, $1) }) else { return nil }
     return (FileIdentity(status), Int(status.st_size))
+  }
+
+  /// Returns the file to which a path leads, through links too, or `nil` if there is none.
+  package static func following(_ path: String) throws(SystemCallError) -> FileIdentity? {
+    try status(of: path, "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
+  }
+
+  private static func status(
+    of path: String,
+    _ name: String,
+    _ call: (UnsafePointer<CChar>, UnsafeMutablePointer<stat>) -> Int32
+  ) throws(SystemCallError) -> stat? {
+    var status = stat()
+    guard unsafe call(path, &status) == 0 else {
+      if errno == ENOENT || errno == ENOTDIR { return nil }
+      throw .last(name)
+    }
+    return status
   }
 }

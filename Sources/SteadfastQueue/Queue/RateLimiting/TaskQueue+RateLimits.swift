@@ -74,14 +74,11 @@ extension TaskQueue {
   }
 
   private nonisolated func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
-    while true {
-      let bytes = try await store.value(named: name)
-      let now = self.now.microseconds
-      guard let write = limiting.withLimits({ $0.read(name, bytes, at: now) }) else { return }
-      if try await persist([write.change], .relaxed) != [.valueDiffers] {
-        return limiting.withLimits { $0.stored(write) }
-      }
-      // Another process has stored one, or an answer was lost.
+    let bytes = try await store.value(named: name)
+    let now = self.now.microseconds
+    guard limiting.withLimits({ $0.read(name, bytes, at: now) }) else { return }
+    try await setValue(named: name, .relaxed) { bytes in
+      limiting.withLimits { $0.mend(name, bytes, at: now) }
     }
   }
 
@@ -144,7 +141,9 @@ extension TaskQueue {
     extending isLate: Bool,
     _ limiting: RateLimiting
   ) async throws -> [ClaimedTask]? {
-    var changes = admission.writes.map(\.change)
+    var changes = admission.writes.map {
+      TaskChange.setValue(named: $0.valueName, from: $0.old, to: $0.new)
+    }
     changes += admission.released.map { .release(tasks[$0].lease) }
     changes += admission.postponed.map { index, date in
       .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date))
@@ -209,10 +208,6 @@ extension TaskQueue {
       fail(error, to: "pause a rate limit")
     }
   }
-}
-
-extension RateLimits.Write {
-  fileprivate var change: TaskChange { .setValue(named: valueName, from: old, to: new) }
 }
 
 extension WorkMachine {

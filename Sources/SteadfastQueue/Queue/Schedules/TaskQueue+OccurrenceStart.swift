@@ -95,7 +95,7 @@ extension TaskQueue {
   ///
   /// A limit with a key moves tasks to later dates, which are not told from those that a caller has
   /// chosen.
-  private nonisolated func isUntouched(_ record: TaskRecord, since date: Date) -> Bool {
+  nonisolated func isUntouched(_ record: TaskRecord, since date: Date) -> Bool {
     guard !record.hasBegun, record.availableDate >= date else { return false }
     guard record.availableDate > date else { return true }
     return rateLimiting?.withLimits { $0.hasKey(for: record) } ?? false

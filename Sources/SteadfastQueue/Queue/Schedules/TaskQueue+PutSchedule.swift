@@ -90,7 +90,8 @@ extension TaskQueue {
     of now: Date
   ) -> Bool {
     guard store.sharing == nil, schedule.isAhead(of: now) else { return false }
-    return current.map { $0.state == .waiting && $0.isUntouched(in: schedule) } ?? true
+    guard let current else { return true }
+    return current.state == .waiting && isUntouched(current, since: schedule.availableDate)
   }
 
   /// Puts back the occurrence of a schedule if it is missing, and goes on with one that was parked,
@@ -196,9 +197,4 @@ extension TaskQueue {
 extension TaskRecord {
   /// Whether the occurrence has not begun.
   fileprivate var isWaitingOccurrence: Bool { !hasBegun && state != .running }
-
-  /// Returns whether the occurrence has not begun, and no caller has moved it.
-  fileprivate func isUntouched(in schedule: StoredSchedule) -> Bool {
-    isWaitingOccurrence && availableDate == schedule.availableDate
-  }
 }

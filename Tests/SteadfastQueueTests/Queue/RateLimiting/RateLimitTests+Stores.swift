@@ -169,6 +169,24 @@ extension RateLimitTests {
     }
   }
 
+  @Test(arguments: [FaultInjectingStore.Moment.beforeEffect, .afterEffect])
+  func `a transient failure while a limit is mended is passed over`(
+    moment: FaultInjectingStore.Moment
+  ) async throws {
+    let store = FaultInjectingStore()
+    let change = TaskChange.setValue(named: RateLimits.valueName, from: nil, to: [9, 9])
+    #expect(try await store.apply([change], durability: .durable) == [.done])
+    store.inject(.transientError, moment) { call in
+      call.changes.contains { change in
+        if case .setValue(_, let old, _) = change { old == [9, 9] } else { false }
+      }
+    }
+    let queue = await queue([.per(.seconds(60), 1)], store)
+    try await queue.enqueue(contentsOf: mails(1))
+    try await withRunning(queue) { try await clock.sleep(for: .seconds(70)) }
+    #expect(log.count == 1)
+  }
+
   @Test func `when storing takes long, starts count from when the attempts begin`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue([.per(.seconds(1), 2)], store)

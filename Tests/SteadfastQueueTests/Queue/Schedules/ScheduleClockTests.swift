@@ -20,14 +20,20 @@ import Testing
     try await queue.tasks().first?.id.occurrenceDate.map(bench.hours)
   }
 
+  /// Returns a store whose schedule has gone on by a clock that was a year ahead, and is set right.
+  private func storeOfYearAhead() async throws -> InMemoryStore {
+    let store = InMemoryStore()
+    let queue = await bench.queue(store)
+    setClock(to: Self.year)
+    try await queue.schedule("s", .hours, Note("a"))
+    try await withRunning(queue) { try await bench.advance(hours: 1.25) }
+    setClock(to: 0.5)
+    return store
+  }
+
   @Test(arguments: [true, false])
   func `a schedule goes on when the clock was a year ahead`(isMadeAgain: Bool) async throws {
-    let store = InMemoryStore()
-    let first = await bench.queue(store)
-    setClock(to: Self.year)
-    try await first.schedule("s", .hours, Note("a"))
-    try await withRunning(first) { try await bench.advance(hours: 1.25) }
-    setClock(to: 0.5)
+    let store = try await storeOfYearAhead()
     let queue = await bench.queue(store)
     if isMadeAgain { try await queue.schedule("s", .hours, Note("a")) }
     try await withRunning(queue) { try await bench.advance(hours: 1.75) }
@@ -103,12 +109,7 @@ import Testing
   }
 
   @Test func `what was missed since the clock was set right is made up for`() async throws {
-    let store = InMemoryStore()
-    let first = await bench.queue(store)
-    setClock(to: Self.year)
-    try await first.schedule("s", .hours, Note("a"))
-    try await withRunning(first) { try await bench.advance(hours: 1.25) }
-    setClock(to: 0.5)
+    let store = try await storeOfYearAhead()
     let second = await bench.queue(store)
     try await second.schedule("s", .hours, Note("a"))
     #expect(try await date(of: second) == 1)
