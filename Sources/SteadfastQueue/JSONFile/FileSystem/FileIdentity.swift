@@ -29,13 +29,14 @@ package struct FileIdentity: Hashable, Sendable {
   static func lookUp(
     _ path: String
   ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {
-    guard let status = try status(of: path, "lstat", { unsafe lstat($0, $1) }) else { return nil }
+    let status = try unsafe status(of: path, "lstat") { unsafe lstat($0, $1) }
+    guard let status else { return nil }
     return (FileIdentity(status), Int(status.st_size))
   }
 
   /// Returns the file to which a path leads, through links too, or `nil` if there is none.
   package static func following(_ path: String) throws(SystemCallError) -> FileIdentity? {
-    try status(of: path, "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
+    try unsafe status(of: path, "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
   }
 
   private static func status(

@@ -120,7 +120,7 @@ extension TaskContext {
     let changes = values.map { TaskChange.remember(lease, named: $0.name, value: $0.bytes) }
     let outcomes: [ChangeOutcome]
     do {
-      outcomes = try await queue.persist(changes, durability)
+      outcomes = try await queue.persistInAttempt(changes, durability)
     } catch {
       throw release(error, "keep what a task remembers")
     }

@@ -31,7 +31,8 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
   /// Stores a batch, and tells whether it was sent more than once.
   func send(
     _ batch: [TaskChange],
-    _ durability: Durability
+    _ durability: Durability,
+    _ call: StorePatience.Call = .other
   ) async throws -> (outcomes: [ChangeOutcome], wasResent: Bool) {
     let new = batch.compactMap(\.newTaskID)
     if !new.isEmpty { insertions.withLock { for id in new { $0[id] = false } } }
@@ -44,7 +45,7 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
         let outcomes = try await sendOnce(batch, durability, isFirst: retries == 0)
         return (outcomes, retries > 0)
       } catch {
-        guard isRepeatable, await patience.waits(after: error, retries: retries, .other) else {
+        guard isRepeatable, await patience.waits(after: error, retries: retries, call) else {
           throw error
         }
         retries += 1

@@ -14,7 +14,10 @@ import Foundation
 /// the queue is shut down.
 final class StorePatience: Sendable {
   /// The kinds of calls that differ in when they are not made again.
-  enum Call { case open, claim, other }
+  ///
+  /// That of an attempt stores what the attempt has done. It is made in a Swift task that is not
+  /// cancelled along with the run.
+  enum Call { case open, claim, attempt, other }
 
   /// What a queue is about to end.
   struct Stop: Sendable {
@@ -28,6 +31,7 @@ final class StorePatience: Sendable {
 
   private struct State: Sendable {
     var stop = Stop()
+    var isRunCancelled = false
     var retryCount = 0
     var generator: SplitMix64
     /// When the claims that the queue holds were last extended, at the earliest.
@@ -58,6 +62,17 @@ final class StorePatience: Sendable {
   var lastExtension: Duration { state.withLock { $0.lastExtension } }
 
   func noteExtension(at time: Duration) { state.withLock { $0.lastExtension = time } }
+
+  /// Begins a run, which holds no claim yet.
+  func beginRun(at time: Duration) {
+    state.withLock { ($0.isRunCancelled, $0.lastExtension) = (false, time) }
+  }
+
+  /// Notes that the run was cancelled, and ends the waits of its attempts.
+  func runWasCancelled() {
+    state.withLock { $0.isRunCancelled = true }
+    stops.resumeAll(with: .success(()))
+  }
 
   /// Notes what is about to end, and ends the waits for which that matters.
   ///
@@ -96,10 +111,11 @@ final class StorePatience: Sendable {
   }
 
   private func ends(_ call: Call) -> Bool {
-    let stop = state.withLock { $0.stop }
+    let (stop, isRunCancelled) = state.withLock { ($0.stop, $0.isRunCancelled) }
     return switch call {
     case .open: stop.isShutDown
     case .claim: stop.isStopping
+    case .attempt: stop.isCutShort || isRunCancelled
     case .other: stop.isCutShort
     }
   }

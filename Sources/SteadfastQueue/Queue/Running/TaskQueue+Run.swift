@@ -59,9 +59,13 @@ extension TaskQueue {
     tellPatience()
     await within(budget) {
       await beginRun()
-      // Nothing is claimed yet.
-      backing.patientStore?.patience.noteExtension(at: time.stopwatch())
-      await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+      let patience = backing.patientStore?.patience
+      patience?.beginRun(at: time.stopwatch())
+      await withTaskCancellationHandler {
+        await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+      } onCancel: {
+        patience?.runWasCancelled()
+      }
     }
     if budget != nil { await keepRunTimes() }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in

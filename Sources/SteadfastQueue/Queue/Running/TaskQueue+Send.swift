@@ -17,6 +17,28 @@ extension TaskQueue {
     )
   }
 
+  /// Does what ``persist(_:_:)`` does for changes that an attempt makes, and waits for a store that
+  /// is gone for a while even if the attempt is cancelled.
+  ///
+  /// What the attempt has done is not to be done again. It does not wait when the run is cancelled,
+  /// or cut short.
+  nonisolated func persistInAttempt(
+    _ changes: [TaskChange],
+    _ durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    do {
+      return try await persist(changes, durability)
+    } catch {
+      guard error.isTransientFailure, Task.isCancelled, let store = backing.patientStore else {
+        throw error
+      }
+      let sending = Task(executorPreference: RealWork.taskExecutor) {
+        try await store.send(changes, durability, .attempt).outcomes
+      }
+      return try UnusableAnswer.check(try await sending.value, to: changes.count)
+    }
+  }
+
   /// Does what ``persist(_:_:)`` does, and tells whether the store was sent the changes more than
   /// once.
   nonisolated func send(

@@ -33,6 +33,53 @@ import Testing
     #expect(try await queue.record(of: task.id)?.retryCount == 0)
   }
 
+  @Test func `what a step has done is stored, though its attempt is cancelled and the store fails`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    store.inject(.transientError, .beforeEffect, times: 3) { $0.changes.contains("remember") }
+    let queue = await test.queue(store) { [test] _, context in
+      _ = try await context.step("slow") { _ in
+        await test.work(for: .seconds(5))
+        test.note("slow")
+      }
+      try Task.checkCancellation()
+      test.note("done")
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await test.clock.sleep(for: .seconds(1))
+      #expect(try await queue.pause(task.id))
+      try await test.clock.sleep(for: .seconds(60))
+      #expect(try await queue.resume(task.id))
+      try await test.clock.sleep(for: .seconds(60))
+    }
+    #expect(test.log.entries.map { $0.split(separator: " ")[1] } == ["slow", "done"])
+  }
+
+  @Test func `a cancelled run does not wait for a store that stays away`() async throws {
+    let store = FaultInjectingStore()
+    store.inject(.transientError, .beforeEffect, times: .max) { $0.changes.contains("remember") }
+    let queue = await test.queue(store) { [test] _, context in
+      try await context.step("slow") { _ in
+        await test.work(for: .seconds(5))
+        test.note("slow")
+      }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.run() }
+      try await test.clock.sleep(for: .seconds(1))
+      async let pausing = queue.pause(task.id)
+      try await test.clock.sleep(for: .seconds(20))
+      group.cancelAll()
+      _ = try? await pausing
+      try? await group.waitForAll()
+    }
+    #expect(test.log.entries == ["5 slow"])
+    #expect(try await queue.record(of: task.id)?.retryCount == 0)
+  }
+
   @Test func `a restart goes on where the task stopped, or begins from the beginning`()
     async throws
   {
