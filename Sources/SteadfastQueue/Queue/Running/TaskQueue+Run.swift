@@ -59,13 +59,7 @@ extension TaskQueue {
     tellPatience()
     await within(budget) {
       await beginRun()
-      let patience = backing.patientStore?.patience
-      patience?.beginRun(at: time.stopwatch())
-      await withTaskCancellationHandler {
-        await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
-      } onCancel: {
-        patience?.runWasCancelled()
-      }
+      await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
     }
     if budget != nil { await keepRunTimes() }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
@@ -108,8 +102,14 @@ extension TaskQueue {
   private nonisolated var isToEnd: Bool { machine.withLock { $0.isStopping } }
 
   private nonisolated func work(_ mode: WorkMachine.Mode) async {
-    guard let sharing = store.sharing else { return await workAndServe(mode) }
-    await extendingLeases(sharing) { await workAndServe(mode) }
+    let patience = backing.patientStore?.patience
+    patience?.beginRun(at: time.stopwatch())
+    await withTaskCancellationHandler {
+      guard let sharing = store.sharing else { return await workAndServe(mode) }
+      await extendingLeases(sharing) { await workAndServe(mode) }
+    } onCancel: {
+      patience?.runWasCancelled()
+    }
   }
 
   private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
