@@ -35,19 +35,23 @@ extension TaskQueue {
   ///   from being opened.
   public nonisolated func waitUntilIdle() async throws {
     try await open()
-    if let task = callingTask {
-      throw TaskQueueError(
-        .waitsForItself,
-        "the handler of the task \(task) waits until its queue '\(name)' is idle, which it is when "
-          + "the handler has ended"
-      )
-    }
+    try checkCanWaitUntilIdle()
     let date = now
     // A claim in flight may have looked at the store before the call.
     let claim = machine.withLock { $0.claims.count }
     try await RealWork.waiting({ _ in self.whyNotIdle }) {
       while try await !isIdle(afterClaim: claim, at: date) {}
     }
+  }
+
+  /// Refuses a call of a handler, which would wait for itself.
+  nonisolated func checkCanWaitUntilIdle() throws(TaskQueueError) {
+    guard let task = callingTask else { return }
+    throw TaskQueueError(
+      .waitsForItself,
+      "the handler of the task \(task) waits until its queue '\(name)' is idle, which it is when "
+        + "the handler has ended"
+    )
   }
 
   /// Waits for a step that may have made the queue idle, or until nothing is under way.

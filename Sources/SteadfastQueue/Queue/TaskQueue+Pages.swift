@@ -56,14 +56,36 @@ extension TaskQueue {
       if case .duplicate = result { continue }
       if result.isDone {
         count += 1
-        // It may have changed since it was listed, and may not match any more.
-      } else if let record = try await self.record(of: record.id), filter.matches(record),
-        try await askUnlessKeyIsHeld(directive, of: record.id)
-      {
+      } else if try await askAgain(directive, of: record, matching: filter) {
         count += 1
       }
     }
     return count
+  }
+
+  /// Asks something of a task that has changed since it was listed, or is being performed.
+  ///
+  /// If the task is of another queue of the group, that queue asks it: it may perform the task.
+  ///
+  /// - Returns: Whether the task was there, matched the filter, and it was done to it.
+  private nonisolated func askAgain(
+    _ directive: Directive,
+    of listed: TaskRecord,
+    matching filter: TaskFilter
+  ) async throws -> Bool {
+    // The store knows which queue the filter means, and a task stays in its queue.
+    var filter = filter
+    filter.queue = nil
+    guard let owner = owner(of: listed), let record = try await owner.record(of: listed.id),
+      filter.matches(record)
+    else { return false }
+    return try await owner.askUnlessKeyIsHeld(directive, of: record.id)
+  }
+
+  /// Returns the queue whose task a record is; `nil` if this process does not have it.
+  private nonisolated func owner(of record: TaskRecord) -> TaskQueue? {
+    guard let name = otherQueue(of: record) else { return self }
+    return backing.group?.members.queue(named: name)
   }
 
   /// Does what `ask(_:of:)` does, but leaves a task alone whose unique key another one has.
@@ -72,7 +94,7 @@ extension TaskQueue {
     of id: TaskID
   ) async throws -> Bool {
     do {
-      return try await ask(directive, of: id)
+      return try await askOpened(directive, of: id)
     } catch let error as TaskQueueError where error.code == .duplicate {
       return false
     }

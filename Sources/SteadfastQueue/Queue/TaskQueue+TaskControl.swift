@@ -28,6 +28,10 @@ extension TaskQueue {
   /// The call changes a few hundred tasks at a time, while the queue goes on with its other work.
   /// Tasks that are enqueued after the call has begun are left alone, except for a few at most.
   ///
+  /// In a ``TaskQueueGroup``, a filter with a ``TaskFilter/queue`` of `nil` reaches the tasks of
+  /// all queues, also those that another queue of the group performs. The other calls with a filter
+  /// do the same.
+  ///
   /// - Throws: what the store throws; some tasks may have been cancelled by then.
   @discardableResult
   public nonisolated func cancel(matching filter: TaskFilter) async throws -> Int {

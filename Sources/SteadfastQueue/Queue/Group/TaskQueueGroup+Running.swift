@@ -104,8 +104,10 @@ extension TaskQueueGroup {
 
   /// Waits until every queue is idle, and none has given work to another one.
   ///
-  /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``.
+  /// - Throws: The errors of ``TaskQueue/waitUntilIdle()``, also if a handler of any of the queues
+  ///   calls it (``TaskQueueError/Code/waitsForItself``).
   public func waitUntilIdle() async throws {
+    for queue in queues { try queue.checkCanWaitUntilIdle() }
     var (count, countBefore) = (attemptCount, -1)
     // While a queue performs something, a task of another one that waits for it may be available.
     while count != countBefore {
@@ -133,9 +135,14 @@ extension TaskQueueGroup {
   ///
   /// No queue can be added any more. ``run()`` then returns.
   ///
+  /// Without a limit, a call from a handler of any of the queues, or from something that the
+  /// handler started, returns at once, as ``beginShutDown(within:)`` does: two handlers that call
+  /// it would wait for each other.
+  ///
   /// - Parameter limit: how long attempts may go on; by default until they end.
   public func shutDown(within limit: Duration? = nil) async {
     beginShutDown(within: limit)
+    if limit == nil, queues.contains(where: { $0.callingTask != nil }) { return }
     await forEach { await $0.shutDown(within: limit) }
   }
 

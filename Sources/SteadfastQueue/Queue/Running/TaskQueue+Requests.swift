@@ -16,7 +16,8 @@ extension TaskQueue {
     return try await askOpened(directive, of: id)
   }
 
-  private nonisolated func askOpened(_ directive: Directive, of id: TaskID) async throws -> Bool {
+  /// Does what ``ask(_:of:)`` does, when the store is open.
+  nonisolated func askOpened(_ directive: Directive, of id: TaskID) async throws -> Bool {
     var claimsInVain = 0
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<Self.mostRefusals {

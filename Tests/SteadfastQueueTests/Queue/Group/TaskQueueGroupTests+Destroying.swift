@@ -5,7 +5,7 @@ import Testing
 
 @testable import SteadfastQueue
 
-/// The end of a group, with all of its tasks.
+/// The end of a group, and what its handlers may wait for.
 extension TaskQueueGroupTests {
   @Test func `a handler that destroys its group gets the error that it would wait for itself`()
     async throws
@@ -50,6 +50,45 @@ extension TaskQueueGroupTests {
     try await run.value
     #expect(log.entries == ["begins", "ends"])
     #expect(try await group.count() == 1)
+  }
+
+  @Test func `handlers of two queues that shut their group down do not wait for each other`()
+    async throws
+  {
+    let group = TaskQueueGroup(clock: clock)
+    for name in ["a", "b"] {
+      let queue = try await group.addQueue(name)
+      await queue.register(Note.self) { [unowned group, clock, log] note, _ in
+        // Both are under way then.
+        try await clock.sleep(for: .seconds(1))
+        await group.shutDown()
+        log.add(note.text)
+      }
+      try await queue.enqueue(Note(name))
+    }
+    try await group.run()
+    #expect(log.entries.sorted() == ["a", "b"])
+    #expect(try await group.count() == 0)
+  }
+
+  @Test func `a handler that waits until its group is idle gets an error before it waits`()
+    async throws
+  {
+    let group = TaskQueueGroup(clock: clock)
+    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+    await a.register(name: "Outer") { [unowned b] _, _ in
+      let outcome = try await b.enqueue(Note("1")).outcome()
+      #expect(outcome == .succeeded)
+    }
+    await b.register(Note.self) { [unowned group] _, _ in
+      let error = await queueError { try await group.waitUntilIdle() }
+      #expect(error?.code == .waitsForItself)
+    }
+    let task = try await a.enqueue(name: "Outer")
+    try await withRunning(group) {
+      let outcome = try await task.outcome()
+      #expect(outcome == .succeeded)
+    }
   }
 
   @Test func `a group is destroyed as a whole, and no queue alone`() async throws {

@@ -1,0 +1,88 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Requests for tasks that are being performed.
+extension TaskQueueGroupTests {
+  private var all: TaskFilter { TaskFilter(queue: nil) }
+
+  @Test(arguments: StoreKind.allCases)
+  func `a queue cancels what it performs, and what others perform if the filter covers them`(
+    kind: StoreKind
+  ) async throws {
+    try await kind.withStore { store in
+      let group = group(store)
+      let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+      let c = try await group.addQueue("default")
+      var tasks: [EnqueuedTask] = []
+      for queue in [a, b, c] { tasks.append(try await queue.enqueue(Note("1"))) }
+      try await withRunning(group) {
+        try await clock.sleep(for: .seconds(1))
+        #expect(try await a.cancelAll() == 1)
+        #expect(try await tasks[0].outcome() == .cancelled)
+        #expect(try await group.count() == 2)
+        #expect(try await a.cancel(matching: all) == 2)
+        for task in tasks {
+          let outcome = try await task.outcome()
+          #expect(outcome == .cancelled)
+        }
+      }
+      #expect(log.entries.sorted() == ["a begins 1", "b begins 1", "default begins 1"])
+      #expect(try await group.count() == 0)
+    }
+  }
+
+  @Test func `a filter that covers all queues restarts and removes what another queue performs`()
+    async throws
+  {
+    let group = group()
+    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+    try await b.enqueue(Note("1"))
+    try await withRunning(group) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await a.restart(matching: all) == 1)
+      try await clock.sleep(for: .seconds(1))
+      #expect(log.entries == ["b begins 1", "b begins 1"])
+      #expect(try await a.remove(matching: all) == 1)
+      try await group.waitUntilIdle()
+      #expect(try await group.count(matching: all) == 0)
+    }
+    #expect(log.entries == ["b begins 1", "b begins 1"])
+  }
+
+  @Test func `a filter leaves what another queue performs alone if it does not match it`()
+    async throws
+  {
+    let group = group()
+    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+    try await b.enqueue(Note("1"))
+    try await withRunning(group) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await a.cancel(matching: TaskFilter(queue: nil, states: [.waiting])) == 0)
+      #expect(try await a.reschedule(matching: all) == 0)
+      try await group.waitUntilIdle()
+    }
+    #expect(log.entries == ["b begins 1", "b 1"])
+  }
+
+  @Test func `a handler that has another queue cancel its task is cancelled at once`()
+    async throws
+  {
+    let group = TaskQueueGroup(clock: clock)
+    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+    await b.register(Note.self) { [unowned a] _, _ in
+      let count = try await a.cancel(matching: TaskFilter(queue: nil))
+      #expect(count == 1)
+      try Task.checkCancellation()
+      Issue.record("it is cancelled")
+    }
+    let task = try await b.enqueue(Note("1"))
+    try await withRunning(group) {
+      let outcome = try await task.outcome()
+      #expect(outcome == .cancelled)
+    }
+  }
+}
