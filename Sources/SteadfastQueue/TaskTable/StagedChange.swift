@@ -5,6 +5,9 @@ struct StagedChange: Sendable {
   private(set) var effect: Effect?
   /// Whether, because of this change, no change of the batch is written either.
   private(set) var refusesBatch = false
+  /// Whether the outcome rests on changes that are staged, and may be another one once they are
+  /// committed.
+  private(set) var isUncertain = false
 
   /// What the commit of a change does.
   enum Effect: Sendable {
@@ -31,9 +34,14 @@ struct StagedChange: Sendable {
     self.outcome = outcome
   }
 
-  private init(withoutEffect outcome: ChangeOutcome, refusesBatch: Bool) {
+  private init(
+    withoutEffect outcome: ChangeOutcome,
+    refusesBatch: Bool,
+    isUncertain: Bool = false
+  ) {
     self.outcome = outcome
     self.refusesBatch = refusesBatch
+    self.isUncertain = isUncertain
   }
 
   /// A change that comes too late.
@@ -49,8 +57,14 @@ struct StagedChange: Sendable {
   static let sentBefore = StagedChange(withoutEffect: .done, refusesBatch: false)
 
   /// An insertion of a task that would wait for another one without end.
-  static func unmet(_ dependency: TaskID) -> StagedChange {
-    StagedChange(withoutEffect: .unmetDependency(dependency), refusesBatch: true)
+  ///
+  /// It is not certain if that depends on a change that is staged.
+  static func unmet(_ dependency: TaskID, isCertain: Bool) -> StagedChange {
+    StagedChange(
+      withoutEffect: .unmetDependency(dependency),
+      refusesBatch: true,
+      isUncertain: !isCertain
+    )
   }
 
   /// An insertion, or a restart, that another task with its unique key prevents.
@@ -68,7 +82,8 @@ struct StagedChange: Sendable {
     let isStored = isKept || outcome == .done
     return StagedChange(
       withoutEffect: isStored ? .batchRefused : outcome,
-      refusesBatch: refusesBatch
+      refusesBatch: refusesBatch,
+      isUncertain: isUncertain
     )
   }
 }

@@ -27,6 +27,9 @@ extension JSONFileCore {
   /// Stores changes whose lines were made.
   ///
   /// If there is no room, this compacts the file first.
+  ///
+  /// - Returns: An outcome for each change; none if they depend on changes that were not stored
+  ///   when the call was made, and are stored now.
   func store(
     _ batch: [TaskChange],
     _ lines: [JournalBody],
@@ -83,6 +86,7 @@ extension JSONFileCore {
 
   /// Stages changes, and queues their lines for the I/O thread.
   ///
+  /// - Returns: What ``store(_:_:_:)`` returns.
   /// - Throws: a ``FileFull`` if there is no room for them.
   private func submit(
     _ batch: [TaskChange],
@@ -92,6 +96,10 @@ extension JSONFileCore {
     try await waitForThread { continuation in
       submit(continuation) { state in
         let staged = state.table.stage(batch)
+        if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
+          // Nothing of such a batch is staged. It is answered behind what it depends on.
+          return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
+        }
         let submission = Submission(
           lines: state.table.lines(lines, of: staged),
           caller: .changes(staged, durability, continuation)

@@ -160,10 +160,20 @@ final class JSONFileCore: Sendable {
   /// This decides at once, and in order, which of them apply. When it returns, they are stored.
   func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
     guard !batch.isEmpty else { return [] }
+    let (batch, lines) = try prepare(batch)
+    while true {
+      let outcomes = try await store(batch, lines, durability)
+      // If there are none, they depended on changes that are stored by now.
+      if !outcomes.isEmpty { return outcomes }
+    }
+  }
+
+  /// Checks changes, encodes their payloads, and makes their lines.
+  func prepare(_ batch: [TaskChange]) throws -> ([TaskChange], [JournalBody]) {
     for change in batch { try change.checkForm() }
     var batch = batch
     try batch.encodePayloads()
-    return try await store(batch, try batch.map(line), durability)
+    return (batch, try batch.map(line))
   }
 
   /// Leases tasks, and writes that their attempts have begun.

@@ -48,6 +48,9 @@ struct WritePipeline<Item: PipelineItem, Job: Sendable>: Sendable {
     }
   }
 
+  /// Whether a change may be on its way into the file.
+  var hasChanges: Bool { stage != .idle || !pending.isEmpty }
+
   private var isWriting: Bool {
     switch stage {
     case .idle, .flushing: false

@@ -107,6 +107,17 @@ extension TaskTable {
     }
   }
 
+  /// Returns the refusal of a new task because of one that it would wait for without end; `nil` if
+  /// there is none.
+  func refusal(of record: TaskRecord) -> StagedChange? {
+    guard let id = unmetDependency(of: record) else { return nil }
+    guard let slot = slot(of: id) else { return .unmet(id, isCertain: true) }
+    // If it has not failed, only what is staged keeps the new task from waiting for it.
+    let hasFailed =
+      entries[slot].record.state.isFinished && record.dependencies.rule == .allSucceeded
+    return .unmet(id, isCertain: hasFailed)
+  }
+
   private func willBeCancelledAlong(_ slot: Int) -> Bool {
     entries[slot].isBound && graph.isBeingCancelled(entries[slot].id)
   }

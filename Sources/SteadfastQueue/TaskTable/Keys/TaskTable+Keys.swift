@@ -27,7 +27,7 @@ extension TaskTable {
       return isThere ? .sentBefore : .identityTaken
     }
     guard let key = record.uniqueKey else {
-      if let id = unmetDependency(of: record) { return .unmet(id) }
+      if let refusal = refusal(of: record) { return refusal }
       return StagedChange(.insertion(slot: insertNewEntry(of: record)))
     }
     if record.state.isFinished {
@@ -38,7 +38,7 @@ extension TaskTable {
     }
     switch decision(on: record, key, policy) {
     case .add(let role):
-      if let id = unmetDependency(of: record) { return .unmet(id) }
+      if let refusal = refusal(of: record) { return refusal }
       let slot = insertNewEntry(of: record)
       take(role, key, slot)
       return StagedChange(.insertion(slot: slot, isSuccessor: role == .successor))

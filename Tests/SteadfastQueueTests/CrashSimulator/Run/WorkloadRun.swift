@@ -212,17 +212,26 @@ final class WorkloadRun: Sendable {
     return await open()
   }
 
-  private func perform(_ call: SimulatedCaller.Call) async {
-    let (core, number) = state.withLock { state in
+  /// Notes that a call is made, or is made again because its answer depends on what was on its way.
+  private func beginCall(inPlaceOf old: Int? = nil) -> (core: JSONFileCore, number: Int) {
+    state.withLock { state in
+      state.openCalls.removeAll { $0 == old }
       state.callCount += 1
       state.openCalls.append(state.callCount)
       return (state.core, state.callCount)
     }
+  }
+
+  private func perform(_ call: SimulatedCaller.Call) async {
+    var (core, number) = beginCall()
     let event: History.Event
     do {
       switch call {
       case .apply(let changes, let durability):
-        _ = try await core.apply(changes, durability)
+        let (batch, lines) = try core.prepare(changes)
+        while try await core.store(batch, lines, durability).isEmpty, !batch.isEmpty {
+          number = beginCall(inPlaceOf: number).number
+        }
         event = .acknowledged(call: number, survives: workload.survival(durability))
       case .claim(let request):
         let claim = try await core.claim(request)

@@ -1,0 +1,109 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// New tasks that name a task with which something is being done in a file.
+@Suite struct UncertainDependencyTests: FlushSuite {
+  let setting = FlushSetting()
+
+  private func cancel(_ number: Int, retains: Bool) -> TaskChange {
+    .cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: retains)
+  }
+
+  private func prune(keeping count: Int) -> TaskChange {
+    .prune(.cancelled, endedBefore: nil, keepingLatest: count, now: .seconds(2))
+  }
+
+  /// Stores changes, each after the one before.
+  private func store(_ changes: [TaskChange]) async throws {
+    let core = core
+    try await executor.runToEnd {
+      try await core.open()
+      for change in changes { _ = try await core.apply([change], .durable) }
+    }
+  }
+
+  /// Stores a change, and returns what becomes of a new task that names task 1 and is added while
+  /// the change is being flushed.
+  private func outcome(
+    of rule: DependencyRule = .allEnded,
+    addedDuring change: TaskChange
+  ) async throws -> [ChangeOutcome] {
+    let (core, outcomes) = (core, Log<ChangeOutcome>())
+    let record = TaskRecord.make(
+      9,
+      dependencies: TaskDependencies(on: [.numbered(1)], rule: rule)
+    )
+    duringFlushes {
+      for outcome in try await core.insert(record) { outcomes.add(outcome) }
+    }
+    try await executor.runToEnd { _ = try await core.apply([change], .durable) }
+    #expect(try JournalReader.read(storage.bytes).table.digest() == core.read { $0.digest() })
+    return outcomes.entries
+  }
+
+  private let done = [ChangeOutcome.done]
+  private let unmet = [ChangeOutcome.unmetDependency(.numbered(1))]
+
+  @Test(arguments: [true, false])
+  func `a task waits for one whose end is being stored, unless that is not retained`(
+    retains: Bool
+  ) async throws {
+    try await store([.insert(.make(1), onDuplicate: .keep)])
+    let outcome = try await outcome(addedDuring: cancel(1, retains: retains))
+    #expect(outcome == (retains ? done : unmet))
+  }
+
+  @Test(arguments: [1, 0])
+  func `a pruning that is being stored refuses a task only if it removes the one that it names`(
+    count: Int
+  ) async throws {
+    try await store([.insert(.make(1), onDuplicate: .keep), cancel(1, retains: true)])
+    let outcome = try await outcome(addedDuring: prune(keeping: count))
+    #expect(outcome == (count == 1 ? done : unmet))
+  }
+
+  @Test func `a task waits for one whose restart is being stored`() async throws {
+    try await store([.insert(.make(1), onDuplicate: .keep), cancel(1, retains: true)])
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .seconds(2))
+    let outcome = try await outcome(addedDuring: restart)
+    #expect(outcome == done)
+  }
+
+  @Test func `a task waits for one that is being cancelled along with another`() async throws {
+    let dependencies = TaskDependencies(on: [.numbered(2)])
+    try await store([
+      .insert(.make(2), onDuplicate: .keep),
+      .insert(.make(1, dependencies: dependencies), onDuplicate: .keep),
+    ])
+    let outcome = try await outcome(addedDuring: cancel(2, retains: true))
+    #expect(outcome == done)
+    #expect(core.read { $0.record(of: .numbered(1))?.state } == .cancelled)
+  }
+
+  @Test func `a task that needs a success is refused when the other one's end is stored`()
+    async throws
+  {
+    try await store([.insert(.make(1), onDuplicate: .keep)])
+    let outcome = try await outcome(
+      of: .allSucceeded,
+      addedDuring: cancel(1, retains: true)
+    )
+    #expect(outcome == unmet)
+  }
+
+  @Test func `a batch is refused that ends a task without trace, and adds one that names it`()
+    async throws
+  {
+    try await store([.insert(.make(1), onDuplicate: .keep)])
+    let dependencies = TaskDependencies(on: [.numbered(1)], rule: .allEnded)
+    let added = TaskRecord.make(9, dependencies: dependencies)
+    let batch = [cancel(1, retains: false), .insert(added, onDuplicate: .keep)]
+    let core = core
+    let outcomes = try await executor.run { try await core.apply(batch, .durable) }
+    #expect(outcomes == [.batchRefused] + unmet)
+    #expect(core.read { $0.record(of: .numbered(1))?.state } == .waiting)
+  }
+}
