@@ -120,8 +120,11 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Waits for a report of progress after this many reports; `nil` when none will come.
   func progress(after number: Int) async -> OutcomeHandle.Progress? {
-    // A task that was there before may have ended before anything in this process was notified.
-    if number == 0, !isNew, handle.outcome == nil, await isOverInStore(), handle.outcome == nil {
+    // A task that was there before may have ended before anything in this process was notified, and
+    // another process that shares the store may have performed it.
+    if number == 0, !isNew || queue.store.sharing != nil, handle.outcome == nil,
+      await isOverInStore(), handle.outcome == nil
+    {
       return nil
     }
     return await handle.progress(after: number) { queue.hasEnded }
@@ -132,7 +135,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
     do { return try await storedOutcome() != nil } catch { return true }
   }
 
-  /// Returns the outcome in the store; `nil` if the task has not ended.
+  /// Returns the outcome in the store; `nil` if it has not ended, or its end is reported soon.
   private func storedOutcome() async throws -> TaskOutcome? {
     guard let record = try await queue.record(of: id) else {
       // It may have ended and gone since the handle was read, or its end is stored and not yet
@@ -142,6 +145,12 @@ public struct EnqueuedTask: Sendable, Identifiable {
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       if let outcome = handle.outcome { return outcome }
       throw TaskQueue.unknown(id)
+    }
+    // While the queue runs, it reports a success that it has stored a moment later, with its value.
+    if record.outcome == .succeeded,
+      queue.machine.withLock({ $0.mode != nil && $0.isUnsettled(id) })
+    {
+      return nil
     }
     return record.outcome
   }

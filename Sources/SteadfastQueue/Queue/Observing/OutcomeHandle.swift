@@ -43,17 +43,20 @@ final class OutcomeHandle: Sendable {
   /// Waits for a report of progress after the one with this number.
   ///
   /// - Returns: The progress; `nil` if the task or the queue has ended and nothing is left to
-  ///   report, or if the wait is cancelled.
+  ///   report, if the wait fails because the task is not there any more, or if it is cancelled.
   func progress(after number: Int, hasQueueEnded: () -> Bool) async -> Progress? {
     while !Task.isCancelled {
       let (progress, hasEnded) = part.progress(at: slot)
       if progress.number > number { return progress }
       if hasEnded || hasQueueEnded() { return nil }
-      // If this is cancelled, the loop ends.
-      try? await part.progressWaiters(at: slot).wait {
-        let (progress, hasEnded) = part.progress(at: slot)
-        let isOver = hasEnded || progress.number > number || hasQueueEnded()
-        return isOver ? .success(()) : nil
+      do {
+        try await part.progressWaiters(at: slot).wait {
+          let (progress, hasEnded) = part.progress(at: slot)
+          let isOver = hasEnded || progress.number > number || hasQueueEnded()
+          return isOver ? .success(()) : nil
+        }
+      } catch {
+        return nil
       }
     }
     return nil

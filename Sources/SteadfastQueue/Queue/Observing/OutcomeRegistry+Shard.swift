@@ -6,6 +6,8 @@ extension OutcomeRegistry {
     var outcome: TaskOutcome?
     var value: (any Sendable)?
     var progress = OutcomeHandle.Progress()
+    /// How often it was told that the task has ended, or was restarted.
+    var version = 0
     /// Made for the first waiter.
     var waiters: Waiters<TaskOutcome>?
     /// Made for the first waiter.
@@ -13,7 +15,7 @@ extension OutcomeRegistry {
     var links = Rare<Links>()
 
     var isEmpty: Bool {
-      outcome == nil && value == nil && progress.number == 0 && waiters == nil
+      outcome == nil && value == nil && progress.number == 0 && version == 0 && waiters == nil
         && progressWaiters == nil && links.isEmpty
     }
   }

@@ -21,8 +21,21 @@ final class OutcomeRegistry: Sendable {
   /// Notes how a task has ended, and resumes the callers that wait for it.
   ///
   /// A look at the store tells the outcome without the value, which stays if it is known.
-  func resolve(_ id: TaskID, _ outcome: TaskOutcome, value: (any Sendable)? = nil) {
+  ///
+  /// - Returns: `false`, with no effect, if the task's ``version(of:)`` is another one than the
+  ///   given one.
+  @discardableResult
+  func resolve(
+    _ id: TaskID,
+    _ outcome: TaskOutcome,
+    value: (any Sendable)? = nil,
+    ifStill version: Int? = nil
+  ) -> Bool {
+    var isStill = true
     let old = shard(of: id).change(id) { known in
+      isStill = known.version == version ?? known.version
+      guard isStill else { return }
+      known.version += 1
       if value != nil || known.outcome != outcome { known.value = value }
       known.outcome = outcome
       switch outcome {
@@ -31,9 +44,11 @@ final class OutcomeRegistry: Sendable {
       case .cancelled: break
       }
     }
+    guard isStill else { return false }
     old?.waiters?.resumeAll(with: .success(outcome))
     old?.progressWaiters?.resumeAll(with: .success(()))
     for id in old?.links.present?.superseded ?? [] { resolve(id, outcome, value: value) }
+    return true
   }
 
   func report(_ fraction: Double, of id: TaskID) {
@@ -67,23 +82,41 @@ final class OutcomeRegistry: Sendable {
   }
 
   /// Forgets how a task ended, if it had ended, because it was restarted.
-  func reopen(_ id: TaskID) {
+  ///
+  /// - Returns: `false`, with no effect, if the task's ``version(of:)`` is another one than the
+  ///   given one.
+  @discardableResult
+  func reopen(_ id: TaskID, ifStill version: Int? = nil) -> Bool {
+    var isStill = true
     let old = shard(of: id).change(id) { known in
+      isStill = known.version == version ?? known.version
+      guard isStill else { return }
+      known.version += 1
       guard known.outcome != nil else { return }
       known.outcome = nil
       known.value = nil
       known.progress = known.progress.undone
     }
+    guard isStill else { return false }
     old?.progressWaiters?.resumeAll(with: .success(()))
+    return true
   }
 
-  /// The tasks whose outcome a caller may be waiting for.
+  /// How often it was told that a task has ended, or was restarted.
+  ///
+  /// A look at the store that began with this version is out of date if there is another one when
+  /// it ends.
+  func version(of id: TaskID) -> Int { shard(of: id).change(id) { _ in }?.version ?? 0 }
+
+  /// The tasks for whose end a caller may be waiting: for the outcome, or for the last progress.
   var awaited: [TaskID] {
     shards.flatMap { shard in
       shard.all.compactMap { id, known in
         let links = known.links.present
         // The callers that wait for a superseded task wait for its successor.
-        let isAwaited = known.waiters != nil || links?.superseded.isEmpty == false
+        let isAwaited =
+          known.waiters != nil || known.progressWaiters != nil
+          || links?.superseded.isEmpty == false
         return known.outcome == nil && isAwaited && links?.successor == nil ? id : nil
       }
     }
@@ -92,10 +125,12 @@ final class OutcomeRegistry: Sendable {
   /// The number of tasks that have a handle.
   var count: Int { shards.reduce(0) { $0 + $1.count } }
 
-  /// Fails all waits for the outcome of a task, and of those that it has superseded.
+  /// Fails all waits for the outcome of a task, and of those that it has superseded, and ends those
+  /// for their progress.
   func fail(_ id: TaskID, _ error: any Error) {
     let old = shard(of: id).change(id) { _ in }
     old?.waiters?.resumeAll(with: .failure(error))
+    old?.progressWaiters?.resumeAll(with: .failure(error))
     for id in old?.links.present?.superseded ?? [] { fail(id, error) }
   }
 

@@ -4,6 +4,10 @@
 /// gets only the latest fraction. A failed attempt sets the progress back to 0, and success sets it
 /// to 1. The sequence ends when the task ends, when the queue has been shut down, or when the
 /// observing task is cancelled.
+///
+/// The fractions are not stored. If another process performs the task, the sequence has none of
+/// them, and ends when the queue, while it runs, finds in the store that the task has ended: after
+/// 1 if it has succeeded and is retained.
 public struct TaskProgress: AsyncSequence, Sendable {
   /// What the sequence delivers.
   public typealias Element = Double

@@ -25,7 +25,8 @@ extension TaskQueue {
     for id in meaning.tasks {
       switch change {
       case .abandon, .cancel: observers.outcomes.resolve(id, .cancelled)
-      case .restart: observers.outcomes.reopen(id)
+      // A restarted task may have ended again by now. Its outcome is corrected below.
+      case .restart: break
       case .succeed, .retry, .release, .park, .pause, .resume, .reschedule, .update, .remove,
         .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
         break
@@ -67,17 +68,34 @@ extension TaskQueue {
   }
 
   /// Makes the known outcomes of tasks those that the store has.
+  ///
+  /// What is told of a task during a look may be newer than what the look has found. Such a task is
+  /// looked at again.
   private nonisolated func correctOutcomes(of ids: [TaskID]) async throws {
-    for page in ids.lookUpPages {
-      let filter = TaskFilter(ids: Set(page))
-      let records = try await store.tasks(matching: filter, after: nil, limit: page.count)
-      for record in records {
-        if let outcome = record.outcome {
-          observers.outcomes.resolve(record.id, outcome)
-        } else {
-          observers.outcomes.reopen(record.id)
+    var remaining = ids
+    while !remaining.isEmpty {
+      var outdated: [TaskID] = []
+      for page in remaining.lookUpPages {
+        let ids = Set(page)
+        let versions = Dictionary(
+          uniqueKeysWithValues: ids.map { ($0, observers.outcomes.version(of: $0)) }
+        )
+        let filter = TaskFilter(ids: ids)
+        let records = try await store.tasks(matching: filter, after: nil, limit: page.count)
+        for record in records where !isCorrected(record, ifStill: versions[record.id]) {
+          outdated.append(record.id)
         }
       }
+      remaining = outdated
     }
+  }
+
+  /// Makes the known outcome of a task that of a record, unless another one was told since a look
+  /// began, and returns whether none was.
+  private nonisolated func isCorrected(_ record: TaskRecord, ifStill version: Int?) -> Bool {
+    guard let outcome = record.outcome else {
+      return observers.outcomes.reopen(record.id, ifStill: version)
+    }
+    return observers.outcomes.resolve(record.id, outcome, ifStill: version)
   }
 }

@@ -44,6 +44,30 @@ extension TaskQueueGroupTests {
     }
   }
 
+  @Test func `a task that ends while another queue looks what its restart has meant has ended`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let group = group(store, TaskQueueConfiguration(cancelledRetention: .forever))
+    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
+    let task = try await b.enqueue(Note("1"), delay: .seconds(1_000))
+    #expect(try await a.cancel(matching: TaskFilter(queue: nil)) == 1)
+    #expect(try await task.outcome() == .cancelled)
+    let restarts = Log<Int>()
+    try await withRunning(group) {
+      store.inject(.delay(.seconds(60), on: clock), .afterEffect, times: nil) { call in
+        if call.changes.contains("restart") { restarts.add(call.number) }
+        return call.kind == .tasks && restarts.count > 0
+      }
+      let count = try await a.restart(matching: TaskFilter(queue: nil))
+      #expect(count == 1)
+      // Until every look has ended.
+      try await clock.sleep(for: .seconds(1_000))
+    }
+    #expect(log.entries == ["b begins 1", "b 1"])
+    #expect(try await task.outcome() == .succeeded)
+  }
+
   @Test(arguments: [StoreKind.memory, .file], [true, false])
   func `a caller learns that another queue has removed its tasks, those that had ended or not`(
     kind: StoreKind,

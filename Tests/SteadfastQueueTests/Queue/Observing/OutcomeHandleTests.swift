@@ -27,6 +27,22 @@ import Testing
     #expect(progress?.number == 1)
   }
 
+  @Test func `what a look has found is not told if something was told since it began`() {
+    let handle = registry.handle(of: id)
+    let first = registry.version(of: id)
+    registry.resolve(id, .succeeded, value: 1)
+    #expect(!registry.reopen(id, ifStill: first))
+    #expect(!registry.resolve(id, .cancelled, ifStill: first))
+    #expect(handle.outcome == .succeeded && handle.value as? Int == 1)
+    let second = registry.version(of: id)
+    #expect(registry.reopen(id, ifStill: second))
+    #expect(handle.outcome == nil)
+    #expect(!registry.resolve(id, .cancelled, ifStill: second))
+    #expect(registry.version(of: id) != first)
+    #expect(registry.resolve(id, .cancelled, ifStill: registry.version(of: id)))
+    #expect(handle.outcome == .cancelled)
+  }
+
   @Test func `tasks that supersede each other are forgotten, but for the last one`() async throws {
     let last = 20_000
     let handle = registry.handle(of: id)

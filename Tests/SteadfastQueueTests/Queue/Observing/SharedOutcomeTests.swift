@@ -1,0 +1,77 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What callers learn from the store: of tasks that other processes perform, and of their own.
+@Suite(.virtualTime) struct SharedOutcomeTests {
+  private let clock: VirtualClock
+  private let store = SharedStore(StoreSharing(pollInterval: .seconds(5)))
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// A queue that performs the tasks, beside one that only adds them.
+  private func performer(keeping retention: Retention = .none) async -> TaskQueue {
+    let queue = TaskQueue(
+      name: "performer",
+      persistence: store.process(),
+      configuration: TaskQueueConfiguration(succeededRetention: retention),
+      clock: clock
+    )
+    await queue.register(Note.self) { [clock] _, context in
+      context.report(progress: 0.5)
+      try await clock.sleep(for: .seconds(7))
+    }
+    return queue
+  }
+
+  @Test(arguments: [(Retention.none, []), (.forever, [1])] as [(Retention, [Double])])
+  func `the progress of a task that another process performs ends with the task`(
+    retention: Retention,
+    expected: [Double]
+  ) async throws {
+    let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
+    let performer = await performer(keeping: retention)
+    try await withRunning(observer) {
+      try await withRunning(performer) {
+        let task = try await observer.enqueue(Note("a"))
+        var fractions: [Double] = []
+        for await fraction in task.progress { fractions.append(fraction) }
+        #expect(fractions == expected)
+        #expect(clock.now.offset < .seconds(30))
+      }
+    }
+  }
+
+  @Test(arguments: [Retention.none, .forever])
+  func `the progress of a task that another process has ended ends, in a queue that does not run`(
+    retention: Retention
+  ) async throws {
+    let observer = TaskQueue(name: "observer", persistence: store.process(), clock: clock)
+    let performer = await performer(keeping: retention)
+    let task = try await observer.enqueue(Note("a"))
+    #expect(try await performer.runAvailable() == 1)
+    for await _ in task.progress { Issue.record("nothing was reported") }
+  }
+
+  @Test(arguments: [false, true])
+  func `a caller that asks when a success is stored and not yet reported gets its value`(
+    isShared: Bool
+  ) async throws {
+    let base: any Persistence = isShared ? store.process() : InMemoryStore()
+    let slow = FaultInjectingStore(base)
+    slow.inject(.delay(.seconds(12), on: clock), .afterEffect) { $0.changes.contains("succeed") }
+    let configuration = TaskQueueConfiguration(succeededRetention: .forever)
+    let queue = TaskQueue(persistence: slow, configuration: configuration, clock: clock)
+    await queue.register(Note.self) { note, _ in note.text }
+    let id = try await queue.enqueue(Note("a")).id
+    let task = try #require(try await queue.task(id))
+    let value = try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      return try await task.value(as: String.self)
+    }
+    #expect(value == "a")
+    #expect(clock.now.offset == .seconds(12))
+  }
+}
