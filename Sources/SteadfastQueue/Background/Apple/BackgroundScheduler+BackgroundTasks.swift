@@ -26,10 +26,15 @@ extension BackgroundScheduler {
 /// A bridge to the tasks that the system launches in the background.
 ///
 /// It is compiled for Apple's platforms only, and was not run.
+///
+/// Each of these makes a pass of its own, so it is for a queue that does not run. While ``run()``
+/// is on, nothing is performed, and the system's task is completed at once, without success. Wait
+/// for the queue that runs instead: <doc:GettingStartedInAnApp>.
 extension TaskQueue {
   /// Performs the available tasks for an app refresh, as ``run(within:)`` does.
   ///
-  /// When the run has ended, the system's task is completed, with success unless it has thrown.
+  /// When the run has ended, the system's task is completed, with success unless it has thrown, as
+  /// it does while ``run()`` is on.
   ///
   /// - Parameters:
   ///   - task: the system's task.
@@ -45,7 +50,8 @@ extension TaskQueue {
   /// Performs the available tasks until the system says that the time is up.
   ///
   /// Attempts under way are then cancelled, and their tasks are released unharmed. When the run has
-  /// ended, the system's task is completed, with success unless it was cut short or has thrown.
+  /// ended, the system's task is completed, with success unless it was cut short or has thrown, as
+  /// it does while ``run()`` is on.
   ///
   /// - Parameter task: the system's task, which has minutes.
   public nonisolated func perform(_ task: BGProcessingTask) {

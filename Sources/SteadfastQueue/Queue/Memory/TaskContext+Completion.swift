@@ -77,10 +77,19 @@ extension TaskContext {
   /// }
   /// let approvals = try await (bank.value, stock.value)
   /// ```
+  /// They may come in any order, but the handler waits for one value after the other, even if it
+  /// reads them side by side: the first one that is not there suspends the task, and the attempt
+  /// goes no further. A completion wakes the task even if its value is not read yet. The handler is
+  /// called again then, which counts no retry, and waits on.
+  ///
+  /// A handler can't go on with whichever value comes first of two. For that, open one completion,
+  /// and hand its token out twice: the first completion counts.
+  ///
   /// - Parameters:
   ///   - name: the name of the completion, which an attempt uses once.
   ///   - type: the type of the value.
-  ///   - timeLimit: how long the task waits, from now on; `nil` for ever.
+  ///   - timeLimit: how long the task waits, from now on; `nil` for ever. The wait times out when
+  ///     the handler reads the value after that. So read the one with the shortest limit first.
   ///   - body: hands the token out; it is called once, as a step is.
   /// - Returns: the completion. ``TaskCompletion/value`` waits for it.
   /// - Throws: the errors of ``completion(_:of:within:_:)`` that do not concern the value.
@@ -152,13 +161,18 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
   /// The token that completes it.
   public let token: TaskToken
   /// When the wait ends without a value; `nil` if it has no end.
+  ///
+  /// It ends when ``value`` is read on that date or later. A completion that comes before that
+  /// counts.
   public let deadline: Date?
   let context: TaskContext
 
   /// The value that the wait was completed with.
   ///
-  /// If there is none yet, the task is suspended.
-  /// - Throws: ``TaskSuspended``; a ``CompletionFailed``; `CancellationError`; the same errors as
+  /// If there is none yet, the task is suspended, until any of its completions comes or the time of
+  /// this one is up.
+  /// - Throws: ``TaskSuspended``, also if the attempt has suspended the task before, whether there
+  ///   is a value or not; a ``CompletionFailed``; `CancellationError`; the same errors as
   ///   ``TaskContext/completion(_:of:within:_:)``.
   public var value: Value {
     get async throws {

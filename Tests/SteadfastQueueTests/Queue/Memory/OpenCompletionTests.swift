@@ -1,0 +1,77 @@
+import Foundation
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Several completions that a task waits for.
+@Suite(.virtualTime) struct OpenCompletionTests {
+  private let test: StepQueue
+  private let tokens = Log<TaskToken>()
+
+  init() throws { test = try StepQueue() }
+
+  /// A queue whose tasks open two completions, and read the one with the longer time limit first.
+  private func queue() async -> TaskQueue {
+    await test.queue(InMemoryStore()) { [test, tokens] _, context in
+      let bank = try await context.openCompletion("bank", of: Int.self, within: .seconds(100)) {
+        tokens.add($0)
+      }
+      let stock = try await context.openCompletion("stock", of: Int.self, within: .seconds(10)) {
+        tokens.add($0)
+      }
+      test.note("begins")
+      let amount = try await bank.value
+      do {
+        test.note("\(amount) \(try await stock.value)")
+      } catch let error as CompletionFailed {
+        test.note("\(amount), but \(error)")
+      }
+    }
+  }
+
+  @Test func `a completion that is not read yet wakes the task, which waits on`() async throws {
+    let queue = await queue()
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[1], with: 2))
+    #expect(try await queue.runAvailable() == 1)
+    let record = try await queue.record(of: task.id)
+    #expect(record?.state == .suspended && record?.retryCount == 0)
+    #expect(record?.availableDate == test.clock.date + 100)
+    #expect(try await queue.complete(tokens.entries[0], with: 1))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 begins", "0 begins", "0 begins", "0 1 2"])
+  }
+
+  @Test(arguments: [false, true])
+  func `a wait times out when its value is read after its deadline`(comesLate: Bool) async throws {
+    let queue = await queue()
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    test.clock.advance(by: .seconds(50))
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await queue.complete(tokens.entries[0], with: 1))
+    if comesLate { #expect(try await queue.complete(tokens.entries[1], with: 2)) }
+    try await queue.runAvailable()
+    let end = comesLate ? "1 2" : "1, but the completion 'stock' has timed out"
+    #expect(test.log.entries == ["0 begins", "50 begins", "50 \(end)"])
+    #expect(try await !queue.complete(tokens.entries[1], with: 3))
+  }
+
+  @Test func `of two that have one token, whichever comes first counts`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test, tokens] _, context in
+      let answer = try await context.completion("answer", of: String.self) { token in
+        for _ in ["bank", "stock"] { tokens.add(token) }
+      }
+      test.note(answer)
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(try await queue.complete(tokens.entries[1], with: "stock"))
+    #expect(try await !queue.complete(tokens.entries[0], with: "bank"))
+    try await queue.runAvailable()
+    #expect(test.log.entries == ["0 stock"])
+  }
+}
