@@ -468,6 +468,7 @@ class Tasks:
             task["latestDate"] = new["latestDate"]
         if task["state"] == "suspended":
             self.wake(task)
+            task["available"] = task["created"]
         if task["state"] == "parked":
             task["state"] = "waiting"
         if task["putOff"]:
@@ -580,7 +581,8 @@ class Tasks:
 
     def wake(self, task):
         """Makes a suspended task wait, available at once."""
-        task["state"], task["available"], task["putOff"] = "waiting", task["created"], False
+        available = min(task["created"], task.get("failed", math.inf))
+        task["state"], task["available"], task["putOff"] = "waiting", available, False
 
     def wait(self, task):
         task["state"] = "waiting"

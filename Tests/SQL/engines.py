@@ -143,7 +143,8 @@ class PostgreSQL:
         self.sessions = []
         session = self.session()
         session.text("set client_min_messages = warning")
-        session.text("drop schema public cascade; create schema public;" + CLOCK + SCHEMA)
+        session.text("drop schema public cascade; create schema public;" + CLOCK)
+        session.make_tables()
         return session
 
     def session(self, collides=False):
@@ -201,6 +202,17 @@ class PostgreSQLSession(Psql):
         """Sets the clock by which the statements of this session know when a claim has run out."""
         self.text(f"set store.clock = {date(second).removeprefix('timestamptz ')}")
 
+    def make_tables(self):
+        self.text(SCHEMA)
+
+    def destroy(self):
+        self.run("destroy")
+        self.run("destroy the sequences")
+
+    def relations(self):
+        """The names of tables, indexes and sequences."""
+        return self.text("select relname from pg_class where relnamespace = 'public'::regnamespace")
+
     def lease(self, seconds):
         return f"interval '{seconds} s'"
 
@@ -254,14 +266,7 @@ class SQLite:
     def reset(self):
         self.path.unlink(missing_ok=True)
         session = self.session()
-        schema = re.sub(r"text\[\] not null default '\{\}'", "text not null default '[]'", SCHEMA)
-        schema = schema.replace("timestamptz '", "'")
-        schema = re.sub(r"create sequence .*?;|create index on task using .*?;", "", schema)
-        number = iter(range(100))
-        schema = re.sub(
-            r"create (unique )?index on",
-            lambda match: f"create {match[1] or ''}index index_{next(number)} on", schema)
-        session.connection.executescript(schema)
+        session.make_tables()
         return session
 
     def session(self):
@@ -277,6 +282,24 @@ class SQLiteSession:
         self.connection.execute("pragma foreign_keys = on")
         self.clock = 0
         self.connection.create_function("now", 0, lambda: self.clock)
+
+    def make_tables(self):
+        schema = re.sub(r"text\[\] not null default '\{\}'", "text not null default '[]'", SCHEMA)
+        schema = schema.replace("timestamptz '", "'")
+        schema = re.sub(r"create sequence .*?;|create index on task using .*?;", "", schema)
+        number = iter(range(100))
+        schema = re.sub(
+            r"create (unique )?index on",
+            lambda match: f"create {match[1] or ''}index index_{next(number)} on", schema)
+        self.connection.executescript(schema)
+
+    def destroy(self):
+        drop, tables = re.fullmatch(r"(drop table if exists) (.*)", STATEMENTS["destroy"]).groups()
+        for table in tables.split(", "):
+            self.text(f"{drop} {table}")
+
+    def relations(self):
+        return self.text("select name from sqlite_schema where name not like 'sqlite_%'")
 
     def set_clock(self, second):
         self.clock = second

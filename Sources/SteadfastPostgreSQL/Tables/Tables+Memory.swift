@@ -51,7 +51,7 @@ extension Tables {
       """
       update steadfast_task set
         state = case when come.has_come then 'waiting' else 'suspended' end,
-        available_date = case when come.has_come then created_date else $2 end,
+        available_date = case when come.has_come then least(created_date, failed_date) else $2 end,
         interruption_count = 0, put_off = false, position = \(Self.nextPlace),
         lease_token = null, lease_end = null
       from (
@@ -89,10 +89,13 @@ extension Tables {
     return .done
   }
 
-  /// Gives a suspended task that wakes the date on which it was enqueued.
+  /// Gives a suspended task that wakes the date on which it was enqueued, or failed before that.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.send(
-      "update steadfast_task set available_date = created_date, put_off = false where id = $1",
+      """
+      update steadfast_task set available_date = least(created_date, failed_date), put_off = false
+      where id = $1
+      """,
       .id(entry.id)
     )
   }

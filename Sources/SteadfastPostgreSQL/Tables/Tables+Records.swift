@@ -15,7 +15,7 @@ extension Connection {
       try all(
         """
         select dependency, is_named, failed from steadfast_dependency
-        where dependent = $1 and (is_named or failed is not null)
+        where dependent = $1 and (is_named or failed is not null) order by dependency
         """,
         .id(id),
         read: StoredDependency.init

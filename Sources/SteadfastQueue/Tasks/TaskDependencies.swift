@@ -53,7 +53,9 @@ public struct TaskDependencies: Sendable, Hashable {
   /// Of the tasks that this one waits for, those that were abandoned or cancelled, each with the
   /// state in which it ended.
   ///
-  /// A store notes at most ``mostFailures`` of them. One that is restarted is noted no more.
+  /// A store notes at most ``mostFailures`` of them. One that is restarted is noted no more. If
+  /// more have failed, the store chooses which ones are noted, and whether others are in place of
+  /// those that are restarted.
   public var failed: [TaskID: TaskState]
   /// The task because of whose end this one was cancelled; `nil` if there is none.
   public var cause: TaskID?

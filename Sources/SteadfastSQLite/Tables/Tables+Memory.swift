@@ -70,7 +70,7 @@ extension Tables {
     try database.run(
       """
       update steadfast_task set
-        available_date = case when ?3 then created_date else ?2 end,
+        available_date = case when ?3 then \(Self.wakeDate) else ?2 end,
         interruption_count = 0, put_off = 0
       where seq = ?1
       """,
@@ -103,10 +103,13 @@ extension Tables {
     return .done
   }
 
-  /// Gives a suspended task that wakes the date on which it was enqueued.
+  /// The date on which a task was enqueued, or failed before that.
+  private static let wakeDate = "min(created_date, coalesce(failed_date, created_date))"
+
+  /// Gives a suspended task the date that it has when it wakes.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
-      "update steadfast_task set available_date = created_date, put_off = 0 where seq = ?1",
+      "update steadfast_task set available_date = \(Self.wakeDate), put_off = 0 where seq = ?1",
       entry.seq
     )
   }

@@ -20,7 +20,7 @@ extension Connection {
         """
         select dependency, is_named, failed
         from steadfast_dependency indexed by steadfast_dependent
-        where dependent = ?1 and (is_named or failed is not null)
+        where dependent = ?1 and (is_named or failed is not null) order by dependency
         """,
         .id(id),
         read: StoredDependency.init

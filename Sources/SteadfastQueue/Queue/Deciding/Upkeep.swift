@@ -49,6 +49,8 @@ struct ClockStepDetector: Sendable {
     return true
   }
 
-  /// Makes the next call as the first one, because what was to follow from the last one failed.
+  /// Makes the next call as the first one.
+  ///
+  /// What was to follow from the last one has failed, or the store has dates in the future again.
   mutating func forget() { latest = nil }
 }

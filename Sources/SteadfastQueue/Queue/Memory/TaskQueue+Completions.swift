@@ -1,5 +1,3 @@
-import Synchronization
-
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
@@ -17,8 +15,9 @@ extension TaskQueue {
   /// - Parameters:
   ///   - token: the token that the task has handed out.
   ///   - value: the value, at most 65,536 bytes as JSON.
-  /// - Returns: whether this is the first completion, and came in time. It is `false` for a token
-  ///   that is unknown, whose task has ended or begun from the beginning, or that was completed.
+  /// - Returns: whether this is the first completion, and came before the wait timed out. It is
+  ///   `false` for a token that is unknown, whose task has ended or begun from the beginning, or
+  ///   that was completed.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` if the
   ///   value is too large; what its encoding throws; the same errors as ``open()``; what the store
   ///   throws. In that case, it may be unknown whether the completion is stored, and the caller can
@@ -41,7 +40,7 @@ extension TaskQueue {
   ///
   /// It does what ``complete(_:with:)`` does.
   /// - Parameter token: the token that the task has handed out.
-  /// - Returns: whether this is the first completion, and came in time.
+  /// - Returns: whether this is the first completion, and came before the wait timed out.
   /// - Throws: the errors of ``complete(_:with:)``.
   @discardableResult
   public nonisolated func complete(_ token: TaskToken) async throws -> Bool {
@@ -55,7 +54,7 @@ extension TaskQueue {
   ///   - token: the token that the task has handed out.
   ///   - error: what has failed. ``TaskQueueConfiguration/errorText`` makes the text that the task
   ///     gets, which is cut to 4,096 bytes.
-  /// - Returns: whether this is the first completion, and came in time.
+  /// - Returns: whether this is the first completion, and came before the wait timed out.
   /// - Throws: the errors of ``complete(_:with:)``.
   @discardableResult
   public nonisolated func complete(
@@ -90,7 +89,7 @@ extension TaskQueue {
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))
     // The task is available since it was added, which is a date to come if the clock was set back.
-    if TaskIDGenerator.mayHaveMade(id, after: now + 1) { upkeep.withLock { $0.dates.forget() } }
+    if TaskIDGenerator.mayHaveMade(id, after: now + 1) { rebaseWithNextClaim() }
     lookForWork()
     return true
   }

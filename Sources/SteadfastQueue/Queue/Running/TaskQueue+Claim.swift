@@ -122,6 +122,22 @@ extension TaskQueue {
     }
   }
 
+  /// Has the next claim rebase the store's tasks if one may have woken that a clock added which was
+  /// ahead.
+  ///
+  /// A task that has woken is available since it was added, which is a date to come then.
+  nonisolated func mayHaveWoken(_ record: TaskRecord) {
+    if record.createdDate > now + 1 { rebaseWithNextClaim() }
+  }
+
+  /// Has the next claim rebase the store's tasks, whichever queue of the group makes it.
+  nonisolated func rebaseWithNextClaim() {
+    for queue in [self] + (backing.group?.otherQueues ?? []) {
+      queue.upkeep.withLock { $0.dates.forget() }
+      queue.lookForWork()
+    }
+  }
+
   private nonisolated func unpark(_ parked: WorkMachine.ParkedNames) async throws {
     let isParked = TaskFilter(states: [.parked])
     guard try await store.contains(isParked) else { return }

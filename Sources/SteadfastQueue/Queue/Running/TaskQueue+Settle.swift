@@ -199,9 +199,13 @@ extension TaskQueue {
       becomesAvailable(at: date)
     case .resume:
       noteUnhandled(settlement.record)
+      // The pause of a suspended task has woken it.
+      mayHaveWoken(settlement.record)
       becomesAvailable(at: settlement.record.availableDate)
-    // The completion that it awaits may have come before.
-    case .suspend(_, let date, let names): becomesAvailable(at: names.isEmpty ? date : .distantPast)
+    case .suspend(_, let date, let names):
+      // The completion that it awaits may have come before.
+      if !names.isEmpty { mayHaveWoken(settlement.record) }
+      becomesAvailable(at: names.isEmpty ? date : .distantPast)
     case .complete: lookForWork()
     case .release, .update: becomesAvailable(at: settlement.record.availableDate)
     case .park:

@@ -39,11 +39,12 @@ extension TaskRecord {
   /// Makes a suspended task wait, available at once.
   ///
   /// Stores call this on ``TaskChange/complete(_:named:value:)``, and before they pause or replace
-  /// a suspended task. The date becomes the one on which the task was enqueued: no clock that goes
-  /// back makes the task wait for that.
+  /// a suspended task. The date becomes the one on which the task was enqueued, or has failed if
+  /// that is earlier. If the clock was ahead then, it is a date to come, and a rebase moves it
+  /// (``rebase(to:)``).
   public mutating func wake() {
     state = .waiting
-    availableDate = createdDate
+    availableDate = min(createdDate, failedDate ?? createdDate)
     if isPostponed { isPostponed = false }
   }
 

@@ -51,7 +51,10 @@ extension TaskRecord {
     )
     definition.extras.value = extras
     shared = SharedDefinition(definition)
-    if state == .suspended { wake() }
+    if state == .suspended {
+      wake()
+      availableDate = createdDate
+    }
     if state == .parked { state = .waiting }
     if isPostponed {
       availableDate = max(availableDate, new.availableDate)

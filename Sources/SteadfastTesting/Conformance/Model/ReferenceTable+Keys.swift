@@ -52,6 +52,7 @@ extension ReferenceTable {
     if successor == nil, !entries[last].memory.isEmpty { return .role(.successor) }
     if entries[last].record.state == .suspended {
       wake(id)
+      entries[last].record.availableDate = entries[last].record.createdDate
       entries[last].place = nextPlace()
     }
     replace(last, by: record)

@@ -63,11 +63,12 @@ extension ReferenceTable {
     return .done
   }
 
-  /// Makes a suspended task wait, from the date on which it was enqueued.
+  /// Makes a suspended task wait, from the date on which it was enqueued, or failed before that.
   mutating func wake(_ id: TaskID) {
     guard let index = index(id) else { return }
     entries[index].record.state = .waiting
-    entries[index].record.availableDate = entries[index].record.createdDate
+    let failed = entries[index].record.failedDate ?? .distantFuture
+    entries[index].record.availableDate = min(entries[index].record.createdDate, failed)
     entries[index].record.isPostponed = false
   }
 }

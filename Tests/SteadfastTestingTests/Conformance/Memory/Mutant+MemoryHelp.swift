@@ -20,7 +20,7 @@ extension ReferenceTable.Entry {
 
   mutating func wake() {
     record.state = .waiting
-    record.availableDate = record.createdDate
+    record.availableDate = min(record.createdDate, record.failedDate ?? .distantFuture)
   }
 }
 

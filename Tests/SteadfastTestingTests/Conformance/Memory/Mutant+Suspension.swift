@@ -103,6 +103,20 @@ extension Mutant {
         entry.record.availableDate = date
       }
     },
+    Mutant("a task that wakes has the date of its addition", breaks: "suspension.failed") {
+      $0.afterSuspending { _, entry, before in
+        guard before.record.state == .suspended, entry.record.state == .waiting,
+          entry.record.availableDate == entry.record.failedDate
+        else { return }
+        entry.record.availableDate = entry.record.createdDate
+      }
+    },
+    Mutant("a task that wakes has the date of its failure", breaks: "suspension.failed") {
+      $0.afterwards { change, entry, _ in
+        guard case .suspend = change, entry.record.state == .waiting else { return }
+        entry.record.availableDate = entry.record.failedDate ?? entry.record.availableDate
+      }
+    },
     Mutant("a suspended task is not cancelled", breaks: "suspension.controlled") {
       $0.ignoringSuspended { if case .cancel = $0 { true } else { false } }
     },

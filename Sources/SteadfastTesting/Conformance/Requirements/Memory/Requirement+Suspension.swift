@@ -32,6 +32,11 @@ extension PersistenceConformance.Requirement {
       check: awaited
     ),
     Self(
+      "suspension.failed",
+      "A task that wakes has the date on which it has failed, if the clock was ahead when it was added.",
+      check: failed
+    ),
+    Self(
       "suspension.controlled",
       "A suspended task is cancelled, restarted, updated and given another date. One that is paused "
         + "wakes first.",
@@ -177,6 +182,36 @@ extension PersistenceConformance.Requirement {
       let again = try await fresh.claimOne(at: 60)
       try await fresh.apply(.suspend(again, until: nil, "come"))
       try await fresh.expect(1, is: expected.being(.waiting, at: -5))
+    }
+  }
+
+  /// Wakes tasks in each way that there is.
+  ///
+  /// One has failed before the date on which it was added, one after that, and one never.
+  private static func failed(_ store: StoreProbe) async throws {
+    let target = TaskTarget.unclaimed(.numbered(1))
+    let ways: [TaskChange?] = [.complete(1, "open", [1]), .pause(target), nil]
+    let dates: [(created: Double, failed: Double?, wakes: Double)] = [
+      (50, 10, 10), (50, 60, 50), (50, nil, 50),
+    ]
+    for (way, change) in ways.enumerated() {
+      for (number, date) in dates.enumerated() {
+        let fresh = try await store.fresh("\(way)_\(number)")
+        try await fresh.insert(.numbered(1, created: date.created))
+        var lease = try await fresh.claimOne()
+        if let failed = date.failed {
+          try await fresh.apply(
+            .retry(lease, availableDate: .second(0), retryCount: 1, failure: .at(failed))
+          )
+          lease = try await fresh.claimOne()
+        }
+        try await fresh.remember(lease, "open", [])
+        if change == nil { try await fresh.apply(.complete(1, "open", [1])) }
+        try await fresh.apply(.suspend(lease, until: .second(90), awaiting: ["open"]))
+        if let change { try await fresh.apply(change) }
+        let found = try await fresh.tasks().first.required()
+        try fresh.expect("the date of a task that wakes", found.availableDate, .second(date.wakes))
+      }
     }
   }
 
