@@ -33,7 +33,7 @@ struct PostgreSQLOpeningTests {
       #expect(
         error?.message.hasSuffix(
           "were made by a newer version of Steadfast: they have version 99, and this one knows up "
-            + "to \(Schema().version). They were not changed"
+            + "to \(Schema().version). They were not changed; update the package Steadfast"
         ) == true
       )
       #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)

@@ -110,6 +110,43 @@ struct SessionTests {
     }
   }
 
+  @Test func `an answer is waited for longer than the server lets a statement take`() async throws {
+    try await withTables { tables in
+      let options = "options='-c statement_timeout=10min'"
+      for (place, patience) in [("", 120_000), (options, 630_000)] {
+        let place = StorePlace(try Server.connection(with: place), prefix: tables.prefix)
+        let database = try Connection(place.connection.get().parameters)
+        try SessionSettings(place).apply(to: database)
+        #expect(Int(database.patience) == patience)
+      }
+      let place = StorePlace(try Server.connection(with: options), prefix: tables.prefix)
+      let database = try Connection(place.connection.get().parameters)
+      database.patience = 500
+      try SessionSettings(place).apply(to: database)
+      #expect(try database.has("select pg_sleep(0.7)"))
+    }
+  }
+
+  @Test func `a server that takes changes no more is waited for`() async throws {
+    try await withTables { tables in
+      let session = try await session(tables)
+      let failure = try #require(throws: PostgreSQLFailure.self) {
+        try session.retrying(for: .seconds(0)) { tables in
+          try tables.database.execute(
+            "begin read only; insert into steadfast_value values ('a', '')"
+          )
+        }
+      }
+      #expect(failure.state == "25006")
+      let error = try #require(session.place.error(failure) as? PostgreSQLError)
+      #expect(error.code == .unreachable)
+      #expect(error.isTransient)
+      #expect(error.message.contains("takes no changes"))
+      try setValue("b", on: session)
+      #expect(try names(tables) == ["b"])
+    }
+  }
+
   @Test(
     arguments: [
       PostgreSQLError(.inUse, "the tables are in use"),

@@ -81,6 +81,53 @@ struct PostgreSQLSharingTests {
     }
   }
 
+  @Test(.timeLimit(.minutes(2)))
+  func `a store whose writing session was ended keeps a store out that is to be alone`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      // It connects to write first, and to claim later.
+      try await store.open()
+      let database = try tables.database()
+      let sessions = try database.all(
+        """
+        select pid::bigint from pg_locks where locktype = 'advisory' and granted
+          and (classid::bigint << 32) | objid::bigint
+            = hashtextextended(current_schema() || '.' || $1, 1)
+        """,
+        .text(tables.prefix)
+      ) { $0.integer(0) }
+      #expect(sessions.count == 1)
+      let writer = try #require(sessions.first)
+      #expect(try await store.claim(.ofA()).tasks.isEmpty)
+      while try database.has(
+        """
+        select pg_terminate_backend(pid) from pg_stat_activity
+        where pid = $1::bigint::integer
+        """,
+        .integer(writer)
+      ) {}
+      #expect(await tables.store(sharing: nil).openingError()?.code == .inUse)
+      #expect(try await store.insert(.numbered(1)) == [.done])
+      try await store.close()
+      let alone = tables.store(sharing: nil)
+      #expect(await alone.openingError() == nil)
+      try await alone.close()
+    }
+  }
+
+  @Test func `the server ends no session that has nothing to do`() async throws {
+    try await withTables { tables in
+      let database = try tables.database()
+      let name = "idle_session_timeout"
+      guard database.serverVersion >= 140_000 else { return }
+      try database.execute("set \(name) = '1h'")
+      try SessionSettings(StorePlace(tables.connection)).apply(to: database)
+      #expect(try database.first("select current_setting('\(name)')") { $0.text(0) } == "0")
+    }
+  }
+
   @Test func `a call that fails takes no other call with it`() async throws {
     try await withTables { tables in
       let store = tables.store()

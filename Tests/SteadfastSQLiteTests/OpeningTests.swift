@@ -22,7 +22,8 @@ struct OpeningTests {
       #expect(
         error?.message
           == "the tables steadfast_… of \(url.path) were made by a newer version of Steadfast: "
-          + "they have version 99, and this one knows up to 3. They were not changed"
+          + "they have version 99, and this one knows up to 3. They were not changed; update the "
+          + "package Steadfast"
       )
       #expect(await store.error { try await $0.destroy() }?.code == .newerVersion)
       #expect(try schema(at: url) == before)
@@ -68,7 +69,8 @@ struct OpeningTests {
       #expect(error?.code == .notADatabase)
       #expect(
         error?.message
-          == "\(url.path) is no SQLite database, or is an encrypted one. It was not changed"
+          == "\(url.path) is no SQLite database, or is an encrypted one. It was not changed; choose "
+          + "another file"
       )
       #expect(try Data(contentsOf: url) == text)
     }

@@ -37,8 +37,13 @@ import Musl
   private var isOutOfStep = false
   /// How long the server may take for an answer, in milliseconds.
   ///
-  /// The server ends a statement much earlier, unless it is gone without a word.
+  /// The server ends a statement much earlier (``SessionSettings``), unless it is gone without a
+  /// word.
   var patience: Int32 = 120_000
+  /// The most bytes of a statement's values.
+  ///
+  /// A server that is sent 1 GiB or more drops it and closes the connection.
+  var mostBytes = 1_000_000_000
 
   /// Connects, within the time-out that the parameters name for each host.
   init(_ parameters: [(name: String, value: String)], _ wording: Wording = Wording())
@@ -119,11 +124,15 @@ import Musl
     for value in values {
       let start = bytes.count
       let count = value.append(to: &bytes)
-      guard let length = Int32(exactly: count ?? 0) else {
-        throw PostgreSQLFailure(state: "54000", text: "a value has more than 2,147,483,647 bytes")
+      guard bytes.count <= mostBytes else {
+        throw PostgreSQLFailure(
+          state: "54000",
+          text: "the values of a statement have \(bytes.count) bytes or more, and PostgreSQL takes "
+            + "less than 1 GiB"
+        )
       }
       starts.append(count.map { _ in start })
-      lengths.append(length)
+      lengths.append(Int32(count ?? 0))
     }
     // A value without bytes must have an address, too.
     bytes.append(0)

@@ -64,12 +64,23 @@ extension SQLValue {
 
   // MARK: Bytes
 
-  /// The bytes before which PostgreSQL counts dates: the year 2000.
+  /// The seconds after 1970 from which PostgreSQL counts dates: those of the year 2000.
   private static let epoch = 946_684_800.0
 
+  /// The microseconds since 2000 of the first date that PostgreSQL has, in the year 4714 BC.
+  private static let earliest = -211_813_488_000_000_000.0
+  /// Those of the first date that it does not have, in the year 294277.
+  private static let end = 9_223_371_331_200_000_000.0
+
   /// Whole microseconds since 2000.
+  ///
+  /// A date that PostgreSQL does not have becomes `-infinity` or `infinity`, so that it stands
+  /// before or after all that are stored. One that is not a number stands before them, as in
+  /// Swift's ranges.
   static func microseconds(of date: Date) -> Int64 {
-    Int64(((date.timeIntervalSince1970 - epoch) * 1e6).rounded())
+    let count = ((date.timeIntervalSince1970 - epoch) * 1e6).rounded()
+    guard count >= earliest else { return .min }
+    return count < end ? Int64(count) : .max
   }
 
   static func date(ofMicroseconds count: Int64) -> Date {
@@ -112,7 +123,8 @@ extension SQLValue {
       let start = bytes.count
       bytes.appendInteger(Int32(-1))
       guard let count = element.append(to: &bytes) else { continue }
-      var length = Int32(count)
+      // A statement with more bytes than that is not sent.
+      var length = Int32(clamping: count)
       for offset in (0..<4).reversed() {
         bytes[start + offset] = UInt8(truncatingIfNeeded: length)
         length >>= 8

@@ -168,28 +168,39 @@ final class Claimer {
   /// The clock of a test does not run: there, each claim looks.
   private func endOverdueClaims() throws {
     guard let interval, DispatchTime.now() >= nextLook || place.clockOffset != nil else { return }
-    let start = ContinuousClock.now
-    // Where many claims are over whose rows are not removed, a look takes long.
-    defer {
-      let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
-      nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
-    }
-    var plan = LockPlan()
+    let found: [Tables.OverdueTask]
     do {
-      plan.tasks = try Set(
-        session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) }
-      )
+      let start = ContinuousClock.now
+      // Where many claims are over whose rows are not removed, a look takes long.
+      defer {
+        let rest = Int(min(start.duration(to: .now) * 10, .seconds(3_600)) / .nanoseconds(1))
+        nextLook = max(.now() + interval, .now() + .nanoseconds(rest))
+      }
+      found = try session.transaction(isDurable: false) { try $0.overdueTasks(.ofThePast) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
       // The server has given the look up, beside too many dead rows. The claim goes on without it.
       return
     }
-    if !plan.tasks.isEmpty {
+    guard !found.isEmpty else { return }
+    try interrupt(found)
+    notes.noteOthers()
+  }
+
+  /// Makes tasks available but for those that others have locked, which the next look finds again.
+  ///
+  /// The turn of an order key may go to a task that is locked: then the others do not wait for it.
+  private func interrupt(_ tasks: [Tables.OverdueTask]) throws {
+    do {
       try session.transaction(isDurable: false) { tables in
-        tables.hasChanged = true
-        try tables.lock(plan)
-        try tables.interrupt(plan.tasks.sorted(), .ofThePast)
+        try tables.database.send("set local lock_timeout = '100ms'")
+        let free = try tables.lockFree(tasks.map(\.id))
+        tables.hasChanged = !free.isEmpty
+        try tables.interrupt(free, .ofThePast)
       }
-      notes.noteOthers()
+    } catch let failure as PostgreSQLFailure where failure.tookTooLong {
+      let keys = Dictionary(grouping: tasks, by: \.orderKey)
+      guard keys.count > 1 else { return }
+      for tasks in keys.values { try interrupt(tasks) }
     }
   }
 }

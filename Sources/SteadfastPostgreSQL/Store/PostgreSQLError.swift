@@ -31,10 +31,14 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     /// A queue makes the call again.
     public static let unreachable = Code("unreachable")
     /// The server has no database of this name.
+    ///
+    /// If its messages are in another language than English, the code is ``unreachable``.
     public static let noDatabase = Code("noDatabase")
     /// The database has no schema of this name.
     public static let noSchema = Code("noSchema")
     /// The server does not let this user in, for example because the password is wrong.
+    ///
+    /// If its messages are in another language than English, the code is ``unreachable``.
     public static let notAllowed = Code("notAllowed")
     /// The connection can't be encrypted or the server not trusted, as the connection string asks.
     ///
@@ -68,7 +72,7 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let inUse = Code("inUse")
     /// The server could not make the call now: other sessions were in its way, or it took too long.
     ///
-    /// Nothing of the call was stored, and a queue makes it again.
+    /// Nothing of the call was stored, but for extensions of claims, and a queue makes it again.
     public static let busy = Code("busy")
     /// The connection was lost when a call was about to be stored, and the server could not say
     /// whether it was.
@@ -81,7 +85,8 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let full = Code("full")
     /// A row of a queue has a value that this version does not know.
     public static let damaged = Code("damaged")
-    /// The server refused an operation for another reason.
+    /// The server refused an operation for another reason, such as a payload or a key that is too
+    /// long for it.
     ///
     /// Nothing of the call was stored.
     public static let refused = Code("refused")

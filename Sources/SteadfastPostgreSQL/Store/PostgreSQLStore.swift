@@ -35,10 +35,10 @@ public import SteadfastQueue
 ///
 /// ## Connections
 ///
-/// A store has up to four connections and as many threads: one each that writes, claims, looks
-/// tasks up, and exchanges hints. None of the threads that Swift's tasks share waits for the
-/// server. The sessions use advisory locks, prepared statements and notifications. So they need a
-/// connection of their own to the server, or a pooler in session mode.
+/// A store has up to five connections and as many threads: one each that writes, claims, extends
+/// claims, looks tasks up, and exchanges hints. None of the threads that Swift's tasks share waits
+/// for the server. The sessions use advisory locks, prepared statements and notifications. So they
+/// need a connection of their own to the server, or a pooler in session mode.
 ///
 /// ## Failures
 ///
@@ -47,7 +47,8 @@ public import SteadfastQueue
 /// server stays away for more than some seconds, the error is transient, and a queue makes the call
 /// again. If a connection breaks while a change is being stored, the next connection reads from the
 /// database whether it was. When a call has thrown, nothing of it is stored, unless the error is
-/// ``PostgreSQLError/Code/unknownOutcome``.
+/// ``PostgreSQLError/Code/unknownOutcome``, or the call extends claims and does nothing else. Then
+/// those claims may have been extended whose tasks no other session has locked.
 ///
 /// ## Privacy
 ///

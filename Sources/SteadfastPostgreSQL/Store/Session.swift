@@ -199,8 +199,10 @@ final class Session {
 
   private func setClock(of database: Connection) throws(PostgreSQLFailure) {
     guard let offset = place.clockOffset else { return }
-    let seconds = "\(offset() / .seconds(1)) s"
-    try database.send("select set_config('steadfast.offset', $1, false)", .text(seconds))
+    // An interval of text has no exponent.
+    let (seconds, microseconds) = offset().microseconds.quotientAndRemainder(dividingBy: 1_000_000)
+    let text = "\(seconds) s \(microseconds) us"
+    try database.send("select set_config('steadfast.offset', $1, false)", .text(text))
   }
 
   func undo(on database: Connection) {

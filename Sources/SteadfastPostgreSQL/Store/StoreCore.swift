@@ -7,7 +7,7 @@ import Synchronization
 /// The threads of a store, and the calls that wait for them.
 final class StoreCore: StoreCalls {
   private struct State {
-    /// How many of the threads that claim, read and write were started, in this order.
+    /// How many of the threads that claim, extend, read and write were started, in this order.
     var threadCount = 0
     var hasEnded = false
     /// Whether a queue listens, or other stores are to be told.
@@ -15,15 +15,16 @@ final class StoreCore: StoreCalls {
     var hints: HintExchange?
   }
 
-  private static let threadCount = 3
+  private static let threadCount = 4
 
   private let listeners = HintListeners()
   let place: StorePlace
   private let leaseDuration: Duration?
   private let writing = JobQueue()
   private let claiming = JobQueue()
+  private let extending = JobQueue()
   private let reading = JobQueue()
-  /// The threads that claim and read.
+  /// The threads that claim, extend and read.
   private let others = DispatchGroup()
   private let opening = OpenState()
   private let state: Mutex<State>
@@ -46,6 +47,7 @@ final class StoreCore: StoreCalls {
   private func endOthers() {
     state.withLock { $0.hasEnded = true }
     claiming.end()
+    extending.end()
     reading.end()
     listeners.end()
   }
@@ -75,6 +77,10 @@ final class StoreCore: StoreCalls {
       let queue = place.isShared ? claiming : writing
       return try await queue.perform(call, orThrow: place.closed)
     }
+    if call.onlyExtends, place.isShared {
+      try await openIfClosed()
+      return try await extending.perform(call, orThrow: place.closed)
+    }
     guard call.reads else {
       // Changes that wait before the last call may have something to tell.
       defer { if call.isLast { state.withLock { $0.hints }?.end() } }
@@ -95,7 +101,9 @@ final class StoreCore: StoreCalls {
       guard state.threadCount < Self.threadCount else { return }
       try startHints(&state)
       let hints = place.isShared ? state.hints : nil
-      let starts = [startClaiming, startReading, { try self.startWriting(hints) }]
+      let starts = [
+        startClaiming, startExtending, startReading, { try self.startWriting(hints) },
+      ]
       // If the system has no room for one, a later call starts those that are left.
       for start in starts[state.threadCount...] {
         try start()
@@ -106,12 +114,29 @@ final class StoreCore: StoreCalls {
 
   private func startClaiming() throws {
     try SystemThread.start(in: others) { [place, claiming, leaseDuration, notes] in
-      let session = Session(place) { _, _ in }
+      let session = Self.sessionBesideWriter(place)
+      defer { session.close() }
       let claimer = Claimer(place, on: session, leaseDuration: leaseDuration, notes)
       while case .jobs(let jobs) = claiming.next(all: false) {
         for job in jobs { claimer.perform(job) }
       }
     }
+  }
+
+  private func startExtending() throws {
+    try SystemThread.start(in: others) { [place, extending] in
+      let session = Self.sessionBesideWriter(place)
+      defer { session.close() }
+      let extender = Extender(on: session)
+      while case .jobs(let jobs) = extending.next(all: false) {
+        for job in jobs { extender.perform(job) }
+      }
+    }
+  }
+
+  /// A session that changes tasks, and keeps other stores out although the writer's was lost.
+  private static func sessionBesideWriter(_ place: StorePlace) -> Session {
+    Session(place) { tables, _ in try place.use(on: tables.database) }
   }
 
   private func startReading() throws {

@@ -119,7 +119,7 @@ struct StorePlace: Sendable {
       PostgreSQLError(
         .newerVersion,
         "\(tables) were made by a newer version of Steadfast: they have version \(version), and this "
-          + "one knows up to \(Schema().version). They were not changed"
+          + "one knows up to \(Schema().version). They were not changed; update the package Steadfast"
       )
     case .foreignTable(let table):
       PostgreSQLError(
@@ -157,10 +157,20 @@ struct StorePlace: Sendable {
         "the user lacks a privilege in \(name): \(reason); the article \"Many machines on "
           + "PostgreSQL\" lists what is needed"
       )
-    case "25006": return readOnly
+    // Each session has found a server that takes changes: a standby may be taking its place.
+    case "25006": return PostgreSQLError(.unreachable, readOnly.message)
     case "26000", "42P05": return sharesSessions(reason)
     case "53100", "53200":
-      return PostgreSQLError(.full, "there is no room in \(name): \(reason); nothing was stored")
+      return PostgreSQLError(
+        .full,
+        "there is no room in \(name): \(reason). Nothing was stored; make room on the server"
+      )
+    case "54000":
+      return PostgreSQLError(
+        .refused,
+        "a payload, a name or a key is too long for \(name): \(reason). Make it shorter; the article "
+          + "\"Many machines on PostgreSQL\" names the limits"
+      )
     case "42P01":
       return PostgreSQLError(.tablesMissing, "\(tables) are gone: \(reason); make a new store")
     default: break
@@ -209,7 +219,8 @@ struct StorePlace: Sendable {
 
   /// What an attempt to connect says that has failed.
   ///
-  /// The library gives no code for it, but its words, which are those of the server.
+  /// The library gives no code for it, but its words, which are those of the server. A server whose
+  /// messages are not English counts as one that can't be reached.
   func describedAttempt(_ failure: PostgreSQLFailure) -> PostgreSQLError {
     let text = failure.text
     func has(_ words: String...) -> Bool { words.contains { text.contains($0) } }

@@ -18,7 +18,7 @@ final class Writer {
   private let place: StorePlace
   private let session: Session
   private let hints: HintExchange?
-  /// The threads that read and claim, which end before the store is closed.
+  /// The other threads of the tables, which end before the store is closed.
   private let others: DispatchGroup
   /// What makes claims for a store that uses the tables alone, whose claims have no end.
   private let claimer: Claimer
@@ -96,12 +96,6 @@ final class Writer {
 
   /// Performs each call in a transaction of its own, so that one which takes too long fails alone.
   private func performOneByOne(_ jobs: [StoreJob], after error: any Error) {
-    // Claims run out while their extension waits.
-    let extensions = jobs.filter(\.onlyExtends)
-    guard extensions.isEmpty || extensions.count == jobs.count else {
-      performTogether(extensions)
-      return performOneByOne(jobs.filter { !$0.onlyExtends }, after: error)
-    }
     var slowCount = 0
     for job in jobs {
       guard slowCount < Self.mostSlowCalls else {
@@ -215,7 +209,7 @@ final class Writer {
 
   private static func prepare(_ tables: Tables, _ place: StorePlace, isFirst: Bool) throws {
     let database = tables.database
-    try use(database, place)
+    try place.use(on: database)
     try Schema().migrate(database, prefix: place.prefix, changes: place.migrates)
     if isFirst {
       try database.send("delete from steadfast_request where date < now() - interval '1 day'")
@@ -232,37 +226,13 @@ final class Writer {
     _ claims: Tables.OverdueClaims
   ) throws {
     var plan = LockPlan()
-    plan.tasks = try Set(tables.overdueTasks(claims))
+    plan.tasks = try Set(tables.overdueTasks(claims).map(\.id))
     guard !plan.tasks.isEmpty else { return }
     try tables.database.send("begin")
     try tables.lock(plan)
     try tables.interrupt(plan.tasks.sorted(), claims)
     try tables.database.send("commit")
     try tables.database.flush()
-  }
-
-  /// Keeps other stores out for as long as the connection lasts, except shared ones if this one is
-  /// shared too.
-  ///
-  /// It waits for a session that is just ending, since a process was killed.
-  private static func use(_ database: Connection, _ place: StorePlace) throws {
-    let function = place.isShared ? "pg_advisory_lock_shared" : "pg_advisory_lock"
-    do throws(PostgreSQLFailure) {
-      try database.send("set lock_timeout = '2s'")
-      try database.send(
-        "select \(function)(hashtextextended(current_schema() || '.' || $1, 1))",
-        .text(place.prefix)
-      )
-      try database.send("set lock_timeout = '10s'")
-      try database.flush()
-    } catch {
-      guard error.state == "55P03" else { throw error }
-      throw PostgreSQLError(
-        .inUse,
-        "\(place.tables) are in use by another store, and only stores with the argument 'sharing' "
-          + "use them at the same time. Close that store first, or give both the argument"
-      )
-    }
   }
 
   private func close() {
@@ -276,7 +246,7 @@ final class Writer {
     close()
     // A session that makes no tables: who opens them next finds none, and loses nothing.
     let removing = Session(place, isFirst: true) { [place] tables, _ in
-      try Self.use(tables.database, place)
+      try place.use(on: tables.database)
     }
     defer { removing.close() }
     try removing.transaction(isDurable: true, isRepeatable: true) { tables in
@@ -290,11 +260,6 @@ extension StoreJob {
   /// The changes to make, if the call makes any.
   fileprivate var batch: [PreparedChange] {
     if case .apply(let batch, _) = call { batch } else { [] }
-  }
-
-  /// Whether all that the call does is to extend claims.
-  fileprivate var onlyExtends: Bool {
-    !batch.isEmpty && batch.allSatisfy { if case .extend = $0.change { true } else { false } }
   }
 }
 #endif

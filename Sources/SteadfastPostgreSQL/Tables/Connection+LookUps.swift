@@ -42,7 +42,11 @@ extension Connection: TaskLookUps {
   }
 
   func value(named name: String) throws -> [UInt8]? {
-    try first("select bytes from steadfast_value where name = $1", .text(name)) { $0.bytes(0) }
+    // The server takes no NUL, and no value has such a name.
+    guard !name.hasNUL else { return nil }
+    return try first("select bytes from steadfast_value where name = $1", .text(name)) {
+      $0.bytes(0)
+    }
   }
 
   func memory(of id: TaskID) throws -> TaskMemory {
@@ -66,34 +70,43 @@ extension Connection: TaskLookUps {
       values.append(value)
       parts.append(part.replacing("$", with: "$\(values.count)"))
     }
+
+    /// Adds a part in which `$` stands for texts.
+    ///
+    /// Those with a NUL are left out: the server takes none, and no row has one.
+    mutating func add(_ part: String, _ texts: some Sequence<String>) {
+      add(part, .texts(texts.filter { !$0.hasNUL }))
+    }
   }
 
   private func condition(_ filter: TaskFilter) -> Condition {
     var condition = Condition()
     if let ids = filter.ids { condition.add("id = any ($)", .ids(ids)) }
-    if let queue = filter.queue { condition.add("queue = $", .text(queue)) }
-    if let names = filter.names { condition.add("name = any ($)", .texts(names)) }
-    if !filter.excludedNames.isEmpty {
-      condition.add("name <> all ($)", .texts(filter.excludedNames))
+    if let queue = filter.queue {
+      // As for other texts with a NUL, no row has one.
+      if queue.hasNUL {
+        condition.parts.append("false")
+      } else {
+        condition.add("queue = $", .text(queue))
+      }
     }
+    if let names = filter.names { condition.add("name = any ($)", names) }
+    if !filter.excludedNames.isEmpty { condition.add("name <> all ($)", filter.excludedNames) }
     if let states = filter.states {
       if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
       if states.isSubset(of: TaskState.ended) { condition.parts.append("has_ended") }
-      condition.add("state = any ($)", .texts(states.map(\.rawValue)))
+      condition.add("state = any ($)", states.map(\.rawValue))
     }
     if let keys = filter.uniqueKeys {
-      condition.add(
-        Self.isKey("unique_key", in: filter.queue),
-        .texts(stored(keys, filter.queue))
-      )
+      condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
     }
     if let keys = filter.orderKeys {
-      condition.add(Self.isKey("order_key", in: filter.queue), .texts(stored(keys, filter.queue)))
+      condition.add(Self.isKey("order_key", in: filter.queue), stored(keys, filter.queue))
     }
     if let met = filter.unmetBy {
-      condition.add("not conditions <@ $::text[]", .texts(met.map(\.rawValue)))
+      condition.add("not conditions <@ $::text[]", met.map(\.rawValue))
     }
-    if let tags = filter.tags { condition.add("tags && $::text[]", .texts(tags)) }
+    if let tags = filter.tags { condition.add("tags && $::text[]", tags) }
     if let isPostponed = filter.isPostponed { condition.add("put_off = $", .flag(isPostponed)) }
     if let remembers = filter.remembers {
       condition.add("(memory_size > 0) = $", .flag(remembers))

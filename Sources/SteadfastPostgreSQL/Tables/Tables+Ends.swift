@@ -157,11 +157,35 @@ extension Tables {
     /// All, for a store that uses the tables alone from now on.
     case all = "state = 'running'"
 
-    var statement: String { "select id from steadfast_task where \(rawValue)" }
+    var statement: String { "select id, order_key from steadfast_task where \(rawValue)" }
   }
 
-  func overdueTasks(_ claims: OverdueClaims) throws -> [TaskID] {
-    try database.ids(claims.statement)
+  /// A task whose claim is over.
+  struct OverdueTask {
+    let id: TaskID
+    let orderKey: String?
+  }
+
+  func overdueTasks(_ claims: OverdueClaims) throws -> [OverdueTask] {
+    try database.all(claims.statement) { row in
+      row.id(0).map { OverdueTask(id: $0, orderKey: row.ifAny(1, row.text)) }
+    }.compactMap(\.self)
+  }
+
+  /// Locks those of the tasks that no other session has locked, nor their order keys.
+  ///
+  /// - Returns: The tasks that are locked now.
+  func lockFree(_ ids: [TaskID]) throws -> [TaskID] {
+    try database.ids(
+      """
+      select id from steadfast_task
+      where id = any ($1) and (order_key is null
+        or pg_try_advisory_xact_lock($2::bigint::integer, hashtext(order_key) & 4095))
+      order by id for update skip locked
+      """,
+      .ids(ids),
+      .integer(locks.orders)
+    )
   }
 
   /// Makes tasks available whose claims are over; the transaction has locked their order keys.
@@ -182,12 +206,19 @@ extension Tables {
 
   /// Makes tasks available again whose claims no queue was told of.
   func putBack(claimedWith tokens: [UInt64]) throws {
+    let tokens = SQLValue.array(tokens.map { .token($0) }, of: .integer)
+    let ids = try database.ids(
+      "select id from steadfast_task where state = 'running' and lease_token = any ($1)",
+      tokens
+    )
+    guard !ids.isEmpty else { return }
+    try lockOrders(of: ids)
     changedOrders = try database.all(
       """
       update steadfast_task set state = 'waiting', lease_token = null, lease_end = null
       where state = 'running' and lease_token = any ($1) returning order_key
       """,
-      .array(tokens.map { .token($0) }, of: .integer)
+      tokens
     ) { row in row.ifAny(0, row.text) }.compactMap(\.self)
     try giveTurns()
   }

@@ -112,6 +112,17 @@ extension Tables {
     return statements
   }
 
+  /// Extends those of the claims whose tasks no other session has locked.
+  ///
+  /// - Returns: For each claim that is there, whether it was extended.
+  func extendFree(_ leases: [Lease], for duration: Duration) throws -> [Lease: Bool] {
+    let values = Self.values(of: leases) + [.duration(duration)]
+    let found = try database.rows(Self.freeExtensions, values).map { row in
+      row.id(0).map { (Lease(id: $0, token: UInt64(bitPattern: row.int64(1))), row.flag(2)) }
+    }
+    return Dictionary(uniqueKeysWithValues: found.compactMap(\.self))
+  }
+
   private static func values(of leases: [Lease]) -> [SQLValue] {
     [.ids(leases.map(\.id)), .array(leases.map { .token($0.token) }, of: .integer)]
   }
@@ -190,6 +201,19 @@ extension Tables {
     update steadfast_task as task set lease_end = store_clock()
       + ($3::bigint[])[array_position($1::uuid[], task.id)] * interval '1 microsecond'
     where \(hasLease) returning task.id
+    """
+
+  private static let freeExtensions = """
+    with held as materialized (
+      select id, lease_token from steadfast_task as task where \(hasLease)
+    ), free as materialized (
+      select id from steadfast_task as task where \(hasLease) for update skip locked
+    ), extended as (
+      update steadfast_task as task
+      set lease_end = store_clock() + $3::bigint * interval '1 microsecond'
+      where task.id = any (array(select id from free)) returning task.id
+    )
+    select id, lease_token, id in (select id from extended) from held
     """
 }
 #endif

@@ -88,9 +88,11 @@ extension Duration {
 
   /// The whole microseconds, rounded up: a positive duration has at least one.
   ///
-  /// They are at most those of the longest duration that can be stored.
+  /// They are at most those of the longest duration that can be stored, whatever its sign.
   package var microseconds: Int64 {
-    let (seconds, attoseconds) = min(self, .longestStorable).components
-    return seconds * 1_000_000 + (attoseconds + 999_999_999_999) / 1_000_000_000_000
+    let storable = max(.zero - .longestStorable, min(self, .longestStorable))
+    let (seconds, attoseconds) = storable.components
+    let (whole, rest) = attoseconds.quotientAndRemainder(dividingBy: 1_000_000_000_000)
+    return seconds * 1_000_000 + whole + (rest > 0 ? 1 : 0)
   }
 }

@@ -67,7 +67,7 @@ extension TaskQueueError {
 
 extension String {
   /// Whether the text has the character NUL (U+0000), which not every store can hold in a text.
-  var hasNUL: Bool {
+  package var hasNUL: Bool {
     // A text from Objective-C has no contiguous bytes.
     unsafe utf8.withContiguousStorageIfAvailable { unsafe $0.contains(0) } ?? utf8.contains(0)
   }

@@ -24,8 +24,12 @@ extension SQLValue {
   static func flag(_ value: Bool) -> SQLValue { .integer(value ? Int64(1) : 0) }
 
   /// The seconds since 1970.
+  ///
+  /// A date that is not a number stands before all others, as in Swift's ranges; SQLite would take
+  /// it for null.
   static func date(_ value: Date?) -> SQLValue {
-    value.map { .real($0.timeIntervalSince1970) } ?? .null
+    guard let seconds = value?.timeIntervalSince1970 else { return .null }
+    return .real(seconds.isNaN ? -.infinity : seconds)
   }
 
   /// The microseconds, of which a positive duration has at least one.

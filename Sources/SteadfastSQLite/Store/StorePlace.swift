@@ -97,7 +97,8 @@ struct StorePlace: Sendable {
         .newerVersion,
         url,
         "the tables \(prefix)_… of \(path) were made by a newer version of Steadfast: they have "
-          + "version \(version), and this one knows up to \(Schema().version). They were not changed"
+          + "version \(version), and this one knows up to \(Schema().version). They were not changed; "
+          + "update the package Steadfast"
       )
     case .foreignTable(let table):
       SQLiteError(
@@ -122,7 +123,8 @@ struct StorePlace: Sendable {
       SQLiteError(
         .notADatabase,
         url,
-        "\(path) is no SQLite database, or is an encrypted one. It was not changed"
+        "\(path) is no SQLite database, or is an encrypted one. It was not changed; choose another "
+          + "file"
       )
     case SQLITE_CORRUPT:
       SQLiteError(
@@ -145,7 +147,11 @@ struct StorePlace: Sendable {
         "\(path) is busy: another program has kept it from being used for 5 seconds"
       )
     case SQLITE_FULL:
-      SQLiteError(.full, url, "there is no room for \(path) to grow; nothing was stored")
+      SQLiteError(
+        .full,
+        url,
+        "there is no room for \(path) to grow. Nothing was stored; make room on its disk"
+      )
     default:
       SQLiteError(
         .refused,

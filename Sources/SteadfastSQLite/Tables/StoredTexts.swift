@@ -15,9 +15,13 @@ enum StoredTexts {
     texts.isEmpty ? nil : json(of: texts)
   }
 
+  /// Returns the array, without the texts that have a NUL.
+  ///
+  /// No row has such a text. Some versions of SQLite would find what stands before the NUL.
   static func json(of texts: some Collection<String>) -> String {
+    let texts = texts.filter { !$0.hasNUL }
     // Texts can always be encoded.
-    guard !texts.isEmpty, let data = try? JSONEncoder().encode(Array(texts)) else { return "[]" }
+    guard !texts.isEmpty, let data = try? JSONEncoder().encode(texts) else { return "[]" }
     return String(decoding: data, as: UTF8.self)
   }
 

@@ -148,6 +148,14 @@ import Foundation
     }
   }
 
+  @Test func `a duration has no more microseconds than the longest that can be stored`() {
+    let most: Int64 = 100_000_000_000_000_000
+    #expect(Duration.seconds(Int64.max).microseconds == most)
+    #expect(Duration.seconds(Int64.min).microseconds == -most)
+    #expect(Duration.nanoseconds(1).microseconds == 1)
+    #expect(Duration.milliseconds(-1).microseconds == -1_000)
+  }
+
   // MARK: What the queue computes
 
   @Test func `dates that the queue computes stay within the bounds`() async throws {

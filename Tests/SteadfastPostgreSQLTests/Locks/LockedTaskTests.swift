@@ -1,0 +1,217 @@
+#if PostgreSQL
+import Foundation
+import SteadfastDatabases
+import SteadfastQueue
+import TestSupport
+import Testing
+
+@testable import SteadfastPostgreSQL
+
+/// What goes on while the transactions of other programs hold tasks and keys.
+@Suite(.onServer, .timeLimit(.minutes(2)))
+struct LockedTaskTests {
+  private let ids = (0...3).map { TaskRecord.numbered($0).id }
+
+  private func extensions(of leases: [Lease]) -> [TaskChange] {
+    leases.map { .extend($0, for: .seconds(10_000)) }
+  }
+
+  /// The tasks whose claims last for more than an hour.
+  private func extended(in database: Connection) throws -> [TaskID] {
+    try database.ids(
+      "select id from steadfast_task where lease_end > now() + interval '1 hour' order by id"
+    )
+  }
+
+  /// A transaction of another program that has locked a task.
+  private func transaction(locking id: TaskID, in tables: TestTables) throws -> Connection {
+    let database = try tables.database()
+    try database.execute("begin")
+    #expect(try database.ids(Self.lockTask, .id(id)) == [id])
+    return database
+  }
+
+  private static let lockTask = "select id from steadfast_task where id = $1 for update"
+
+  // MARK: Extensions
+
+  @Test func `a claim is extended while insertions wait for a key`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1))
+      let leases = try await store.claim(.ofA()).tasks.map(\.lease)
+      let keyed = TaskRecord.numbered(2, uniqueKey: "key")
+      let other = Tables(try tables.database(), isShared: true, locks: try locks(of: tables))
+      try other.database.send("begin")
+      try other.lock(LockPlan([[try PreparedChange(.insert(keyed, onDuplicate: .keep))]]))
+      try other.database.flush()
+      let ends = Log<String>()
+      async let insertion = {
+        defer { ends.add("inserted") }
+        return try await store.insert(keyed)
+      }()
+      let database = try tables.database()
+      let waits = "select from pg_locks where locktype = 'advisory' and not granted and classid = "
+      while try !database.has("\(waits) $1::bigint::integer::oid", .integer(other.locks.keys)) {
+        try #require(ends.entries.isEmpty)
+      }
+      let outcomes = try await store.apply(extensions(of: leases), durability: .relaxed)
+      #expect(outcomes == [.done])
+      #expect(ends.entries.isEmpty)
+      #expect(try extended(in: database) == [ids[1]])
+      try other.database.execute("commit")
+      let inserted = try await insertion
+      #expect(inserted == [.done])
+      try await store.close()
+    }
+  }
+
+  /// The numbers of the locks of tables.
+  private func locks(of tables: TestTables) throws -> Tables.Locks {
+    try Session(StorePlace(tables.connection, prefix: tables.prefix)) { _, _ in }.openedTables()
+      .locks
+  }
+
+  @Test func `a task that is locked keeps back its own claim only`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1), .numbered(2), .numbered(3))
+      let leases = try await store.claim(.ofA(limit: 3)).tasks.map(\.lease)
+      #expect(leases.map(\.id) == Array(ids[1...]))
+      let end = TaskChange.succeed(leases[2], at: Date(), retains: false)
+      #expect(try await store.apply([end], durability: .durable) == [.done])
+      let other = try transaction(locking: ids[1], in: tables)
+      let changes = extensions(of: leases)
+      let error = await store.error { _ = try await $0.apply(changes, durability: .relaxed) }
+      #expect(error?.code == .busy)
+      #expect(error?.message.contains("have locked 1 of the tasks whose claims") == true)
+      #expect(try extended(in: tables.database()) == [ids[2]])
+      try other.execute("rollback")
+      let outcomes = try await store.apply(changes, durability: .relaxed)
+      #expect(outcomes == [.done, .done, .stale])
+      #expect(try extended(in: tables.database()) == [ids[1], ids[2]])
+      try await store.close()
+    }
+  }
+
+  @Test(arguments: [Durability.relaxed, .durable])
+  func `of several extensions of a claim, the last one counts`(
+    _ durability: Durability
+  ) async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1))
+      let lease = try #require(try await store.claim(.ofA()).tasks.first?.lease)
+      let stale = Lease(id: lease.id, token: lease.token &+ 1)
+      let changes: [TaskChange] = [
+        .extend(lease, for: .seconds(60)), .extend(stale, for: .seconds(60)),
+        .extend(lease, for: .seconds(10_000)),
+      ]
+      let outcomes = try await store.apply(changes, durability: durability)
+      #expect(outcomes == [.done, .stale, .done])
+      #expect(try extended(in: tables.database()) == [ids[1]])
+      try await store.close()
+    }
+  }
+
+  // MARK: Claims that have run out
+
+  private enum Held: CaseIterable {
+    /// The task itself.
+    case task
+    /// The lock of its order key.
+    case key
+    /// A task before it, to which the turn of its order key goes.
+    case first
+  }
+
+  @Test(arguments: Held.allCases)
+  private func `a task that is locked keeps no other from being taken over`(
+    _ held: Held
+  ) async throws {
+    try await withTables { tables in
+      let gone = tables.store()
+      for number in 1...3 {
+        _ = try await gone.insert(.numbered(number, orderKey: number < 3 ? "key" : nil))
+      }
+      let cancellation = TaskChange.cancel(.unclaimed(ids[1]), at: Date(), retains: true)
+      #expect(try await gone.apply([cancellation], durability: .durable) == [.done])
+      #expect(try await gone.claim(.ofA()).tasks.map(\.record.id) == [ids[2], ids[3]])
+      let restart = TaskChange.restart(.unclaimed(ids[1]), availableDate: Date())
+      #expect(try await gone.apply([restart], durability: .durable) == [.done])
+      try await gone.close()
+      try tables.database().execute(
+        "update steadfast_task set lease_end = now() - interval '1 second' where state = 'running'"
+      )
+      let other = try transaction(locking: held == .task ? ids[2] : ids[1], in: tables)
+      if held == .key {
+        try other.execute("rollback; begin")
+        let tables = Tables(other, isShared: true, locks: try locks(of: tables))
+        try tables.lockOrders(of: [ids[2]])
+        try other.flush()
+      }
+      let store = tables.store()
+      let claimed = try await store.claim(.ofA()).tasks
+      #expect(claimed.map(\.record.id) == [ids[3]])
+      #expect(claimed.map(\.record.interruptionCount) == [1])
+      try other.execute("rollback")
+      // The first claim of a store looks.
+      let next = tables.store()
+      #expect(try await next.claim(.ofA()).tasks.map(\.record.id) == [ids[1]])
+      for store in [store, next] { try await store.close() }
+    }
+  }
+
+  @Test func `a claim is put back after a change of its order key that another session makes`()
+    async throws
+  {
+    try await withTables { tables in
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1, orderKey: "key"), .numbered(2, orderKey: "key"))
+      let cancellation = TaskChange.cancel(.unclaimed(ids[1]), at: Date(), retains: true)
+      #expect(try await store.apply([cancellation], durability: .durable) == [.done])
+      let locks = try locks(of: tables)
+      let lost = Tables(try tables.database(), isShared: true, locks: locks)
+      try lost.database.execute("begin")
+      #expect(try lost.claim(.ofA()).tasks.map(\.record.id) == [ids[2]])
+      try lost.database.execute("commit")
+      let restart = TaskChange.restart(.unclaimed(ids[1]), availableDate: Date())
+      #expect(try await store.apply([restart], durability: .durable) == [.done])
+
+      let other = Tables(try tables.database(), isShared: true, locks: locks)
+      try other.database.execute("begin")
+      let group = BatchGroup([[try PreparedChange(cancellation)]])
+      #expect(try other.apply(group) == [[.done]])
+      try other.database.flush()
+      let ends = Log<String>()
+      let name = tables.prefix
+      Thread.detachNewThread {
+        do {
+          let own = Tables(try tables.database(), isShared: true, locks: locks)
+          try own.database.execute("set application_name = '\(name)'; begin")
+          try own.putBack(claimedWith: [17])
+          try own.database.execute("commit")
+          ends.add("put back")
+        } catch {
+          ends.add("\(error)")
+        }
+      }
+      let database = try tables.database()
+      while try !database.has(
+        """
+        select from pg_locks join pg_stat_activity using (pid)
+        where not granted and application_name = $1::text
+        """,
+        .text(name)
+      ) {
+        try #require(ends.entries.isEmpty)
+      }
+      try other.database.execute("commit")
+      while ends.entries.isEmpty {}
+      #expect(ends.entries == ["put back"])
+      #expect(try await store.claim(.ofA()).tasks.map(\.record.id) == [ids[2]])
+      try await store.close()
+    }
+  }
+}
+#endif
