@@ -7,9 +7,11 @@ extension TaskQueue {
   /// Only this queue is paused, in memory. To pause every queue on the store, beyond the end of the
   /// process, call ``pause(durability:)``.
   ///
-  /// When the call returns, no attempt begins until ``resume()``. If the calling Swift task is
-  /// cancelled, the queue is paused all the same, but the waiting ends at once. Tasks are still
-  /// enqueued, and ``run()`` goes on without performing any.
+  /// When the call returns, no attempt begins until ``resume()``. An attempt is under way as soon
+  /// as a worker has taken its task, which is before the handler is called; for a recurring task,
+  /// the worker looks into the store in between. If the calling Swift task is cancelled, the queue
+  /// is paused all the same, but the waiting ends at once. Tasks are still enqueued, and ``run()``
+  /// goes on without performing any.
   ///
   /// A queue that is paused and resumed again and again still makes progress. If a pause releases
   /// claimed tasks before they begin, the next pause lets the claimed tasks begin, and returns when

@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 /// Runs that have a limited time, as a process has that the system has woken for a while.
@@ -12,7 +13,8 @@ extension TaskQueue {
   /// When the time is up, the attempts under way are cancelled and their tasks released unharmed,
   /// with no retry counted, and the call waits for their handlers. Such an attempt counts for the
   /// average with twice the time that it had, or with the average so far if that is longer. The
-  /// ends are stored after that, so keep a second in reserve.
+  /// ends are stored after that, so keep a second in reserve. A store that is gone is waited for
+  /// until the time is up: then the call throws if the end of an attempt is not stored.
   ///
   /// The averages are a value of the store, and outlast the process. If a name's average is longer
   /// than the whole time while tasks of it wait, its oldest attempt is forgotten. So it is tried
@@ -22,19 +24,33 @@ extension TaskQueue {
   /// - Parameter budget: how long attempts may go on, from the call on, including the time in which
   ///   the store is opened and the queue looks after what it keeps. With zero or less, nothing is
   ///   performed.
-  /// - Returns: The number of attempts; 0 if the queue is paused.
+  /// - Returns: The number of attempts; 0 if the queue is paused, or the store can't be opened and
+  ///   read in time.
   /// - Throws: The same errors as ``run()``.
   @discardableResult
   public nonisolated func run(within budget: Duration) async throws -> Int {
     let deadline = time.deadline(after: budget)
-    try await open()
-    let times = RunTimes(try await store.value(named: RunTimes.valueName))
-    guard time.stopwatch() < deadline else { return 0 }
+    try checkCanOpen()
+    guard let times = try await runTimes(until: deadline), time.stopwatch() < deadline else {
+      return 0
+    }
     let cutoff = machine.withLock { $0.nextCutoff(now: now) }
     return try await run(
       .pass(cutoff: cutoff),
       within: RunBudget(deadline: deadline, times: times)
     )
+  }
+
+  /// Opens the store, and reads how long attempts took; `nil` if the time is up before that.
+  private nonisolated func runTimes(until deadline: Duration) async throws -> RunTimes? {
+    do {
+      return try await withTimeout(deadline - time.stopwatch(), clock: time.clock) {
+        try await store.open()
+        return RunTimes(try await store.value(named: RunTimes.valueName))
+      }
+    } catch is TimeoutError where time.stopwatch() >= deadline {
+      return nil
+    }
   }
 
   /// Returns how many tasks of each name may be claimed within the run's time, if it is limited.
@@ -51,18 +67,8 @@ extension TaskQueue {
     upkeep.withLock { $0.budget?.note(time, of: name, wasCutShort: wasCutShort, at: now) }
   }
 
-  /// Performs the body, which is all of a run, and ends the run when its time is up.
-  nonisolated func within(_ budget: RunBudget?, _ body: () async -> Void) async {
-    guard let budget else { return await body() }
-    await withDiscardingTaskGroup { group in
-      group.addTask { await self.keepToBudget(budget.deadline) }
-      await body()
-      group.cancelAll()
-    }
-  }
-
   /// Ends the run when its time is up.
-  private nonisolated func keepToBudget(_ deadline: Duration) async {
+  nonisolated func keepToBudget(_ deadline: Duration) async {
     let left = deadline - time.stopwatch()
     // If this is cancelled, the run has ended before.
     try? await time.clock.wait(for: max(left, .nanoseconds(1)))

@@ -6,7 +6,9 @@ extension TaskQueue {
   ///
   /// A condition about which the queue was told nothing does not hold. When a condition begins to
   /// hold, workers look for the tasks that waited for it. When it ends, no attempt at a task that
-  /// requires it begins any more after the call has returned. Attempts that are under way go on.
+  /// requires it begins any more after the call has returned. Attempts that are under way go on. An
+  /// attempt is under way as soon as a worker has taken its task, which is before the handler is
+  /// called; for a recurring task, the worker looks into the store in between.
   ///
   /// ```swift
   /// await queue.setCondition("charging", holds: battery.isCharging)

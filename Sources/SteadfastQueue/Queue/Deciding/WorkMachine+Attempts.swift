@@ -57,14 +57,15 @@ struct Attempt: Sendable, Equatable {
 ///
 /// ``requests`` names only tasks that this queue holds: tasks that are claimed but not begun, tasks
 /// that are being released, and tasks whose end is being stored. The code that lets go of such a
-/// task carries out the request.
+/// task carries out the request. If the store fails then, the request stays, and the task is one of
+/// ``unobeyed``.
 extension WorkMachine {
   /// What happens to a request.
   enum RequestAnswer: Equatable {
     /// This attempt of this worker is to be cut short for it.
     case interrupt(worker: Int, AttemptNumber)
     /// It is carried out instead of the next attempt, or when the task is released or its end is
-    /// stored.
+    /// stored. If an earlier request could not be carried out, it takes the place of that one.
     case kept
     /// It can't be done: the task is being performed, or an earlier request leaves nothing to do.
     case refused
@@ -85,7 +86,7 @@ extension WorkMachine {
     }
     let isReady = ready.contains { $0.record.id == id }
     if isReady && isAhead { return .claimedAhead }
-    guard isReady || isUnsettled(id) || isReturning(id) else { return .notHeld }
+    guard isReady || isUnsettled(id) || isReturning(id) || isUnobeyed(id) else { return .notHeld }
     if let asked = requests[id], directive.yields(to: asked) { return .refused }
     requests[id] = directive
     return .kept
@@ -130,6 +131,15 @@ extension WorkMachine {
     requests[id] = .release
     return true
   }
+
+  /// Keeps a request that could not be carried out, unless a later one takes its place.
+  mutating func putBack(_ directive: Directive, of id: TaskID) {
+    if let later = requests[id], !later.yields(to: directive) { return }
+    requests[id] = directive
+    unobeyed.append(id)
+  }
+
+  private func isUnobeyed(_ id: TaskID) -> Bool { requests[id] != nil && unobeyed.contains(id) }
 
   /// Takes the request for a task that the queue lets go of.
   mutating func takeRequest(of id: TaskID) -> Directive? {

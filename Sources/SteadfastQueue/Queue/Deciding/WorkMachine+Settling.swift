@@ -114,7 +114,29 @@ extension WorkMachine {
   /// Returns whether a task is being released.
   func isReturning(_ id: TaskID) -> Bool { returning.contains { $0.id == id } }
 
+  /// Whether the finisher can wait for a store that is gone for a while.
+  var finisherCanWait: Bool { mode != nil && !wasCancelled && !cutsShort }
+
   // MARK: Requests
+
+  /// Returns whether the request for a task stays when a run ends.
+  ///
+  /// By then, only tasks in the outbox, and tasks that a pause is releasing, are still leased.
+  func outlastsRun(_ id: TaskID) -> Bool {
+    outbox.isWaiting(id) || isReturning(id) || unobeyed.contains(id)
+  }
+
+  /// Takes the requests that could not be carried out; ``obeyed(_:)`` follows.
+  ///
+  /// - Returns: The requests; none if the store has failed.
+  mutating func takeUnobeyed() -> [(TaskID, Directive)] {
+    guard failure == nil, !unobeyed.isEmpty else { return [] }
+    let ids = unobeyed
+    unobeyed = []
+    let asked = ids.compactMap { id in takeRequest(of: id).map { (id, $0) } }
+    obeys(asked.count)
+    return asked
+  }
 
   /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
   mutating func obeys(_ count: Int) { obeying += count }

@@ -52,6 +52,8 @@ struct WorkMachine: Sendable {
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// What was asked of tasks that the queue holds, but that no worker performs now.
   var requests: [TaskID: Directive] = [:]
+  /// The tasks whose requests could not be carried out, and are still to be.
+  var unobeyed: [TaskID] = []
   /// Whether attempts under way are to be cut short, because the time of the run, or the time to
   /// shut down, is up.
   private(set) var cutsShort = false
@@ -102,8 +104,7 @@ struct WorkMachine: Sendable {
     mode = nil
     // The time of the run was up, and not that of the queue.
     if !isShutDown { cutsShort = false }
-    // Only tasks in the outbox, and tasks that a pause is releasing, are still leased.
-    requests = requests.filter { id, _ in outbox.isWaiting(id) || isReturning(id) }
+    requests = requests.filter { id, _ in outlastsRun(id) }
   }
 
   /// Returns the cutoff of a pass that begins now.

@@ -37,7 +37,10 @@ extension TaskQueueGroup {
   ) throws(TaskQueueError) {
     let error = state.withLock { state -> TaskQueueError? in
       if state.run != nil {
-        return TaskQueueError(.alreadyRunning, "the group '\(name)' runs already")
+        return TaskQueueError(
+          .alreadyRunning,
+          "the group '\(name)' runs already; wait for that run to end, or cancel it"
+        )
       }
       if state.isShutDown {
         return shutDownError
@@ -108,17 +111,24 @@ extension TaskQueueGroup {
   ///   calls it (``TaskQueueError/Code/waitsForItself``).
   public func waitUntilIdle() async throws {
     for queue in queues { try queue.checkCanWaitUntilIdle() }
-    var (count, countBefore) = (attemptCount, -1)
-    // While a queue performs something, a task of another one that waits for it may be available.
-    while count != countBefore {
+    var areIdle = false
+    while !areIdle {
+      // First the count: what begins later changes it, and what began before is done or under way.
+      let count = workCount
+      let isQuiet = queues.allSatisfy { !$0.hasWorkUnderWay }
       for queue in queues { try await queue.waitUntilIdle() }
-      (count, countBefore) = (attemptCount, count)
+      // While one queue performs something, it may give work to another that was idle already.
+      areIdle = isQuiet && count == workCount
     }
   }
 
-  /// How many attempts have begun in all queues since they were made.
-  private var attemptCount: Int {
-    queues.reduce(0) { $0 + $1.observers.statistics.withLock { $0.statistics.attempts } }
+  /// How many attempts have begun in all queues since they were made, and how many tasks were
+  /// abandoned, which may be done without an attempt.
+  private var workCount: Int {
+    queues.reduce(0) { count, queue in
+      let statistics = queue.observers.statistics.withLock { $0.statistics }
+      return count + statistics.attempts + statistics.abandoned
+    }
   }
 
   /// Pauses all queues, as ``TaskQueue/pause()`` does.
@@ -162,5 +172,12 @@ extension TaskQueueGroup {
     await withDiscardingTaskGroup { group in
       for queue in queues { group.addTask { await body(queue) } }
     }
+  }
+}
+
+extension TaskQueue {
+  /// Whether attempts, or what was asked of tasks, are under way, or their ends are not stored yet.
+  fileprivate nonisolated var hasWorkUnderWay: Bool {
+    machine.withLock { $0.performing > 0 || $0.obeying > 0 || !$0.outbox.isEmpty }
   }
 }

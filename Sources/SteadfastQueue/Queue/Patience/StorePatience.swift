@@ -10,14 +10,15 @@ import Foundation
 /// How a queue waits before it makes a call of its store again whose error is transient.
 ///
 /// It waits as long as the error is transient, until the caller is cancelled or the queue is cut
-/// short. A claim is not made again once the run is to end, and a store is not opened again once
-/// the queue is shut down.
+/// short. A claim, and a look at what the queue keeps, is not made again once the run is to end,
+/// and a store is not opened again once the queue is shut down.
 final class StorePatience: Sendable {
   /// The kinds of calls that differ in when they are not made again.
   ///
-  /// That of an attempt stores what the attempt has done. It is made in a Swift task that is not
-  /// cancelled along with the run.
-  enum Call { case open, claim, attempt, other }
+  /// A look is a call before or after a claim that the next run makes just as well, so nothing is
+  /// lost without it. The call of an attempt stores what the attempt has done, and is made in a
+  /// Swift task that is not cancelled along with the run.
+  enum Call { case open, claim, look, attempt, other }
 
   /// What a queue is about to end.
   struct Stop: Sendable {
@@ -38,6 +39,9 @@ final class StorePatience: Sendable {
     var lastExtension = Duration.zero
   }
 
+  /// Whether the calls of the current Swift task are looks, unless they are of another kind.
+  @TaskLocal private static var isLooking = false
+
   private let clock: any WallClock
   private let events: EventHub
   private let errorText: @Sendable (any Error) -> String
@@ -53,6 +57,11 @@ final class StorePatience: Sendable {
     self.events = events
     errorText = configuration.errorText
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
+  }
+
+  /// Performs the body, whose calls of the store are looks.
+  static func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
+    try await $isLooking.withValue(true) { try await body() }
   }
 
   /// How many calls were made again.
@@ -90,6 +99,7 @@ final class StorePatience: Sendable {
   ///   - call: the kind of the call.
   /// - Returns: Whether to make the call again.
   func waits(after error: any Error, retries: Int, _ call: Call) async -> Bool {
+    let call = call == .other && Self.isLooking ? .look : call
     guard error.isTransientFailure, !Task.isCancelled, !ends(call) else { return false }
     let attempt = RetryAttempt(number: retries + 1)
     let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
@@ -114,7 +124,7 @@ final class StorePatience: Sendable {
     let (stop, isRunCancelled) = state.withLock { ($0.stop, $0.isRunCancelled) }
     return switch call {
     case .open: stop.isShutDown
-    case .claim: stop.isStopping
+    case .claim, .look: stop.isStopping
     case .attempt: stop.isCutShort || isRunCancelled
     case .other: stop.isCutShort
     }

@@ -23,10 +23,7 @@ extension TaskQueue {
     guard let handler = handlers[record.name] else {
       // The store has handed out a task that it was not asked for.
       fail(UnaskedTask(name: record.name), to: "hand out tasks")
-      let isCutShort = endAttempt(of: worker).1
-      let settlement = judge.settlement(.release, of: task, now: now)
-      await finish(settlement, worker, isAttempt: false)
-      return isCutShort
+      return await leaveOut(task, worker, .release(task.lease))
     }
     let begin = now
     if record.id.isOccurrence {
@@ -99,6 +96,25 @@ extension TaskQueue {
     // The attempt may have ended before it could be cut short.
     if end.0 != nil { signals.interruption.resumeAll(with: .success(())) }
     return end
+  }
+
+  /// Settles a task that was claimed, and is not attempted.
+  ///
+  /// What was asked of the task in the meantime is done instead of a release.
+  ///
+  /// - Returns: Whether the attempt was to be cut short.
+  private nonisolated func leaveOut(
+    _ task: ClaimedTask,
+    _ worker: Int,
+    _ change: TaskChange
+  ) async -> Bool {
+    let (directive, isCutShort) = endAttempt(of: worker)
+    var settlement = Settlement(change: change, record: task.record, wasBegun: false)
+    if case .release = change, let directive, directive != .release {
+      settlement = judge.settlement(.obey(directive), of: task, now: now)
+    }
+    await finish(settlement, worker, isAttempt: false)
+    return isCutShort
   }
 
   private nonisolated var moment: AttemptJudge.Moment {

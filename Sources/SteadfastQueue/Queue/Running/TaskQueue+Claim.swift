@@ -20,8 +20,10 @@ extension TaskQueue {
       let (isFirst, wentBack, conditions) = upkeep.withLock {
         ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding)
       }
-      if wentBack { try await rebase(to: date, isFirst: isFirst) }
-      if !parked.isEmpty { try await unpark(parked) }
+      if wentBack {
+        try await StorePatience.looking { try await rebase(to: date, isFirst: isFirst) }
+      }
+      if !parked.isEmpty { try await StorePatience.looking { try await unpark(parked) } }
       let (now, room) = machine.withLock { machine in
         (
           machine.cutoff ?? date,
@@ -65,7 +67,8 @@ extension TaskQueue {
       if !tooMany.isEmpty { await putBack(tooMany) }
       switch step {
       case .perform, .obey, .claim, .putBack: return step
-      case .wait, .stop: if claim.tasks.isEmpty { await foundNothing() }
+      case .wait, .stop:
+        if claim.tasks.isEmpty { await StorePatience.looking { await foundNothing() } }
       }
       // A pause may keep the claimed tasks from being begun.
       let unbegun = machine.withLock { $0.takeHeldBack() }

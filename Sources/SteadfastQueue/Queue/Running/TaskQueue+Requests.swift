@@ -83,9 +83,14 @@ extension TaskQueue {
 
   /// Carries out requests that came while their tasks were being settled or released.
   ///
-  /// At the end it signals `idleWatch`, even if there were no requests, because the queue may be
-  /// idle.
-  nonisolated func obey(_ requests: [(TaskID, Directive)]) async {
+  /// A request stays if the store fails, and the next run carries it out. The finisher does so if
+  /// the store is gone for a while and this Swift task can't wait. At the end this signals
+  /// `idleWatch`, even if there were no requests, because the queue may be idle.
+  ///
+  /// - Parameters:
+  ///   - requests: the requests.
+  ///   - isLast: whether the run ends, so that no finisher carries them out.
+  nonisolated func obey(_ requests: [(TaskID, Directive)], isLast: Bool = false) async {
     for (id, directive) in requests {
       do {
         _ = try await askOpened(directive, of: id)
@@ -93,10 +98,22 @@ extension TaskQueue {
         // The task stays as it is: another one stands for its key.
         continue
       } catch {
+        let isLeft = machine.withLock { machine in
+          // After an error of the queue itself, the next run could not do it, either.
+          if !(error is TaskQueueError) { machine.putBack(directive, of: id) }
+          return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
+        }
+        guard !isLeft else {
+          signals.finisher.signal()
+          continue
+        }
         fail(error, to: "do what was asked of a task", losing: true)
       }
     }
-    if !requests.isEmpty { machine.withLock { $0.obeyed(requests.count) } }
+    if !requests.isEmpty {
+      machine.withLock { $0.obeyed(requests.count) }
+      signals.settlement.resumeAll(with: .success(()))
+    }
     signals.idleWatch.step()
   }
 

@@ -16,9 +16,9 @@ extension TaskQueue {
   /// - Throws: `CancellationError`; the error that keeps the store from being opened; a
   ///   ``TaskQueueError`` if the queue or another one on its store already runs, if the queue was
   ///   shut down, or if its store has failed. After a failure of the store, nothing acknowledged is
-  ///   lost. Run this queue again, which knows how the last attempts ended, or close the store and
-  ///   make a new queue with a new store. Calls that wait for outcomes keep waiting, so check what
-  ///   the run throws, as a task group does.
+  ///   lost. Run this queue again, which knows how the last attempts ended and what was asked of
+  ///   their tasks, or close the store and make a new queue with a new store. Calls that wait for
+  ///   outcomes keep waiting, so check what the run throws, as a task group does.
   public nonisolated func run() async throws { try await run(.untilStopped) }
 
   /// Performs the tasks that are available now, and returns when they are done.
@@ -45,7 +45,8 @@ extension TaskQueue {
   ) async throws -> Int {
     try RealWork.checkRun(of: name, on: time.clock)
     try checkCanOpen()
-    try await store.open()
+    // A run with limited time has opened it within that time.
+    if budget == nil { try await store.open() }
     let use = store.useIfKnown
     let claimBatch = budget == nil ? claimBatch : 0
     let names = handlers.names
@@ -57,11 +58,11 @@ extension TaskQueue {
     }
     if let budget { upkeep.withLock { $0.budget = budget } }
     tellPatience()
-    await within(budget) {
+    await keepingToLimits(budget) {
       await beginRun()
       await RealWork.waiting({ _ in self.whyRunGoesOn }) { await work(mode) }
+      if budget != nil { await keepRunTimes() }
     }
-    if budget != nil { await keepRunTimes() }
     let (failure, wasCancelled, hasEnded, attemptCount) = machine.withLock { machine in
       machine.end()
       // A caller that is notified of the end may run another queue on the store at once.
@@ -76,10 +77,30 @@ extension TaskQueue {
     return attemptCount
   }
 
-  /// Stores what a failed run left over, prunes ended tasks, and reports tasks without a handler.
+  /// Performs the body, which is all of a run, and cuts it short when the time to shut down is up,
+  /// or the time of the run, if it is limited.
+  private nonisolated func keepingToLimits(
+    _ budget: RunBudget?,
+    _ body: () async -> Void
+  ) async {
+    await withDiscardingTaskGroup { group in
+      group.addTask { await self.keepToShutDownLimit() }
+      if let budget { group.addTask { await self.keepToBudget(budget.deadline) } }
+      await body()
+      group.cancelAll()
+    }
+  }
+
+  /// Stores what a failed run left over, and looks after what the queue keeps.
   private nonisolated func beginRun() async {
     upkeep.withLock { $0.conditions.beginRun() }
     await settleAll()
+    await StorePatience.looking { await lookAfterTasks() }
+  }
+
+  /// Follows the stored pause, prunes ended tasks, puts missing occurrences back, and reports tasks
+  /// without a handler.
+  private nonisolated func lookAfterTasks() async {
     // Another queue may have changed it since this one has last looked.
     await followStoredPause()
     do {
@@ -114,7 +135,6 @@ extension TaskQueue {
 
   private nonisolated func workAndServe(_ mode: WorkMachine.Mode) async {
     await withDiscardingTaskGroup { services in
-      services.addTask { await self.keepToShutDownLimit() }
       if mode == .untilStopped {
         services.addTask {
           await self.signals.timer.run(on: self.time.clock) { self.signals.workers.signal() }

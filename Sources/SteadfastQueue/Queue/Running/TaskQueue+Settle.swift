@@ -29,31 +29,39 @@ extension TaskQueue {
       await settleAll()
       await signals.finisher.wait()
     }
-    await settleAll()
+    await settleAll(isLast: true)
+    // The end of a run that was cancelled waits for no other caller's requests.
+    signals.settlement.resumeAll(with: .success(()))
   }
 
-  /// Stores all settlements in the outbox.
+  /// Stores all settlements in the outbox, and carries out the requests that could not be before.
   ///
-  /// - Parameter isLast: whether the run ends, so that nothing else stores them.
+  /// - Parameter isLast: whether the run ends, so that nothing else does.
   nonisolated func settleAll(isLast: Bool = false) async {
+    let unobeyed = machine.withLock { $0.takeUnobeyed() }
+    if !unobeyed.isEmpty { await obey(unobeyed, isLast: isLast) }
     while let settlements = machine.withLock({ $0.takeOutbox() }) {
       let isLeft = await apply(settlements, isLast: isLast)
       let (wakesWorkers, requests) = machine.withLock { $0.settled() }
       if backing.patientStore != nil { signals.settlement.resumeAll(with: .success(())) }
       if wakesWorkers { signals.workers.signalAll() }
-      await obey(requests)
+      await obey(requests, isLast: isLast)
       if isLeft { return signals.finisher.signal() }
     }
   }
 
-  /// Stores the settlements that are left when the workers of a run have ended.
+  /// Stores the settlements, and carries out the requests, that are left when the workers of a run
+  /// have ended.
   nonisolated func settleRest() async {
     await settleAll(isLast: true)
     guard backing.patientStore != nil else { return }
     // The finisher may be waiting for the store, and is cancelled after this.
-    while machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) {
+    func isObeying() -> Bool {
+      !Task.isCancelled && machine.withLock { $0.failure == nil && $0.obeying > 0 }
+    }
+    while machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) || isObeying() {
       await signals.settlement.waitUncancelled {
-        machine.withLock { $0.outbox.isStoring ? nil : () }
+        isObeying() || machine.withLock { $0.outbox.isStoring } ? nil : ()
       }
       await settleAll(isLast: true)
     }
@@ -95,8 +103,7 @@ extension TaskQueue {
       // An attempt that is cut short has a cancelled Swift task in a run that goes on.
       let isLeft = machine.withLock { machine in
         machine.putBack(Array(settlements))
-        return !isLast && error.isTransientFailure && Task.isCancelled && machine.mode != nil
-          && !machine.wasCancelled && !machine.cutsShort
+        return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
       }
       if isLeft { return true }
       fail(error, to: "keep how tasks ended", losing: true)
@@ -180,7 +187,7 @@ extension TaskQueue {
     )
     if isLeft { signals.finisher.signal() }
     let requests = machine.withLock { $0.wereReturned(tasks) }
-    await obey(requests)
+    await obey(requests, isLast: isLast)
   }
 
   /// Tells what has been stored about tasks, and looks for those that can be performed now.

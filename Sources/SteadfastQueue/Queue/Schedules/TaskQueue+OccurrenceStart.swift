@@ -26,20 +26,6 @@ extension TaskQueue {
     }
   }
 
-  /// Settles an occurrence that was claimed, and is not attempted.
-  ///
-  /// - Returns: Whether the attempt was to be cut short.
-  nonisolated func leaveOut(
-    _ task: ClaimedTask,
-    _ worker: Int,
-    _ change: TaskChange
-  ) async -> Bool {
-    let isCutShort = endAttempt(of: worker).1
-    let settlement = Settlement(change: change, record: task.record, wasBegun: false)
-    await finish(settlement, worker, isAttempt: false)
-    return isCutShort
-  }
-
   /// Returns what an occurrence is that begins, and adds the next one if the two may overlap.
   ///
   /// One that is not the current occurrence begins: it was current when it was claimed, or was

@@ -1,4 +1,5 @@
 import Foundation
+import SteadfastRetry
 import SteadfastTesting
 import TestSupport
 import Testing
@@ -185,15 +186,13 @@ private struct Other: TaskPayload { var seconds: Int }
     #expect(try await queue.statistics.storeRetries == 2)
   }
 
-  @Test func `the time includes what the queue looks after before its tasks`() async throws {
-    let store = FaultInjectingStore()
-    let queue = await queue(store)
-    try await queue.enqueue(Job(seconds: 0))
-    // The averages are read. Then the store is gone, before anything is claimed.
-    let first = store.calls.count
-    store.inject(.transientError, times: nil) { $0.kind == .value && $0.number > first + 2 }
+  /// Expects that a run of 10 s ends in time although its store is gone, which it is for longer.
+  private func expectEnd(of queue: TaskQueue, on store: FaultInjectingStore, attempts: Int) async {
     await withTaskGroup { group in
-      group.addTask { _ = try? await queue.run(within: .seconds(10)) }
+      group.addTask {
+        let count = try? await queue.run(within: .seconds(10))
+        #expect(count == attempts)
+      }
       group.addTask { [clock = time.clock] in
         try? await clock.sleep(for: .seconds(60))
         store.restore()
@@ -203,7 +202,36 @@ private struct Other: TaskPayload { var seconds: Int }
       group.cancelAll()
     }
     store.restore()
+  }
+
+  /// The store is opened, the averages are read, and then, before the first claim, what is paused.
+  @Test(arguments: 0...2)
+  func `the time includes what the queue looks after before its tasks`(calls: Int) async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Job(seconds: 0))
+    let last = store.calls.count + calls
+    store.inject(.transientError, times: nil) { $0.number > last }
+    await expectEnd(of: queue, on: store, attempts: 0)
     #expect(try await queue.run(within: .seconds(10)) == 1)
+  }
+
+  @Test func `the time includes what the queue keeps after its tasks`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Job(seconds: 1))
+    store.inject(.transientError, times: nil) { $0.changes.contains("setValue") }
+    await expectEnd(of: queue, on: store, attempts: 1)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `an error of the store is thrown, also if it is that of a time limit of its own`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    store.inject(.error(TimeoutError(limit: .seconds(1)))) { $0.kind == .open }
+    await #expect(throws: TimeoutError.self) { try await queue.run(within: .seconds(10)) }
   }
 
   @Test func `a name whose attempt was cut short late is not begun that late again`() async throws {
@@ -216,66 +244,5 @@ private struct Other: TaskPayload { var seconds: Int }
     }
     #expect(counts == [2, 1, 1, 1])
     #expect(log.entries == Array(repeating: "other 9", count: 4))
-  }
-}
-
-@Suite struct RunBudgetTests {
-  private func budget(_ times: [String: Int]) -> RunBudget {
-    var known = RunTimes()
-    for (name, seconds) in times { known.add(.seconds(seconds), of: name) }
-    return RunBudget(deadline: .seconds(30), times: known)
-  }
-
-  @Test func `there is room for what is expected to end before the deadline`() {
-    var budget = budget(["a": 10, "b": 20])
-    let room = ["a": 3, "b": 3, "new": 3]
-    #expect(budget.room(in: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
-    #expect(budget.tooLong == ["b"])
-    #expect(budget.room(in: room, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
-    #expect(budget.tooLong == ["b"])
-  }
-
-  @Test(arguments: [30, 31])
-  func `from the deadline on, there is no room, which says nothing of any name`(now: Int) {
-    var budget = budget(["a": 0, "b": 20])
-    let none = ["a": 0, "b": 0, "new": 0]
-    #expect(budget.room(in: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
-    #expect(budget.tooLong.isEmpty)
-  }
-
-  @Test func `an attempt that is cut short counts twice its time, or the average if longer`() {
-    var budget = budget(["a": 8, "b": 1])
-    for name in ["a", "b", "new"] {
-      budget.note(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
-    }
-    // These end by themselves, or are cut short before the deadline.
-    budget.note(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
-    budget.note(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
-    #expect(budget.measured.map(\.name) == ["a", "b", "new", "a"])
-    #expect(budget.measured.map(\.time) == [8, 4, 4, 2].map { .seconds($0) })
-  }
-}
-
-@Suite struct RunTimesTests {
-  @Test func `times are the same after they were written and read`() throws {
-    var times = RunTimes()
-    for seconds in [1, 2, 3, 4] { times.add(.seconds(seconds), of: "a") }
-    times.add(.milliseconds(1), of: "é\"")
-    #expect(RunTimes(try times.bytes()) == times)
-    #expect(times.average(of: "a") == .seconds(3))
-    #expect(times.average(of: "b") == nil)
-  }
-
-  @Test(arguments: ["", "[]", "{\"a\":1}", "{\"a\":[]}", "{\"a\":[\"x\"]}"])
-  func `bytes that make no sense are none`(text: String) {
-    #expect(RunTimes(Array(text.utf8)).average(of: "a") == nil)
-  }
-
-  @Test func `when there is no room, some names are left out`() throws {
-    var times = RunTimes()
-    for index in 8..<12 { times.add(.seconds(1), of: "name \(index)") }
-    let full = try times.bytes().count
-    let read = RunTimes(try times.bytes(limit: full - 1))
-    #expect(read.names.count(where: { _ in true }) == 3 && read.average(of: "name 11") == nil)
   }
 }

@@ -203,6 +203,47 @@ import Testing
     #expect(machine.settled().requests.map(\.0) == [.numbered(1)])
   }
 
+  @Test func `a request that could not be carried out stays for the next run`() {
+    var machine = machineKeepingFirstEnd()
+    _ = machine.request(.pause, of: .numbered(1))
+    #expect(machine.settled().requests.count == 1)
+    machine.putBack(.pause, of: .numbered(1))
+    machine.obeyed(1)
+    machine.fail(TaskQueueError(.storeFailed, "x"))
+    let early = machine.takeUnobeyed()
+    #expect(early.isEmpty)
+    machine.end()
+    // Another one takes its place.
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    #expect(cancel == .kept)
+    machine.begin(.untilStopped, names: [String]())
+    let asked = machine.takeUnobeyed()
+    #expect(asked.map(\.0) == [.numbered(1)] && asked.map(\.1) == [.cancel])
+    let later = machine.request(.cancel, of: .numbered(1))
+    #expect(later == .notHeld)
+    #expect(machine.requests.isEmpty)
+  }
+
+  @Test func `a request that could not be carried out takes the place of the next attempt`() {
+    var machine = machineKeepingFirstEnd()
+    _ = machine.settled()
+    machine.putBack(.cancel, of: .numbered(1))
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    #expect(machine.next().summary == "cancel 1")
+    let rest = machine.takeUnobeyed()
+    #expect(rest.isEmpty)
+  }
+
+  @Test func `a pause that could not be carried out is taken back`() {
+    var machine = machineKeepingFirstEnd()
+    _ = machine.settled()
+    machine.putBack(.pause, of: .numbered(1))
+    let isTakenBack = machine.withdrawPause(of: .numbered(1))
+    let rest = machine.takeUnobeyed()
+    #expect(isTakenBack && rest.isEmpty)
+  }
+
   @Test func `a pause that is taken back releases the task`() {
     var machine = WorkMachine.running(workers: 1)
     _ = machine.next()

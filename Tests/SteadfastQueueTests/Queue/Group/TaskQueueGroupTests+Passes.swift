@@ -144,6 +144,71 @@ extension TaskQueueGroupTests {
     }
   }
 
+  @Test func `a group is idle when what an attempt under way gives another queue is done, too`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let one = TaskQueueConfiguration(maxConcurrentTasks: 1)
+    let group = TaskQueueGroup(persistence: store, configuration: one, clock: clock)
+    try await group.addQueue("a").register(Note.self) { [log] note, _ in
+      log.add(note.text)
+    }
+    try await group.addQueue("b").register(Note.self) { [clock] _, _ in
+      try await clock.sleep(for: .seconds(10))
+      // The claim that finds the task comes back when this queue is idle again.
+      store.inject(.delay(.seconds(5), on: clock)) { $0.kind == .claim }
+      try await group.enqueue(Note("given"), on: "a")
+      try await clock.sleep(for: .seconds(1))
+    }
+    try await group.enqueue(Note("gives"), on: "b")
+    try await withRunning(group) {
+      try await clock.sleep(for: .seconds(5))
+      try await group.waitUntilIdle()
+      #expect(log.entries == ["given"])
+    }
+  }
+
+  @Test func `a group is idle when what the end of an expired task makes available is done, too`()
+    async throws
+  {
+    // When "b" is idle, a claim of "a" is under way.
+    let group = group(SlowClaims(delays: ["a": .seconds(9), "b": .seconds(5)], clock: clock))
+    try await group.addQueue("a")
+    let b = try await group.addQueue("b")
+    await b.pause()
+    let expiry = TaskOptions(expiryDate: clock.date + 1)
+    let expired = try await group.enqueue(Note("expired"), on: "b", options: expiry)
+    let options = TaskOptions(after: [expired.id], when: .allEnded)
+    try await group.enqueue(Note("1"), on: "a", options: options)
+    try await withRunning(group) {
+      async let idle: Void = group.waitUntilIdle()
+      try await clock.sleep(for: .seconds(6))
+      await b.resume()
+      try await idle
+      #expect(log.entries == ["a begins 1", "a 1"])
+    }
+  }
+
+  @Test(arguments: [true, false])
+  func `a pass of a group ends in time although its store is gone`(isFromBeginning: Bool)
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let group = try await group(of: ["a", "b"], on: store)
+    store.inject(.transientError, times: nil) {
+      isFromBeginning ? $0.kind == .value : $0.changes.contains("setValue")
+    }
+    async let _ = restore(store)
+    #expect(try await offset(of: group, within: .seconds(20)) == .seconds(20))
+    #expect(log.entries.count == (isFromBeginning ? 0 : 4))
+  }
+
+  /// Ends a test that would wait for the store without end.
+  private func restore(_ store: FaultInjectingStore) async {
+    try? await clock.sleep(for: .seconds(600))
+    store.restore()
+  }
+
   @Test func `a queue that is being added while the group shuts down is shut down`() async throws {
     let shutDown = Log<TaskQueueGroup>()
     let group = TaskQueueGroup(clock: clock) { _ in shutDown.entries.first?.beginShutDown() }
@@ -151,5 +216,17 @@ extension TaskQueueGroupTests {
     let queue = try await group.addQueue("late")
     let error = await queueError { try await queue.runAvailable() }
     #expect(error?.code == .shutDown)
+  }
+}
+
+/// A store in memory whose claims take a while, for each queue another one.
+private struct SlowClaims: ForwardingStore {
+  let base: any Persistence = InMemoryStore()
+  let delays: [String: Duration]
+  let clock: VirtualClock
+
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    try await clock.sleep(for: delays[request.queue] ?? .zero)
+    return try await base.claim(request)
   }
 }

@@ -70,7 +70,11 @@ import Testing
       try await queue.enqueue(Note("two"), uniqueKey: "k", onDuplicate: .reject)
     }
     #expect(error?.code == .duplicate)
-    #expect(error?.message == "a task with the unique key 'k' is there already: \(first.id)")
+    #expect(
+      error?.message
+        == "a task with the unique key 'k' is there already: \(first.id); use that one, which "
+        + "task(_:) returns, or give the new one another key or another onDuplicate"
+    )
   }
 
   @Test func `shutting down throws an error to callers that wait for a task that has not ended`()

@@ -74,4 +74,22 @@ import Testing
     #expect(value == "a")
     #expect(clock.now.offset == .seconds(12))
   }
+
+  @Test func `a caller that asks when a cancellation is stored and not yet reported gets it`()
+    async throws
+  {
+    let slow = FaultInjectingStore(store.process())
+    slow.inject(.hang, .afterEffect) { $0.changes.contains("cancel") }
+    let queue = TaskQueue(persistence: slow, clock: clock)
+    let task = try await queue.enqueue(Note("a"))
+    async let isCancelled = task.cancel()
+    try await slow.waitForHeldCalls()
+    #expect(try await task.record() == nil)
+    async let outcome = task.outcome()
+    // By then it has found nothing in the store.
+    try await clock.sleep(for: .seconds(1))
+    slow.letGo()
+    #expect(try await outcome == .cancelled)
+    #expect(try await isCancelled)
+  }
 }

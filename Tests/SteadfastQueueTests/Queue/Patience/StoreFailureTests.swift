@@ -62,19 +62,22 @@ import Testing
     #expect(try await run == 1)
   }
 
-  @Test(.virtualTime)
-  func `a store that fails to store what was asked of a task stops the run`() async throws {
+  /// The task is looked up, and then changed.
+  @Test(.virtualTime, arguments: [FaultInjectingStore.Call.Kind.tasks, .apply])
+  func `a store that fails to store what was asked of a task stops the run, and the next does it`(
+    kind: FaultInjectingStore.Call.Kind
+  ) async throws {
     let clock = try #require(VirtualTime.current).clock
     let store = FaultInjectingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
     let task = try await queue.enqueue(Note("slow"))
     store.inject(.hang) { $0.changes.contains("retry") }
-    store.inject(.error(Refusal("the disk is on fire"))) { $0.changes.contains("cancel") }
     async let run = queue.runAvailable()
     try await store.waitForHeldCalls()
     // The attempt has ended, and its end is being stored: the request waits for that.
     #expect(try await queue.cancel(task.id))
+    store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == kind }
     store.letGo()
     do {
       _ = try await run
@@ -84,6 +87,50 @@ import Testing
       #expect(error.message.contains("the disk is on fire"))
     }
     #expect(try await queue.count == 1)
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await task.outcome() == .cancelled)
+    #expect(try await queue.count == 0)
+  }
+
+  @Test(.virtualTime)
+  func `a pass that has to do what was asked of a task waits for a store that is gone`()
+    async throws
+  {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore()
+    store.inject(.hang) { $0.changes.contains("retry") }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
+    let task = try await queue.enqueue(Note("slow"))
+    async let run = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    #expect(try await queue.cancel(task.id))
+    store.inject(.transientError, times: 3) { $0.kind == .tasks }
+    store.letGo()
+    #expect(try await run == 1)
+    #expect(try await task.outcome() == .cancelled)
+  }
+
+  @Test(.virtualTime)
+  func `what was asked of a task whose attempt is cut short waits for a store that is gone`()
+    async throws
+  {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore()
+    store.inject(.hang) { $0.changes.contains("pause") }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in try await clock.sleep(for: .seconds(100)) }
+    let task = try await queue.enqueue(Note("slow"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await queue.pause(task.id))
+      // The worker stores the pause in a Swift task that is cancelled.
+      try await store.waitForHeldCalls()
+      #expect(try await queue.cancel(task.id))
+      store.inject(.transientError, times: 3) { $0.kind == .tasks }
+      store.letGo()
+      #expect(try await task.outcome() == .cancelled)
+    }
   }
 
   @Test(.virtualTime, arguments: [false, true])

@@ -215,6 +215,50 @@ import Testing
     #expect(try await task.record() == nil)
   }
 
+  /// Ends a test that would wait for the store without end.
+  private func restore(_ store: FaultInjectingStore) async {
+    try? await clock.sleep(for: .seconds(600))
+    store.restore()
+  }
+
+  /// The first values are read before the first claim, and the others belong to that.
+  @Test(arguments: ["value", "count", "rebase"])
+  func `a queue that looks after what it keeps shuts down although its store is gone`(
+    look: String
+  ) async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Note("1"), delay: .seconds(3_600))
+    store.inject(.transientError, times: nil) {
+      $0.kind.rawValue == look || $0.changes.contains(look)
+    }
+    async let _ = restore(store)
+    async let run: Void = queue.run()
+    try await clock.sleep(for: .seconds(5))
+    queue.beginShutDown()
+    try await run
+    #expect(clock.now.offset == .seconds(5))
+  }
+
+  @Test func `a run that begins while its store is gone keeps to the limit of a shutdown`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.enqueue(Note("0"))
+    store.inject(.error(Refusal("the disk is full"))) { $0.changes.contains("succeed") }
+    let first = await queueError { try await queue.runAvailable() }
+    #expect(first?.code == .storeFailed)
+    // The next run stores the end that is left over, before it does anything else.
+    store.inject(.transientError, times: nil) { $0.changes.contains("succeed") }
+    async let _ = restore(store)
+    async let error = queueError { try await queue.run() }
+    try await clock.sleep(for: .seconds(1))
+    queue.beginShutDown(within: .seconds(5))
+    #expect(await error?.code == .storeFailed)
+    #expect(clock.now.offset == .seconds(6))
+  }
+
   @Test func `a run that begins while its store is gone waits for it`() async throws {
     let store = FaultInjectingStore()
     store.cutOff(throwing: TransientFault())

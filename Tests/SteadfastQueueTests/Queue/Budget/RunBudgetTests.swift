@@ -1,0 +1,40 @@
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct RunBudgetTests {
+  private func budget(_ times: [String: Int]) -> RunBudget {
+    var known = RunTimes()
+    for (name, seconds) in times { known.add(.seconds(seconds), of: name) }
+    return RunBudget(deadline: .seconds(30), times: known)
+  }
+
+  @Test func `there is room for what is expected to end before the deadline`() {
+    var budget = budget(["a": 10, "b": 20])
+    let room = ["a": 3, "b": 3, "new": 3]
+    #expect(budget.room(in: room, at: .seconds(15)) == ["a": 3, "b": 0, "new": 3])
+    #expect(budget.tooLong == ["b"])
+    #expect(budget.room(in: room, at: .seconds(25)) == ["a": 0, "b": 0, "new": 3])
+    #expect(budget.tooLong == ["b"])
+  }
+
+  @Test(arguments: [30, 31])
+  func `from the deadline on, there is no room, which says nothing of any name`(now: Int) {
+    var budget = budget(["a": 0, "b": 20])
+    let none = ["a": 0, "b": 0, "new": 0]
+    #expect(budget.room(in: ["a": 3, "b": 3, "new": 3], at: .seconds(now)) == none)
+    #expect(budget.tooLong.isEmpty)
+  }
+
+  @Test func `an attempt that is cut short counts twice its time, or the average if longer`() {
+    var budget = budget(["a": 8, "b": 1])
+    for name in ["a", "b", "new"] {
+      budget.note(.seconds(2), of: name, wasCutShort: true, at: .seconds(30))
+    }
+    // These end by themselves, or are cut short before the deadline.
+    budget.note(.seconds(2), of: "a", wasCutShort: false, at: .seconds(30))
+    budget.note(.seconds(2), of: "a", wasCutShort: true, at: .seconds(29))
+    #expect(budget.measured.map(\.name) == ["a", "b", "new", "a"])
+    #expect(budget.measured.map(\.time) == [8, 4, 4, 2].map { .seconds($0) })
+  }
+}

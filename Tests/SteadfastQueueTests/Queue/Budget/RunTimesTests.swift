@@ -1,0 +1,27 @@
+import Testing
+
+@testable import SteadfastQueue
+
+@Suite struct RunTimesTests {
+  @Test func `times are the same after they were written and read`() throws {
+    var times = RunTimes()
+    for seconds in [1, 2, 3, 4] { times.add(.seconds(seconds), of: "a") }
+    times.add(.milliseconds(1), of: "é\"")
+    #expect(RunTimes(try times.bytes()) == times)
+    #expect(times.average(of: "a") == .seconds(3))
+    #expect(times.average(of: "b") == nil)
+  }
+
+  @Test(arguments: ["", "[]", "{\"a\":1}", "{\"a\":[]}", "{\"a\":[\"x\"]}"])
+  func `bytes that make no sense are none`(text: String) {
+    #expect(RunTimes(Array(text.utf8)).average(of: "a") == nil)
+  }
+
+  @Test func `when there is no room, some names are left out`() throws {
+    var times = RunTimes()
+    for index in 8..<12 { times.add(.seconds(1), of: "name \(index)") }
+    let full = try times.bytes().count
+    let read = RunTimes(try times.bytes(limit: full - 1))
+    #expect(read.names.count(where: { _ in true }) == 3 && read.average(of: "name 11") == nil)
+  }
+}

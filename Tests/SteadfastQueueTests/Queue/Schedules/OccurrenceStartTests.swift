@@ -1,0 +1,34 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What happens between the claim of an occurrence and the call of its handler.
+@Suite(.virtualTime) struct OccurrenceStartTests {
+  let bench: ScheduleBench
+
+  init() throws { bench = try ScheduleBench() }
+
+  @Test func `an occurrence that is cancelled while it waits for the store is not performed`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    let queue = await bench.queue(store)
+    try await queue.schedule("s", .hours, Note("a"))
+    let id = try #require(try await queue.tasks().first?.id)
+    let task = try #require(try await queue.task(id))
+    try await withRunning(queue) {
+      try await bench.advance(hours: 0.5)
+      store.inject(.transientError, times: nil) { $0.kind == .value }
+      try await bench.advance(hours: 1)
+      // It was claimed, and its schedule can't be read.
+      #expect(try await task.record()?.state == .running)
+      #expect(try await task.cancel())
+      store.restore()
+      #expect(try await task.outcome() == .cancelled)
+      #expect(try await queue.tasks().map { bench.hours($0.availableDate) } == [2])
+    }
+    #expect(bench.log.entries.isEmpty)
+  }
+}
