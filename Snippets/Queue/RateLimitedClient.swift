@@ -1,4 +1,5 @@
-//! A client of an API with limits: ten calls a second, and exports of each account in turn.
+//! A client of an API with limits: ten calls in 100 milliseconds, and two exports of each account
+//! in 300 milliseconds.
 
 import Foundation
 import SteadfastQueue
@@ -21,9 +22,9 @@ let queue = TaskQueue(
   configuration: TaskQueueConfiguration(
     maxConcurrentTasks: 4,
     rateLimits: [
-      .per(.milliseconds(100), 10),
-      .per(.seconds(60), 100, of: SendMail.self),
-      .per(.milliseconds(300), 2, of: Export.self, key: \.account),
+      .atMost(10, per: .milliseconds(100)),
+      .atMost(100, per: .seconds(60), of: SendMail.self),
+      .atMost(2, per: .milliseconds(300), of: Export.self, key: \.account),
     ]
   )
 )

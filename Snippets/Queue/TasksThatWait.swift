@@ -54,7 +54,7 @@ let batch = try await queue.enqueue(
 )
 // snippet.end
 try await queue.runAvailable()
-print(try await batch.then.outcome())
+print(try await batch.follower.outcome())
 
 // snippet.more
 await queue.register(UploadFolder.self) { folder, context in

@@ -4,9 +4,9 @@
 /// let configuration = TaskQueueConfiguration(
 ///   maxConcurrentTasks: 8,
 ///   rateLimits: [
-///     .per(.seconds(1), 10),
-///     .per(.seconds(60), 100, of: Mail.self),
-///     .per(.seconds(86_400), 50, of: Export.self, key: \.account),
+///     .atMost(10, per: .seconds(1)),
+///     .atMost(100, per: .seconds(60), of: Mail.self),
+///     .atMost(50, per: .seconds(86_400), of: Export.self, key: \.account),
 ///   ]
 /// )
 /// ```
@@ -38,24 +38,24 @@ public struct RateLimit: Sendable {
   /// A limit for all tasks of the queue.
   ///
   /// - Parameters:
-  ///   - interval: the length of the interval, from a millisecond to 10,000 days.
   ///   - count: how many attempts may begin within it; at least 1. Up to 1,024, they may all begin
   ///     at once. Beyond, the interval is divided evenly, so that at most 1,024 begin at once.
+  ///   - interval: the length of the interval, from a millisecond to 10,000 days.
   /// - Returns: The limit.
-  public static func per(_ interval: Duration, _ count: Int) -> RateLimit {
+  public static func atMost(_ count: Int, per interval: Duration) -> RateLimit {
     RateLimit(interval, count)
   }
 
   /// A limit for the tasks of one payload type, under its present and its former names.
   ///
   /// - Parameters:
-  ///   - interval: the length of the interval, as for ``per(_:_:)``.
   ///   - count: how many attempts may begin within it, likewise.
+  ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - type: the payload type.
   /// - Returns: The limit.
-  public static func per<Payload: TaskPayload>(
-    _ interval: Duration,
+  public static func atMost<Payload: TaskPayload>(
     _ count: Int,
+    per interval: Duration,
     of type: Payload.Type
   ) -> RateLimit {
     RateLimit(interval, count, names: names(of: type))
@@ -68,15 +68,15 @@ public struct RateLimit: Sendable {
   /// key.
   ///
   /// - Parameters:
-  ///   - interval: the length of the interval, as for ``per(_:_:)``.
   ///   - count: how many attempts with one key may begin within it, likewise.
+  ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - type: the payload type.
   ///   - key: returns the key of a payload; two keys are the same if their descriptions are. It is
   ///     called each time a task is claimed.
   /// - Returns: The limit.
-  public static func per<Payload: TaskPayload, Key: CustomStringConvertible>(
-    _ interval: Duration,
+  public static func atMost<Payload: TaskPayload, Key: CustomStringConvertible>(
     _ count: Int,
+    per interval: Duration,
     of type: Payload.Type,
     key: @escaping @Sendable (Payload) -> Key
   ) -> RateLimit {
@@ -88,11 +88,15 @@ public struct RateLimit: Sendable {
   /// A limit for the tasks of a name.
   ///
   /// - Parameters:
-  ///   - interval: the length of the interval, as for ``per(_:_:)``.
   ///   - count: how many attempts may begin within it, likewise.
+  ///   - interval: the length of the interval, as for ``atMost(_:per:)``.
   ///   - name: the name that the tasks were enqueued under.
   /// - Returns: The limit.
-  public static func per(_ interval: Duration, _ count: Int, named name: String) -> RateLimit {
+  public static func atMost(
+    _ count: Int,
+    per interval: Duration,
+    named name: String
+  ) -> RateLimit {
     RateLimit(interval, count, names: [name])
   }
 

@@ -20,7 +20,7 @@ struct Worker {
       configuration: TaskQueueConfiguration(
         maxConcurrentTasks: 8,
         backoff: .constant(.milliseconds(20)),
-        rateLimits: [.per(.seconds(1), HistoryWorker.limit, of: LimitedJob.self)],
+        rateLimits: [.atMost(HistoryWorker.limit, per: .seconds(1), of: LimitedJob.self)],
         maxInterruptions: 1000
       ),
       clock: clock

@@ -141,7 +141,7 @@ extension ModelRun {
       then: PlainJob(work: last.work),
       followerOptions: TaskOptions(when: task.rule)
     )
-    return batch.tasks + [batch.then]
+    return batch.tasks + [batch.follower]
   }
 
   func options(

@@ -46,8 +46,8 @@ private struct PlainMail: TaskPayload {
   @Test func `a task needs room in all of its limits`() throws {
     var limits = RateLimits(
       [
-        .per(.seconds(1), 3), .per(.seconds(60), 2, of: Mail.self),
-        .per(.seconds(60), 1, named: "Other"),
+        .atMost(3, per: .seconds(1)), .atMost(2, per: .seconds(60), of: Mail.self),
+        .atMost(1, per: .seconds(60), named: "Other"),
       ],
       tolerance: 0
     )
@@ -78,7 +78,10 @@ private struct PlainMail: TaskPayload {
   }
 
   @Test func `several limits for the same tasks have one history`() throws {
-    var limits = RateLimits([.per(.seconds(1), 2), .per(.seconds(60), 3)], tolerance: 0)
+    var limits = RateLimits(
+      [.atMost(2, per: .seconds(1)), .atMost(3, per: .seconds(60))],
+      tolerance: 0
+    )
     #expect(limits.missingValues == ["steadfast.limit"])
     _ = limits.read("steadfast.limit", nil, at: 0)
     limits.stored(try admission(limits, [mail(1), mail(2), mail(3)], at: 0), decidedAt: 0, at: 0)
@@ -89,7 +92,10 @@ private struct PlainMail: TaskPayload {
 
   @Test func `limits of one present name have one history, whatever their former names`() throws {
     var limits = RateLimits(
-      [.per(.seconds(60), 6, of: Mail.self), .per(.seconds(1), 2, named: Mail.taskName)],
+      [
+        .atMost(6, per: .seconds(60), of: Mail.self),
+        .atMost(2, per: .seconds(1), named: Mail.taskName),
+      ],
       tolerance: 0
     )
     #expect(limits.missingValues == ["steadfast.limit/Mail"])
@@ -106,8 +112,8 @@ private struct PlainMail: TaskPayload {
   @Test func `limits with keys have each its own values, whatever their former names`() {
     let limits = RateLimits(
       [
-        .per(.seconds(1), 1, of: Mail.self, key: \.account),
-        .per(.seconds(1), 1, of: PlainMail.self, key: \.account),
+        .atMost(1, per: .seconds(1), of: Mail.self, key: \.account),
+        .atMost(1, per: .seconds(1), of: PlainMail.self, key: \.account),
       ],
       tolerance: 0
     )
@@ -116,14 +122,14 @@ private struct PlainMail: TaskPayload {
 
   @Test func `names that Swift takes for the same are limited together`() throws {
     let names = ["\u{e9}", "e\u{301}"]
-    let limits = RateLimits(names.map { .per(.seconds(1), 1, named: $0) }, tolerance: 0)
+    let limits = RateLimits(names.map { .atMost(1, per: .seconds(1), named: $0) }, tolerance: 0)
     #expect(limits.scopes.count == 1)
     #expect(try admission(limits, names.reversed().map(record), at: 0).admitted == [0])
   }
 
   @Test func `tasks that were denied stay denied, each until its date`() throws {
     var limits = RateLimits(
-      [.per(.seconds(1), 1, of: Mail.self, key: \.account)],
+      [.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)],
       tolerance: 0
     )
     let records = [1, 2, 1, 2].map(mail)
@@ -141,7 +147,7 @@ private struct PlainMail: TaskPayload {
 
   @Test func `tasks whose key has no start left are put off, each to a start of its own`() throws {
     var limits = RateLimits(
-      [.per(.seconds(10), 2, of: Mail.self, key: \.account)],
+      [.atMost(2, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
     )
     #expect(limits.missingValues == [])
@@ -165,7 +171,7 @@ private struct PlainMail: TaskPayload {
   }
 
   @Test func `a value that makes no sense counts as a limit that was just used up`() throws {
-    var limits = RateLimits([.per(.seconds(10), 2)], tolerance: 0)
+    var limits = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
     let needsMending = limits.read("steadfast.limit", [9, 9], at: 5 * second)
     #expect(needsMending)
     #expect(limits.usedUpLimits(at: 5 * second).map(\.until) == [15 * second])
@@ -174,7 +180,7 @@ private struct PlainMail: TaskPayload {
     // It is stored, so that the next process counts from the same date.
     let mended = limits.mend("steadfast.limit", [9, 9], at: 5 * second)
     #expect(try admission(limits, [mail(1)], at: 15 * second).writes[0].old == mended)
-    var next = RateLimits([.per(.seconds(10), 2)], tolerance: 0)
+    var next = RateLimits([.atMost(2, per: .seconds(10))], tolerance: 0)
     let needsMendingAgain = next.read("steadfast.limit", mended, at: 14 * second)
     #expect(!needsMendingAgain)
     #expect(next.usedUpLimits(at: 14 * second).map(\.until) == [15 * second])
@@ -182,7 +188,7 @@ private struct PlainMail: TaskPayload {
 
   @Test func `a value with too many keys lets further ones wait until there is room`() throws {
     var limits = RateLimits(
-      [.per(.seconds(10), 1, of: Mail.self, key: \.account)],
+      [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0,
       maxValueSize: 100
     )
@@ -198,20 +204,24 @@ private struct PlainMail: TaskPayload {
   }
 
   @Test func `a payload that can't be decoded has no key, and begins to be parked`() throws {
-    let limits = RateLimits([.per(.seconds(10), 1, of: Mail.self, key: \.account)], tolerance: 0)
+    let limits = RateLimits(
+      [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
+      tolerance: 0
+    )
     let records = Array(repeating: record(Mail.taskName), count: 3)
     #expect(try admission(limits, records, at: 0).admitted == [0, 1, 2])
   }
 
   @Test func `a task pauses its key's limit, else its name's, else the queue's`() {
-    let all = RateLimit.per(.seconds(1), 1)
-    let named = RateLimit.per(.seconds(1), 1, of: Mail.self)
-    let keyed = RateLimit.per(.seconds(1), 1, of: Mail.self, key: \.account)
+    let all = RateLimit.atMost(1, per: .seconds(1))
+    let named = RateLimit.atMost(1, per: .seconds(1), of: Mail.self)
+    let keyed = RateLimit.atMost(1, per: .seconds(1), of: Mail.self, key: \.account)
     func paused(_ limits: [RateLimit]) -> [Int] {
       RateLimits(limits, tolerance: 0).pausedPlaces(of: mail(1)).map(\.scope)
     }
     #expect(paused([]) == [] && paused([all]) == [0] && paused([all, named]) == [1])
-    #expect(paused([all, named, keyed]) == [2] && paused([.per(.seconds(1), 1, named: "b")]) == [])
+    #expect(paused([all, named, keyed]) == [2])
+    #expect(paused([.atMost(1, per: .seconds(1), named: "b")]) == [])
   }
 
   @Test func `the numbers of keys are spread, and stay the same in all versions`() {
@@ -223,16 +233,16 @@ private struct PlainMail: TaskPayload {
   }
 
   @Test(arguments: [
-    (RateLimit.per(.seconds(1), 0), "0 starts"),
-    (.per(.seconds(1), -1), "-1 starts"),
-    (.per(.zero, 1), "interval"),
-    (.per(.microseconds(999), 1), "interval"),
-    (.per(.seconds(10_001 * 86_400), 1), "interval"),
-    (.per(.seconds(1), .max), "more than a queue can begin"),
-    (.per(.milliseconds(1), 1_025), "more than a queue can begin"),
-    (.per(.seconds(1), 1, named: ""), "0 bytes"),
-    (.per(.seconds(1), 1, named: String(repeating: "a", count: 513)), "513 bytes"),
-    (.per(.seconds(1), 1, named: "a\0"), "NUL"),
+    (RateLimit.atMost(0, per: .seconds(1)), "0 starts"),
+    (.atMost(-1, per: .seconds(1)), "-1 starts"),
+    (.atMost(1, per: .zero), "interval"),
+    (.atMost(1, per: .microseconds(999)), "interval"),
+    (.atMost(1, per: .seconds(10_001 * 86_400)), "interval"),
+    (.atMost(.max, per: .seconds(1)), "more than a queue can begin"),
+    (.atMost(1_025, per: .milliseconds(1)), "more than a queue can begin"),
+    (.atMost(1, per: .seconds(1), named: ""), "0 bytes"),
+    (.atMost(1, per: .seconds(1), named: String(repeating: "a", count: 513)), "513 bytes"),
+    (.atMost(1, per: .seconds(1), named: "a\0"), "NUL"),
   ])
   func `a limit that makes no sense is refused`(limit: RateLimit, part: String) async throws {
     let queue = TaskQueue(configuration: TaskQueueConfiguration(rateLimits: [limit]))
@@ -242,9 +252,9 @@ private struct PlainMail: TaskPayload {
   }
 
   @Test func `a limit describes itself`() {
-    #expect("\(RateLimit.per(.seconds(60), 100))" == "100 per 60.0 seconds")
+    #expect("\(RateLimit.atMost(100, per: .seconds(60)))" == "100 per 60.0 seconds")
     #expect(
-      "\(RateLimit.per(.seconds(1), 5, of: Mail.self, key: \.account))"
+      "\(RateLimit.atMost(5, per: .seconds(1), of: Mail.self, key: \.account))"
         == "5 per 1.0 seconds of \(Mail.taskName) with one key"
     )
   }

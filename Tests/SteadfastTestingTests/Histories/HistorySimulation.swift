@@ -126,7 +126,8 @@ final class HistorySimulation: Sendable {
     TaskQueueConfiguration(
       maxConcurrentTasks: 3,
       backoff: .constant(.seconds(1)),
-      rateLimits: hasLimits ? [.per(Self.limitInterval, Self.limit, of: LimitedJob.self)] : [],
+      rateLimits: hasLimits
+        ? [.atMost(Self.limit, per: Self.limitInterval, of: LimitedJob.self)] : [],
       maxInterruptions: 100,
       succeededRetention: fault.retention,
       cancelledRetention: fault.retention,

@@ -42,9 +42,12 @@ struct TaskIDGenerator: Sendable {
   /// It is the greater of the two: the greatest ID that this generator may have made, and the
   /// greatest ID that any generator can make before the date.
   func latest(before date: Date) -> TaskID {
-    let own = Self.high(milliseconds, counter)
-    let others = Self.high(Self.milliseconds(of: date), 0) - 1
-    return TaskID(high: max(own, others), low: .max)
+    max(TaskID(high: Self.high(milliseconds, counter), low: .max), Self.latest(before: date))
+  }
+
+  /// Returns the greatest ID that any generator can make before a date.
+  static func latest(before date: Date) -> TaskID {
+    TaskID(high: high(milliseconds(of: date), 0) - 1, low: .max)
   }
 
   /// Returns whether an ID is one that is made after a date.

@@ -3,7 +3,7 @@ public struct EnqueuedBatch: Sendable {
   /// The tasks of the batch, in the order of their payloads.
   public let tasks: [EnqueuedTask]
   /// The task that waits for all of them.
-  public let then: EnqueuedTask
+  public let follower: EnqueuedTask
 
   /// Returns how many tasks of the batch have ended, in this process or in another one.
   ///
@@ -13,14 +13,14 @@ public struct EnqueuedBatch: Sendable {
   ///   is not in the store any more.
   /// - Throws: what the store throws.
   public func progress() async throws -> BatchProgress? {
-    try await then.record().map { $0.dependencies.batch ?? BatchProgress() }
+    try await follower.record().map { $0.dependencies.batch ?? BatchProgress() }
   }
 
   /// Cancels all tasks of the batch that have not ended, and the one that follows.
   ///
   /// - Throws: what the store throws; some tasks may have been cancelled by then.
   public func cancel() async throws {
-    try await then.cancel()
+    try await follower.cancel()
     for task in tasks { try await task.cancel() }
   }
 }

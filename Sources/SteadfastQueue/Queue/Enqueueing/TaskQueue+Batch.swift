@@ -84,7 +84,7 @@ extension TaskQueue {
       try drafts.addFollower(follower, id, followerOptions)
     }
     let last = tasks.removeLast()
-    return EnqueuedBatch(tasks: tasks, then: last)
+    return EnqueuedBatch(tasks: tasks, follower: last)
   }
 
   /// Adds tasks to a batch that was enqueued before.

@@ -31,7 +31,8 @@ extension TaskQueue {
       guard case .duplicate(let twin) = result else { continue }
       return TaskQueueError(
         .duplicate,
-        "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin)"
+        "a task with the unique key '\(record.uniqueKey ?? "")' is there already: \(twin); use that "
+          + "one, which task(_:) returns, or give the new one another key or another onDuplicate"
       )
     }
     return nil

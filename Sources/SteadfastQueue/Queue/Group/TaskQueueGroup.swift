@@ -193,16 +193,21 @@ public final class TaskQueueGroup: Sendable {
   /// - Parameters:
   ///   - filter: which tasks to return; by default those that have not ended.
   ///   - id: only tasks with greater IDs are returned.
-  ///   - limit: the largest number of tasks to return.
+  ///   - limit: the most tasks to return; by default all of them. A negative number means none.
   /// - Returns: The tasks.
   /// - Throws: What keeps the store from being opened or read.
   public func tasks(
     matching filter: TaskFilter = .unfinished,
     after id: TaskID? = nil,
-    limit: Int = 100
+    limit: Int? = nil
   ) async throws -> [TaskRecord] {
     try await store.open()
-    return try await store.tasks(matching: inStore(filter), after: id, limit: limit)
+    let filter = inStore(filter)
+    if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
+    var found: [TaskRecord] = []
+    let now = TaskIDGenerator.latest(before: clock.date)
+    try await store.forEachPage(of: filter, after: id, tasksUpTo: now) { found += $0 }
+    return found
   }
 
   private func inStore(_ filter: TaskFilter) -> TaskFilter {

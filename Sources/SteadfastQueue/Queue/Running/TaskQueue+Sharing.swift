@@ -133,7 +133,8 @@ extension TaskQueue {
   static func unknown(_ id: TaskID) -> TaskQueueError {
     TaskQueueError(
       .unknownTask,
-      "the task \(id) is not there any more: it has ended, and its outcome was not kept"
+      "the task \(id) is not there any more: it has ended, and its outcome was not kept; to learn "
+        + "outcomes, set succeededRetention and cancelledRetention in each queue on the store"
     )
   }
 }

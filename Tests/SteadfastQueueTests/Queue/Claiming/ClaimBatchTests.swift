@@ -189,7 +189,7 @@ import Testing
 
   @Test(.virtualTime)
   func `with a rate limit, or limited time, only tasks that begin are claimed`() async throws {
-    try await withQueue(limits: [.per(.seconds(1), 1_000)]) { queue, _ in
+    try await withQueue(limits: [.atMost(1_000, per: .seconds(1))]) { queue, _ in
       try await queue.enqueue(contentsOf: (1...50).map { Note("\($0)") })
       try await queue.waitUntilIdle()
     }

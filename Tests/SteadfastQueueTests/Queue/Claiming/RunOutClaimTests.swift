@@ -44,7 +44,7 @@ import Testing
   func `a task is not begun when its claim has run out before the answer came`(isLimited: Bool)
     async throws
   {
-    let limits: [RateLimit] = isLimited ? [.per(.seconds(1), 5)] : []
+    let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
     let slow = process(claimingFor: 70)
     let (a, b) = (await queue("a", slow, limits: limits), await queue("b", store.process()))
     let task = try await b.enqueue(Note("1"))

@@ -43,7 +43,7 @@ import Testing
       #expect(batch.tasks.count == 9)
       #expect(try await batch.progress() == BatchProgress(total: 9))
       try await withRunning(queue) {
-        let outcome = try await batch.then.outcome()
+        let outcome = try await batch.follower.outcome()
         #expect(outcome == .succeeded)
       }
       #expect(log.entries.last == "notify")
@@ -51,7 +51,7 @@ import Testing
       await queue.shutDown()
       var told: [BatchProgress] = []
       for await case .batchProgressed(let follower, let progress) in events {
-        #expect(follower == batch.then.id)
+        #expect(follower == batch.follower.id)
         told.append(progress)
       }
       #expect(told.map(\.succeeded).sorted() == Array(1...9))
@@ -64,7 +64,7 @@ import Testing
     let batch = try await queue.enqueue(contentsOf: [Note](), then: Note("notify"))
     #expect(batch.tasks.isEmpty)
     #expect(try await queue.runAvailable() == 1)
-    #expect(try await batch.then.outcome() == .succeeded)
+    #expect(try await batch.follower.outcome() == .succeeded)
   }
 
   @Test(arguments: StoreKind.allCases)
@@ -76,14 +76,14 @@ import Testing
       }
       let batch = try await queue.enqueue(contentsOf: photos, then: Note("notify"))
       _ = try await queue.runAvailable()
-      #expect(try await batch.then.outcome() == .cancelled)
+      #expect(try await batch.follower.outcome() == .cancelled)
       #expect(log.entries.count == 9)
       #expect(try await batch.progress() == BatchProgress(total: 9, succeeded: 8, failed: 1))
       mended.add(true)
       #expect(try await queue.restart(matching: .deadLetters) > 0)
       #expect(try await batch.progress() == BatchProgress(total: 9, succeeded: 8))
       #expect(try await queue.runAvailable() == 2)
-      #expect(try await batch.then.outcome() == .succeeded)
+      #expect(try await batch.follower.outcome() == .succeeded)
       #expect(log.entries.suffix(2) == ["photo 4", "notify"])
     }
   }
@@ -101,7 +101,7 @@ import Testing
       let batch = try await queue.enqueue(contentsOf: [Note("folder")], then: Note("notify"))
       #expect(try await queue.runAvailable() == 5)
       #expect(log.entries.first == "folder" && log.entries.last == "notify")
-      #expect(try await batch.then.outcome() == .succeeded)
+      #expect(try await batch.follower.outcome() == .succeeded)
     }
   }
 
@@ -182,7 +182,7 @@ import Testing
       let batch = try await queue.enqueue(contentsOf: photos, then: Note("notify"))
       try await batch.cancel()
       #expect(try await queue.runAvailable() == 0)
-      #expect(try await batch.then.outcome() == .cancelled)
+      #expect(try await batch.follower.outcome() == .cancelled)
     }
   }
 

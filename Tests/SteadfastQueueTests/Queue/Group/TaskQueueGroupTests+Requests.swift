@@ -85,4 +85,18 @@ extension TaskQueueGroupTests {
       #expect(outcome == .cancelled)
     }
   }
+
+  @Test func `all tasks of all queues are returned, however many they are`() async throws {
+    let group = group()
+    for name in ["a", "b", "default"] {
+      let queue = try await group.addQueue(name)
+      try await queue.enqueue(contentsOf: (1...600).map { Note("\($0)") })
+    }
+    let all = try await group.tasks()
+    #expect(all.count == 1_800 && all.map(\.id) == all.map(\.id).sorted())
+    #expect(try await group.tasks(matching: TaskFilter(queue: "default")).count == 600)
+    #expect(try await group.tasks(after: all[1_000].id).map(\.id) == all[1_001...].map(\.id))
+    #expect(try await group.tasks(limit: 3).map(\.id) == all.prefix(3).map(\.id))
+    #expect(try await group.tasks(limit: -1).isEmpty)
+  }
 }

@@ -23,18 +23,18 @@ extension RateLimitTests {
   @Test(arguments: StoreKind.allCases)
   func `a limit outlasts the process, however it ended`(kind: StoreKind) async throws {
     try await kind.withStore { store in
-      let first = await queue([.per(.seconds(3_600), 3)], store)
+      let first = await queue([.atMost(3, per: .seconds(3_600))], store)
       try await first.enqueue(contentsOf: mails(8))
       #expect(try await first.runAvailable() == 3)
       // The first one just ends, without a word to the store.
-      let second = await queue([.per(.seconds(3_600), 3)], store)
+      let second = await queue([.atMost(3, per: .seconds(3_600))], store)
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(3_599))
       #expect(try await second.runAvailable() == 0)
       clock.advance(by: .seconds(1))
       #expect(try await second.runAvailable() == 3)
       // A limit that has become another one counts what was started before.
-      let third = await queue([.per(.seconds(3_600), 4)], store)
+      let third = await queue([.atMost(4, per: .seconds(3_600))], store)
       #expect(try await third.runAvailable() == 1)
     }
   }
@@ -45,7 +45,7 @@ extension RateLimitTests {
     let names = (0..<20).map { "name \($0)" }
     // All together may begin more often than they are allowed to in all.
     let limits: [RateLimit] =
-      [.per(.seconds(60), 30)] + names.map { .per(.seconds(20), 1, named: $0) }
+      [.atMost(30, per: .seconds(60))] + names.map { .atMost(1, per: .seconds(20), named: $0) }
     try await withTemporaryFolder { folder in
       var random = SplitMix64(seed: 5)
       var isFirst = true
@@ -79,7 +79,7 @@ extension RateLimitTests {
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let limits: [RateLimit] = [
-      .per(.seconds(10), 5), .per(.seconds(60), 6, of: Mail.self, key: \.account),
+      .atMost(5, per: .seconds(10)), .atMost(6, per: .seconds(60), of: Mail.self, key: \.account),
     ]
     let a = await queue(limits, shared.process())
     let b = await queue(limits, shared.process())
@@ -100,7 +100,7 @@ extension RateLimitTests {
 
   @Test func `a pause of the limiter holds for other processes, too`() async throws {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
-    let limits: [RateLimit] = [.per(.seconds(1), 10)]
+    let limits: [RateLimit] = [.atMost(10, per: .seconds(1))]
     let a = await queue(limits, shared.process())
     let b = await queue(limits, shared.process())
     for queue in [a, b] {
@@ -121,7 +121,7 @@ extension RateLimitTests {
 
   @Test func `the limits of a group's queues are apart`() async throws {
     let group = TaskQueueGroup(
-      configuration: TaskQueueConfiguration(rateLimits: [.per(.seconds(60), 1)]),
+      configuration: TaskQueueConfiguration(rateLimits: [.atMost(1, per: .seconds(60))]),
       clock: clock
     ) { queue in
       await queue.register(Mail.self) { _, _ in }
@@ -139,10 +139,10 @@ extension RateLimitTests {
   @Test func `a clock that is set back by a year holds nothing up for a year`() async throws {
     let store = InMemoryStore()
     let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
-    let first = await queue([.per(.seconds(60), 1)], store, clock: ahead)
+    let first = await queue([.atMost(1, per: .seconds(60))], store, clock: ahead)
     try await first.enqueue(contentsOf: mails(2))
     #expect(try await first.runAvailable() == 1)
-    let second = await queue([.per(.seconds(60), 1)], store)
+    let second = await queue([.atMost(1, per: .seconds(60))], store)
     #expect(try await second.runAvailable() == 0)
     clock.advance(by: .seconds(60))
     #expect(try await second.runAvailable() == 1)
@@ -154,7 +154,7 @@ extension RateLimitTests {
   ) async throws {
     let store = InMemoryStore()
     let ahead = SkewedClock(base: clock, seconds: 365 * 86_400)
-    let first = await queue([.per(.seconds(90), 1)], store, clock: ahead)
+    let first = await queue([.atMost(1, per: .seconds(90))], store, clock: ahead)
     try await first.enqueue(contentsOf: mails(2))
     #expect(try await first.runAvailable() == 1)
     if !isReadable {
@@ -163,7 +163,7 @@ extension RateLimitTests {
       #expect(try await store.apply([change], durability: .durable) == [.done])
     }
     for count in [0, 0, 1] {
-      let next = await queue([.per(.seconds(90), 1)], store)
+      let next = await queue([.atMost(1, per: .seconds(90))], store)
       #expect(try await next.runAvailable() == count)
       clock.advance(by: .seconds(60))
     }
@@ -181,15 +181,33 @@ extension RateLimitTests {
         if case .setValue(_, let old, _) = change { old == [9, 9] } else { false }
       }
     }
-    let queue = await queue([.per(.seconds(60), 1)], store)
+    let queue = await queue([.atMost(1, per: .seconds(60))], store)
     try await queue.enqueue(contentsOf: mails(1))
     try await withRunning(queue) { try await clock.sleep(for: .seconds(70)) }
     #expect(log.count == 1)
   }
 
+  @Test func `a queue that mends a limit shuts down although its store is gone`() async throws {
+    let store = FaultInjectingStore()
+    let change = TaskChange.setValue(named: RateLimits.valueName, from: nil, to: [9, 9])
+    #expect(try await store.apply([change], durability: .durable) == [.done])
+    store.inject(.transientError, times: nil) { call in
+      call.changes.contains { change in
+        if case .setValue(_, let old, _) = change { old == [9, 9] } else { false }
+      }
+    }
+    let queue = await queue([.atMost(1, per: .seconds(60))], store)
+    try await queue.enqueue(contentsOf: mails(1))
+    async let run: Void = queue.run()
+    try await clock.sleep(for: .seconds(5))
+    queue.beginShutDown()
+    try await run
+    #expect(clock.now.offset == .seconds(5) && log.count == 0)
+  }
+
   @Test func `when storing takes long, starts count from when the attempts begin`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue([.per(.seconds(1), 2)], store)
+    let queue = await queue([.atMost(2, per: .seconds(1))], store)
     try await queue.enqueue(contentsOf: mails(4))
     store.inject(.delay(.seconds(5), on: clock), .beforeEffect) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
@@ -203,7 +221,7 @@ extension RateLimitTests {
     moment: FaultInjectingStore.Moment
   ) async throws {
     let store = FaultInjectingStore()
-    let queue = await queue([.per(.seconds(60), 3)], store)
+    let queue = await queue([.atMost(3, per: .seconds(60))], store)
     try await queue.enqueue(contentsOf: mails(2))
     store.inject(.error(Broken()), moment) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
@@ -222,7 +240,7 @@ extension RateLimitTests {
 
   @Test func `a transient failure while starts are counted is passed over`() async throws {
     let store = FaultInjectingStore()
-    let queue = await queue([.per(.seconds(60), 3)], store)
+    let queue = await queue([.atMost(3, per: .seconds(60))], store)
     let tasks = try await queue.enqueue(contentsOf: mails(2))
     store.inject(.transientError, .afterEffect) { call in
       call.changes.contains { if case .setValue = $0 { true } else { false } }
@@ -243,8 +261,8 @@ extension RateLimitTests {
   {
     let shared = SharedStore(StoreSharing(leaseDuration: .seconds(60), pollInterval: .seconds(5)))
     let store = FaultInjectingStore(shared.process())
-    let a = await queue([.per(.seconds(10), 5)], store)
-    let b = await queue([.per(.seconds(10), 5)], shared.process())
+    let a = await queue([.atMost(5, per: .seconds(10))], store)
+    let b = await queue([.atMost(5, per: .seconds(10))], shared.process())
     try await a.enqueue(Mail())
     store.inject(.transientError, times: nil) { $0.changes.contains("setValue") }
     try await withRunning(a) {
@@ -262,7 +280,7 @@ extension RateLimitTests {
   @Test func `a task that was put off in a batch whose answer is lost begins once`() async throws {
     let store = FaultInjectingStore()
     // The wait for the store is longer than the interval.
-    let limit = RateLimit.per(.milliseconds(20), 2, of: Mail.self, key: \.account)
+    let limit = RateLimit.atMost(2, per: .milliseconds(20), of: Mail.self, key: \.account)
     let queue = await queue([limit], store)
     try await queue.enqueue(Mail())
     #expect(try await queue.runAvailable() == 1)

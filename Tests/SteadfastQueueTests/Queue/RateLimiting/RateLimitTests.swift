@@ -53,7 +53,7 @@ import Testing
   }
 
   @Test func `no second has more starts than its limit, and each has as many`() async throws {
-    let queue = await queue([.per(.seconds(1), 3)])
+    let queue = await queue([.atMost(3, per: .seconds(1))])
     let tasks = try await queue.enqueue(contentsOf: mails(10))
     try await withRunning(queue) {
       for task in tasks {
@@ -67,7 +67,7 @@ import Testing
   @Test func `a limit holds within every interval, and not only within those of a grid`()
     async throws
   {
-    let queue = await queue([.per(.seconds(10), 4)])
+    let queue = await queue([.atMost(4, per: .seconds(10))])
     try await withRunning(queue) {
       try await queue.enqueue(Mail())
       try await clock.sleep(for: .seconds(9))
@@ -78,7 +78,7 @@ import Testing
   }
 
   @Test func `other names go ahead, and a long attempt delays no start`() async throws {
-    let queue = await queue([.per(.seconds(60), 1, of: Mail.self)], takes: 1_000)
+    let queue = await queue([.atMost(1, per: .seconds(60), of: Mail.self)], takes: 1_000)
     let tasks = try await queue.enqueue(contentsOf: mails(3))
     let notes = try await queue.enqueue(contentsOf: [Note("a"), Note("b")])
     try await withRunning(queue) {
@@ -89,7 +89,8 @@ import Testing
   }
 
   @Test func `each key has its own limit, and the others go ahead`() async throws {
-    let queue = await queue([.per(.seconds(60), 2, of: Mail.self, key: \.account)], workers: 1)
+    let limit = RateLimit.atMost(2, per: .seconds(60), of: Mail.self, key: \.account)
+    let queue = await queue([limit], workers: 1)
     let tasks = try await queue.enqueue(contentsOf: mails(5, account: 1) + mails(3, account: 2))
     let events = queue.events
     try await withRunning(queue) {
@@ -106,7 +107,7 @@ import Testing
   }
 
   @Test func `retries count as starts`() async throws {
-    let queue = await queue([.per(.seconds(10), 2)])
+    let queue = await queue([.atMost(2, per: .seconds(10))])
     await queue.register(name: "fails") { [log, clock = time.clock] _, context in
       log.add(("try", clock.now.offset / .seconds(1)))
       if context.retryCount < 3 { throw Failing() }
@@ -122,7 +123,7 @@ import Testing
   private struct Failing: Error {}
 
   @Test func `a pass performs what may begin now`() async throws {
-    let queue = await queue([.per(.seconds(60), 3)])
+    let queue = await queue([.atMost(3, per: .seconds(60))])
     try await queue.enqueue(contentsOf: mails(5))
     #expect(try await queue.runAvailable() == 3)
     #expect(try await queue.runAvailable() == 0)
@@ -135,7 +136,7 @@ import Testing
   @Test func `a snooze of the limiter pauses all of its tasks, and counts no attempt`()
     async throws
   {
-    let queue = await queue([.per(.seconds(1), 5, named: "api")], workers: 1)
+    let queue = await queue([.atMost(5, per: .seconds(1), named: "api")], workers: 1)
     await queue.register(name: "api") { [log, clock = time.clock] value, context in
       log.add(("api \(context.retryCount)", clock.now.offset / .seconds(1)))
       if clock.now.offset < .seconds(30) { throw TaskSnoozed(for: .seconds(30), scope: .limiter) }
@@ -157,8 +158,8 @@ import Testing
     async throws
   {
     for (limits, scope) in [
-      ([RateLimit.per(.seconds(1), 5, named: "other")], TaskSnoozed.Scope.limiter),
-      ([.per(.seconds(1), 5)], .task), ([], .limiter),
+      ([RateLimit.atMost(5, per: .seconds(1), named: "other")], TaskSnoozed.Scope.limiter),
+      ([.atMost(5, per: .seconds(1))], .task), ([], .limiter),
     ] {
       let queue = await queue(limits)
       let begin = clock.now
@@ -179,7 +180,7 @@ import Testing
   // MARK: Telling
 
   @Test func `events and statistics show that a limit is used up`() async throws {
-    let queue = await queue([.per(.seconds(60), 2, of: Mail.self)])
+    let queue = await queue([.atMost(2, per: .seconds(60), of: Mail.self)])
     let events = queue.events
     let tasks = try await queue.enqueue(contentsOf: mails(5))
     try await withRunning(queue) {

@@ -15,8 +15,8 @@ import Testing
   func `an occurrence that is left out counts as no start`(hasKey: Bool) async throws {
     let limit =
       hasKey
-      ? RateLimit.per(.seconds(3_600), 1, of: Note.self, key: { $0.text })
-      : .per(.seconds(3_600), 1, of: Note.self)
+      ? RateLimit.atMost(1, per: .seconds(3_600), of: Note.self, key: { $0.text })
+      : .atMost(1, per: .seconds(3_600), of: Note.self)
     let store = InMemoryStore()
     let first = await bench.queue(store)
     try await first.schedule("s", .hours, Note("a"))
@@ -28,7 +28,7 @@ import Testing
   }
 
   @Test func `an occurrence that a limit puts off is skipped if it comes too late`() async throws {
-    let limit = RateLimit.per(.seconds(600), 1, of: Note.self, key: { $0.text })
+    let limit = RateLimit.atMost(1, per: .seconds(600), of: Note.self, key: { $0.text })
     let queue = await bench.queue(InMemoryStore(), rateLimits: [limit])
     try await queue.schedule("s", .hours, Note("a"), missed: .skip)
     try await queue.enqueue(Note("a"), delay: .seconds(3_595))
