@@ -1,4 +1,5 @@
-//! A handler with hooks: it chooses the dates of retries, restarts a task, and cleans up.
+//! A handler with hooks: it chooses the dates of retries, restarts a task, and cleans up. And a
+//! function that puts code around every handler.
 
 import Foundation
 import SteadfastTesting
@@ -69,6 +70,26 @@ struct Uploader: TaskHandler {
 }
 // snippet.end
 
+struct Thumbnail: TaskPayload { var photo: String }
+
+// snippet.around
+extension TaskQueue {
+  /// Registers a closure, with a line at the beginning and at the end of
+  /// each attempt.
+  func registerTraced<Work: TaskPayload, Output: Sendable>(
+    _ type: Work.Type,
+    maxConcurrentTasks limit: Int? = nil,
+    perform: @escaping @Sendable (Work, TaskContext) async throws -> Output
+  ) async {
+    await register(type, maxConcurrentTasks: limit) { work, context in
+      print("\(context.name) \(context.id) begins")
+      defer { print("\(context.name) \(context.id) ends") }
+      return try await perform(work, context)
+    }
+  }
+}
+// snippet.end
+
 try await withVirtualTime { time in
   // snippet.use
   let queue = TaskQueue(clock: time.clock)
@@ -77,6 +98,12 @@ try await withVirtualTime { time in
   )
   try await queue.enqueue(Upload(photo: "beach"), maxRetries: 2)
   // snippet.end
+  // snippet.traced
+  await queue.registerTraced(Thumbnail.self) { thumbnail, _ in
+    print("a small picture of the \(thumbnail.photo)")
+  }
+  // snippet.end
+  try await queue.enqueue(Thumbnail(photo: "beach"))
   let attempts = try await time.drain(queue)
   print("\(attempts) attempts")
 }

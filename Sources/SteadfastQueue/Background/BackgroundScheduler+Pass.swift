@@ -54,7 +54,8 @@ extension BackgroundScheduler {
     guard let task = tasks.first(where: { $0.name == name }) else {
       throw TaskQueueError(
         .unknownTask,
-        "no background task with the name '\(name)' is registered with the scheduler '\(self.name)'"
+        "no background task with the name '\(name)' is registered with the scheduler '\(self.name)'; "
+          + "register it first, or check the name"
       )
     }
     let end = time.deadline(after: budget)

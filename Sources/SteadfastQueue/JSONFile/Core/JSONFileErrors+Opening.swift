@@ -100,14 +100,15 @@ extension JSONFileErrors {
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: its format has version \(version), "
-          + "and this one reads up to \(JournalEntry.formatVersion). It was not changed"
+          + "and this one reads up to \(JournalEntry.formatVersion). It was not changed; update the "
+          + "package Steadfast"
       )
     case .unknownKind(let kind, let line):
       JSONFileError(
         .newerVersion,
         url,
         "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
-          + "'\(kind)', which this one does not know. It was not changed"
+          + "'\(kind)', which this one does not know. It was not changed; update the package Steadfast"
       )
     case .damaged(let line, let byte, let reason):
       JSONFileError(

@@ -6,10 +6,11 @@ import Foundation
 
 /// The payload of a task as a store keeps it: opaque bytes, made when a store asks for them.
 ///
-/// While the process lives, the value itself is kept, and the handler gets it without encoding and
-/// decoding. A store that keeps bytes asks for ``bytes()`` once. With a ``PayloadSeal``, only the
-/// sealed bytes are kept. Of an object, that is, a payload whose type is a class, a file keeps only
-/// the bytes. The handler then gets what was stored, even if the object has changed since.
+/// The stores in memory and in a file keep the value itself while the process lives, and a handler
+/// gets it without encoding and decoding. A store that keeps bytes asks for ``bytes()`` once, and a
+/// database gives back only those. With a ``PayloadSeal``, only the sealed bytes are kept. Of an
+/// object, that is, a payload whose type is a class, a file keeps only the bytes. The handler then
+/// gets what was stored, even if the object has changed since.
 public struct StoredPayload: Sendable {
   /// What the bytes are.
   ///
