@@ -148,4 +148,10 @@ extension TaskQueue {
     else { throw error }
     retries += 1
   }
+
+  /// Performs the body, whose calls of the store are looks, which the queue can do without.
+  nonisolated func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
+    guard backing.patientStore != nil else { return try await body() }
+    return try await StorePatience.looking(body)
+  }
 }

@@ -69,7 +69,7 @@ extension TaskQueue {
   /// Reads what other calls of this queue, or another queue before it, have stored.
   private nonisolated func readLimits(_ limiting: RateLimiting) async throws {
     for name in limiting.withLimits({ $0.missingValues }) {
-      try await StorePatience.looking { try await readLimit(name, limiting) }
+      try await looking { try await readLimit(name, limiting) }
     }
   }
 

@@ -21,9 +21,9 @@ extension TaskQueue {
         ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding)
       }
       if wentBack {
-        try await StorePatience.looking { try await rebase(to: date, isFirst: isFirst) }
+        try await looking { try await rebase(to: date, isFirst: isFirst) }
       }
-      if !parked.isEmpty { try await StorePatience.looking { try await unpark(parked) } }
+      if !parked.isEmpty { try await looking { try await unpark(parked) } }
       let (now, room) = machine.withLock { machine in
         (
           machine.cutoff ?? date,
@@ -68,7 +68,7 @@ extension TaskQueue {
       switch step {
       case .perform, .obey, .claim, .putBack: return step
       case .wait, .stop:
-        if claim.tasks.isEmpty { await StorePatience.looking { await foundNothing() } }
+        if claim.tasks.isEmpty { await looking { await foundNothing() } }
       }
       // A pause may keep the claimed tasks from being begun.
       let unbegun = machine.withLock { $0.takeHeldBack() }

@@ -95,7 +95,7 @@ extension TaskQueue {
   private nonisolated func beginRun() async {
     upkeep.withLock { $0.conditions.beginRun() }
     await settleAll()
-    await StorePatience.looking { await lookAfterTasks() }
+    await looking { await lookAfterTasks() }
   }
 
   /// Follows the stored pause, prunes ended tasks, puts missing occurrences back, and reports tasks
