@@ -66,12 +66,6 @@ extension TaskQueue {
     return try await owner.askUnlessKeyIsHeld(directive, of: record.id)
   }
 
-  /// Returns the queue whose task a record is; `nil` if this process does not have it.
-  private nonisolated func owner(of record: TaskRecord) -> TaskQueue? {
-    guard let name = otherQueue(of: record) else { return self }
-    return backing.group?.members.queue(named: name)
-  }
-
   /// Does what `ask(_:of:)` does, but leaves a task alone whose unique key another one has.
   private nonisolated func askUnlessKeyIsHeld(
     _ directive: Directive,

@@ -18,6 +18,9 @@ extension OutcomeRegistry {
       outcome == nil && value == nil && progress.number == 0 && version == 0 && waiters == nil
         && progressWaiters == nil && links.isEmpty
     }
+
+    /// Whether nothing was told since a look began that found this version; `nil` is any version.
+    func isStill(_ version: Int?) -> Bool { version == nil || version == self.version }
   }
 
   /// The tasks that have the same outcome as another one.

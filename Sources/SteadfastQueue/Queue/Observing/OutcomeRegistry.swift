@@ -31,10 +31,8 @@ final class OutcomeRegistry: Sendable {
     value: (any Sendable)? = nil,
     ifStill version: Int? = nil
   ) -> Bool {
-    var isStill = true
     let old = shard(of: id).change(id) { known in
-      isStill = known.version == version ?? known.version
-      guard isStill else { return }
+      guard known.isStill(version) else { return }
       known.version += 1
       if value != nil || known.outcome != outcome { known.value = value }
       known.outcome = outcome
@@ -44,7 +42,7 @@ final class OutcomeRegistry: Sendable {
       case .cancelled: break
       }
     }
-    guard isStill else { return false }
+    guard old?.isStill(version) != false else { return false }
     old?.waiters?.resumeAll(with: .success(outcome))
     old?.progressWaiters?.resumeAll(with: .success(()))
     for id in old?.links.present?.superseded ?? [] { resolve(id, outcome, value: value) }
@@ -87,17 +85,15 @@ final class OutcomeRegistry: Sendable {
   ///   given one.
   @discardableResult
   func reopen(_ id: TaskID, ifStill version: Int? = nil) -> Bool {
-    var isStill = true
     let old = shard(of: id).change(id) { known in
-      isStill = known.version == version ?? known.version
-      guard isStill else { return }
+      guard known.isStill(version) else { return }
       known.version += 1
       guard known.outcome != nil else { return }
       known.outcome = nil
       known.value = nil
       known.progress = known.progress.undone
     }
-    guard isStill else { return false }
+    guard old?.isStill(version) != false else { return false }
     old?.progressWaiters?.resumeAll(with: .success(()))
     return true
   }

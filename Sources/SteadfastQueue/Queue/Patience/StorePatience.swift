@@ -40,7 +40,7 @@ final class StorePatience: Sendable {
   }
 
   /// Whether the calls of the current Swift task are looks, unless they are of another kind.
-  @TaskLocal private static var isLooking = false
+  @TaskLocal fileprivate static var isLooking = false
 
   private let clock: any WallClock
   private let events: EventHub
@@ -57,11 +57,6 @@ final class StorePatience: Sendable {
     self.events = events
     errorText = configuration.errorText
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
-  }
-
-  /// Performs the body, whose calls of the store are looks.
-  static func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
-    try await $isLooking.withValue(true) { try await body() }
   }
 
   /// How many calls were made again.
@@ -152,6 +147,6 @@ extension TaskQueue {
   /// Performs the body, whose calls of the store are looks, which the queue can do without.
   nonisolated func looking<Result>(_ body: () async throws -> Result) async rethrows -> Result {
     guard backing.patientStore != nil else { return try await body() }
-    return try await StorePatience.looking(body)
+    return try await StorePatience.$isLooking.withValue(true) { try await body() }
   }
 }

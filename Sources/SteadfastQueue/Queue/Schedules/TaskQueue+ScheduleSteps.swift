@@ -24,9 +24,17 @@ extension TaskQueue {
   }
 
   /// Returns the queue whose schedule it is; `nil` if this process does not have it.
-  nonisolated func owner(of key: ScheduleKey) -> TaskQueue? {
-    guard let queue = key.queue else { return self }
-    return backing.group?.members.queue(named: queue)
+  nonisolated func owner(of key: ScheduleKey) -> TaskQueue? { queue(named: key.queue) }
+
+  /// Returns the queue whose task a record is; `nil` if this process does not have it.
+  nonisolated func owner(of record: TaskRecord) -> TaskQueue? {
+    queue(named: otherQueue(of: record))
+  }
+
+  /// Returns the queue of the group with a name, or this one without a name.
+  private nonisolated func queue(named name: String?) -> TaskQueue? {
+    guard let name else { return self }
+    return backing.group?.members.queue(named: name)
   }
 
   /// Returns the name of the queue whose task a record is, if that is another one.

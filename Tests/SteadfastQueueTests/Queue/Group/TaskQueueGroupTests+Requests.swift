@@ -35,14 +35,23 @@ extension TaskQueueGroupTests {
     }
   }
 
-  @Test func `a filter that covers all queues restarts and removes what another queue performs`()
-    async throws
-  {
+  /// Performs the body, which gets another queue of the group, while the queue "b" performs a task.
+  private func withTaskUnderWay(
+    _ body: (TaskQueueGroup, TaskQueue) async throws -> Void
+  ) async throws {
     let group = group()
     let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
     try await b.enqueue(Note("1"))
     try await withRunning(group) {
       try await clock.sleep(for: .seconds(1))
+      try await body(group, a)
+    }
+  }
+
+  @Test func `a filter that covers all queues restarts and removes what another queue performs`()
+    async throws
+  {
+    try await withTaskUnderWay { group, a in
       #expect(try await a.restart(matching: all) == 1)
       try await clock.sleep(for: .seconds(1))
       #expect(log.entries == ["b begins 1", "b begins 1"])
@@ -56,11 +65,7 @@ extension TaskQueueGroupTests {
   @Test func `a filter leaves what another queue performs alone if it does not match it`()
     async throws
   {
-    let group = group()
-    let (a, b) = (try await group.addQueue("a"), try await group.addQueue("b"))
-    try await b.enqueue(Note("1"))
-    try await withRunning(group) {
-      try await clock.sleep(for: .seconds(1))
+    try await withTaskUnderWay { group, a in
       #expect(try await a.cancel(matching: TaskFilter(queue: nil, states: [.waiting])) == 0)
       #expect(try await a.reschedule(matching: all) == 0)
       try await group.waitUntilIdle()
