@@ -35,7 +35,7 @@ struct PostgreSQLConformanceTests {
   ///
   /// `STEADFAST_SEED` is the seed of the first one. A case makes 200 random calls.
   @Test(arguments: Use.allCases)
-  func `the store keeps all promises, twice at the same places, and reads no whole table`(
+  func `the store keeps all promises, twice at the same places if shared, and reads no whole table`(
     _ use: Use
   ) async throws {
     let prefix = "kit" + String(UInt16.random(in: 0...UInt16.max), radix: 16)
@@ -43,7 +43,7 @@ struct PostgreSQLConformanceTests {
     let clocks = Clocks()
     let advance: PersistenceConformance.AdvanceClock = { clocks.advance($0, by: $1) }
     try await withProxy { proxy, tables in
-      let passes = zip(Soak.firstSeeds, [8, 2]).prefix(use == .aloneKeepingPlaces ? 1 : 2)
+      let passes = zip(Soak.firstSeeds, [8, 2]).prefix(use == .shared ? 2 : 1)
       for (seed, cases) in passes {
         let conformance = PersistenceConformance(
           randomCases: Soak.runs(short: cases),

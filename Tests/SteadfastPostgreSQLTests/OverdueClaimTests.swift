@@ -45,6 +45,20 @@ struct OverdueClaimTests {
     }
   }
 
+  /// A queue refuses such a store, but it can be used by itself.
+  @Test(arguments: [.zero, .seconds(Int64.min / 2)] as [Duration])
+  func `a store whose claims last no time, or less, hands its tasks out`(
+    _ duration: Duration
+  ) async throws {
+    try await withTables { tables in
+      let store = tables.store(sharing: StoreSharing(leaseDuration: duration))
+      _ = try await store.insert(.numbered(1))
+      let claim = try await store.claim(.ofA(leaseDuration: duration))
+      #expect(claim.tasks.count == 1)
+      try await store.close()
+    }
+  }
+
   @Test func `claims of a shared store that is open are kept by another one`() async throws {
     try await withTables { tables in
       let (first, second) = (tables.store(), tables.store())

@@ -45,7 +45,7 @@ final class Claimer {
     keepsPlaces = place.alwaysKeepsPlaces
     notes.set(isOn: keepsPlaces)
     interval = leaseDuration.map { duration in
-      .nanoseconds(Int(min(duration, .seconds(3_600)) / .nanoseconds(3)))
+      .nanoseconds(Int(min(max(duration, .zero), .seconds(3_600)) / .nanoseconds(3)))
     }
   }
 

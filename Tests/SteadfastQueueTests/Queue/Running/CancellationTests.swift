@@ -28,7 +28,7 @@ import Testing
     let runs = Soak.runs(short: 20)
     for seed in 0..<UInt64(max(1, runs / 100)) {
       let model = Self.scenario(seed)
-      for point in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 13) {
+      for point in stride(from: 1, to: .max, by: runs >= 100 ? 1 : 29) {
         let (failure, wasMet) = await Self.failure(model, act, at: point)
         guard wasMet else { break }
         guard let failure else { continue }
