@@ -129,7 +129,9 @@ struct OverdueClaimTests {
     }
   }
 
-  @Test func `claims and tasks that are over are found without a look at all tasks`() async throws {
+  @Test func `claims that are over and tasks that ended or are parked are found in an index`()
+    async throws
+  {
     try await withTables { tables in
       let store = tables.store()
       try await store.open()
@@ -150,9 +152,11 @@ struct OverdueClaimTests {
         let plan = try database.all("explain \(claims.statement)") { $0.text(0) }
         #expect(plan.contains { $0.contains("\(tables.prefix)_lease") }, "\(claims): \(plan)")
       }
-      let ended = database.containing(TaskFilter(states: [.succeeded]))
-      let plan = try database.rows("explain \(ended.statement)", ended.values).map { $0.text(0) }
-      #expect(plan.contains { $0.contains("\(tables.prefix)_ended") }, "\(plan)")
+      for (state, index) in [(TaskState.succeeded, "ended"), (.parked, "parked")] {
+        let found = database.containing(TaskFilter(states: [state]))
+        let plan = try database.rows("explain \(found.statement)", found.values).map { $0.text(0) }
+        #expect(plan.contains { $0.contains("\(tables.prefix)_\(index)") }, "\(plan)")
+      }
       try await store.close()
     }
   }

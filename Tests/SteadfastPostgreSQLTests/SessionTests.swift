@@ -110,6 +110,30 @@ struct SessionTests {
     }
   }
 
+  @Test func `a script is waited for no longer than a statement`() async throws {
+    try await withTables { tables in
+      let database = try tables.database()
+      database.patience = 50
+      let failure = try #require(throws: PostgreSQLFailure.self) {
+        try database.execute("select pg_sleep(0.5)")
+      }
+      #expect(failure.isConnectionLost)
+      #expect(database.isLost)
+    }
+  }
+
+  @Test func `a script that fails leaves the connection as it was`() async throws {
+    try await withTables { tables in
+      let database = try tables.database()
+      let failure = try #require(throws: PostgreSQLFailure.self) {
+        try database.execute("select 1; select 1 / 0; select 2")
+      }
+      #expect(failure.state == "22012")
+      #expect(!failure.isConnectionLost)
+      #expect(try database.first("select 17::bigint") { $0.integer(0) } == 17)
+    }
+  }
+
   @Test func `an answer is waited for longer than the server lets a statement take`() async throws {
     try await withTables { tables in
       let options = "options='-c statement_timeout=10min'"
@@ -224,6 +248,21 @@ struct SessionTests {
       }
       try setValue("a", on: session)
       #expect(try names(tables) == ["a"])
+    }
+  }
+
+  @Test func `a session whose rollback has no answer connects again`() async throws {
+    try await withProxy { proxy, tables in
+      let session = try await session(tables)
+      struct Refusal: Error {}
+      try setValue("a", on: session)
+      proxy.silence("rollback")
+      #expect(throws: Refusal.self) {
+        try session.transaction(isDurable: true) { _ in throw Refusal() }
+      }
+      #expect(proxy.count(of: .silence) == 1)
+      try setValue("b", on: session)
+      #expect(try names(tables) == ["a", "b"])
     }
   }
 

@@ -104,11 +104,10 @@ import Musl
     try flush()
     guard unsafe PQexitPipelineMode(handle) == 1 else { throw failure() }
     defer { unsafe PQenterPipelineMode(handle) }
-    guard let result = unsafe PQexec(handle, named(script)) else { throw failure() }
-    let rows = unsafe Rows(result)
-    guard rows.status == PGRES_COMMAND_OK || rows.status == PGRES_TUPLES_OK else {
-      throw described(rows.failure)
-    }
+    guard unsafe PQsendQuery(handle, named(script)) == 1 else { throw failure() }
+    var firstFailure: PostgreSQLFailure?
+    while let rows = try nextRows() { firstFailure = firstFailure ?? rows.failureIfAny }
+    if let firstFailure { throw described(firstFailure) }
   }
 
   /// Sends a statement whose result is not wanted, along with the next one whose result is.
@@ -190,11 +189,8 @@ import Musl
       if rows.status == PGRES_PIPELINE_SYNC { break }
       defer { count += 1 }
       guard firstFailure == nil else { continue }
-      if rows.status == PGRES_COMMAND_OK || rows.status == PGRES_TUPLES_OK {
-        if count < expected.count, expected[count] { wanted.append(rows) }
-      } else {
-        firstFailure = rows.failure
-      }
+      firstFailure = rows.failureIfAny
+      if firstFailure == nil, count < expected.count, expected[count] { wanted.append(rows) }
     }
     if let firstFailure {
       // The server may have skipped them.

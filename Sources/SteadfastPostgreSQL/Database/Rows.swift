@@ -26,6 +26,11 @@ import Foundation
   /// The kind of the result.
   var status: ExecStatusType { unsafe PQresultStatus(result) }
 
+  /// What the server says about the failure of the statement; `nil` if it has not failed.
+  var failureIfAny: PostgreSQLFailure? {
+    [PGRES_COMMAND_OK, PGRES_TUPLES_OK].contains(status) ? nil : failure
+  }
+
   /// What the server says about the failure of the statement.
   var failure: PostgreSQLFailure {
     let field = Int32(UInt8(ascii: "C"))

@@ -18,6 +18,8 @@ final class Claimer {
   private static let manyDeadRows = 20_000
   /// How long a claim takes, at least, after which they are counted.
   private static let slowClaim = Duration.milliseconds(3)
+  /// For how many order keys that others have locked a look waits, at most.
+  private static let mostBusyKeys = 8
 
   private let place: StorePlace
   private let session: Session
@@ -182,25 +184,37 @@ final class Claimer {
       return
     }
     guard !found.isEmpty else { return }
-    try interrupt(found)
+    let left = try interrupt(found, waitsForKeys: false).filter { $0.orderKey != nil }
+    // A key for which other sessions wait in turn is free at no moment: this one waits its turn.
+    let busy = Dictionary(grouping: left, by: \.orderKey).values.shuffled()
+    for tasks in busy.prefix(Self.mostBusyKeys) { _ = try interrupt(tasks, waitsForKeys: true) }
     notes.noteOthers()
   }
 
   /// Makes tasks available but for those that others have locked, which the next look finds again.
   ///
   /// The turn of an order key may go to a task that is locked: then the others do not wait for it.
-  private func interrupt(_ tasks: [Tables.OverdueTask]) throws {
+  ///
+  /// - Returns: The tasks that were passed over at once, since they or their order keys are locked.
+  private func interrupt(
+    _ tasks: [Tables.OverdueTask],
+    waitsForKeys: Bool
+  ) throws -> [Tables.OverdueTask] {
     do {
-      try session.transaction(isDurable: false) { tables in
+      let free = try session.transaction(isDurable: false) { tables in
         try tables.database.send("set local lock_timeout = '100ms'")
-        let free = try tables.lockFree(tasks.map(\.id))
+        let ids = tasks.map(\.id)
+        if waitsForKeys { try tables.lockOrders(of: ids) }
+        let free = try tables.lockFree(ids)
         tables.hasChanged = !free.isEmpty
         try tables.interrupt(free, .ofThePast)
+        return Set(free)
       }
+      return tasks.filter { !free.contains($0.id) }
     } catch let failure as PostgreSQLFailure where failure.tookTooLong {
       let keys = Dictionary(grouping: tasks, by: \.orderKey)
-      guard keys.count > 1 else { return }
-      for tasks in keys.values { try interrupt(tasks) }
+      guard keys.count > 1 else { return [] }
+      return try keys.values.flatMap { try interrupt($0, waitsForKeys: waitsForKeys) }
     }
   }
 }

@@ -77,6 +77,17 @@ extension Connection: TaskLookUps {
     mutating func add(_ part: String, _ texts: some Sequence<String>) {
       add(part, .texts(texts.filter { !$0.hasNUL }))
     }
+
+    mutating func add(_ states: Set<TaskState>) {
+      if states.isDisjoint(with: TaskState.ended) { parts.append("not has_ended") }
+      if states.isSubset(of: TaskState.ended) { parts.append("has_ended") }
+      if states == [.parked] {
+        // The server uses the index of parked tasks only for a statement that names the state.
+        parts.append("state = 'parked'")
+      } else {
+        add("state = any ($)", states.map(\.rawValue))
+      }
+    }
   }
 
   private func condition(_ filter: TaskFilter) -> Condition {
@@ -92,11 +103,7 @@ extension Connection: TaskLookUps {
     }
     if let names = filter.names { condition.add("name = any ($)", names) }
     if !filter.excludedNames.isEmpty { condition.add("name <> all ($)", filter.excludedNames) }
-    if let states = filter.states {
-      if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
-      if states.isSubset(of: TaskState.ended) { condition.parts.append("has_ended") }
-      condition.add("state = any ($)", states.map(\.rawValue))
-    }
+    if let states = filter.states { condition.add(states) }
     if let keys = filter.uniqueKeys {
       condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
     }

@@ -158,15 +158,19 @@ extension Tables {
     ]
   }
 
+  /// The request, without the names and conditions that have a NUL.
+  ///
+  /// The server takes no NUL, and no row has one.
   private static func values(of request: ClaimRequest, _ limit: Int) -> [SQLValue] {
-    [
+    let names = request.names.filter { !$0.key.hasNUL }
+    return [
       .text(request.queue),
-      .texts(request.names.keys),
-      .array(request.names.values.map { .integer($0) }, of: .integer),
+      .texts(names.keys),
+      .array(names.values.map { .integer($0) }, of: .integer),
       .integer(request.otherNames),
       .integer(limit),
       .date(request.now),
-      .texts(request.conditions.map(\.rawValue)),
+      .texts(request.conditions.map(\.rawValue).filter { !$0.hasNUL }),
     ]
   }
 

@@ -54,6 +54,11 @@ extension Connection: TaskLookUps {
       condition.parts.append("has_ended")
       if filter.ids == nil { condition.index = condition.index ?? "steadfast_ended" }
     }
+    if filter.states == [.parked] {
+      // An index of some rows is used only for a statement that names what they have.
+      condition.parts.append("state = 'parked'")
+      if filter.ids == nil { condition.index = condition.index ?? "steadfast_parked" }
+    }
     return condition
   }
 

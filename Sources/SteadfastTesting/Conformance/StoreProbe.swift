@@ -149,7 +149,9 @@ extension StoreProbe {
     let call =
       "claim \(request.limit)\(queue) of [\(names.joined(separator: ", "))\(others)] "
       + "at \(request.now.step)\(held)\(end)"
-    return try await step(call, \.step) { try await store.claim(request) }
+    return try await step(call.replacing("\0", with: "\\0"), \.step) {
+      try await store.claim(request)
+    }
   }
 
   /// Claims tasks, and expects that there is exactly one.

@@ -2,6 +2,7 @@
 import Foundation
 import SteadfastDatabases
 import SteadfastQueue
+import Synchronization
 import TestSupport
 import Testing
 
@@ -159,6 +160,69 @@ struct LockedTaskTests {
       let next = tables.store()
       #expect(try await next.claim(.ofA()).tasks.map(\.record.id) == [ids[1]])
       for store in [store, next] { try await store.close() }
+    }
+  }
+
+  private static let isWaitedFor = """
+    select from pg_locks where locktype = 'advisory' and not granted
+      and classid = $1::bigint::integer::oid
+    """
+
+  /// Holds the lock of a task's order key again and again, until another session waits for it.
+  private func holdInTurn(
+    _ id: TaskID,
+    _ database: Connection,
+    _ locks: Tables.Locks,
+    until isOver: () -> Bool
+  ) throws {
+    while !isOver() {
+      try database.execute("begin")
+      try Tables(database, isShared: true, locks: locks).lockOrders(of: [id])
+      try database.flush()
+      while try !isOver() && !database.has(Self.isWaitedFor, .integer(locks.orders)) {}
+      try database.execute("commit")
+    }
+  }
+
+  @Test func `a task is taken over although its order key is free at no moment`() async throws {
+    try await withTables { tables in
+      let gone = tables.store()
+      _ = try await gone.insert(.numbered(1, orderKey: "key"))
+      #expect(try await gone.claim(.ofA()).tasks.count == 1)
+      try await gone.close()
+      let database = try tables.database()
+      try database.execute("update steadfast_task set lease_end = now() - interval '1 second'")
+      let locks = try locks(of: tables)
+      let isOver = Mutex(false)
+      let ends = Log<String>()
+      for _ in 1...2 {
+        Thread.detachNewThread {
+          do {
+            try holdInTurn(ids[1], tables.database(), locks) { isOver.withLock(\.self) }
+            ends.add("over")
+          } catch {
+            ends.add("\(error)")
+          }
+        }
+      }
+      defer { isOver.withLock { $0 = true } }
+      while try !database.has(Self.isWaitedFor, .integer(locks.orders)) {
+        try #require(ends.entries.isEmpty)
+      }
+      // With a clock of its own, each claim of a store looks.
+      let store = PostgreSQLStore(
+        tables.connection,
+        prefix: tables.prefix,
+        sharing: StoreSharing(),
+        clockOffset: { .zero }
+      )
+      var found: [ClaimedTask] = []
+      for _ in 0..<50 where found.isEmpty { found = try await store.claim(.ofA()).tasks }
+      #expect(found.map(\.record.interruptionCount) == [1])
+      isOver.withLock { $0 = true }
+      while ends.entries.count < 2 {}
+      #expect(ends.entries == ["over", "over"])
+      try await store.close()
     }
   }
 

@@ -21,7 +21,7 @@ final class Proxy: Sendable {
     case after
     /// The server never gets the commit, nor hears that the client is gone.
     case hold
-    /// The server never gets the commit, and the client waits for an answer.
+    /// The server never gets the commit, or a script, and the client waits for an answer.
     case silence
   }
 
@@ -30,6 +30,7 @@ final class Proxy: Sendable {
     var count: [Cut: Int] = [:]
     var links: [ObjectIdentifier: Link] = [:]
     var statements: Set<String> = []
+    var silentScript: String?
     var isEnded = false
     var version: String?
   }
@@ -56,10 +57,13 @@ final class Proxy: Sendable {
   /// Breaks the connections of the next commits that are not `nil`, one after another.
   func plan(_ cuts: [Cut?]) { state.withLock { $0.cuts += cuts } }
 
+  /// Keeps the next script with this text from the server, so that the client waits for an answer.
+  func silence(_ script: String) { state.withLock { $0.silentScript = script } }
+
   /// Lets the server look like one of another version, which has two digits.
   func pretend(version: String) { state.withLock { $0.version = version } }
 
-  /// How many commits were cut so.
+  /// How many commits, or scripts, were cut so.
   func count(of cut: Cut) -> Int { state.withLock { $0.count[cut] ?? 0 } }
 
   /// The texts of all statements that were prepared.
@@ -191,9 +195,18 @@ final class Proxy: Sendable {
         _ = shutdown(link.client, Int32(SHUT_RDWR))
         return
       }
-      if cut == .silence { continue }
+      if cut == .silence || isSilent(reader.takeScripts()) { continue }
       if cut == .after { link.isCut.withLock { $0 = true } }
       _ = unsafe send(link.server, bytes, count, Int32(MSG_NOSIGNAL))
+    }
+  }
+
+  private func isSilent(_ scripts: [String]) -> Bool {
+    state.withLock { state in
+      guard let script = state.silentScript, scripts.contains(script) else { return false }
+      state.silentScript = nil
+      state.count[.silence, default: 0] += 1
+      return true
     }
   }
 
@@ -232,11 +245,18 @@ struct CallReader {
   /// The name of the prepared statement that commits, with a zero.
   private var name: [UInt8]?
   private var statements: [String] = []
+  private var scripts: [String] = []
 
   /// Returns the statements that were prepared since the last call of this method.
   mutating func takeStatements() -> [String] {
     defer { statements = [] }
     return statements
+  }
+
+  /// Returns the scripts that were sent since the last call of this method.
+  mutating func takeScripts() -> [String] {
+    defer { scripts = [] }
+    return scripts
   }
 
   /// Returns whether a message of these bytes, or one that they complete, is a commit.
@@ -246,6 +266,9 @@ struct CallReader {
     while let message = nextMessage() {
       guard let kind = message.first else { continue }
       let body = message.dropFirst(5)
+      if kind == UInt8(ascii: "Q") {
+        scripts.append(String(decoding: body.prefix { $0 != 0 }, as: UTF8.self))
+      }
       // Parse: the name and the text of a statement. Bind: a portal, and the name.
       if kind == UInt8(ascii: "P"), let end = body.firstIndex(of: 0) {
         let text = String(decoding: body[(end + 1)...].prefix { $0 != 0 }, as: UTF8.self)

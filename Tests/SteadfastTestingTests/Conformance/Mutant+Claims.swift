@@ -103,6 +103,30 @@ extension Mutant {
         return request
       }
     },
+    Mutant("a name with a NUL is refused in a claim", breaks: "claim.texts") {
+      $0.request = { request in
+        let hasNUL = request.names.keys.contains { $0.utf8.contains(0) }
+        guard !hasNUL else { throw PlainStoreError.refused }
+        return request
+      }
+    },
+    Mutant("a condition ends at a NUL", breaks: "claim.texts") {
+      $0.request = { request in
+        var request = request
+        request.conditions = Set(
+          request.conditions.map { TaskCondition(rawValue: $0.rawValue.untilNUL) }
+        )
+        return request
+      }
+    },
+    Mutant("a name ends at a NUL", breaks: "claim.texts") {
+      $0.request = { request in
+        var request = request
+        let names = request.names.map { ($0.key.untilNUL, $0.value) }
+        request.names = Dictionary(names) { first, _ in first }
+        return request
+      }
+    },
     Mutant("a running task looks as if it waited", breaks: "claim.once") {
       $0.shown = { record in
         var record = record
@@ -136,6 +160,13 @@ extension ReferenceTable.Entry.Rank {
   /// Whether only the places differ.
   fileprivate func isEqual(to other: Self) -> Bool {
     priority == other.priority && availableDate == other.availableDate
+  }
+}
+
+extension String {
+  /// What stands before the first NUL.
+  fileprivate var untilNUL: String {
+    String(String.UnicodeScalarView(unicodeScalars.prefix { $0 != "\0" }))
   }
 }
 

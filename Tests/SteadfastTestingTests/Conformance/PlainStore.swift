@@ -12,7 +12,7 @@ final class PlainStore: Persistence {
     var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
     var rewrite: @Sendable (TaskChange) -> TaskChange = { $0 }
     var apply: @Sendable ([TaskChange], inout ReferenceTable) -> [ChangeOutcome] = { $1.apply($0) }
-    var request: @Sendable (ClaimRequest) -> ClaimRequest = { $0 }
+    var request: @Sendable (ClaimRequest) throws -> ClaimRequest = { $0 }
     var goesBefore: @Sendable (ReferenceTable.Entry, ReferenceTable.Entry) -> Bool = {
       $0.rank < $1.rank
     }
@@ -168,7 +168,7 @@ final class PlainStore: Persistence {
   }
 
   func claim(_ request: ClaimRequest) async throws -> Claim {
-    let request = behaviour.request(request)
+    let request = try behaviour.request(request)
     var before: Contents?
     if behaviour.racesInClaim {
       before = try update { $0 }
@@ -262,7 +262,7 @@ final class PlainStore: Persistence {
   }
 }
 
-enum PlainStoreError: Error { case closed }
+enum PlainStoreError: Error { case closed, refused }
 
 extension PlainStore.Contents {
   /// Returns whether a claim ends the claims that have run out.

@@ -32,6 +32,12 @@ extension PersistenceConformance.Requirement {
       check: unknownNames
     ),
     Self(
+      "claim.texts",
+      "A name or a condition of a claim may have a NUL: it is that of no task, and the claim hands "
+        + "out the others.",
+      check: claimTexts
+    ),
+    Self(
       "claim.once",
       "A claimed task is running, and no other claim returns it; each claim has its own lease.",
       check: claimOnce
@@ -117,6 +123,18 @@ extension PersistenceConformance.Requirement {
     try await store.insert(.numbered(4))
     try store.expect(try await store.claim(2), [4])
     try await store.expectTasks([1, 2, 3], TaskFilter(states: [.waiting]))
+  }
+
+  private static func claimTexts(_ store: StoreProbe) async throws {
+    try await store.insert(.numbered(1), .numbered(2, name: "a"), .numbered(3, requires: ["c"]))
+    try await store.insert(.numbered(4, at: 60))
+    let names = ["A": 1000, "a\0b": 0, "\0": 1]
+    let claim = try await store.claim(names: names, otherNames: 1, holding: ["c\0", "\0"])
+    try store.expect(claim, [1, 2])
+    let second = try await store.claim(names: names, otherNames: 1, holding: ["c\0", "\0"])
+    try store.expect(second, [])
+    try store.expectNextDate(second, by: 60, at: 0)
+    try store.expect(try await store.claim(names: names, holding: ["c\0", "c"]), [3])
   }
 
   private static func claimOnce(_ store: StoreProbe) async throws {
