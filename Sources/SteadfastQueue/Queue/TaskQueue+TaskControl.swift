@@ -17,7 +17,8 @@ extension TaskQueue {
   /// shared store is left alone.
   ///
   /// - Returns: whether the task existed and had not ended.
-  /// - Throws: what the store throws.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
+  ///   for the task is being carried out.
   @discardableResult
   public nonisolated func cancel(_ id: TaskID) async throws -> Bool {
     try await ask(.cancel, of: id)
@@ -56,20 +57,32 @@ extension TaskQueue {
   ///
   /// - Returns: whether the task existed, had not ended, and was neither paused nor about to be
   ///   cancelled.
-  /// - Throws: what the store throws.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
+  ///   for the task is being carried out.
   @discardableResult
   public nonisolated func pause(_ id: TaskID) async throws -> Bool { try await ask(.pause, of: id) }
 
   /// Resumes a paused task: it waits again, with the date and the retries that it had.
   ///
   /// - Returns: whether the task was paused.
-  /// - Throws: what the store throws.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
+  ///   for the task is being carried out.
   @discardableResult
   public nonisolated func resume(_ id: TaskID) async throws -> Bool {
     try await open()
+    var wasToBePaused = false
     while true {
-      if machine.withLock({ $0.withdrawPause(of: id) }) { return true }
-      guard let record = try await record(of: id), record.state == .paused else { return false }
+      switch machine.withLock({ $0.withdrawPause(of: id) }) {
+      case .done: return true
+      case .inDoubt: wasToBePaused = true
+      case .afterAnother:
+        try await waitUntilObeyed(id)
+        continue
+      case .notAsked: break
+      }
+      guard let record = try await record(of: id), record.state == .paused else {
+        return wasToBePaused
+      }
       if try await store([.resume(id)], for: [record])[0].isDone { return true }
     }
   }
@@ -88,7 +101,7 @@ extension TaskQueue {
   ///   - forgetting: whether the task forgets what it remembers, and begins from the beginning.
   /// - Returns: whether the task existed.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/duplicate`` if the task has
-  ///   ended, and another task has its unique key by now; what the store throws.
+  ///   ended, and another task has its unique key by now; the same errors as ``cancel(_:)``.
   @discardableResult
   public nonisolated func restart(
     _ id: TaskID,
@@ -122,7 +135,8 @@ extension TaskQueue {
   /// expired by the new date is abandoned on that date.
   ///
   /// - Returns: whether the task existed, had not ended, and was not being performed.
-  /// - Throws: a ``TaskQueueError`` for a date that is not finite; what the store throws.
+  /// - Throws: a ``TaskQueueError`` for a date that is not finite; the same errors as
+  ///   ``cancel(_:)``.
   @discardableResult
   public nonisolated func reschedule(_ id: TaskID, to date: Date? = nil) async throws -> Bool {
     try TaskQueueError.check(storable: date, "the date to reschedule a task to")
@@ -153,7 +167,8 @@ extension TaskQueue {
   /// removed if the handler then throws.
   ///
   /// - Returns: whether the task existed.
-  /// - Throws: what the store throws.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
+  ///   for the task is being carried out.
   @discardableResult
   public nonisolated func remove(_ id: TaskID) async throws -> Bool {
     try await ask(.remove, of: id)

@@ -39,6 +39,21 @@ extension Directive {
   }
 }
 
+/// A request that is carried out when the queue has let go of its task.
+struct KeptRequest: Sendable {
+  /// A change that the store has failed to store, and may have stored all the same.
+  struct Doubt: Sendable {
+    /// What the change was to carry out.
+    let directive: Directive
+    let settlement: Settlement
+  }
+
+  let id: TaskID
+  let directive: Directive
+  /// The doubt that is left of this request, or of one whose place it has taken.
+  var doubt: Doubt?
+}
+
 /// The attempt of a worker.
 struct Attempt: Sendable, Equatable {
   let lease: Lease
@@ -57,8 +72,8 @@ struct Attempt: Sendable, Equatable {
 ///
 /// ``requests`` names only tasks that this queue holds: tasks that are claimed but not begun, tasks
 /// that are being released, and tasks whose end is being stored. The code that lets go of such a
-/// task carries out the request. If the store fails then, the request stays, and the task is one of
-/// ``unobeyed``.
+/// task carries out the request, and later ones wait until that is done. If the store fails then,
+/// the request stays, and the task is one of ``unobeyed``.
 extension WorkMachine {
   /// What happens to a request.
   enum RequestAnswer: Equatable {
@@ -71,24 +86,44 @@ extension WorkMachine {
     case refused
     /// It can't wait: the task was claimed ahead, and it may take long until a worker is idle.
     case claimedAhead
+    /// It must wait: an earlier request for the task is being carried out.
+    case afterAnother
+    /// The caller carries it out in place of this earlier one, which no run does now;
+    /// ``obeyed(_:)`` follows.
+    case insteadOf(Directive)
     /// The queue does not hold the task.
     case notHeld
   }
 
   /// Takes a request for a task, and returns what happens to it.
-  mutating func request(_ directive: Directive, of id: TaskID) -> RequestAnswer {
+  ///
+  /// If `isObeying`, the request was kept until now, and is being carried out.
+  mutating func request(
+    _ directive: Directive,
+    of id: TaskID,
+    isObeying: Bool = false
+  ) -> RequestAnswer {
+    if !isObeying, self.isObeying(id) { return .afterAnother }
     for (worker, attempt) in attempts.enumerated() {
       guard let attempt, attempt.id == id, !attempt.isOver else { continue }
       guard directive.cutsShort else { return .refused }
-      if let asked = attempt.directive, directive.yields(to: asked) { return .refused }
+      // A request that was put back during the attempt is the earlier one, too.
+      let earlier = [attempt.directive, requests[id]?.directive].compactMap(\.self)
+      if earlier.contains(where: directive.yields(to:)) { return .refused }
+      requests[id] = nil
       attempts[worker]?.directive = directive
       return .interrupt(worker: worker, attempt.number)
     }
     let isReady = ready.contains { $0.record.id == id }
     if isReady && isAhead { return .claimedAhead }
-    guard isReady || isUnsettled(id) || isReturning(id) || isUnobeyed(id) else { return .notHeld }
-    if let asked = requests[id], directive.yields(to: asked) { return .refused }
-    requests[id] = directive
+    let isHeld = isReady || isUnsettled(id) || isReturning(id)
+    guard isHeld || isUnobeyed(id) else { return .notHeld }
+    if let asked = requests[id]?.directive, directive.yields(to: asked) { return .refused }
+    // There may be no further run.
+    if !isHeld, mode == nil, let earlier = takeRequest(of: id) {
+      return .insteadOf(earlier.directive)
+    }
+    requests[id] = KeptRequest(id: id, directive: directive, doubt: requests[id]?.doubt)
     return .kept
   }
 
@@ -106,45 +141,57 @@ extension WorkMachine {
     }
   }
 
+  /// What becomes of the request to pause a task when it is withdrawn.
+  enum Withdrawal: Equatable {
+    /// The task will not be paused.
+    case done
+    /// The task will not be paused, but the store may have paused it already, though it failed.
+    case inDoubt
+    /// The caller must wait: an earlier request for the task is being carried out.
+    case afterAnother
+    /// There is none.
+    case notAsked
+  }
+
   /// Withdraws the request to pause a task.
-  ///
-  /// - Returns: Whether the task was to be paused.
-  mutating func withdrawPause(of id: TaskID) -> Bool {
-    if requests[id] == .pause {
+  mutating func withdrawPause(of id: TaskID) -> Withdrawal {
+    if isObeying(id) { return .afterAnother }
+    if let asked = requests[id], asked.directive == .pause {
       requests[id] = nil
-      return true
+      return asked.doubt == nil ? .done : .inDoubt
     }
     if let worker = attempts.firstIndex(where: { $0?.id == id }),
       attempts[worker]?.directive == .pause
     {
       if attempts[worker]?.isOver == true {
-        requests[id] = .release
+        requests[id] = KeptRequest(id: id, directive: .release)
       } else {
         // The attempt may have been cut short already, and must end.
         attempts[worker]?.directive = .release
       }
-      return true
+      return .done
     }
     guard outbox.all.contains(where: { $0.record.id == id && $0.isPause }) else {
-      return false
+      return .notAsked
     }
-    requests[id] = .release
-    return true
+    requests[id] = KeptRequest(id: id, directive: .release)
+    return .done
   }
 
   /// Keeps a request that could not be carried out, unless a later one takes its place.
+  ///
+  /// What is in doubt stays so.
   mutating func putBack(_ directive: Directive, of id: TaskID) {
-    if let later = requests[id], !later.yields(to: directive) { return }
-    requests[id] = directive
+    let doubt = doubt(about: id)
+    if let later = requests[id]?.directive, !later.yields(to: directive) {
+      requests[id]?.doubt = doubt
+      return
+    }
+    requests[id] = KeptRequest(id: id, directive: directive, doubt: doubt)
     unobeyed.append(id)
   }
 
   private func isUnobeyed(_ id: TaskID) -> Bool { requests[id] != nil && unobeyed.contains(id) }
-
-  /// Takes the request for a task that the queue lets go of.
-  mutating func takeRequest(of id: TaskID) -> Directive? {
-    requests.isEmpty ? nil : requests.removeValue(forKey: id)
-  }
 
   /// Ends the attempt of a worker, whose handler has ended.
   ///

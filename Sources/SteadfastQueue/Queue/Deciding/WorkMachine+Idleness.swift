@@ -35,7 +35,7 @@ extension WorkMachine {
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
     if hasEnded { return .ended }
     if mode == nil, let failure { return .failed(failure) }
-    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty, obeying == 0,
+    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty, obeying.isEmpty,
       outbox.isEmpty
     else { return .busy }
     if isPaused, mode != nil { return .idle }

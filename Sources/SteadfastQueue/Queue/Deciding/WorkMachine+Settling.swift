@@ -23,16 +23,12 @@ extension WorkMachine {
   ///
   /// - Returns: Whether a worker waited for room, and what was asked of the tasks during the
   ///   storing.
-  mutating func settled() -> (wakesWorkers: Bool, requests: [(TaskID, Directive)]) {
+  mutating func settled() -> (wakesWorkers: Bool, requests: [KeptRequest]) {
     let (settlements, wakesWorkers) = outbox.settled()
     // A retry may be due at once, but not in the same pass: there, `wereStored(_:)` notes new work.
     if mode == .untilStopped { claims.forgetLook() }
     guard !requests.isEmpty else { return (wakesWorkers, []) }
-    let asked = settlements.map(\.record.id).compactMap { id in
-      requests.removeValue(forKey: id).map { (id, $0) }
-    }
-    obeys(asked.count)
-    return (wakesWorkers, asked)
+    return (wakesWorkers, settlements.compactMap { takeRequest(of: $0.record.id) })
   }
 
   /// Returns settlements to the outbox that could not be stored.
@@ -100,15 +96,11 @@ extension WorkMachine {
   /// They were released, or wait in the outbox because the store has failed.
   ///
   /// - Returns: What was asked of the released tasks during the release.
-  mutating func wereReturned(_ tasks: [ClaimedTask]) -> [(TaskID, Directive)] {
+  mutating func wereReturned(_ tasks: [ClaimedTask]) -> [KeptRequest] {
     for task in tasks { returning.remove(task.lease) }
     claims.forgetLook()
     guard !requests.isEmpty else { return [] }
-    let asked = tasks.map(\.record.id).compactMap { id in
-      isUnsettled(id) ? nil : requests.removeValue(forKey: id).map { (id, $0) }
-    }
-    obeys(asked.count)
-    return asked
+    return tasks.compactMap { isUnsettled($0.record.id) ? nil : takeRequest(of: $0.record.id) }
   }
 
   /// Returns whether a task is being released.
@@ -129,21 +121,35 @@ extension WorkMachine {
   /// Takes the requests that could not be carried out; ``obeyed(_:)`` follows.
   ///
   /// - Returns: The requests; none if the store has failed.
-  mutating func takeUnobeyed() -> [(TaskID, Directive)] {
+  mutating func takeUnobeyed() -> [KeptRequest] {
     guard failure == nil, !unobeyed.isEmpty else { return [] }
     let ids = unobeyed
     unobeyed = []
-    let asked = ids.compactMap { id in takeRequest(of: id).map { (id, $0) } }
-    obeys(asked.count)
-    return asked
+    return ids.compactMap { takeRequest(of: $0) }
   }
 
-  /// Notes that `count` requests are to be carried out now; ``obeyed(_:)`` follows.
-  mutating func obeys(_ count: Int) { obeying += count }
+  /// Takes the request for a task that the queue lets go of, to carry it out; ``obeyed(_:)``
+  /// follows.
+  mutating func takeRequest(of id: TaskID) -> KeptRequest? {
+    guard !requests.isEmpty, let request = requests.removeValue(forKey: id) else { return nil }
+    obeying.append(request)
+    return request
+  }
 
-  /// Notes that `count` requests have been carried out.
-  mutating func obeyed(_ count: Int) {
-    obeying -= count
+  /// Ends the carrying out of the request for a task: it is done, or was put back.
+  mutating func obeyed(_ id: TaskID) {
+    if let index = obeying.firstIndex(where: { $0.id == id }) { obeying.remove(at: index) }
     claims.forgetLook()
+  }
+
+  /// Returns whether a request for a task is being carried out.
+  func isObeying(_ id: TaskID) -> Bool { obeying.contains { $0.id == id } }
+
+  /// Returns the doubt of the request for a task that is being carried out.
+  func doubt(about id: TaskID) -> KeptRequest.Doubt? { obeying.first { $0.id == id }?.doubt }
+
+  mutating func setDoubt(_ doubt: KeptRequest.Doubt?, about id: TaskID) {
+    guard let index = obeying.firstIndex(where: { $0.id == id }) else { return }
+    obeying[index].doubt = doubt
   }
 }

@@ -39,8 +39,8 @@ struct WorkMachine: Sendable {
   var concurrencyLimits = ConcurrencyLimits()
   var claims = ClaimState()
   var ahead = ClaimAhead(batch: 0)
-  /// How many requests are being carried out, now that the ends of their tasks are stored.
-  var obeying = 0
+  /// The requests that are being carried out, now that the queue has let go of their tasks.
+  var obeying: [KeptRequest] = []
   /// Whether the last claim of a pass found nothing, and nothing has changed since.
   private var isExhausted = false
   var toUnpark = ParkedNames()
@@ -51,7 +51,7 @@ struct WorkMachine: Sendable {
   /// The conditions of tasks that are performed, for those that have any.
   private(set) var requiredConditions: [AttemptNumber: Set<TaskCondition>] = [:]
   /// What was asked of tasks that the queue holds, but that no worker performs now.
-  var requests: [TaskID: Directive] = [:]
+  var requests: [TaskID: KeptRequest] = [:]
   /// The tasks whose requests could not be carried out, and are still to be.
   var unobeyed: [TaskID] = []
   /// Whether attempts under way are to be cut short, because the time of the run, or the time to
@@ -226,7 +226,8 @@ struct WorkMachine: Sendable {
     if !isPaused || ready.isEmpty { owesAttempt = false }
     lastAttempt += 1
     if task.record.hasPrerequisites { noteConditions(of: task.record) }
-    let directive = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
+    let asked = requests.isEmpty ? nil : requests.removeValue(forKey: task.record.id)
+    let directive = asked?.directive
     attempts[worker] = Attempt(
       lease: task.lease,
       name: task.record.name,
@@ -280,7 +281,7 @@ struct WorkMachine: Sendable {
   ///
   /// - Returns: What was asked of the task while the settlement was being stored.
   @discardableResult
-  mutating func finished(_ worker: Int, isAttempt: Bool) -> Directive? {
+  mutating func finished(_ worker: Int, isAttempt: Bool) -> KeptRequest? {
     guard let attempt = attempts[worker].take() else {
       preconditionFailure("worker \(worker) has ended an attempt that it had not begun")
     }
@@ -291,10 +292,7 @@ struct WorkMachine: Sendable {
     // The name of the task may have room again.
     workArrived()
     // If the store failed, the settlement is in the outbox, and the request waits with it.
-    guard !requests.isEmpty, !outbox.isWaiting(attempt.id),
-      let directive = requests.removeValue(forKey: attempt.id)
-    else { return nil }
-    obeys(1)
-    return directive
+    guard !requests.isEmpty, !outbox.isWaiting(attempt.id) else { return nil }
+    return takeRequest(of: attempt.id)
   }
 }

@@ -178,6 +178,6 @@ extension TaskQueueGroup {
 extension TaskQueue {
   /// Whether attempts, or what was asked of tasks, are under way, or their ends are not stored yet.
   fileprivate nonisolated var hasWorkUnderWay: Bool {
-    machine.withLock { $0.performing > 0 || $0.obeying > 0 || !$0.outbox.isEmpty }
+    machine.withLock { $0.performing > 0 || !$0.obeying.isEmpty || !$0.outbox.isEmpty }
   }
 }

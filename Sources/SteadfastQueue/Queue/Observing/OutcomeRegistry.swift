@@ -104,6 +104,10 @@ final class OutcomeRegistry: Sendable {
   /// it ends.
   func version(of id: TaskID) -> Int { shard(of: id).change(id) { _ in }?.version ?? 0 }
 
+  func versions(of ids: some Sequence<TaskID>) -> [TaskID: Int] {
+    Dictionary(ids.map { ($0, version(of: $0)) }) { first, _ in first }
+  }
+
   /// The tasks for whose end a caller may be waiting: for the outcome, or for the last progress.
   var awaited: [TaskID] {
     shards.flatMap { shard in
@@ -123,8 +127,11 @@ final class OutcomeRegistry: Sendable {
 
   /// Fails all waits for the outcome of a task, and of those that it has superseded, and ends those
   /// for their progress.
-  func fail(_ id: TaskID, _ error: any Error) {
+  ///
+  /// It has no effect if the task's ``version(of:)`` is another one than the given one.
+  func fail(_ id: TaskID, _ error: any Error, ifStill version: Int? = nil) {
     let old = shard(of: id).change(id) { _ in }
+    guard old?.isStill(version) != false else { return }
     old?.waiters?.resumeAll(with: .failure(error))
     old?.progressWaiters?.resumeAll(with: .failure(error))
     for id in old?.links.present?.superseded ?? [] { fail(id, error) }

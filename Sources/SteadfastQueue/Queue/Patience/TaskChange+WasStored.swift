@@ -30,7 +30,7 @@ extension TaskChange {
     case .suspend(_, let date, _):
       record.state == .suspended && record.availableDate.isStored(as: date)
         // It woke at once, or has woken since.
-        || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
+        || record.state == .waiting && record.availableDate.isStored(as: record.wakingDate)
     case .park: record.state == .parked
     case .pause: record.state == .paused
     case .release, .resume: record.state == .waiting
@@ -41,6 +41,13 @@ extension TaskChange {
 }
 
 extension TaskRecord {
+  /// The date of a suspended task that has woken.
+  fileprivate var wakingDate: Date {
+    var record = self
+    record.wake()
+    return record.availableDate
+  }
+
   fileprivate func hasEnded(_ state: TaskState, at date: Date) -> Bool {
     self.state == state && (finishedDate?.isStored(as: date) ?? false)
   }

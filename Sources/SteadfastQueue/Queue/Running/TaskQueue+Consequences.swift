@@ -76,11 +76,8 @@ extension TaskQueue {
     while !remaining.isEmpty {
       var outdated: [TaskID] = []
       for page in remaining.lookUpPages {
-        let ids = Set(page)
-        let versions = Dictionary(
-          uniqueKeysWithValues: ids.map { ($0, observers.outcomes.version(of: $0)) }
-        )
-        let filter = TaskFilter(ids: ids)
+        let versions = observers.outcomes.versions(of: page)
+        let filter = TaskFilter(ids: Set(page))
         let records = try await store.tasks(matching: filter, after: nil, limit: page.count)
         for record in records where !isCorrected(record, ifStill: versions[record.id]) {
           outdated.append(record.id)

@@ -10,19 +10,31 @@ import Foundation
 extension TaskQueue {
   /// Carries out a request for a task that is in a handler, on its way, or in the store.
   ///
+  /// It waits until earlier requests for the task are carried out.
+  ///
   /// - Returns: Whether the task was there, and in a state to which the request applies.
+  /// - Throws: `CancellationError` when it is cancelled while it waits; what the store throws.
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
     return try await askOpened(directive, of: id)
   }
 
   /// Does what ``ask(_:of:)`` does, when the store is open.
-  nonisolated func askOpened(_ directive: Directive, of id: TaskID) async throws -> Bool {
+  ///
+  /// If `isObeying`, the request was kept until now, and waits for no other one.
+  nonisolated func askOpened(
+    _ directive: Directive,
+    of id: TaskID,
+    isObeying: Bool = false
+  ) async throws -> Bool {
     var claimsInVain = 0
     // A store refuses a change to a task while another change to it is being stored.
     for _ in 0..<Self.mostRefusals {
       let (answer, claims) = machine.withLock { machine in
-        (machine.request(directive, of: id), machine.claims.finishedCount)
+        (
+          machine.request(directive, of: id, isObeying: isObeying),
+          machine.claims.finishedCount
+        )
       }
       switch answer {
       case .interrupt(let worker, let number):
@@ -36,13 +48,20 @@ extension TaskQueue {
       case .claimedAhead:
         await putBackUnbegun { $0.id == id }
         continue
+      case .afterAnother:
+        try await waitUntilObeyed(id)
+        continue
+      case .insteadOf(let earlier):
+        return try await ask(directive, of: id, insteadOf: earlier)
       case .notHeld: break
       }
       guard let record = try await record(of: id), directive.applies(to: record.state) else {
         return false
       }
       if directive.isMet(by: record, now: now) { return true }
-      let result = try await store([change(directive, of: record)], for: [record])[0]
+      let change = change(directive, of: record)
+      let obeyed = isObeying ? directive : nil
+      let result = try await store([change], for: [record], obeying: obeyed)[0]
       if result.isDone { return true }
       if case .duplicate(let other) = result { throw Self.keyIsHeld(record, by: other) }
       guard record.state == .running else { continue }
@@ -58,7 +77,11 @@ extension TaskQueue {
       claimsInVain += 1
       await waitForClaim()
     }
-    throw TaskQueueError(
+    throw isHeldElsewhere(id)
+  }
+
+  private nonisolated func isHeldElsewhere(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
       .storeFailed,
       "the store (\(store)) says that the task \(id) is being performed or changed, which the queue "
         + "'\(name)' does not do; it may serve another queue at the same time, or have lost the "
@@ -81,52 +104,20 @@ extension TaskQueue {
     }
   }
 
-  /// Carries out requests that came while their tasks were being settled or released.
-  ///
-  /// A request stays if the store fails, and the next run carries it out. The finisher does so if
-  /// the store is gone for a while and this Swift task can't wait. At the end this signals
-  /// `idleWatch`, even if there were no requests, because the queue may be idle.
-  ///
-  /// - Parameters:
-  ///   - requests: the requests.
-  ///   - isLast: whether the run ends, so that no finisher carries them out.
-  nonisolated func obey(_ requests: [(TaskID, Directive)], isLast: Bool = false) async {
-    for (id, directive) in requests {
-      do {
-        _ = try await askOpened(directive, of: id)
-      } catch let error as TaskQueueError where error.code == .duplicate {
-        // The task stays as it is: another one stands for its key.
-        continue
-      } catch {
-        let isLeft = machine.withLock { machine in
-          // After an error of the queue itself, the next run could not do it, either.
-          if !(error is TaskQueueError) { machine.putBack(directive, of: id) }
-          return !isLast && error.isTransientFailure && Task.isCancelled && machine.finisherCanWait
-        }
-        guard !isLeft else {
-          signals.finisher.signal()
-          continue
-        }
-        fail(error, to: "do what was asked of a task", losing: true)
-      }
-    }
-    if !requests.isEmpty {
-      machine.withLock { $0.obeyed(requests.count) }
-      signals.settlement.resumeAll(with: .success(()))
-    }
-    signals.idleWatch.step()
-  }
-
   /// Stores changes to tasks that no queue has claimed, and reports the ones that were stored.
   ///
   /// Other changes, of schedules, may be stored along with them. Without such, occurrences that end
   /// are followed by the next ones.
   ///
+  /// With a `directive`, the only change carries out a request that was kept until now. If the
+  /// store fails, the machine notes the doubt.
+  ///
   /// - Returns: The outcome of each change.
   nonisolated func store(
     _ batch: [TaskChange],
     for records: [TaskRecord],
-    along others: [TaskChange] = []
+    along others: [TaskChange] = [],
+    obeying directive: Directive? = nil
   ) async throws -> [ChangeOutcome] {
     let ids = records.map(\.id)
     let keys = turnKeys(of: records)
@@ -142,6 +133,7 @@ extension TaskQueue {
       results = try await withoutDoubt(answer, batch)
       isAnswerLost = results != answer.outcomes
     } catch {
+      if let directive { noteDoubt(directive, Settlement(change: batch[0], record: records[0])) }
       // During the call, a claim may have skipped the tasks.
       lookForWork()
       throw error
@@ -150,9 +142,7 @@ extension TaskQueue {
     var consequences: [(settlement: Settlement, meaning: Consequences)] = []
     for (index, record) in records.enumerated() where results[index].isDone {
       let settlement = Settlement(change: batch[index], record: record)
-      await observers.changes.waitUntilEndIsTold(of: record.id)
-      observers.events.announce(record.id)
-      wereStored(CollectionOfOne(settlement))
+      await wasStored(settlement)
       settlements.append(settlement)
       if let meaning = results[index].consequences { consequences.append((settlement, meaning)) }
     }
@@ -162,6 +152,13 @@ extension TaskQueue {
     let prunings = prunings(after: settlements)
     if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
     return results
+  }
+
+  /// Tells what has been stored about a task, after what was stored before.
+  nonisolated func wasStored(_ settlement: Settlement) async {
+    await observers.changes.waitUntilEndIsTold(of: settlement.record.id)
+    observers.events.announce(settlement.record.id)
+    wereStored(CollectionOfOne(settlement))
   }
 
   private nonisolated func occurrenceEnds(

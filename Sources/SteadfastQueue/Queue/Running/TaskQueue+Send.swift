@@ -17,6 +17,18 @@ extension TaskQueue {
     )
   }
 
+  /// Does what ``persist(_:_:)`` does, and makes no second call after a transient error.
+  nonisolated func persistOnce(
+    _ changes: [TaskChange],
+    _ durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    guard let store = backing.patientStore else { return try await persist(changes, durability) }
+    return try UnusableAnswer.check(
+      try await store.send(changes, durability, .once).outcomes,
+      to: changes.count
+    )
+  }
+
   /// Does what ``persist(_:_:)`` does for changes that an attempt makes, and waits for a store that
   /// is gone for a while even if the attempt is cancelled.
   ///

@@ -14,8 +14,8 @@ extension TaskQueue {
   nonisolated func finish(_ settlement: Settlement, _ worker: Int, isAttempt: Bool) async {
     if store.appliesAtOnce {
       await apply(CollectionOfOne(settlement))
-      let directive = machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
-      if let directive { await obey([(settlement.record.id, directive)]) }
+      let request = machine.withLock { $0.finished(worker, isAttempt: isAttempt) }
+      if let request { await obey([request]) }
     } else if machine.withLock({
       $0.finished(worker, with: settlement, isAttempt: isAttempt)
     }) {
@@ -57,7 +57,7 @@ extension TaskQueue {
     guard backing.patientStore != nil else { return }
     // The finisher may be waiting for the store, and is cancelled after this.
     func isObeying() -> Bool {
-      !Task.isCancelled && machine.withLock { $0.failure == nil && $0.obeying > 0 }
+      !Task.isCancelled && machine.withLock { $0.failure == nil && !$0.obeying.isEmpty }
     }
     while machine.withLock({ $0.failure == nil && !$0.outbox.isEmpty }) || isObeying() {
       await signals.settlement.waitUncancelled {

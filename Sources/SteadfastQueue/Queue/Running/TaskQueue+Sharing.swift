@@ -32,16 +32,33 @@ extension TaskQueue {
     while !Task.isCancelled {
       // Cancellation ends the loop.
       try? await time.clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
-      let start = time.stopwatch()
-      let leases = machine.withLock { $0.leases }
-      if leases.isEmpty { backing.patientStore?.patience.noteExtension(at: start) }
-      guard let duration = leaseDuration, !leases.isEmpty, !Task.isCancelled else { continue }
+      guard let duration = leaseDuration, !Task.isCancelled else { continue }
       do {
-        let results = try await persist(leases.map { .extend($0, for: duration) }, .relaxed)
-        backing.patientStore?.patience.noteExtension(at: start)
-        for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
+        try await extendPresentLeases(for: duration)
       } catch {
         fail(error, to: "extend its claims")
+      }
+    }
+  }
+
+  /// Extends the leases that the queue holds at this moment.
+  ///
+  /// After a transient error, it extends those that the queue holds by then: while one task is
+  /// locked, all calls that extend its lease may fail, and leases of later claims must not run out.
+  private nonisolated func extendPresentLeases(for duration: Duration) async throws {
+    // What could not be extended in time has run out, so the first try counts.
+    let start = time.stopwatch()
+    var retries = 0
+    while true {
+      let leases = machine.withLock { $0.leases }
+      let extensions = leases.map { TaskChange.extend($0, for: duration) }
+      do {
+        let results = try await extensions.isEmpty ? [] : persistOnce(extensions, .relaxed)
+        backing.patientStore?.patience.noteExtension(at: start)
+        for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
+        return
+      } catch {
+        try await waitToRepeat(after: error, &retries)
       }
     }
   }
@@ -112,6 +129,7 @@ extension TaskQueue {
 
   private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
     let filter = TaskFilter(ids: Set(ids))
+    let versions = observers.outcomes.versions(of: ids)
     let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
     // If an end is on its way into the store, or was stored just now, it is reported, and a success
     // with its value.
@@ -122,11 +140,11 @@ extension TaskQueue {
       guard let outcome = record.outcome, outcome != .succeeded || !isReported(record.id) else {
         continue
       }
-      observers.outcomes.resolve(record.id, outcome)
+      observers.outcomes.resolve(record.id, outcome, ifStill: versions[record.id])
     }
     let found = Set(records.map(\.id))
     for id in ids where !found.contains(id) && !isReported(id) {
-      observers.outcomes.fail(id, Self.unknown(id))
+      observers.outcomes.fail(id, Self.unknown(id), ifStill: versions[id])
     }
   }
 

@@ -20,6 +20,8 @@ extension TaskQueue {
   /// - Throws: The same errors as ``open()``; what the store throws. It is then unknown whether the
   ///   pause is stored. This queue goes on as before until it reads the store again, when it runs
   ///   again for instance.
+  ///   If the call is cancelled while it waits for another one of these calls, it throws
+  ///   `CancellationError`, and nothing is stored.
   public nonisolated func pause(durability: Durability) async throws {
     try await changeStoredPause(durability) { $0.isWhole = true }
     await holdBack()
@@ -84,6 +86,8 @@ extension TaskQueue {
   nonisolated func followStoredPause() async {
     do {
       try await readStoredPause()
+    } catch is CancellationError where Task.isCancelled {
+      // Another call has its turn. The next run reads what is paused.
     } catch {
       fail(error, to: "say what is paused")
     }

@@ -19,7 +19,7 @@ struct Signals: ~Copyable, Sendable {
   let interruption = Waiters<Void>()
   /// Callers that wait for the claim in flight.
   let claimEnd = Waiters<Void>()
-  /// The run that ends, and waits for the finisher.
+  /// The run that ends, and waits for the finisher; callers whose requests come after others.
   let settlement = Waiters<Void>()
   /// Callers that pause the queue, and wait for the last attempts to begin.
   let pauseProgress = Waiters<Void>()

@@ -38,6 +38,49 @@ import Foundation
     }
   }
 
+  @Test func `a resume waits until a pause that was asked for before is stored`() async throws {
+    let store = FaultInjectingStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal() }
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.hang) { $0.changes.contains("retry") }
+    async let run = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    #expect(try await queue.pause(task.id))
+    store.inject(.hang) { $0.kind == .tasks }
+    store.letGo()
+    // The retry is stored, and the task is being looked up, to be paused.
+    try await store.waitForHeldCalls()
+    async let isResumed = queue.resume(task.id)
+    try await clock.sleep(for: .seconds(1))
+    store.letGo()
+    #expect(try await isResumed)
+    #expect(try await run == 1)
+    #expect(try await task.record()?.state == .waiting)
+  }
+
+  @Test func `a cancelled call waits for no earlier one`() async throws {
+    let store = FaultInjectingStore()
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal() }
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.hang) { $0.changes.contains("retry") }
+    async let run = queue.runAvailable()
+    try await store.waitForHeldCalls()
+    #expect(try await queue.pause(task.id))
+    store.inject(.hang) { $0.kind == .tasks }
+    store.letGo()
+    try await store.waitForHeldCalls()
+    await withTaskGroup { group in
+      group.addTask { await #expect(throws: CancellationError.self) { try await task.cancel() } }
+      try? await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+    }
+    store.letGo()
+    #expect(try await run == 1)
+    #expect(try await task.record()?.state == .paused)
+  }
+
   @Test func `a restart whose answer comes late does not erase the success that followed it`()
     async throws
   {
@@ -144,9 +187,10 @@ import Foundation
       try await clock.sleep(for: .seconds(1))
       // The cancellation is being answered; another call asks for it again.
       try await queue.enqueue(Note("tick"))
+      async let isCancelledAgain = task.cancel()
       try await clock.sleep(for: .seconds(5))
-      #expect(try await task.cancel() == false)
       store.letGo()
+      #expect(try await isCancelledAgain == false)
       try await clock.sleep(for: .seconds(100))
       #expect(try await task.outcome() == .cancelled)
       #expect(queue.machine.withLock { $0.requests.isEmpty })

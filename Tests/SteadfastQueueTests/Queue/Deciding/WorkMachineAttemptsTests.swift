@@ -52,9 +52,11 @@ import Testing
     machine.shutDown()
     machine.end()
     let asked = machine.wereReturned(claim.tasks)
-    #expect(asked.map(\.0) == [.numbered(2)] && asked.map(\.1) == [.cancel])
+    #expect(asked.map(\.id) == [.numbered(2)] && asked.map(\.directive) == [.cancel])
+    let next = machine.request(.cancel, of: .numbered(2))
+    machine.obeyed(.numbered(2))
     let later = machine.request(.cancel, of: .numbered(2))
-    #expect(later == .notHeld)
+    #expect((next, later) == (.afterAnother, .notHeld))
     #expect(machine.requests.isEmpty)
   }
 
@@ -70,7 +72,7 @@ import Testing
     #expect(returned.isEmpty)
     #expect(machine.takeOutbox()?.count == 1)
     let asked = machine.settled().requests
-    #expect(asked.map(\.1) == [.cancel])
+    #expect(asked.map(\.directive) == [.cancel])
   }
 
   @Test func `a claim is in flight until it has returned, though the store has failed`() {
@@ -84,10 +86,7 @@ import Testing
   }
 
   @Test func `a task that is to end is not paused by a later request`() {
-    var machine = WorkMachine.running(workers: 1)
-    _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
-    _ = machine.next()
+    var machine = machinePerformingOne()
     _ = machine.request(.cancel, of: .numbered(1))
     let pause = machine.request(.pause, of: .numbered(1))
     #expect(pause == .refused)
@@ -103,10 +102,7 @@ import Testing
   }
 
   @Test func `a new date for a task that is performed is refused, and undoes no other request`() {
-    var machine = WorkMachine.running(workers: 1)
-    _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
-    _ = machine.next()
+    var machine = machinePerformingOne()
     let underWay = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect(underWay == .refused)
     #expect(!machine.isInterrupted(0))
@@ -115,14 +111,11 @@ import Testing
     let cancel = machine.request(.cancel, of: .numbered(1))
     let tooLate = machine.request(.reschedule(to: now), of: .numbered(1))
     #expect((later, cancel) == (.kept, .kept) && tooLate == .refused)
-    #expect(machine.requests == [.numbered(1): .cancel])
+    #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .cancel])
   }
 
   @Test func `a request for a task whose attempt has ended waits until the end is stored`() {
-    var machine = WorkMachine.running(workers: 1)
-    _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
-    _ = machine.next()
+    var machine = machinePerformingOne()
     _ = machine.endAttempt(of: 0)
     let answer = machine.request(.cancel, of: .numbered(1))
     #expect(answer == .kept)
@@ -131,17 +124,14 @@ import Testing
     _ = machine.takeOutbox()
     #expect(machine.isUnsettled(.numbered(1)))
     let requests = machine.settled().requests
-    #expect(requests.map(\.0) == [.numbered(1)] && requests.map(\.1) == [.cancel])
+    #expect(requests.map(\.id) == [.numbered(1)] && requests.map(\.directive) == [.cancel])
     #expect(!machine.isUnsettled(.numbered(1)) && machine.requests.isEmpty)
   }
 
   @Test func `a caller waits until an attempt is cut short, and no longer than the attempt lasts`()
   {
     for isCutShort in [true, false] {
-      var machine = WorkMachine.running(workers: 1)
-      _ = machine.next()
-      _ = machine.claimed(.numbered(1), now: now)
-      _ = machine.next()
+      var machine = machinePerformingOne()
       let answer = machine.request(.cancel, of: .numbered(1))
       guard case .interrupt(let worker, let number) = answer else {
         Issue.record("the request interrupts the attempt")
@@ -168,6 +158,15 @@ import Testing
     #expect(machine.isUnsettled(.numbered(1)) && machine.isUnsettled(.numbered(2)))
     _ = machine.settled()
     #expect(machine.takeOutbox()?.map(\.record.id) == [.numbered(2)])
+  }
+
+  /// A machine whose only worker performs a task.
+  private func machinePerformingOne() -> WorkMachine {
+    var machine = WorkMachine.running(workers: 1)
+    _ = machine.next()
+    _ = machine.claimed(.numbered(1), now: now)
+    _ = machine.next()
+    return machine
   }
 
   /// A machine whose first task has ended.
@@ -200,7 +199,7 @@ import Testing
     #expect(answer == .kept)
     machine.putBack([.numbered(2)])
     #expect(machine.isUnsettled(.numbered(1)))
-    #expect(machine.settled().requests.map(\.0) == [.numbered(1)])
+    #expect(machine.settled().requests.map(\.id) == [.numbered(1)])
   }
 
   @Test func `a request that could not be carried out stays for the next run`() {
@@ -208,20 +207,58 @@ import Testing
     _ = machine.request(.pause, of: .numbered(1))
     #expect(machine.settled().requests.count == 1)
     machine.putBack(.pause, of: .numbered(1))
-    machine.obeyed(1)
+    machine.obeyed(.numbered(1))
     machine.fail(TaskQueueError(.storeFailed, "x"))
     let early = machine.takeUnobeyed()
     #expect(early.isEmpty)
     machine.end()
+    machine.begin(.untilStopped, names: [String]())
     // Another one takes its place.
     let cancel = machine.request(.cancel, of: .numbered(1))
     #expect(cancel == .kept)
-    machine.begin(.untilStopped, names: [String]())
     let asked = machine.takeUnobeyed()
-    #expect(asked.map(\.0) == [.numbered(1)] && asked.map(\.1) == [.cancel])
+    #expect(asked.map(\.id) == [.numbered(1)] && asked.map(\.directive) == [.cancel])
+    machine.obeyed(.numbered(1))
     let later = machine.request(.cancel, of: .numbered(1))
     #expect(later == .notHeld)
     #expect(machine.requests.isEmpty)
+  }
+
+  @Test func `between runs a caller carries out a request in place of one that could not be`() {
+    var machine = machineKeepingFirstEnd()
+    _ = machine.settled()
+    machine.putBack(.pause, of: .numbered(1))
+    machine.end()
+    let cancel = machine.request(.cancel, of: .numbered(1))
+    let second = machine.request(.remove, of: .numbered(1))
+    #expect((cancel, second) == (.insteadOf(.pause), .afterAnother))
+    // The store has failed again.
+    machine.putBack(.pause, of: .numbered(1))
+    machine.obeyed(.numbered(1))
+    #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .pause])
+    let removal = machine.request(.remove, of: .numbered(1))
+    machine.obeyed(.numbered(1))
+    let later = machine.request(.pause, of: .numbered(1))
+    #expect((removal, later) == (.insteadOf(.pause), .notHeld))
+  }
+
+  @Test func `a request that was put back during an attempt yields to one that cuts it short`() {
+    var machine = machinePerformingOne()
+    machine.putBack(.restart(forgets: false), of: .numbered(1))
+    let pause = machine.request(.pause, of: .numbered(1))
+    #expect(pause == .interrupt(worker: 0, 1))
+    _ = machine.endAttempt(of: 0)
+    _ = machine.finished(with: .numbered(1))
+    _ = machine.takeOutbox()
+    #expect(machine.settled().requests.isEmpty)
+  }
+
+  @Test func `a request that was put back during an attempt is not undone by a lesser one`() {
+    var machine = machinePerformingOne()
+    machine.putBack(.cancel, of: .numbered(1))
+    let pause = machine.request(.pause, of: .numbered(1))
+    #expect(pause == .refused && !machine.isInterrupted(0))
+    #expect(machine.requests.mapValues(\.directive) == [.numbered(1): .cancel])
   }
 
   @Test func `a request that could not be carried out takes the place of the next attempt`() {
@@ -239,19 +276,16 @@ import Testing
     var machine = machineKeepingFirstEnd()
     _ = machine.settled()
     machine.putBack(.pause, of: .numbered(1))
-    let isTakenBack = machine.withdrawPause(of: .numbered(1))
+    let withdrawal = machine.withdrawPause(of: .numbered(1))
     let rest = machine.takeUnobeyed()
-    #expect(isTakenBack && rest.isEmpty)
+    #expect(withdrawal == .done && rest.isEmpty)
   }
 
   @Test func `a pause that is taken back releases the task`() {
-    var machine = WorkMachine.running(workers: 1)
-    _ = machine.next()
-    _ = machine.claimed(.numbered(1), now: now)
-    _ = machine.next()
+    var machine = machinePerformingOne()
     _ = machine.request(.pause, of: .numbered(1))
-    let isTakenBack = machine.withdrawPause(of: .numbered(1))
-    #expect(isTakenBack)
+    let withdrawal = machine.withdrawPause(of: .numbered(1))
+    #expect(withdrawal == .done)
     let directive = machine.endAttempt(of: 0)
     #expect(directive == .release)
   }

@@ -92,4 +92,29 @@ import Testing
     #expect(try await outcome == .cancelled)
     #expect(try await isCancelled)
   }
+
+  @Test func `a look that began before a task was restarted does not tell its earlier end`()
+    async throws
+  {
+    let slow = FaultInjectingStore(store.process())
+    let retaining = TaskQueueConfiguration(cancelledRetention: .forever)
+    let queue = TaskQueue(persistence: slow, configuration: retaining, clock: clock)
+    let task = try await queue.enqueue(Note("a"))
+    let other = TaskQueue(
+      name: "other",
+      persistence: store.process(),
+      configuration: retaining,
+      clock: clock
+    )
+    #expect(try await other.cancel(task.id))
+    slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.tellWhatIsStored(of: [task.id]) }
+      try await slow.waitForHeldCalls()
+      #expect(try await queue.restart(task.id))
+      slow.letGo()
+      try await group.waitForAll()
+    }
+    #expect(queue.observers.outcomes.handle(of: task.id).outcome == nil)
+  }
 }

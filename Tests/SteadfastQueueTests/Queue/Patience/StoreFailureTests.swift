@@ -63,21 +63,31 @@ import Testing
   }
 
   /// The task is looked up, and then changed.
-  @Test(.virtualTime, arguments: [FaultInjectingStore.Call.Kind.tasks, .apply])
+  ///
+  /// If the answer is lost, the store has changed it.
+  @Test(
+    .virtualTime,
+    arguments: [
+      (FaultInjectingStore.Call.Kind.tasks, FaultInjectingStore.Moment.beforeEffect),
+      (.apply, .beforeEffect), (.apply, .afterEffect),
+    ]
+  )
   func `a store that fails to store what was asked of a task stops the run, and the next does it`(
-    kind: FaultInjectingStore.Call.Kind
+    kind: FaultInjectingStore.Call.Kind,
+    moment: FaultInjectingStore.Moment
   ) async throws {
     let clock = try #require(VirtualTime.current).clock
     let store = FaultInjectingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
+    let events = queue.events
     let task = try await queue.enqueue(Note("slow"))
     store.inject(.hang) { $0.changes.contains("retry") }
     async let run = queue.runAvailable()
     try await store.waitForHeldCalls()
     // The attempt has ended, and its end is being stored: the request waits for that.
     #expect(try await queue.cancel(task.id))
-    store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == kind }
+    store.inject(.error(Refusal("the disk is on fire")), moment) { $0.kind == kind }
     store.letGo()
     do {
       _ = try await run
@@ -86,10 +96,14 @@ import Testing
       #expect(error.code == .storeFailed)
       #expect(error.message.contains("the disk is on fire"))
     }
-    #expect(try await queue.count == 1)
+    #expect(try await queue.count == (moment == .beforeEffect ? 1 : 0))
     #expect(try await queue.runAvailable() == 0)
     #expect(try await task.outcome() == .cancelled)
     #expect(try await queue.count == 0)
+    await queue.shutDown()
+    var cancelledCount = 0
+    for await event in events { if case .cancelled = event { cancelledCount += 1 } }
+    #expect(cancelledCount == 1)
   }
 
   @Test(.virtualTime)

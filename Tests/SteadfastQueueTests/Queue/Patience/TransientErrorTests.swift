@@ -148,6 +148,27 @@ import Testing
     #expect(try await queue.count == 0)
   }
 
+  @Test func `a caller that is cancelled does not wait for another's stored pause`() async throws {
+    let store = FaultInjectingStore()
+    let queue = await queue(store)
+    try await queue.open()
+    store.inject(.transientError, times: nil) { $0.kind == .value }
+    try await withThrowingTaskGroup { group in
+      group.addTask { try await queue.pause(durability: .durable) }
+      try await clock.sleep(for: .seconds(10))
+      await withThrowingTaskGroup { second in
+        second.addTask { try await queue.pause(name: "Note", durability: .durable) }
+        try? await clock.sleep(for: .seconds(10))
+        second.cancelAll()
+        await #expect(throws: CancellationError.self) { try await second.waitForAll() }
+      }
+      #expect(clock.now.offset == .seconds(20))
+      store.restore()
+      try await group.waitForAll()
+    }
+    #expect(queue.isPaused)
+  }
+
   @Test func `a queue that is idle shuts down although its store is gone`() async throws {
     let store = FaultInjectingStore()
     let queue = await queue(store)

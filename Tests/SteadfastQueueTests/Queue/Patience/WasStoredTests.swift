@@ -73,6 +73,16 @@ import Testing
     #expect(!TaskChange.remove(.numbered(1)).wasStored(leaving: ended, isAlone: isAlone))
   }
 
+  @Test func `a task that has woken was suspended, also if it had failed before it was added`() {
+    let woken = record { record in
+      (record.failedDate, record.availableDate) = (record.createdDate - 40, record.createdDate)
+      record.wake()
+    }
+    #expect(woken.availableDate < woken.createdDate)
+    let suspension = TaskChange.suspend(Self.lease, until: .distantFuture, awaiting: [])
+    #expect(suspension.wasStored(leaving: woken, isAlone: false))
+  }
+
   @Test func `an insertion that is sent again has the same payload, and the date to a microsecond`()
   {
     let task = TaskRecord.make(1, created: 5)

@@ -1,0 +1,100 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Requests that the store fails to store, or has stored though it failed.
+@Suite(.virtualTime) struct LostRequestTests {
+  private let clock: VirtualClock
+  private let store = FaultInjectingStore()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// A queue whose handler fails.
+  private func failingQueue() async -> TaskQueue {
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
+    return queue
+  }
+
+  @Test func `after a shutdown, a call does itself what no run carries out any more`()
+    async throws
+  {
+    let queue = await failingQueue()
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.hang) { $0.changes.contains("retry") }
+    async let failure = queueError { try await queue.runAvailable() }
+    try await store.waitForHeldCalls()
+    #expect(try await queue.pause(task.id))
+    queue.beginShutDown()
+    store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
+    store.letGo()
+    #expect(await failure?.code == .storeFailed)
+    store.restore()
+    #expect(try await queue.cancel(task.id))
+    #expect(try await queue.count == 0)
+  }
+
+  @Test func `a call that fails leaves what was asked before to the next run`() async throws {
+    let queue = await failingQueue()
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.hang) { $0.changes.contains("retry") }
+    async let failure = queueError { try await queue.runAvailable() }
+    try await store.waitForHeldCalls()
+    #expect(try await queue.pause(task.id))
+    store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
+    store.letGo()
+    #expect(await failure?.code == .storeFailed)
+    await #expect(throws: Refusal.self) { try await queue.restart(task.id) }
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await task.record()?.state == .paused)
+  }
+
+  @Test func `a resume ends a pause that was stored though the store failed`() async throws {
+    let queue = await failingQueue()
+    let task = try await queue.enqueue(Note("a"))
+    store.inject(.hang) { $0.changes.contains("retry") }
+    async let failure = queueError { try await queue.runAvailable() }
+    try await store.waitForHeldCalls()
+    #expect(try await queue.pause(task.id))
+    store.inject(.error(Refusal("the line is cut")), .afterEffect) { $0.changes.contains("pause") }
+    store.letGo()
+    #expect(await failure?.code == .storeFailed)
+    #expect(try await task.record()?.state == .paused)
+    #expect(try await queue.resume(task.id))
+    #expect(try await task.record()?.state == .waiting)
+  }
+
+  @Test func `a restart that was stored though the store failed does not restart the next attempt`()
+    async throws
+  {
+    let configuration = TaskQueueConfiguration(maxConcurrentTasks: 2)
+    let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
+    let log = Log<String>()
+    await queue.register(Note.self) { [clock] note, _ in
+      log.add(note.text)
+      try await clock.sleep(for: .seconds(100))
+    }
+    store.inject(.hang) { $0.changes.contains("pause") }
+    store.inject(.hang, .afterEffect) { $0.changes.contains("restart") }
+    store.inject(.transientError, .afterEffect) { $0.changes.contains("restart") }
+    let task = try await queue.enqueue(Note("a"))
+    try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(1))
+      #expect(try await queue.pause(task.id))
+      // The worker stores the pause in a Swift task that is cancelled.
+      try await store.waitForHeldCalls()
+      #expect(try await queue.restart(task.id))
+      store.letGo()
+      try await store.waitForHeldCalls()
+      // This wakes the other worker, which claims the restarted task.
+      await queue.resume()
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      #expect(try await task.outcome() == .succeeded)
+    }
+    #expect(log.count == 2)
+    #expect(store.calls.count { $0.changes.contains("restart") } == 1)
+  }
+}
