@@ -104,6 +104,7 @@ final class OutcomeRegistry: Sendable {
   /// it ends.
   func version(of id: TaskID) -> Int { shard(of: id).change(id) { _ in }?.version ?? 0 }
 
+  /// The ``version(of:)`` of each task, for a look at all of them.
   func versions(of ids: some Sequence<TaskID>) -> [TaskID: Int] {
     Dictionary(ids.map { ($0, version(of: $0)) }) { first, _ in first }
   }

@@ -17,9 +17,8 @@ final class StorePatience: Sendable {
   ///
   /// A look is a call before or after a claim that the next run makes just as well, so nothing is
   /// lost without it. The call of an attempt stores what the attempt has done, and is made in a
-  /// Swift task that is not cancelled along with the run. A call that is made once is not made
-  /// again at all, as its caller makes another one.
-  enum Call { case open, claim, look, attempt, once, other }
+  /// Swift task that is not cancelled along with the run.
+  enum Call { case open, claim, look, attempt, other }
 
   /// What a queue is about to end.
   struct Stop: Sendable {
@@ -96,9 +95,7 @@ final class StorePatience: Sendable {
   /// - Returns: Whether to make the call again.
   func waits(after error: any Error, retries: Int, _ call: Call) async -> Bool {
     let call = call == .other && Self.isLooking ? .look : call
-    guard call != .once, error.isTransientFailure, !Task.isCancelled, !ends(call) else {
-      return false
-    }
+    guard error.isTransientFailure, !Task.isCancelled, !ends(call) else { return false }
     let attempt = RetryAttempt(number: retries + 1)
     let delay = state.withLock { Self.backoff.delay(after: attempt, using: &$0.generator) }
     events.post(
@@ -124,7 +121,7 @@ final class StorePatience: Sendable {
     case .open: stop.isShutDown
     case .claim, .look: stop.isStopping
     case .attempt: stop.isCutShort || isRunCancelled
-    case .once, .other: stop.isCutShort
+    case .other: stop.isCutShort
     }
   }
 

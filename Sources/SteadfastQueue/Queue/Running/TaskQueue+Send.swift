@@ -22,9 +22,9 @@ extension TaskQueue {
     _ changes: [TaskChange],
     _ durability: Durability
   ) async throws -> [ChangeOutcome] {
-    guard let store = backing.patientStore else { return try await persist(changes, durability) }
+    let store = backing.patientStore?.base ?? store
     return try UnusableAnswer.check(
-      try await store.send(changes, durability, .once).outcomes,
+      try await store.apply(changes, durability: durability),
       to: changes.count
     )
   }

@@ -38,7 +38,12 @@ import Foundation
     }
   }
 
-  @Test func `a resume waits until a pause that was asked for before is stored`() async throws {
+  /// Performs the body while a task whose retry is stored is being looked up, to be paused.
+  ///
+  /// - Returns: The task, when the run has ended; the body lets it go on.
+  private func whilePausing(
+    _ body: (TaskQueue, EnqueuedTask, FaultInjectingStore) async throws -> Void
+  ) async throws -> EnqueuedTask {
     let store = FaultInjectingStore()
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal() }
@@ -49,35 +54,31 @@ import Foundation
     #expect(try await queue.pause(task.id))
     store.inject(.hang) { $0.kind == .tasks }
     store.letGo()
-    // The retry is stored, and the task is being looked up, to be paused.
     try await store.waitForHeldCalls()
-    async let isResumed = queue.resume(task.id)
-    try await clock.sleep(for: .seconds(1))
-    store.letGo()
-    #expect(try await isResumed)
+    try await body(queue, task, store)
     #expect(try await run == 1)
+    return task
+  }
+
+  @Test func `a resume waits until a pause that was asked for before is stored`() async throws {
+    let task = try await whilePausing { queue, task, store in
+      async let isResumed = queue.resume(task.id)
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      #expect(try await isResumed)
+    }
     #expect(try await task.record()?.state == .waiting)
   }
 
   @Test func `a cancelled call waits for no earlier one`() async throws {
-    let store = FaultInjectingStore()
-    let queue = TaskQueue(persistence: store, clock: clock)
-    await queue.register(Note.self) { _, _ in throw Refusal() }
-    let task = try await queue.enqueue(Note("a"))
-    store.inject(.hang) { $0.changes.contains("retry") }
-    async let run = queue.runAvailable()
-    try await store.waitForHeldCalls()
-    #expect(try await queue.pause(task.id))
-    store.inject(.hang) { $0.kind == .tasks }
-    store.letGo()
-    try await store.waitForHeldCalls()
-    await withTaskGroup { group in
-      group.addTask { await #expect(throws: CancellationError.self) { try await task.cancel() } }
-      try? await clock.sleep(for: .seconds(1))
-      group.cancelAll()
+    let task = try await whilePausing { _, task, store in
+      await withTaskGroup { group in
+        group.addTask { await #expect(throws: CancellationError.self) { try await task.cancel() } }
+        try? await clock.sleep(for: .seconds(1))
+        group.cancelAll()
+      }
+      store.letGo()
     }
-    store.letGo()
-    #expect(try await run == 1)
     #expect(try await task.record()?.state == .paused)
   }
 

@@ -11,56 +11,50 @@ import Testing
 
   init() throws { clock = try #require(VirtualTime.current).clock }
 
-  /// A queue whose handler fails.
-  private func failingQueue() async -> TaskQueue {
+  /// Pauses a task whose retry is being stored, and lets the store fail before the pause is stored.
+  ///
+  /// - Returns: The queue, when its run has failed, and the task.
+  private func failedPause(_ fail: (TaskQueue) -> Void) async throws -> (TaskQueue, EnqueuedTask) {
     let queue = TaskQueue(persistence: store, clock: clock)
     await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
-    return queue
-  }
-
-  @Test func `after a shutdown, a call does itself what no run carries out any more`()
-    async throws
-  {
-    let queue = await failingQueue()
     let task = try await queue.enqueue(Note("a"))
     store.inject(.hang) { $0.changes.contains("retry") }
     async let failure = queueError { try await queue.runAvailable() }
     try await store.waitForHeldCalls()
     #expect(try await queue.pause(task.id))
-    queue.beginShutDown()
-    store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
+    fail(queue)
     store.letGo()
     #expect(await failure?.code == .storeFailed)
+    return (queue, task)
+  }
+
+  @Test func `after a shutdown, a call does itself what no run carries out any more`()
+    async throws
+  {
+    let (queue, task) = try await failedPause { queue in
+      queue.beginShutDown()
+      store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
+    }
     store.restore()
     #expect(try await queue.cancel(task.id))
     #expect(try await queue.count == 0)
   }
 
   @Test func `a call that fails leaves what was asked before to the next run`() async throws {
-    let queue = await failingQueue()
-    let task = try await queue.enqueue(Note("a"))
-    store.inject(.hang) { $0.changes.contains("retry") }
-    async let failure = queueError { try await queue.runAvailable() }
-    try await store.waitForHeldCalls()
-    #expect(try await queue.pause(task.id))
-    store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
-    store.letGo()
-    #expect(await failure?.code == .storeFailed)
+    let (queue, task) = try await failedPause { _ in
+      store.inject(.error(Refusal("the disk is on fire")), times: 2) { $0.kind == .tasks }
+    }
     await #expect(throws: Refusal.self) { try await queue.restart(task.id) }
     #expect(try await queue.runAvailable() == 0)
     #expect(try await task.record()?.state == .paused)
   }
 
   @Test func `a resume ends a pause that was stored though the store failed`() async throws {
-    let queue = await failingQueue()
-    let task = try await queue.enqueue(Note("a"))
-    store.inject(.hang) { $0.changes.contains("retry") }
-    async let failure = queueError { try await queue.runAvailable() }
-    try await store.waitForHeldCalls()
-    #expect(try await queue.pause(task.id))
-    store.inject(.error(Refusal("the line is cut")), .afterEffect) { $0.changes.contains("pause") }
-    store.letGo()
-    #expect(await failure?.code == .storeFailed)
+    let (queue, task) = try await failedPause { _ in
+      store.inject(.error(Refusal("the line is cut")), .afterEffect) {
+        $0.changes.contains("pause")
+      }
+    }
     #expect(try await task.record()?.state == .paused)
     #expect(try await queue.resume(task.id))
     #expect(try await task.record()?.state == .waiting)
