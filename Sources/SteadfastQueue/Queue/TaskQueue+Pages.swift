@@ -33,9 +33,17 @@ extension TaskQueue {
     matching filter: TaskFilter
   ) async throws -> Int {
     let now = now
-    let records = page.filter { !directive.isMet(by: $0, now: now) }
-    let results = try await store(records.map { change(directive, of: $0) }, for: records)
     var count = 0
+    var records: [TaskRecord] = []
+    for record in page where !directive.isMet(by: record, now: now) {
+      // What was asked before comes first.
+      if owner(of: record)?.hasRequest(for: record.id) == true {
+        if try await askAgain(directive, of: record, matching: filter) { count += 1 }
+      } else {
+        records.append(record)
+      }
+    }
+    let results = try await store(records.map { change(directive, of: $0) }, for: records)
     for (record, result) in zip(records, results) {
       if case .duplicate = result { continue }
       if result.isDone {
@@ -47,7 +55,12 @@ extension TaskQueue {
     return count
   }
 
-  /// Asks something of a task that has changed since it was listed, or is being performed.
+  private nonisolated func hasRequest(for id: TaskID) -> Bool {
+    machine.withLock { $0.hasRequest(for: id) }
+  }
+
+  /// Asks something of a task that has changed since it was listed, is being performed, or of which
+  /// something else was asked before.
   ///
   /// If the task is of another queue of the group, that queue asks it: it may perform the task.
   ///

@@ -33,7 +33,8 @@ extension TaskQueue {
   /// all queues, also those that another queue of the group performs. The other calls with a filter
   /// do the same.
   ///
-  /// - Throws: what the store throws; some tasks may have been cancelled by then.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while it waits for
+  ///   another call. Some tasks may have been cancelled by then.
   @discardableResult
   public nonisolated func cancel(matching filter: TaskFilter) async throws -> Int {
     try await ask(.cancel, of: filter.narrowed(to: TaskState.unfinished))

@@ -35,7 +35,8 @@ extension TaskQueue {
   /// - Returns: whether the task existed and had not ended.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is
   ///   being performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type or
-  ///   an argument that makes no sense; what the store throws. After an error, nothing is changed.
+  ///   an argument that makes no sense; what the store throws; `CancellationError` if it is
+  ///   cancelled while another change of the task is stored. After an error, nothing is changed.
   @discardableResult
   public nonisolated func update<Payload: TaskPayload>(
     _ id: TaskID,
@@ -120,7 +121,7 @@ extension TaskQueue {
         guard !hasWaited else { throw Self.running(id) }
         // Its attempt may have ended, and its end may be on its way into the store.
         hasWaited = true
-        await observers.changes.waitUntilEndIsTold(of: id)
+        try await observers.changes.waitUnlessCancelled(until: .endIsTold, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
         return true
       }

@@ -115,7 +115,9 @@ public actor TaskQueue {
   public nonisolated func open() async throws {
     try checkCanOpen()
     try await store.open()
-    if !signals.pauseTurns.hasRead { try await readStoredPause(again: false) }
+    if !signals.hasReadPause.load(ordering: .acquiring) {
+      try await readStoredPause(again: false)
+    }
   }
 
   /// Checks that the store may be opened.

@@ -142,6 +142,9 @@ extension WorkMachine {
     claims.forgetLook()
   }
 
+  /// Returns whether something was asked of a task that is not done yet.
+  func hasRequest(for id: TaskID) -> Bool { requests[id] != nil || isObeying(id) }
+
   /// Returns whether a request for a task is being carried out.
   func isObeying(_ id: TaskID) -> Bool { obeying.contains { $0.id == id } }
 

@@ -170,11 +170,11 @@ extension TaskQueue {
     _ policy: UniquePolicy,
     tell: ([ChangeOutcome]) async -> Void
   ) async throws -> Bool {
-    observers.willEnqueue(records)
     // The turn lasts until what was stored is told.
     let keys = policy == .replace ? turnKeys(of: records) : []
-    if !keys.isEmpty { await observers.keyTurns.begin(keys) }
+    if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
+    observers.willEnqueue(records)
     let results: [ChangeOutcome]
     do {
       if policy == .replace {
@@ -215,7 +215,9 @@ extension TaskQueue {
       results = try await persist(batch)
       let twins = results.compactMap(\.twinThatWasKept)
       if twins.isEmpty { return results }
-      for twin in twins { await observers.changes.waitUntilAllIsTold(of: twin) }
+      for twin in twins {
+        try await observers.changes.waitUnlessCancelled(until: .allIsTold, of: twin)
+      }
     }
     throw UnusableAnswer(results: results, to: batch.count)
   }

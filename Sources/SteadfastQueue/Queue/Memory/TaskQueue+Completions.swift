@@ -19,9 +19,10 @@ extension TaskQueue {
   ///   `false` for a token that is unknown, whose task has ended or begun from the beginning, or
   ///   that was completed.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` if the
-  ///   value is too large; what its encoding throws; the same errors as ``open()``; what the store
-  ///   throws. In that case, it may be unknown whether the completion is stored, and the caller can
-  ///   call again: `false` may then mean that the first call has counted.
+  ///   value is too large; what its encoding throws; the same errors as ``open()``;
+  ///   `CancellationError` if it is cancelled while another change of the task is stored; what the
+  ///   store throws. In that case, it may be unknown whether the completion is stored, and the
+  ///   caller can call again: `false` may then mean that the first call has counted.
   @discardableResult
   public nonisolated func complete(
     _ token: TaskToken,
@@ -76,7 +77,7 @@ extension TaskQueue {
     }
     try await open()
     let id = token.taskID
-    await observers.changes.beginChanges(of: [id])
+    try await observers.changes.beginChanges(of: [id])
     defer { observers.changes.changesAreTold(of: [id]) }
     let name = MemoryName.outcome(token)
     let answer = try await send([.complete(id, named: name, value: outcome)])
@@ -85,7 +86,7 @@ extension TaskQueue {
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
       await findLostConsequences()
     }
-    await observers.changes.waitUntilEndIsTold(of: id)
+    await observers.changes.wait(until: .endIsTold, of: id)
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))
     // The task is available since it was added, which is a date to come if the clock was set back.

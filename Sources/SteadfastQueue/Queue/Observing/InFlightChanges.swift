@@ -49,15 +49,23 @@ final class InFlightChanges: Sendable {
 
   /// Waits until no other requested change of these tasks is under way, then begins one.
   ///
-  /// Of two changes at the same time, it would be unknown which one was stored first.
-  func beginChanges(of ids: [TaskID]) async {
+  /// Of two changes at the same time, it would be unknown which one was stored first. The one under
+  /// way may take as long as the store is gone.
+  ///
+  /// - Throws: `CancellationError` when the caller is cancelled before, unless it waits
+  ///   `evenIfCancelled`. Then ``changesAreTold(of:)`` must not be called.
+  func beginChanges(of ids: [TaskID], evenIfCancelled: Bool = false) async throws {
     while !areBegun(of: ids) {
-      await told.waitUncancelled {
-        entries.withLock { entries in
-          ids.contains { entries[$0]?.isChanged ?? false } ? nil : ()
-        }
+      if evenIfCancelled {
+        await told.waitUncancelled { isAnyChanged(of: ids) ? nil : () }
+      } else {
+        try await told.wait { isAnyChanged(of: ids) ? nil : .success(()) }
       }
     }
+  }
+
+  private func isAnyChanged(of ids: [TaskID]) -> Bool {
+    entries.withLock { entries in ids.contains { entries[$0]?.isChanged ?? false } }
   }
 
   private func areBegun(of ids: [TaskID]) -> Bool {
@@ -80,18 +88,39 @@ final class InFlightChanges: Sendable {
 
   // MARK: Waiting for earlier changes
 
-  /// Waits until the end of the attempt that came before a change is reported.
-  ///
-  /// An attempt that comes after the change waits for the change before it begins.
-  func waitUntilEndIsTold(of id: TaskID) async { await wait(for: id) { $0.ends == 0 } }
+  /// What a caller waits for, of the changes of a task that are under way.
+  enum Wait {
+    /// The end of the attempt that came before a change is reported.
+    ///
+    /// An attempt that comes after the change waits for the change before it begins.
+    case endIsTold
+    /// Every change is reported.
+    case allIsTold
+  }
 
-  /// Waits until every change of a task that is under way is reported.
-  func waitUntilAllIsTold(of id: TaskID) async { await wait(for: id) { _ in false } }
-
-  private func wait(for id: TaskID, until isOver: (Entry) -> Bool) async {
+  /// Waits for changes of a task, also if the caller is cancelled: something is stored that must be
+  /// reported after them.
+  func wait(until wait: Wait, of id: TaskID) async {
     guard areUnderWay else { return }
-    func check() -> Void? { entries.withLock { $0[id].map(isOver) ?? true } ? () : nil }
-    while check() == nil { await told.waitUncancelled(unless: check) }
+    while !isOver(wait, of: id) {
+      await told.waitUncancelled { isOver(wait, of: id) ? () : nil }
+    }
+  }
+
+  /// Waits for changes of a task, which may take as long as the store is gone.
+  ///
+  /// - Throws: `CancellationError` when cancelled.
+  func waitUnlessCancelled(until wait: Wait, of id: TaskID) async throws {
+    guard areUnderWay else { return }
+    while !isOver(wait, of: id) {
+      try await told.wait { isOver(wait, of: id) ? .success(()) : nil }
+    }
+  }
+
+  private func isOver(_ wait: Wait, of id: TaskID) -> Bool {
+    entries.withLock { entries in
+      entries[id].map { wait == .endIsTold && $0.ends == 0 } ?? true
+    }
   }
 
   @discardableResult

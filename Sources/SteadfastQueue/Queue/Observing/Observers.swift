@@ -10,7 +10,7 @@ struct Observers: ~Copyable, Sendable {
   let outcomes = OutcomeRegistry()
   let changes = InFlightChanges()
   /// Callers that replace the task with a unique key, one at a time for each key.
-  let keyTurns = KeyTurns()
+  let keyTurns = KeyedTurns()
   let statistics: Mutex<QueueStatistics.Tally>
 
   init(eventCapacity: Int, statistics: QueueStatistics.Tally) {
@@ -62,7 +62,7 @@ struct Observers: ~Copyable, Sendable {
   /// Waits until everything that has happened to a task until now is told.
   func catchUp(with id: TaskID) async {
     // Mostly nothing is under way. Then this is no further asynchronous call.
-    if changes.areUnderWay { await changes.waitUntilAllIsTold(of: id) }
+    if changes.areUnderWay { await changes.wait(until: .allIsTold, of: id) }
     events.announce(id)
   }
 

@@ -90,7 +90,7 @@ extension TaskQueue {
     of id: TaskID
   ) async throws -> Bool {
     guard let doubt = machine.withLock({ $0.doubt(about: id) }) else { return false }
-    await observers.changes.beginChanges(of: [id])
+    try await observers.changes.beginChanges(of: [id], evenIfCancelled: true)
     defer { observers.changes.changesAreTold(of: [id]) }
     let record = try await record(of: id)
     machine.withLock { $0.setDoubt(nil, about: id) }

@@ -119,11 +119,11 @@ extension TaskQueue {
     along others: [TaskChange] = [],
     obeying directive: Directive? = nil
   ) async throws -> [ChangeOutcome] {
-    let ids = records.map(\.id)
+    let (ids, isObeying) = (records.map(\.id), directive != nil)
     let keys = turnKeys(of: records)
-    if !keys.isEmpty { await observers.keyTurns.begin(keys) }
+    if !keys.isEmpty { try await observers.keyTurns.begin(keys, evenIfCancelled: isObeying) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
-    await observers.changes.beginChanges(of: ids)
+    try await observers.changes.beginChanges(of: ids, evenIfCancelled: isObeying)
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     let isAnswerLost: Bool
@@ -156,7 +156,7 @@ extension TaskQueue {
 
   /// Tells what has been stored about a task, after what was stored before.
   nonisolated func wasStored(_ settlement: Settlement) async {
-    await observers.changes.waitUntilEndIsTold(of: settlement.record.id)
+    await observers.changes.wait(until: .endIsTold, of: settlement.record.id)
     observers.events.announce(settlement.record.id)
     wereStored(CollectionOfOne(settlement))
   }

@@ -74,9 +74,9 @@ extension TaskQueue {
   /// - Parameter again: whether to read it also if this queue has read it before.
   /// - Throws: What the store throws.
   nonisolated func readStoredPause(again: Bool = true) async throws {
-    let news = try await signals.pauseTurns.perform { () -> PauseNews? in
+    let news = try await havingTurnAtPause { () -> PauseNews? in
       // Of many first calls, one reads it.
-      if !again, signals.pauseTurns.hasRead { return nil }
+      if !again, signals.hasReadPause.load(ordering: .acquiring) { return nil }
       return follow(try StoredPause(try await store.value(named: StoredPause.valueName)))
     }
     if let news { await putBack(because: news) }
@@ -98,7 +98,7 @@ extension TaskQueue {
     _ change: (inout StoredPause) -> Void
   ) async throws {
     try await open()
-    let news = try await signals.pauseTurns.perform {
+    let news = try await havingTurnAtPause {
       var changed = StoredPause()
       try await setValue(named: StoredPause.valueName, durability) { bytes in
         changed = try StoredPause(bytes)
@@ -108,6 +108,19 @@ extension TaskQueue {
       return follow(changed)
     }
     await putBack(because: news)
+  }
+
+  /// Performs the body, which reads the stored pause, when it has its turn.
+  ///
+  /// - Throws: What the body throws; `CancellationError` when cancelled before its turn.
+  private nonisolated func havingTurnAtPause<Result>(
+    _ body: () async throws -> Result
+  ) async throws -> Result {
+    try await signals.pauseTurns.begin([StoredPause.valueName])
+    defer { signals.pauseTurns.end([StoredPause.valueName]) }
+    let result = try await body()
+    signals.hasReadPause.store(true, ordering: .releasing)
+    return result
   }
 
   /// Puts back claimed tasks that may not begin any more.

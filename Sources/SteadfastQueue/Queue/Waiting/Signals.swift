@@ -32,7 +32,9 @@ struct Signals: ~Copyable, Sendable {
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
   /// Callers that read or change the stored pause, one at a time.
-  let pauseTurns = PauseTurns()
+  let pauseTurns = KeyedTurns()
+  /// Whether the stored pause was read since the queue was made.
+  let hasReadPause = Atomic(false)
   /// How long attempts may go on once the queue shuts down.
   let shutDownLimit = ShutDownLimit()
   /// Whether the current run, or the last one, is a pass, which ends when nothing is available.

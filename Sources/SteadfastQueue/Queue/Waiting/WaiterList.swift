@@ -5,6 +5,8 @@
 struct WaiterList<Waiter> {
   private var list: [(key: UInt64, waiter: Waiter?)] = []
   private var gapCount = 0
+  /// Before this index there are gaps only.
+  private var start = 0
   /// The number of entries that were moved to close gaps.
   private(set) var moveCount = 0
 
@@ -15,6 +17,7 @@ struct WaiterList<Waiter> {
     var index = list.endIndex
     while index > 0, list[index - 1].key > key { index -= 1 }
     list.insert((key, waiter), at: index)
+    start = min(start, index)
   }
 
   /// Removes and returns the waiter with a key, if it is still there.
@@ -34,6 +37,20 @@ struct WaiterList<Waiter> {
     return nil
   }
 
+  /// Removes and returns the waiter that came first.
+  mutating func popFirst() -> Waiter? {
+    while start < list.endIndex {
+      let index = start
+      start += 1
+      guard let waiter = list[index].waiter else { continue }
+      list[index].waiter = nil
+      gapCount += 1
+      closeGaps()
+      return waiter
+    }
+    return nil
+  }
+
   /// Removes and returns the waiter that came last.
   mutating func popLast() -> Waiter? {
     while let last = list.popLast() {
@@ -48,6 +65,7 @@ struct WaiterList<Waiter> {
     defer {
       list = []
       gapCount = 0
+      start = 0
     }
     return list.compactMap(\.waiter)
   }
@@ -57,6 +75,7 @@ struct WaiterList<Waiter> {
     moveCount += list.count
     list.removeAll { $0.waiter == nil }
     gapCount = 0
+    start = 0
   }
 }
 

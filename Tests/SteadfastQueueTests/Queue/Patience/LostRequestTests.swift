@@ -49,6 +49,15 @@ import Testing
     #expect(try await task.record()?.state == .paused)
   }
 
+  @Test func `a call for all tasks comes after what was asked of one before`() async throws {
+    let (queue, task) = try await failedPause { _ in
+      store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
+    }
+    #expect(try await queue.restart(matching: TaskFilter()) == 1)
+    #expect(try await queue.runAvailable() == 1)
+    #expect(try await task.record()?.state == .waiting)
+  }
+
   @Test func `a resume ends a pause that was stored though the store failed`() async throws {
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the line is cut")), .afterEffect) {

@@ -67,9 +67,9 @@ private final class OneThread: TaskExecutor {
     }
   }
 
-  @Test func `an end that is told leaves a change of the task under way`() async {
+  @Test func `an end that is told leaves a change of the task under way`() async throws {
     let changes = InFlightChanges()
-    await changes.beginChanges(of: [.numbered(1)])
+    try await changes.beginChanges(of: [.numbered(1)])
     changes.beginEnds(of: [.numbered(1)])
     changes.endsAreTold(of: [.numbered(1)])
     #expect(changes.count == 1)
@@ -77,27 +77,27 @@ private final class OneThread: TaskExecutor {
     #expect(changes.count == 0)
   }
 
-  @Test func `turns at several keys are taken in the order of the keys`() async {
-    let (turns, executor) = (KeyTurns(), ManualExecutor { 0 })
+  @Test func `turns at several keys are taken in the order of the keys`() async throws {
+    let (turns, executor) = (KeyedTurns(), ManualExecutor { 0 })
     let keys = Set((0..<26).map { "key \($0)" })
-    await turns.begin(["key 0"])
-    let waiting = Task(executorPreference: executor) { await turns.begin(keys) }
+    try await turns.begin(["key 0"])
+    let waiting = Task(executorPreference: executor) { try await turns.begin(keys) }
     executor.runTasks()
     // It waits for the first key, and has taken no turn at the others.
     #expect(turns.count == 1)
     turns.end(["key 0"])
     executor.runTasks()
-    await waiting.value
+    try await waiting.value
     #expect(turns.count == 26)
     turns.end(keys)
     #expect(turns.count == 0)
   }
 
-  @Test func `a wait for the present turn at a key does not wait for the next ones`() async {
-    let (turns, executor) = (KeyTurns(), ManualExecutor { 0 })
+  @Test func `a wait for the present turn at a key does not wait for the next ones`() async throws {
+    let (turns, executor) = (KeyedTurns(), ManualExecutor { 0 })
     await turns.waitForPresentTurn(at: "k")
-    await turns.begin(["k", "other"])
-    let next = Task(executorPreference: executor) { await turns.begin(["k"]) }
+    try await turns.begin(["k", "other"])
+    let next = Task(executorPreference: executor) { try await turns.begin(["k"]) }
     let ended = Counter()
     let watching = Task(executorPreference: executor) {
       await turns.waitForPresentTurn(at: "k")
@@ -111,7 +111,7 @@ private final class OneThread: TaskExecutor {
     executor.runTasks()
     #expect(ended.value == 1)
     await watching.value
-    await next.value
+    try await next.value
     #expect(turns.count == 1)
     turns.end(["k"])
     await turns.waitForPresentTurn(at: "k")

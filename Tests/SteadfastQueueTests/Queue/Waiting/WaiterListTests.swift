@@ -29,6 +29,35 @@ import Testing
     #expect(list.takeAll() == [1, 2, 4])
   }
 
+  @Test func `waiters are taken from the start in order, whatever leaves in between`() {
+    var list = list(1...6)
+    #expect(list.popFirst() == 1)
+    #expect(list.remove(key: 2) == 2)
+    #expect(list.popFirst() == 3)
+    #expect(list.popLast() == 6)
+    #expect(list.popFirst() == 4)
+    // One that came before is added after the next has gone.
+    #expect(list.popFirst() == 5)
+    list.add(8, key: 8)
+    list.add(7, key: 7)
+    #expect(list.popFirst() == 7)
+    #expect(list.popFirst() == 8)
+    #expect(list.popFirst() == nil)
+    #expect(list.isEmpty)
+  }
+
+  @Test func `each waiter at the start takes a few steps when others come and leave`() {
+    let count: UInt64 = 40_000
+    var list = list(0..<count)
+    for index in 0..<count {
+      #expect(list.popFirst() == index)
+      list.add(count + index, key: count + index)
+      #expect(list.remove(key: count + index) == count + index)
+    }
+    #expect(list.isEmpty)
+    #expect(list.moveCount <= 8 * Int(count))
+  }
+
   @Test func `a list that others have left is empty`() {
     var list = list(1...3)
     for key in UInt64(1)...3 { _ = list.remove(key: key) }
