@@ -33,24 +33,24 @@ extension TaskQueue {
     matching filter: TaskFilter
   ) async throws -> Int {
     let now = now
-    var count = 0
     var records: [TaskRecord] = []
+    // What was asked of these before comes first. The others don't wait for it.
+    var others: [TaskRecord] = []
     for record in page where !directive.isMet(by: record, now: now) {
-      // What was asked before comes first.
       if owner(of: record)?.hasRequest(for: record.id) == true {
-        if try await askAgain(directive, of: record, matching: filter) { count += 1 }
+        others.append(record)
       } else {
         records.append(record)
       }
     }
+    var count = 0
     let results = try await store(records.map { change(directive, of: $0) }, for: records)
     for (record, result) in zip(records, results) {
       if case .duplicate = result { continue }
-      if result.isDone {
-        count += 1
-      } else if try await askAgain(directive, of: record, matching: filter) {
-        count += 1
-      }
+      if result.isDone { count += 1 } else { others.append(record) }
+    }
+    for record in others where try await askAgain(directive, of: record, matching: filter) {
+      count += 1
     }
     return count
   }

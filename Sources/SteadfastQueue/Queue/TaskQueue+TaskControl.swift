@@ -17,8 +17,8 @@ extension TaskQueue {
   /// shared store is left alone.
   ///
   /// - Returns: whether the task existed and had not ended.
-  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
-  ///   for the task is being carried out.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
+  ///   the task waits for a store that is gone.
   @discardableResult
   public nonisolated func cancel(_ id: TaskID) async throws -> Bool {
     try await ask(.cancel, of: id)
@@ -33,8 +33,8 @@ extension TaskQueue {
   /// all queues, also those that another queue of the group performs. The other calls with a filter
   /// do the same.
   ///
-  /// - Throws: what the store throws; `CancellationError` if it is cancelled while it waits for
-  ///   another call. Some tasks may have been cancelled by then.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
+  ///   these tasks waits for a store that is gone. Some tasks may have been cancelled by then.
   @discardableResult
   public nonisolated func cancel(matching filter: TaskFilter) async throws -> Int {
     try await ask(.cancel, of: filter.narrowed(to: TaskState.unfinished))
@@ -58,31 +58,45 @@ extension TaskQueue {
   ///
   /// - Returns: whether the task existed, had not ended, and was neither paused nor about to be
   ///   cancelled.
-  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
-  ///   for the task is being carried out.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
+  ///   the task waits for a store that is gone.
   @discardableResult
   public nonisolated func pause(_ id: TaskID) async throws -> Bool { try await ask(.pause, of: id) }
 
   /// Resumes a paused task: it waits again, with the date and the retries that it had.
   ///
   /// - Returns: whether the task was paused.
-  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
-  ///   for the task is being carried out.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
+  ///   the task waits for a store that is gone.
   @discardableResult
   public nonisolated func resume(_ id: TaskID) async throws -> Bool {
     try await open()
-    var wasToBePaused = false
+    var withdrawn: KeptRequest?
+    do {
+      return try await resume(id, withdrawing: &withdrawn)
+    } catch {
+      if let withdrawn { machine.withLock { $0.putBack(withdrawn) } }
+      throw error
+    }
+  }
+
+  /// Resumes a task, and sets the request to pause it that was withdrawn, though the store may have
+  /// done it.
+  private nonisolated func resume(
+    _ id: TaskID,
+    withdrawing request: inout KeptRequest?
+  ) async throws -> Bool {
     while true {
       switch machine.withLock({ $0.withdrawPause(of: id) }) {
       case .done: return true
-      case .inDoubt: wasToBePaused = true
+      case .inDoubt(let withdrawn): request = withdrawn
       case .afterAnother:
         try await waitUntilObeyed(id)
         continue
       case .notAsked: break
       }
       guard let record = try await record(of: id), record.state == .paused else {
-        return wasToBePaused
+        return request != nil
       }
       if try await store([.resume(id)], for: [record])[0].isDone { return true }
     }
@@ -117,7 +131,8 @@ extension TaskQueue {
   /// `restart(matching: .deadLetters)` tries all dead letters once more. A task whose unique key
   /// another task has by now is left alone.
   ///
-  /// - Throws: what the store throws; some tasks may have been restarted by then.
+  /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been restarted by
+  ///   then.
   @discardableResult
   public nonisolated func restart(
     matching filter: TaskFilter,
@@ -168,8 +183,8 @@ extension TaskQueue {
   /// removed if the handler then throws.
   ///
   /// - Returns: whether the task existed.
-  /// - Throws: what the store throws; `CancellationError` if it is cancelled while an earlier call
-  ///   for the task is being carried out.
+  /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
+  ///   the task waits for a store that is gone.
   @discardableResult
   public nonisolated func remove(_ id: TaskID) async throws -> Bool {
     try await ask(.remove, of: id)
@@ -177,7 +192,7 @@ extension TaskQueue {
 
   /// Removes the tasks that match a filter, as ``remove(_:)`` does, and returns how many.
   ///
-  /// - Throws: what the store throws; some tasks may have been removed by then.
+  /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been removed by then.
   @discardableResult
   public nonisolated func remove(matching filter: TaskFilter) async throws -> Int {
     try await ask(.remove, of: filter)

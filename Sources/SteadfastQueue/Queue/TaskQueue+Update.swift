@@ -36,7 +36,8 @@ extension TaskQueue {
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is
   ///   being performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type or
   ///   an argument that makes no sense; what the store throws; `CancellationError` if it is
-  ///   cancelled while another change of the task is stored. After an error, nothing is changed.
+  ///   cancelled while another call for the task waits for a store that is gone. After an error,
+  ///   nothing is changed.
   @discardableResult
   public nonisolated func update<Payload: TaskPayload>(
     _ id: TaskID,
@@ -121,7 +122,7 @@ extension TaskQueue {
         guard !hasWaited else { throw Self.running(id) }
         // Its attempt may have ended, and its end may be on its way into the store.
         hasWaited = true
-        try await observers.changes.waitUnlessCancelled(until: .endIsTold, of: id)
+        try await observers.changes.wait(until: .endIsTold, of: id)
       } else if try await store([.update(id, update)], for: [record])[0].isDone {
         return true
       }

@@ -93,16 +93,18 @@ public actor TaskQueue {
     generators = Generators(configuration.randomness)
     upkeep = Mutex(Upkeep(configuration))
     rateLimiting = RateLimiting(configuration.rateLimits, persistence.sharing)
+    let absence = StoreAbsence()
     observers = Observers(
       eventCapacity: configuration.eventBufferSize,
-      statistics: QueueStatistics.Tally(since: clock.date)
+      statistics: QueueStatistics.Tally(since: clock.date),
+      absence
     )
-    signals = Signals(workers: configuration.workerCount)
+    signals = Signals(workers: configuration.workerCount, absence)
     backing = QueueStore(
       persistence,
       ofQueue: name,
       configuration,
-      patience: StorePatience(configuration, clock, observers.events)
+      patience: StorePatience(configuration, clock, observers.events, absence)
     )
   }
 

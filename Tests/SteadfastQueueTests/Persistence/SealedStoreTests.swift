@@ -165,6 +165,36 @@ import Testing
     #expect(log.entries == ["sealed", "plain"])
   }
 
+  @Test(arguments: [1, 2])
+  func `a payload of a task with a unique key is opened if it was sealed for that task's ID`(
+    number: Int
+  ) async throws {
+    let seal = TestSeal().payloadSeal
+    let record = TaskRecord.make(1, key: "k")
+    // Earlier versions made such a context.
+    let context = PayloadSeal.Context(
+      id: .numbered(number),
+      name: record.name,
+      format: .json,
+      version: record.payload.version
+    )
+    let bytes = Array(try seal.seal(Data(record.payload.bytes()), context))
+    let sealed = record.replacing(payload: StoredPayload(bytes, format: .sealedJSON))
+    let base = InMemoryStore()
+    _ = try await base.apply([.insert(sealed, onDuplicate: .keep)], durability: .durable)
+    let queue = await queue(base.sealingPayloads(with: seal))
+    try await queue.runAvailable()
+    let left = try await queue.tasks()
+    if number == 1 {
+      #expect(log.entries == ["1"])
+      #expect(left.isEmpty)
+    } else {
+      #expect(log.entries.isEmpty)
+      #expect(left.map(\.state) == [.parked])
+      #expect(left.first?.lastError?.contains("the key does not fit") == true)
+    }
+  }
+
   // MARK: Sealing
 
   @Test func `enqueue throws the error of the seal, and adds no task of the batch`()

@@ -82,6 +82,21 @@ import Testing
     #expect(table.claim(9).numbers == [2])
   }
 
+  @Test(arguments: [false, true])
+  mutating func `no claim takes the new head of an order key while a staged change holds it`(
+    isRolledBack: Bool
+  ) {
+    for number in 1...2 { table.insert(.make(number, order: "o")) }
+    let pause = table.stage(.pause(.unclaimed(.numbered(2))))
+    _ = table.apply([.cancel(.unclaimed(.numbered(1)), at: .seconds(0), retains: false)])
+    let early = table.claim(9).numbers
+    #expect(early == [])
+    if isRolledBack { table.rollBack(pause) } else { table.commit(pause) }
+    #expect(table.brokenInvariants() == [])
+    let late = table.claim(9).numbers
+    #expect(late == (isRolledBack ? [2] : []))
+  }
+
   @Test mutating func `a task that a change has held is ready when its date has come`() {
     table.insert(.make(1, available: 60))
     table.insert(.make(2))

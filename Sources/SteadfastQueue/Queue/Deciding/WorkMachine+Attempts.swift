@@ -142,11 +142,11 @@ extension WorkMachine {
   }
 
   /// What becomes of the request to pause a task when it is withdrawn.
-  enum Withdrawal: Equatable {
+  enum Withdrawal {
     /// The task will not be paused.
     case done
     /// The task will not be paused, but the store may have paused it already, though it failed.
-    case inDoubt
+    case inDoubt(KeptRequest)
     /// The caller must wait: an earlier request for the task is being carried out.
     case afterAnother
     /// There is none.
@@ -158,7 +158,7 @@ extension WorkMachine {
     if isObeying(id) { return .afterAnother }
     if let asked = requests[id], asked.directive == .pause {
       requests[id] = nil
-      return asked.doubt == nil ? .done : .inDoubt
+      return asked.doubt == nil ? .done : .inDoubt(asked)
     }
     if let worker = attempts.firstIndex(where: { $0?.id == id }),
       attempts[worker]?.directive == .pause
@@ -189,6 +189,13 @@ extension WorkMachine {
     }
     requests[id] = KeptRequest(id: id, directive: directive, doubt: doubt)
     unobeyed.append(id)
+  }
+
+  /// Keeps a request that was withdrawn for one that has failed, unless there is another one.
+  mutating func putBack(_ request: KeptRequest) {
+    guard requests[request.id] == nil else { return }
+    requests[request.id] = request
+    unobeyed.append(request.id)
   }
 
   private func isUnobeyed(_ id: TaskID) -> Bool { requests[id] != nil && unobeyed.contains(id) }

@@ -144,7 +144,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
       if handle.isSuperseded { return nil }
       if queue.machine.withLock({ $0.isUnsettled(id) }) { return nil }
       // The queue has ended it at a caller's request, perhaps, and reports that in a moment.
-      try await queue.observers.changes.waitUnlessCancelled(until: .allIsTold, of: id)
+      try await queue.observers.changes.wait(until: .allIsTold, of: id)
       if let outcome = handle.outcome { return outcome }
       throw TaskQueue.unknown(id)
     }

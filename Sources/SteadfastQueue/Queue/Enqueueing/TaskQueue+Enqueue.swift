@@ -31,8 +31,9 @@ extension TaskQueue {
   /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
   /// - Throws: a ``TaskQueueError`` if an argument makes no sense or a duplicate is rejected; what
   ///   the payload's encoding throws; what the store throws; `CancellationError` if it is to
-  ///   replace a task, and is cancelled while another call changes that one. After an error the
-  ///   task was not added, unless the error says that the outcome is unknown.
+  ///   replace a task, and is cancelled while another call for that one waits for a store that is
+  ///   gone. After an error the task was not added, unless the error says that the outcome is
+  ///   unknown.
   @discardableResult
   public nonisolated func enqueue<Payload: TaskPayload>(
     _ payload: Payload,

@@ -216,7 +216,7 @@ extension TaskQueue {
       let twins = results.compactMap(\.twinThatWasKept)
       if twins.isEmpty { return results }
       for twin in twins {
-        try await observers.changes.waitUnlessCancelled(until: .allIsTold, of: twin)
+        try await observers.changes.wait(until: .allIsTold, of: twin)
       }
     }
     throw UnusableAnswer(results: results, to: batch.count)

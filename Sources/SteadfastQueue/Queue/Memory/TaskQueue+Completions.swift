@@ -20,9 +20,10 @@ extension TaskQueue {
   ///   that was completed.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` if the
   ///   value is too large; what its encoding throws; the same errors as ``open()``;
-  ///   `CancellationError` if it is cancelled while another change of the task is stored; what the
-  ///   store throws. In that case, it may be unknown whether the completion is stored, and the
-  ///   caller can call again: `false` may then mean that the first call has counted.
+  ///   `CancellationError` if it is cancelled while another call for the task waits for a store
+  ///   that is gone; what the store throws. In that case, it may be unknown whether the completion
+  ///   is stored, and the caller can call again: `false` may then mean that the first call has
+  ///   counted.
   @discardableResult
   public nonisolated func complete(
     _ token: TaskToken,
@@ -86,7 +87,7 @@ extension TaskQueue {
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
       await findLostConsequences()
     }
-    await observers.changes.wait(until: .endIsTold, of: id)
+    await observers.changes.waitUncancelled(until: .endIsTold, of: id)
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))
     // The task is available since it was added, which is a date to come if the clock was set back.

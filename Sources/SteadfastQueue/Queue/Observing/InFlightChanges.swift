@@ -19,6 +19,12 @@ final class InFlightChanges: Sendable {
   /// Whether `entries` holds anything.
   private let areAny = Atomic(false)
   private let told = Waiters<Void>()
+  private let absence: StoreAbsence
+
+  init(_ absence: StoreAbsence) {
+    self.absence = absence
+    absence.listen { [told] in told.resumeAll(with: .success(())) }
+  }
 
   /// The number of tasks with a change under way.
   var count: Int { entries.withLock { $0.count } }
@@ -52,20 +58,16 @@ final class InFlightChanges: Sendable {
   /// Of two changes at the same time, it would be unknown which one was stored first. The one under
   /// way may take as long as the store is gone.
   ///
-  /// - Throws: `CancellationError` when the caller is cancelled before, unless it waits
-  ///   `evenIfCancelled`. Then ``changesAreTold(of:)`` must not be called.
-  func beginChanges(of ids: [TaskID], evenIfCancelled: Bool = false) async throws {
+  /// - Throws: `CancellationError` when the caller is cancelled before, and the store is gone. Then
+  ///   ``changesAreTold(of:)`` must not be called.
+  func beginChanges(of ids: [TaskID]) async throws {
     while !areBegun(of: ids) {
-      if evenIfCancelled {
-        await told.waitUncancelled { isAnyChanged(of: ids) ? nil : () }
-      } else {
-        try await told.wait { isAnyChanged(of: ids) ? nil : .success(()) }
-      }
+      try await told.wait(until: { areUnchanged(ids) }, orGone: absence)
     }
   }
 
-  private func isAnyChanged(of ids: [TaskID]) -> Bool {
-    entries.withLock { entries in ids.contains { entries[$0]?.isChanged ?? false } }
+  private func areUnchanged(_ ids: [TaskID]) -> Bool {
+    entries.withLock { entries in !ids.contains { entries[$0]?.isChanged ?? false } }
   }
 
   private func areBegun(of ids: [TaskID]) -> Bool {
@@ -100,7 +102,7 @@ final class InFlightChanges: Sendable {
 
   /// Waits for changes of a task, also if the caller is cancelled: something is stored that must be
   /// reported after them.
-  func wait(until wait: Wait, of id: TaskID) async {
+  func waitUncancelled(until wait: Wait, of id: TaskID) async {
     guard areUnderWay else { return }
     while !isOver(wait, of: id) {
       await told.waitUncancelled { isOver(wait, of: id) ? () : nil }
@@ -109,12 +111,10 @@ final class InFlightChanges: Sendable {
 
   /// Waits for changes of a task, which may take as long as the store is gone.
   ///
-  /// - Throws: `CancellationError` when cancelled.
-  func waitUnlessCancelled(until wait: Wait, of id: TaskID) async throws {
+  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  func wait(until wait: Wait, of id: TaskID) async throws {
     guard areUnderWay else { return }
-    while !isOver(wait, of: id) {
-      try await told.wait { isOver(wait, of: id) ? .success(()) : nil }
-    }
+    try await told.wait(until: { isOver(wait, of: id) }, orGone: absence)
   }
 
   private func isOver(_ wait: Wait, of id: TaskID) -> Bool {

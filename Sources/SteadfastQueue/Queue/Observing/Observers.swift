@@ -8,12 +8,14 @@ import Synchronization
 struct Observers: ~Copyable, Sendable {
   let events: EventHub
   let outcomes = OutcomeRegistry()
-  let changes = InFlightChanges()
+  let changes: InFlightChanges
   /// Callers that replace the task with a unique key, one at a time for each key.
-  let keyTurns = KeyedTurns()
+  let keyTurns: KeyedTurns
   let statistics: Mutex<QueueStatistics.Tally>
 
-  init(eventCapacity: Int, statistics: QueueStatistics.Tally) {
+  init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ absence: StoreAbsence) {
+    changes = InFlightChanges(absence)
+    keyTurns = KeyedTurns(absence)
     events = EventHub(capacity: eventCapacity)
     self.statistics = Mutex(statistics)
   }
@@ -32,7 +34,8 @@ struct Observers: ~Copyable, Sendable {
 
   /// Tells that this task has taken a new one over.
   func tookOver(_ id: TaskID) async {
-    await catchUp(with: id)
+    await changes.waitUncancelled(until: .allIsTold, of: id)
+    events.announce(id)
     events.post(.updated(id))
   }
 
@@ -53,16 +56,20 @@ struct Observers: ~Copyable, Sendable {
   // MARK: Stored changes
 
   /// Waits until everything is told that happened to a task before it was claimed.
+  ///
+  /// A run that is cancelled while the store is gone waits no longer.
   func catchUp(withClaimed record: TaskRecord) async {
     // A call that replaces a task learns only from the store's answer which one that is.
-    if let key = record.uniqueKey { await keyTurns.waitForPresentTurn(at: key) }
+    if let key = record.uniqueKey { try? await keyTurns.waitForPresentTurn(at: key) }
     await catchUp(with: record.id)
   }
 
   /// Waits until everything that has happened to a task until now is told.
+  ///
+  /// A run that is cancelled while the store is gone waits no longer.
   func catchUp(with id: TaskID) async {
     // Mostly nothing is under way. Then this is no further asynchronous call.
-    if changes.areUnderWay { await changes.wait(until: .allIsTold, of: id) }
+    if changes.areUnderWay { try? await changes.wait(until: .allIsTold, of: id) }
     events.announce(id)
   }
 

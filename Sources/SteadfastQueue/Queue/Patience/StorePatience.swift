@@ -44,6 +44,7 @@ final class StorePatience: Sendable {
 
   private let clock: any WallClock
   private let events: EventHub
+  private let absence: StoreAbsence
   private let errorText: @Sendable (any Error) -> String
   private let state: Mutex<State>
   private let stops = Waiters<Void>()
@@ -52,9 +53,15 @@ final class StorePatience: Sendable {
   private static let backoff = Backoff.exponential(from: .milliseconds(100), multiplier: 2)
     .jittered(.proportional(0.5)).capped(at: .seconds(5))
 
-  init(_ configuration: TaskQueueConfiguration, _ clock: any WallClock, _ events: EventHub) {
+  init(
+    _ configuration: TaskQueueConfiguration,
+    _ clock: any WallClock,
+    _ events: EventHub,
+    _ absence: StoreAbsence
+  ) {
     self.clock = clock
     self.events = events
+    self.absence = absence
     errorText = configuration.errorText
     state = Mutex(State(generator: configuration.randomness.makeGenerator()))
   }
@@ -104,11 +111,13 @@ final class StorePatience: Sendable {
         retryDate: clock.date.storable(after: delay)
       )
     )
-    await withTaskGroup { group in
-      group.addTask { try? await self.clock.wait(for: delay) }
-      group.addTask { await self.waitForEnd(of: call) }
-      await group.next()
-      group.cancelAll()
+    await absence.last {
+      await withTaskGroup { group in
+        group.addTask { try? await self.clock.wait(for: delay) }
+        group.addTask { await self.waitForEnd(of: call) }
+        await group.next()
+        group.cancelAll()
+      }
     }
     guard !Task.isCancelled, !ends(call) else { return false }
     state.withLock { $0.retryCount += 1 }

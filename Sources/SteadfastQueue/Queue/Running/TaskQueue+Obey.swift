@@ -20,11 +20,15 @@ extension TaskQueue {
         // The task stays as it is: another one stands for its key.
         obeyed(request.id)
       } catch {
+        // A cancelled caller waits for no other call while the store is gone.
+        let isGone = error.isTransientFailure || error is CancellationError
         let isLeft =
-          !isLast && error.isTransientFailure && Task.isCancelled
-          && machine.withLock { $0.finisherCanWait }
+          !isLast && isGone && Task.isCancelled && machine.withLock { $0.finisherCanWait }
         // First, so that the run does not end without the error.
-        if !isLeft { fail(error, to: "do what was asked of a task", losing: true) }
+        if !isLeft {
+          let error = error is CancellationError ? OtherCallWaits() : error
+          fail(error, to: "do what was asked of a task", losing: true)
+        }
         // After an error of the queue itself, the next run could not do it, either.
         obeyed(request.id, puttingBack: error is TaskQueueError ? nil : request.directive)
         if isLeft { signals.finisher.signal() }
@@ -56,13 +60,12 @@ extension TaskQueue {
   ///
   /// What is carried out waits for the store, and for no handler. So a handler can wait for it.
   ///
-  /// - Throws: `CancellationError` when cancelled.
+  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
   nonisolated func waitUntilObeyed(_ id: TaskID) async throws {
-    while machine.withLock({ $0.isObeying(id) }) {
-      try await signals.settlement.wait {
-        machine.withLock { $0.isObeying(id) } ? nil : .success(())
-      }
-    }
+    try await signals.settlement.wait(
+      until: { machine.withLock { !$0.isObeying(id) } },
+      orGone: signals.absence
+    )
   }
 
   /// Ends the carrying out of a request, or keeps one for the next run.
@@ -90,7 +93,7 @@ extension TaskQueue {
     of id: TaskID
   ) async throws -> Bool {
     guard let doubt = machine.withLock({ $0.doubt(about: id) }) else { return false }
-    try await observers.changes.beginChanges(of: [id], evenIfCancelled: true)
+    try await observers.changes.beginChanges(of: [id])
     defer { observers.changes.changesAreTold(of: [id]) }
     let record = try await record(of: id)
     machine.withLock { $0.setDoubt(nil, about: id) }
@@ -109,4 +112,9 @@ extension TaskQueue {
     let doubt = KeptRequest.Doubt(directive: directive, settlement: settlement)
     machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }
+}
+
+/// The error of a request that waits for another call, which waits for the store.
+private struct OtherCallWaits: Error, CustomStringConvertible {
+  var description: String { "it is gone, and another call for the task waits for it" }
 }

@@ -13,7 +13,8 @@ extension TaskQueue {
   /// It waits until earlier requests for the task are carried out.
   ///
   /// - Returns: Whether the task was there, and in a state to which the request applies.
-  /// - Throws: `CancellationError` when it is cancelled while it waits; what the store throws.
+  /// - Throws: `CancellationError` when the caller is cancelled while it waits, and the store is
+  ///   gone; what the store throws.
   nonisolated func ask(_ directive: Directive, of id: TaskID) async throws -> Bool {
     try await open()
     return try await askOpened(directive, of: id)
@@ -75,7 +76,7 @@ extension TaskQueue {
       // So wait for two claims at most.
       if store.sharing != nil, claimsInVain == 2 { return false }
       claimsInVain += 1
-      await waitForClaim()
+      try await waitForClaim()
     }
     throw isHeldElsewhere(id)
   }
@@ -119,11 +120,11 @@ extension TaskQueue {
     along others: [TaskChange] = [],
     obeying directive: Directive? = nil
   ) async throws -> [ChangeOutcome] {
-    let (ids, isObeying) = (records.map(\.id), directive != nil)
+    let ids = records.map(\.id)
     let keys = turnKeys(of: records)
-    if !keys.isEmpty { try await observers.keyTurns.begin(keys, evenIfCancelled: isObeying) }
+    if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
-    try await observers.changes.beginChanges(of: ids, evenIfCancelled: isObeying)
+    try await observers.changes.beginChanges(of: ids)
     defer { observers.changes.changesAreTold(of: ids) }
     let results: [ChangeOutcome]
     let isAnswerLost: Bool
@@ -149,14 +150,19 @@ extension TaskQueue {
     if !consequences.isEmpty { await tell(consequences) }
     if isAnswerLost { await findLostConsequences() }
     await tellOwners(of: settlements)
-    let prunings = prunings(after: settlements)
-    if !prunings.isEmpty { _ = try await store.apply(prunings, durability: .relaxed) }
+    await prune(after: settlements)
     return results
+  }
+
+  private nonisolated func prune(after settlements: [Settlement]) async {
+    let prunings = prunings(after: settlements)
+    // The tasks are changed, whatever becomes of this: a run prunes, too.
+    if !prunings.isEmpty { _ = try? await store.apply(prunings, durability: .relaxed) }
   }
 
   /// Tells what has been stored about a task, after what was stored before.
   nonisolated func wasStored(_ settlement: Settlement) async {
-    await observers.changes.wait(until: .endIsTold, of: settlement.record.id)
+    await observers.changes.waitUncancelled(until: .endIsTold, of: settlement.record.id)
     observers.events.announce(settlement.record.id)
     wereStored(CollectionOfOne(settlement))
   }
@@ -213,13 +219,14 @@ extension TaskQueue {
   }
 
   /// Waits for the claim in flight, if there is one.
-  nonisolated func waitForClaim() async {
+  ///
+  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  nonisolated func waitForClaim() async throws {
     guard let claim = machine.withLock({ $0.claims.inFlight }) else { return }
-    while machine.withLock({ $0.claims.inFlight == claim }) {
-      await signals.claimEnd.waitUncancelled {
-        machine.withLock { $0.claims.inFlight == claim } ? nil : ()
-      }
-    }
+    try await signals.claimEnd.wait(
+      until: { machine.withLock { $0.claims.inFlight != claim } },
+      orGone: signals.absence
+    )
   }
 
   nonisolated func record(of id: TaskID) async throws -> TaskRecord? {

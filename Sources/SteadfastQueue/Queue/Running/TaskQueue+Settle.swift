@@ -249,10 +249,12 @@ extension TaskQueue {
   /// A run that is to end anyway does without a store that is gone for a while, unless something is
   /// lost by that.
   nonisolated func fail(_ error: any Error, to operation: String, losing: Bool = false) {
-    if !losing, error.isTransientFailure,
-      Task.isCancelled || machine.withLock({ $0.isStopping })
-    {
-      return
+    if !losing {
+      // It did not wait for another call while the store is gone.
+      if error is CancellationError, Task.isCancelled { return }
+      if error.isTransientFailure, Task.isCancelled || machine.withLock({ $0.isStopping }) {
+        return
+      }
     }
     let error = TaskQueueError(
       .storeFailed,

@@ -20,8 +20,8 @@ extension TaskQueue {
   /// - Throws: The same errors as ``open()``; what the store throws. It is then unknown whether the
   ///   pause is stored. This queue goes on as before until it reads the store again, when it runs
   ///   again for instance.
-  ///   If the call is cancelled while it waits for another one of these calls, it throws
-  ///   `CancellationError`, and nothing is stored.
+  ///   If the call is cancelled while another one of these calls waits for a store that is gone, it
+  ///   throws `CancellationError`, and nothing is stored.
   public nonisolated func pause(durability: Durability) async throws {
     try await changeStoredPause(durability) { $0.isWhole = true }
     await holdBack()
@@ -112,7 +112,8 @@ extension TaskQueue {
 
   /// Performs the body, which reads the stored pause, when it has its turn.
   ///
-  /// - Throws: What the body throws; `CancellationError` when cancelled before its turn.
+  /// - Throws: What the body throws; `CancellationError` when the caller is cancelled before its
+  ///   turn, and the store is gone.
   private nonisolated func havingTurnAtPause<Result>(
     _ body: () async throws -> Result
   ) async throws -> Result {

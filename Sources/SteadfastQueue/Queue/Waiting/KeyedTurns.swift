@@ -5,38 +5,50 @@ import Synchronization
 /// While one caller replaces the task with a unique key, a store can't say what becomes of the task
 /// that holds it. Without turns, all other callers would have to ask again for each one that goes
 /// ahead. And a caller that has read the stored pause could follow it after a later one.
+///
+/// A turn may last as long as the store is gone. A caller that is cancelled then waits no longer.
 final class KeyedTurns: Sendable {
   private struct Turn {
     var waiters = WaiterList<CheckedContinuation<Void, any Error>>()
     /// Those that wait until this turn ends, and want none themselves.
-    var watchers: [CheckedContinuation<Void, Never>] = []
+    var watchers = WaiterList<CheckedContinuation<Void, any Error>>()
   }
 
   private struct State {
     /// The keys that a caller has a turn at.
     var turns: [String: Turn] = [:]
-    var lastWaiter: UInt64 = 0
+    /// The keys at which cancelled callers wait, by the callers' numbers.
+    var cancelled: [UInt64: String] = [:]
+    var lastNumber: UInt64 = 0
   }
 
   private let state = Mutex(State())
   /// Whether a caller has a turn at any key.
   private let areAny = Atomic(false)
+  private let absence: StoreAbsence
+
+  init(_ absence: StoreAbsence) {
+    self.absence = absence
+    absence.listen { [weak self] in self?.giveUp() }
+  }
 
   /// The number of keys that a caller has a turn at.
   var count: Int { state.withLock { $0.turns.count } }
 
   /// Returns when the caller has its turn at all of the keys; a call of ``end(_:)`` must follow.
   ///
-  /// A turn may last as long as the store is gone.
-  ///
-  /// - Throws: `CancellationError` when the caller is cancelled before its turn, unless it waits
-  ///   `evenIfCancelled`. Then ``end(_:)`` must not be called.
-  func begin(_ keys: Set<String>, evenIfCancelled: Bool = false) async throws {
+  /// - Throws: `CancellationError` when the caller is cancelled before its turn, and the store is
+  ///   gone. Then ``end(_:)`` must not be called.
+  func begin(_ keys: Set<String>) async throws {
     // All callers take keys in the same order, so that no two wait for each other.
     var taken: Set<String> = []
     do {
       for key in keys.sorted() {
-        try await begin(key, evenIfCancelled)
+        try await wait(at: key) { turns in
+          guard turns[key] == nil else { return \.waiters }
+          turns[key] = Turn()
+          return nil
+        }
         taken.insert(key)
       }
     } catch {
@@ -45,37 +57,10 @@ final class KeyedTurns: Sendable {
     }
   }
 
-  private func begin(_ key: String, _ evenIfCancelled: Bool) async throws {
-    let number = state.withLock { state in
-      state.lastWaiter += 1
-      return state.lastWaiter
-    }
-    try await withTaskCancellationHandler {
-      try await withCheckedThrowingContinuation { continuation in
-        let result = state.withLock { state -> Result<Void, any Error>? in
-          guard state.turns[key] != nil else {
-            state.turns[key] = Turn()
-            areAny.store(true, ordering: .releasing)
-            return .success(())
-          }
-          if Task.isCancelled, !evenIfCancelled { return .failure(CancellationError()) }
-          state.turns[key]?.waiters.add(continuation, key: number)
-          return nil
-        }
-        if let result { continuation.resume(with: result) }
-      }
-    } onCancel: {
-      guard !evenIfCancelled else { return }
-      state.withLock { $0.turns[key]?.waiters.remove(key: number) }?
-        .resume(throwing: CancellationError())
-    }
-  }
-
   func end(_ keys: Set<String>) {
     for key in keys {
       let (next, watchers) = state.withLock { state in
-        let watchers = state.turns[key]?.watchers ?? []
-        state.turns[key]?.watchers = []
+        let watchers = state.turns[key]?.watchers.takeAll() ?? []
         let next = state.turns[key]?.waiters.popFirst()
         if next == nil { state.turns[key] = nil }
         areAny.store(!state.turns.isEmpty, ordering: .releasing)
@@ -90,14 +75,55 @@ final class KeyedTurns: Sendable {
   ///
   /// It does not wait for the callers behind that one. While no caller has a turn at any key, this
   /// costs one atomic read.
-  func waitForPresentTurn(at key: String) async {
+  ///
+  /// - Throws: `CancellationError` when the caller is cancelled, and the store is gone.
+  func waitForPresentTurn(at key: String) async throws {
     guard areAny.load(ordering: .acquiring) else { return }
-    await withCheckedContinuation { continuation in
-      let isTaken = state.withLock { state in
-        state.turns[key]?.watchers.append(continuation)
-        return state.turns[key] != nil
-      }
-      if !isTaken { continuation.resume() }
+    try await wait(at: key) { $0[key] == nil ? nil : \.watchers }
+  }
+
+  /// Waits in a list at a key, unless the body returns none.
+  private func wait(
+    at key: String,
+    in list: (inout [String: Turn]) -> WritableKeyPath<
+      Turn, WaiterList<CheckedContinuation<Void, any Error>>
+    >?
+  ) async throws {
+    let number = state.withLock { state in
+      state.lastNumber += 1
+      return state.lastNumber
     }
+    defer { state.withLock { $0.cancelled[number] = nil } }
+    try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        let result = state.withLock { state -> Result<Void, any Error>? in
+          let list = list(&state.turns)
+          areAny.store(!state.turns.isEmpty, ordering: .releasing)
+          guard let list else { return .success(()) }
+          if Task.isCancelled {
+            if absence.isGone { return .failure(CancellationError()) }
+            state.cancelled[number] = key
+          }
+          state.turns[key]?[keyPath: list].add(continuation, key: number)
+          return nil
+        }
+        if let result { continuation.resume(with: result) }
+      }
+    } onCancel: {
+      state.withLock { $0.cancelled[number] = key }
+      if absence.isGone { giveUp() }
+    }
+  }
+
+  /// Resumes the cancelled callers, because the store is gone.
+  private func giveUp() {
+    let waiters = state.withLock { state in
+      defer { state.cancelled = [:] }
+      return state.cancelled.compactMap { number, key in
+        state.turns[key]?.waiters.remove(key: number)
+          ?? state.turns[key]?.watchers.remove(key: number)
+      }
+    }
+    for waiter in waiters { waiter.resume(throwing: CancellationError()) }
   }
 }

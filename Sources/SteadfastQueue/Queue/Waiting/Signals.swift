@@ -31,8 +31,10 @@ struct Signals: ~Copyable, Sendable {
   let conditionsTold = Waiters<Void>()
   /// Callers that wait until the queue is idle.
   let idleWatch = IdleWatch()
+  /// Whether the store is gone, which ends the waits of cancelled callers.
+  let absence: StoreAbsence
   /// Callers that read or change the stored pause, one at a time.
-  let pauseTurns = KeyedTurns()
+  let pauseTurns: KeyedTurns
   /// Whether the stored pause was read since the queue was made.
   let hasReadPause = Atomic(false)
   /// How long attempts may go on once the queue shuts down.
@@ -42,7 +44,15 @@ struct Signals: ~Copyable, Sendable {
   /// It is the machine's mode. Callers that enqueue read it here without the machine's lock.
   let isPassing = Atomic(false)
 
-  init(workers: Int) { interrupts = (0..<workers).map { _ in AsyncSignal() } }
+  init(workers: Int, _ absence: StoreAbsence) {
+    self.absence = absence
+    interrupts = (0..<workers).map { _ in AsyncSignal() }
+    pauseTurns = KeyedTurns(absence)
+    absence.listen { [claimEnd, settlement] in
+      claimEnd.resumeAll(with: .success(()))
+      settlement.resumeAll(with: .success(()))
+    }
+  }
 
   /// Signals that a claim has returned.
   func claimHasEnded() {

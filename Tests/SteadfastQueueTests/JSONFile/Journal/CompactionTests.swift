@@ -140,6 +140,25 @@ import Testing
     #expect(try records() == before)
   }
 
+  @Test func `a task that runs behind a restarted one keeps its turn in a compacted file`() throws {
+    var table = TaskTable()
+    for number in 1...2 { table.insert(.make(number, order: "o")) }
+    _ = table.apply([.cancel(.unclaimed(.numbered(1)), at: .seconds(1), retains: true)])
+    let running = table.claim(9).numbers
+    #expect(running == [2])
+    _ = table.apply([.restart(.unclaimed(.numbered(1)), availableDate: .seconds(1))])
+    let journal = try Journal.open(storage).journal
+    var compaction = try Compaction(of: journal, snapshot: table.snapshot, in: storage)
+    try compaction.finish(journal, at: .seconds(2))
+    var read = try JournalReader.readAsWritten(JournalSource(storage.bytes)).table
+    #expect(read.brokenInvariants() == [])
+    // While it runs, no other task of its key does.
+    let others = read.claim(9, at: 5).numbers
+    #expect(others == [])
+    let isBegun = read.replay(.begin(.numbered(1)))
+    #expect(!isBegun)
+  }
+
   @Test(arguments: [
     MemoryStorage.Call.open(.replacement), .create(.replacement), .append, .synchronize,
     .openFolder, .rename(.replacement, .journal), .read,

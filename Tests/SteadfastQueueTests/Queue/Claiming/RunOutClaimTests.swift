@@ -40,12 +40,8 @@ import Testing
     return slow
   }
 
-  @Test(arguments: [false, true])
-  func `a task is not begun when its claim has run out before the answer came`(isLimited: Bool)
-    async throws
-  {
-    let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
-    let slow = process(claimingFor: 70)
+  /// Runs a queue, whose store is slow, and another one, which performs the task in its place.
+  private func expectTakeover(from slow: some Persistence, limits: [RateLimit]) async throws {
     let (a, b) = (await queue("a", slow, limits: limits), await queue("b", store.process()))
     let task = try await b.enqueue(Note("1"))
     try await withRunning(a) {
@@ -53,6 +49,23 @@ import Testing
       try await withRunning(b) { try await b.waitUntilGone(task.id, on: clock) }
     }
     #expect(log.entries == ["b begins 1 at 60"])
+  }
+
+  @Test(arguments: [false, true])
+  func `a task is not begun when its claim has run out before the answer came`(isLimited: Bool)
+    async throws
+  {
+    let limits: [RateLimit] = isLimited ? [.atMost(5, per: .seconds(1))] : []
+    try await expectTakeover(from: process(claimingFor: 70), limits: limits)
+  }
+
+  @Test func `a task is not begun when its claim has run out while its start was counted`()
+    async throws
+  {
+    let slow = FaultInjectingStore(store.process())
+    // The claim is answered in time, and what stores the start is not.
+    slow.inject(.delay(.seconds(70), on: clock), .afterEffect) { $0.changes.contains("setValue") }
+    try await expectTakeover(from: slow, limits: [.atMost(5, per: .seconds(1))])
   }
 
   @Test func `a pass performs a task all the same, if no other queue has taken it`() async throws {

@@ -90,6 +90,18 @@ import Testing
     #expect(notices.entries.isEmpty)
   }
 
+  @Test func `a pass of a queue waits for a monitor that takes a second`() async throws {
+    let queue = await queue()
+    let (monitor, values) = AsyncStream<Bool>.makeStream()
+    await queue.register(StubMonitor(monitor), for: "wifi")
+    try await queue.enqueue(Note("1"), options: wifi)
+    async let attempts = queue.runAvailable()
+    try await clock.sleep(for: .seconds(1))
+    values.yield(true)
+    #expect(try await attempts == 1)
+    #expect(log.entries == ["1 1"])
+  }
+
   @Test(arguments: [false, true])
   func `a monitor that says so cuts attempts short, uncounted`(interrupts: Bool) async throws {
     let queue = await queue(lasting: 10)

@@ -70,14 +70,18 @@ import Foundation
     #expect(try await task.record()?.state == .waiting)
   }
 
-  @Test func `a cancelled call waits for no earlier one`() async throws {
-    let task = try await whilePausing { _, task, store in
+  @Test func `a cancelled call waits for no earlier one while the store is gone`() async throws {
+    let task = try await whilePausing { queue, task, store in
+      store.inject(.transientError, times: nil) { $0.kind == .count }
+      async let count = queue.count
       await withTaskGroup { group in
         group.addTask { await #expect(throws: CancellationError.self) { try await task.cancel() } }
         try? await clock.sleep(for: .seconds(1))
         group.cancelAll()
       }
+      store.restore()
       store.letGo()
+      _ = try await count
     }
     #expect(try await task.record()?.state == .paused)
   }

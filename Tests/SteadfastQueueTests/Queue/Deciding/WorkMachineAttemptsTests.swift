@@ -278,14 +278,15 @@ import Testing
     machine.putBack(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
     let rest = machine.takeUnobeyed()
-    #expect(withdrawal == .done && rest.isEmpty)
+    #expect(rest.isEmpty)
+    if case .done = withdrawal {} else { Issue.record("\(withdrawal)") }
   }
 
   @Test func `a pause that is taken back releases the task`() {
     var machine = machinePerformingOne()
     _ = machine.request(.pause, of: .numbered(1))
     let withdrawal = machine.withdrawPause(of: .numbered(1))
-    #expect(withdrawal == .done)
+    if case .done = withdrawal {} else { Issue.record("\(withdrawal)") }
     let directive = machine.endAttempt(of: 0)
     #expect(directive == .release)
   }

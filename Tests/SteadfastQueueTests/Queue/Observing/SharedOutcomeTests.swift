@@ -117,4 +117,22 @@ import Testing
     }
     #expect(queue.observers.outcomes.handle(of: task.id).outcome == nil)
   }
+
+  @Test func `a look that began before a task was cancelled does not undo its end`() async throws {
+    let slow = FaultInjectingStore(store.process())
+    let retaining = TaskQueueConfiguration(cancelledRetention: .forever)
+    let queue = TaskQueue(persistence: slow, configuration: retaining, clock: clock)
+    let task = try await queue.enqueue(Note("a"))
+    // Another queue of the group has restarted the task along with one that it waited for.
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: clock.date)
+    slow.inject(.hang, .afterEffect) { $0.kind == .tasks }
+    try await withThrowingTaskGroup { group in
+      group.addTask { await queue.hear(Consequences(tasks: [task.id]), of: restart) }
+      try await slow.waitForHeldCalls()
+      #expect(try await queue.cancel(task.id))
+      slow.letGo()
+      try await group.waitForAll()
+    }
+    #expect(queue.observers.outcomes.handle(of: task.id).outcome == .cancelled)
+  }
 }

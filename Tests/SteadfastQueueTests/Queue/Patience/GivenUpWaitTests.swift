@@ -15,27 +15,22 @@ import Testing
     queue = TaskQueue(persistence: store, clock: clock)
   }
 
-  /// Cancels the second call while the store holds what the first one stores.
+  /// Cancels the second call while the first one waits for the store, which is gone.
   private func giveUp(
     whileStoring kind: String,
     _ first: @escaping @Sendable () async throws -> Void,
     _ second: @escaping @Sendable () async throws -> Void
   ) async throws {
-    store.inject(.hang) { $0.changes.contains(kind) }
+    store.inject(.transientError, times: nil) { $0.changes.contains(kind) }
     async let other: Void = first()
-    try await store.waitForHeldCalls()
-    await cancel(second)
-    store.letGo()
-    try await other
-  }
-
-  /// Cancels a call when it waits.
-  private func cancel(_ call: @escaping @Sendable () async throws -> Void) async {
+    try await clock.sleep(for: .seconds(1))
     await withTaskGroup { group in
-      group.addTask { await #expect(throws: CancellationError.self) { try await call() } }
+      group.addTask { await #expect(throws: CancellationError.self) { try await second() } }
       try? await clock.sleep(for: .seconds(1))
       group.cancelAll()
     }
+    store.restore()
+    try await other
   }
 
   @Test func `a call that waits for its turn at a unique key`() async throws {
@@ -76,14 +71,88 @@ import Testing
   @Test func `a call that waits for its turn at several keys gives back those that it has`()
     async throws
   {
-    let turns = KeyedTurns()
+    let absence = StoreAbsence()
+    let turns = KeyedTurns(absence)
     try await turns.begin(["b"])
-    await cancel {
-      try await turns.begin(["a", "b", "c"])
+    await withTaskGroup { group in
+      group.addTask {
+        await #expect(throws: CancellationError.self) { try await turns.begin(["a", "b", "c"]) }
+      }
+      group.addTask {
+        await #expect(throws: CancellationError.self) {
+          try await turns.waitForPresentTurn(at: "b")
+        }
+      }
+      group.cancelAll()
+      try? await clock.sleep(for: .seconds(1))
+      // While the store answers, it waits.
+      #expect(turns.count == 2)
+      await absence.last { await group.waitForAll() }
     }
     #expect(turns.count == 1)
     turns.end(["b"])
     #expect(turns.count == 0)
+  }
+
+  @Test func `while the store answers, a cancelled call waits for others`() async throws {
+    let task = try await queue.enqueue(Note("a"), uniqueKey: "k")
+    store.inject(.hang) { $0.changes.contains("insert") }
+    store.inject(.hang) { $0.changes.contains("pause") }
+    for change in ["b", "pause"] {
+      async let first: Void = {
+        if change == "pause" {
+          _ = try await queue.pause(task.id)
+        } else {
+          try await queue.enqueue(Note(change), uniqueKey: "k", onDuplicate: .replace)
+        }
+      }()
+      try await store.waitForHeldCalls()
+      try await withThrowingTaskGroup { group in
+        group.addTask { [queue] in
+          if change == "pause" {
+            _ = try await task.cancel()
+          } else {
+            try await queue.enqueue(Note("c"), uniqueKey: "k", onDuplicate: .replace)
+          }
+        }
+        group.cancelAll()
+        try await clock.sleep(for: .seconds(1))
+        store.letGo()
+        try await group.waitForAll()
+      }
+      try await first
+      if change == "b" { #expect(try await task.record()?.payload(as: Note.self) == Note("c")) }
+    }
+    #expect(try await task.outcome() == .cancelled)
+  }
+
+  @Test func `a run that is cancelled does not wait for a call that waits for the store`()
+    async throws
+  {
+    await queue.register(Note.self) { _, _ in throw Refusal("not yet") }
+    let task = try await queue.enqueue(Note("a"))
+    let token = TaskToken(taskID: task.id, high: 1, low: 2)
+    store.inject(.hang) { $0.changes.contains("retry") }
+    store.inject(.transientError, times: nil) { $0.changes.contains("complete") }
+    let error = try await withThrowingTaskGroup { [queue] group in
+      group.addTask { await queueError { try await queue.run() } }
+      try await store.waitForHeldCalls()
+      #expect(try await task.cancel())
+      async let completion = queue.complete(token)
+      // The cancellation waits for the completion when the retry is stored.
+      try await clock.sleep(for: .seconds(1))
+      store.letGo()
+      try await clock.sleep(for: .seconds(1))
+      group.cancelAll()
+      let error = try await group.next()
+      #expect(clock.now.offset == .seconds(2))
+      store.restore()
+      #expect(try await !completion)
+      return error
+    }
+    #expect(error??.code == .storeFailed)
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await task.outcome() == .cancelled)
   }
 
   @Test func `an update that waits for the end of an attempt`() async throws {

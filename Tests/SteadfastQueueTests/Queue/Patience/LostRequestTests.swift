@@ -49,6 +49,16 @@ import Testing
     #expect(try await task.record()?.state == .paused)
   }
 
+  @Test func `a resume that fails leaves the pause to the next run`() async throws {
+    let (queue, task) = try await failedPause { _ in
+      store.inject(.error(Refusal("the line is cut"))) { $0.changes.contains("pause") }
+    }
+    store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
+    await #expect(throws: Refusal.self) { try await queue.resume(task.id) }
+    #expect(try await queue.runAvailable() == 0)
+    #expect(try await task.record()?.state == .paused)
+  }
+
   @Test func `a call for all tasks comes after what was asked of one before`() async throws {
     let (queue, task) = try await failedPause { _ in
       store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .tasks }
