@@ -17,13 +17,14 @@ extension TaskQueue {
     let date = self.now
     let handled = handlers.room
     do {
-      let (isFirst, wentBack, conditions) = upkeep.withLock {
-        ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding)
+      let (isFirst, wentBack, conditions, isInDoubt) = upkeep.withLock {
+        ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding, $0.takeDoubt())
       }
       if wentBack {
         try await looking { try await rebase(to: date, isFirst: isFirst) }
       }
       if !parked.isEmpty { try await looking { try await unpark(parked) } }
+      if isInDoubt { await looking { await findLostConsequences() } }
       let (now, room) = machine.withLock { machine in
         (
           machine.cutoff ?? date,

@@ -107,8 +107,16 @@ extension TaskQueue {
     return doubt.directive == directive
   }
 
-  /// Notes that the store has failed to store what was asked of a task, and may have stored it.
-  nonisolated func noteDoubt(_ directive: Directive, _ settlement: Settlement) {
+  /// Notes that the store has failed to store what was asked of tasks, and may have stored it.
+  ///
+  /// With a `directive`, the only change carries out a request that is kept.
+  nonisolated func noteDoubt(
+    about batch: [TaskChange],
+    _ records: [TaskRecord],
+    _ directive: Directive?
+  ) {
+    guard let directive else { return upkeep.withLock { $0.noteDoubt() } }
+    let settlement = Settlement(change: batch[0], record: records[0])
     let doubt = KeptRequest.Doubt(directive: directive, settlement: settlement)
     machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }

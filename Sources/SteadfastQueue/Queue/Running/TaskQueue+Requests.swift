@@ -126,16 +126,15 @@ extension TaskQueue {
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     try await observers.changes.beginChanges(of: ids)
     defer { observers.changes.changesAreTold(of: ids) }
-    let results: [ChangeOutcome]
-    let isAnswerLost: Bool
+    let (results, isAnswerLost): ([ChangeOutcome], Bool)
     do {
       let ends = occurrenceEnds(in: batch, of: records)
       let answer = try await others.isEmpty ? send(batch, ending: ends) : send(batch + others)
-      results = try await withoutDoubt(answer, batch)
-      isAnswerLost = results != answer.outcomes
+      let outcomes = try await withoutDoubt(answer, batch)
+      (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
-      if let directive { noteDoubt(directive, Settlement(change: batch[0], record: records[0])) }
-      // During the call, a claim may have skipped the tasks.
+      noteDoubt(about: batch, records, directive)
+      // A claim may have skipped the tasks. What is stored nevertheless is told with the next one.
       lookForWork()
       throw error
     }

@@ -166,6 +166,26 @@ import Testing
     #expect(try await queue.statistics.succeeded == 1)
   }
 
+  @Test(.virtualTime, arguments: [false, true])
+  func `a caller gets the end of a task that a call has stored though it failed`(
+    atOnce: Bool
+  ) async throws {
+    let clock = try #require(VirtualTime.current).clock
+    let store = FaultInjectingStore(appliesAtOnce: atOnce)
+    store.inject(.error(Refusal("the line is cut")), .afterEffect) { $0.changes.contains("cancel") }
+    let configuration = TaskQueueConfiguration(cancelledRetention: .forever)
+    let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
+    await queue.register(Note.self) { _, _ in }
+    let task = try await queue.enqueue(Note("later"), delay: .seconds(3_600))
+    try await withRunning(queue) {
+      async let outcome = task.outcome()
+      try await clock.sleep(for: .seconds(1))
+      await #expect(throws: Refusal.self) { try await task.cancel() }
+      #expect(try await outcome == .cancelled)
+    }
+    #expect(clock.now.offset == .seconds(1))
+  }
+
   @Test func `a task that could not be stored was not enqueued`() async throws {
     let store = FaultInjectingStore(appliesAtOnce: true)
     store.inject(.error(Refusal("the disk is on fire"))) { $0.kind == .apply }
