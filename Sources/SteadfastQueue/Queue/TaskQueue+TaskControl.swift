@@ -75,7 +75,11 @@ extension TaskQueue {
     do {
       return try await resume(id, withdrawing: &withdrawn)
     } catch {
-      if let withdrawn { machine.withLock { $0.putBack(withdrawn) } }
+      if let withdrawn {
+        machine.withLock { $0.putBack(withdrawn) }
+        // A run may have begun.
+        signals.finisher.signal()
+      }
       throw error
     }
   }

@@ -93,7 +93,7 @@ public actor TaskQueue {
     generators = Generators(configuration.randomness)
     upkeep = Mutex(Upkeep(configuration))
     rateLimiting = RateLimiting(configuration.rateLimits, persistence.sharing)
-    let absence = StoreAbsence()
+    let absence = (persistence as? GroupStore)?.members.absence ?? StoreAbsence()
     observers = Observers(
       eventCapacity: configuration.eventBufferSize,
       statistics: QueueStatistics.Tally(since: clock.date),

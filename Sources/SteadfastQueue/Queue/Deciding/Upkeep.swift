@@ -20,18 +20,9 @@ struct Upkeep: Sendable {
   var budget: RunBudget?
 
   /// Whether a caller's change may be stored, though its call has failed.
-  private var isInDoubt = false
+  var isInDoubt = false
 
   init(_ configuration: TaskQueueConfiguration) { pruning = PruningSchedule(configuration) }
-
-  /// Notes that a caller's change may be stored, though its call has failed.
-  mutating func noteDoubt() { isInDoubt = true }
-
-  /// Returns whether to look at what the store has of awaited tasks, and forgets it.
-  mutating func takeDoubt() -> Bool {
-    defer { isInDoubt = false }
-    return isInDoubt
-  }
 }
 
 /// Detects that the system's clock was set back, by the dates that it is given.

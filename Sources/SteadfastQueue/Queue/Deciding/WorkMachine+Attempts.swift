@@ -191,9 +191,15 @@ extension WorkMachine {
     unobeyed.append(id)
   }
 
-  /// Keeps a request that was withdrawn for one that has failed, unless there is another one.
+  /// Keeps a request that was withdrawn for one that has failed, unless a later one takes its
+  /// place.
+  ///
+  /// What is in doubt stays so.
   mutating func putBack(_ request: KeptRequest) {
-    guard requests[request.id] == nil else { return }
+    guard requests[request.id] == nil else {
+      if requests[request.id]?.doubt == nil { requests[request.id]?.doubt = request.doubt }
+      return
+    }
     requests[request.id] = request
     unobeyed.append(request.id)
   }

@@ -101,13 +101,21 @@ public struct EnqueuedTask: Sendable, Identifiable {
   ///   the store throws.
   public func outcome() async throws -> TaskOutcome {
     if let outcome = handle.outcome { return outcome }
-    // Another process that shares the store may have performed it.
-    let mayHaveEnded = !isNew || queue.hasEnded || queue.store.sharing != nil
-    if mayHaveEnded, let outcome = try await storedOutcome() { return outcome }
+    let isLookedUp = queue.hasEnded || mayHaveEndedUntold
+    if isLookedUp, let outcome = try await storedOutcome() { return outcome }
     if queue.callingTask == id { throw waitsForItself }
     return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
       try await handle.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
     }
+  }
+
+  /// Whether the task may have ended before anything in this process was notified.
+  ///
+  /// It was there before, another process that shares the store may have performed it, or the
+  /// answer to a call that has ended it was lost.
+  private var mayHaveEndedUntold: Bool {
+    !isNew || queue.store.sharing != nil
+      || queue.observers.mayMissEnds.load(ordering: .acquiring)
   }
 
   private var waitsForItself: TaskQueueError {
@@ -120,9 +128,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
 
   /// Waits for a report of progress after this many reports; `nil` when none will come.
   func progress(after number: Int) async -> OutcomeHandle.Progress? {
-    // A task that was there before may have ended before anything in this process was notified, and
-    // another process that shares the store may have performed it.
-    if number == 0, !isNew || queue.store.sharing != nil, handle.outcome == nil,
+    if number == 0, mayHaveEndedUntold, handle.outcome == nil,
       await isOverInStore(), handle.outcome == nil
     {
       return nil

@@ -137,6 +137,8 @@ final class GroupMembers: Sendable {
 
   /// Which group runs on the store.
   let use: GroupUse
+  /// Whether the store is gone for one of the queues, some of whose calls reach others.
+  let absence = StoreAbsence()
   private let members = Mutex<[String: Member]>([:])
 
   init(group name: String, on store: any Persistence) {

@@ -23,7 +23,7 @@ final class InFlightChanges: Sendable {
 
   init(_ absence: StoreAbsence) {
     self.absence = absence
-    absence.listen { [told] in told.resumeAll(with: .success(())) }
+    absence.listen { [weak told] in told?.resumeAll(with: .success(())) }
   }
 
   /// The number of tasks with a change under way.

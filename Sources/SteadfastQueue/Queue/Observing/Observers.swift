@@ -12,6 +12,8 @@ struct Observers: ~Copyable, Sendable {
   /// Callers that replace the task with a unique key, one at a time for each key.
   let keyTurns: KeyedTurns
   let statistics: Mutex<QueueStatistics.Tally>
+  /// Whether the answer to a caller's change was lost, so that a task may have ended untold.
+  let mayMissEnds = Atomic(false)
 
   init(eventCapacity: Int, statistics: QueueStatistics.Tally, _ absence: StoreAbsence) {
     changes = InFlightChanges(absence)

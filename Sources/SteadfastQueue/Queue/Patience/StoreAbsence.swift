@@ -35,11 +35,10 @@ extension Waiters<Void> {
     func givesUp() -> Bool { Task.isCancelled && absence.isGone }
     while !isSo() {
       if givesUp() { throw CancellationError() }
-      await withTaskCancellationHandler {
-        await waitUncancelled { isSo() || givesUp() ? () : nil }
-      } onCancel: {
-        // Otherwise two cancelled callers would wake each other over and over.
-        if absence.isGone { resumeAll(with: .success(())) }
+      await waitUncancelled {
+        isSo() || givesUp() ? () : nil
+      } cancelled: {
+        absence.isGone ? () : nil
       }
     }
   }

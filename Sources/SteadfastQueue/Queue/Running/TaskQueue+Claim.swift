@@ -18,13 +18,13 @@ extension TaskQueue {
     let handled = handlers.room
     do {
       let (isFirst, wentBack, conditions, isInDoubt) = upkeep.withLock {
-        ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding, $0.takeDoubt())
+        ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding, $0.isInDoubt)
       }
       if wentBack {
         try await looking { try await rebase(to: date, isFirst: isFirst) }
       }
       if !parked.isEmpty { try await looking { try await unpark(parked) } }
-      if isInDoubt { await looking { await findLostConsequences() } }
+      if isInDoubt { try await looking { try await endDoubt() } }
       let (now, room) = machine.withLock { machine in
         (
           machine.cutoff ?? date,

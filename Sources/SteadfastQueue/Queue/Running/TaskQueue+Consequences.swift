@@ -49,6 +49,31 @@ extension TaskQueue {
     }
   }
 
+  /// Notes that a caller's changes may be stored, though its call has failed.
+  ///
+  /// What is stored nevertheless is told with the next claim of each queue. A claim may also have
+  /// skipped the tasks.
+  nonisolated func noteLostAnswer() {
+    for queue in [self] + (backing.group?.otherQueues ?? []) {
+      queue.observers.mayMissEnds.store(true, ordering: .releasing)
+      queue.upkeep.withLock { $0.isInDoubt = true }
+      queue.lookForWork()
+    }
+  }
+
+  /// Tells waiting callers what the store has of their tasks, after a call that has failed.
+  ///
+  /// - Throws: What the store throws; the next claim looks again.
+  nonisolated func endDoubt() async throws {
+    upkeep.withLock { $0.isInDoubt = false }
+    do {
+      try await tellWhatIsStored(of: observers.outcomes.awaited)
+    } catch {
+      upkeep.withLock { $0.isInDoubt = true }
+      throw error
+    }
+  }
+
   private nonisolated func tell(_ meaning: Consequences, of settlement: Settlement) {
     let cause = settlement.record.id
     if let batch = meaning.batch, let follower = settlement.record.dependencies.follower {

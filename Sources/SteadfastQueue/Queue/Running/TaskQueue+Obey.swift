@@ -26,7 +26,8 @@ extension TaskQueue {
           !isLast && isGone && Task.isCancelled && machine.withLock { $0.finisherCanWait }
         // First, so that the run does not end without the error.
         if !isLeft {
-          let error = error is CancellationError ? OtherCallWaits() : error
+          let isWait = error is CancellationError && Task.isCancelled && signals.absence.isGone
+          let error = isWait ? OtherCallWaits() : error
           fail(error, to: "do what was asked of a task", losing: true)
         }
         // After an error of the queue itself, the next run could not do it, either.
@@ -107,16 +108,8 @@ extension TaskQueue {
     return doubt.directive == directive
   }
 
-  /// Notes that the store has failed to store what was asked of tasks, and may have stored it.
-  ///
-  /// With a `directive`, the only change carries out a request that is kept.
-  nonisolated func noteDoubt(
-    about batch: [TaskChange],
-    _ records: [TaskRecord],
-    _ directive: Directive?
-  ) {
-    guard let directive else { return upkeep.withLock { $0.noteDoubt() } }
-    let settlement = Settlement(change: batch[0], record: records[0])
+  /// Notes that the store has failed to store what was asked of a task, and may have stored it.
+  nonisolated func noteDoubt(_ directive: Directive, _ settlement: Settlement) {
     let doubt = KeptRequest.Doubt(directive: directive, settlement: settlement)
     machine.withLock { $0.setDoubt(doubt, about: settlement.record.id) }
   }

@@ -120,12 +120,15 @@ extension TaskQueue {
     along others: [TaskChange] = [],
     obeying directive: Directive? = nil
   ) async throws -> [ChangeOutcome] {
-    let ids = records.map(\.id)
-    let keys = turnKeys(of: records)
+    let (ids, keys) = (records.map(\.id), turnKeys(of: records))
     if !keys.isEmpty { try await observers.keyTurns.begin(keys) }
     defer { if !keys.isEmpty { observers.keyTurns.end(keys) } }
     try await observers.changes.beginChanges(of: ids)
-    defer { observers.changes.changesAreTold(of: ids) }
+    var isFailed = false
+    defer {
+      observers.changes.changesAreTold(of: ids)
+      if isFailed { noteLostAnswer() }
+    }
     let (results, isAnswerLost): ([ChangeOutcome], Bool)
     do {
       let ends = occurrenceEnds(in: batch, of: records)
@@ -133,9 +136,8 @@ extension TaskQueue {
       let outcomes = try await withoutDoubt(answer, batch)
       (results, isAnswerLost) = (outcomes, outcomes != answer.outcomes)
     } catch {
-      noteDoubt(about: batch, records, directive)
-      // A claim may have skipped the tasks. What is stored nevertheless is told with the next one.
-      lookForWork()
+      if let directive { noteDoubt(directive, Settlement(change: batch[0], record: records[0])) }
+      isFailed = true
       throw error
     }
     var settlements: [Settlement] = []

@@ -111,16 +111,16 @@ final class KeyedTurns: Sendable {
       }
     } onCancel: {
       state.withLock { $0.cancelled[number] = key }
-      if absence.isGone { giveUp() }
+      if absence.isGone { giveUp { $0 == number } }
     }
   }
 
-  /// Resumes the cancelled callers, because the store is gone.
-  private func giveUp() {
+  /// Resumes the cancelled callers that are meant, because the store is gone.
+  private func giveUp(where isMeant: (UInt64) -> Bool = { _ in true }) {
     let waiters = state.withLock { state in
-      defer { state.cancelled = [:] }
-      return state.cancelled.compactMap { number, key in
-        state.turns[key]?.waiters.remove(key: number)
+      state.cancelled.filter { isMeant($0.key) }.compactMap { number, key in
+        state.cancelled[number] = nil
+        return state.turns[key]?.waiters.remove(key: number)
           ?? state.turns[key]?.watchers.remove(key: number)
       }
     }

@@ -48,9 +48,9 @@ struct Signals: ~Copyable, Sendable {
     self.absence = absence
     interrupts = (0..<workers).map { _ in AsyncSignal() }
     pauseTurns = KeyedTurns(absence)
-    absence.listen { [claimEnd, settlement] in
-      claimEnd.resumeAll(with: .success(()))
-      settlement.resumeAll(with: .success(()))
+    absence.listen { [weak claimEnd, weak settlement] in
+      claimEnd?.resumeAll(with: .success(()))
+      settlement?.resumeAll(with: .success(()))
     }
   }
 

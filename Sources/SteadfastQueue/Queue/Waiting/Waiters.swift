@@ -36,15 +36,39 @@ final class Waiters<Value: Sendable>: Sendable {
     }
   }
 
+  /// Waits to be resumed with a value, unless `check` already has one.
+  ///
+  /// A cancellation resumes the caller with what `cancelled` returns, or not at all. These waiters
+  /// must not be resumed with an error.
+  func waitUncancelled(
+    unless check: () -> Value?,
+    cancelled: @Sendable () -> Value?
+  ) async -> Value {
+    let key = state.withLock { state in
+      state.lastKey += 1
+      return state.lastKey
+    }
+    return await withTaskCancellationHandler {
+      await waitUncancelled(key, unless: check)
+    } onCancel: {
+      guard let value = cancelled() else { return }
+      state.withLock { $0.list.remove(key: key) }?.resume(returning: value)
+    }
+  }
+
   /// Waits to be resumed with a value, even if cancelled, unless `check` already has one.
   ///
   /// These waiters must not be resumed with an error.
   func waitUncancelled(unless check: () -> Value?) async -> Value {
+    await waitUncancelled(nil, unless: check)
+  }
+
+  private func waitUncancelled(_ key: UInt64?, unless check: () -> Value?) async -> Value {
     let result = try? await withCheckedThrowingContinuation { continuation in
       let value = state.withLock { state -> Value? in
         if let value = check() { return value }
-        state.lastKey += 1
-        state.list.add(continuation, key: state.lastKey)
+        if key == nil { state.lastKey += 1 }
+        state.list.add(continuation, key: key ?? state.lastKey)
         return nil
       }
       if let value { continuation.resume(returning: value) }

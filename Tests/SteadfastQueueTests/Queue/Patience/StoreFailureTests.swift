@@ -184,6 +184,11 @@ import Testing
       #expect(try await outcome == .cancelled)
     }
     #expect(clock.now.offset == .seconds(1))
+    store.inject(.error(Refusal("the line is cut")), .afterEffect) { $0.changes.contains("cancel") }
+    let other = try await queue.enqueue(Note("later"), delay: .seconds(3_600))
+    await #expect(throws: Refusal.self) { try await other.cancel() }
+    // It begins to wait after the call, and no queue runs.
+    #expect(try await other.outcome() == .cancelled)
   }
 
   @Test func `a task that could not be stored was not enqueued`() async throws {
