@@ -127,6 +127,22 @@ import Testing
     #expect(timer.count == 0)
   }
 
+  @Test func `a limit counts from the beginning of the operation, whenever it suspends`()
+    async throws
+  {
+    let race = TimeoutRace()
+    var clock = RetryTimer(time.clock)
+    clock.start()
+    // The operation takes this long before it suspends for the first time, and never ends.
+    try await time.clock.sleep(for: .seconds(3))
+    let isInTime = await withTaskGroup(of: Void.self) { [clock] group in
+      await race.isWonByOperation(within: .seconds(5), of: clock, on: timer, in: &group)
+    }
+    #expect(!isInTime)
+    #expect(seconds == 5)
+    #expect(timer.count == 0)
+  }
+
   @Test func `the operation of a cancelled task has all the time it wants`() async throws {
     #expect(try await isInTime(3_600, within: .seconds(20), cancellingAfter: .seconds(15)))
     #expect(log.entries == ["cut short at 15.0"])

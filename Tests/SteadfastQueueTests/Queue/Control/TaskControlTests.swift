@@ -1,4 +1,5 @@
 import SteadfastTesting
+import Synchronization
 import TestSupport
 import Testing
 
@@ -79,6 +80,22 @@ import Foundation
         try await task.cancel()
         #expect(try await task.outcome() == .succeeded)
       }
+    }
+  }
+
+  @Test func `a worker goes on when its attempt has ended before it could be cut short`()
+    async throws
+  {
+    try await withQueue(.memory) { queue in
+      await queue.register(Note.self) { note, context in
+        guard note.text == "first" else { return }
+        // The task is to be cancelled, and the handler returns before the worker is told so.
+        let answer = queue.machine.withLock { $0.request(.cancel, of: context.id) }
+        if case .interrupt = answer { return }
+        Issue.record("The attempt is not to be cut short.")
+      }
+      try await queue.enqueue(contentsOf: [Note("first"), Note("second")])
+      #expect(try await queue.runAvailable() == 2)
     }
   }
 

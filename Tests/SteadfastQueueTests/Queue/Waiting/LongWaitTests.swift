@@ -43,8 +43,13 @@ import Foundation
 
   @Test func `a store whose leases and polls take the longest time is served`() async {
     await #expect(processExitsWith: .success) {
-      let longest = Duration.seconds(Int64.max)
-      let store = SharedStore(StoreSharing(leaseDuration: longest, pollInterval: longest))
+      let store = SharedStore(
+        StoreSharing(
+          // A third of it is also more seconds than 64 bits can count.
+          leaseDuration: Duration(attoseconds: .max),
+          pollInterval: .seconds(Int64.max)
+        )
+      )
       let queue = TaskQueue(persistence: store.process())
       await queue.register(Note.self) { _, _ in for _ in 0..<1_000 { await Task.yield() } }
       try await queue.enqueue(Note("a"))
