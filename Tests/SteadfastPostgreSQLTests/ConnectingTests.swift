@@ -31,8 +31,11 @@ struct PostgreSQLConnectingTests {
     try await withTables { tables in
       let role = try #require(Server.guarded)
       let database = try tables.database()
-      // A run of the tests that was killed has left it.
-      try database.execute("drop role if exists \(role)")
+      // A run of the tests that was killed has left it, and perhaps its tables.
+      let isLeft = try database.first("select from pg_roles where rolname = $1", .text(role)) { _ in
+        true
+      }
+      if isLeft != nil { try database.execute("drop owned by \(role) cascade; drop role \(role)") }
       try database.execute("create role \(role) login superuser password 'open sesame'")
       defer { try? database.execute("drop role \(role)") }
       for password in ["", " password='open secret'"] {

@@ -43,6 +43,8 @@ struct QuotingTests {
       )
       let script = PostgreSQLStore.tables(schema: schema, prefix: tables.prefix)
       #expect(script.contains("set local search_path = \(quoted);"))
+      // A run of the tests that was killed has left it.
+      try database.execute("drop schema if exists \(quoted) cascade")
       try database.execute("create schema \(quoted)")
       try database.execute(script)
       try database.execute("drop schema \(quoted) cascade")
