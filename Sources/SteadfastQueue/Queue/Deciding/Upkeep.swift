@@ -18,7 +18,6 @@ struct Upkeep: Sendable {
   var schedulesDate: Date?
   /// The time of the current run, if it is limited.
   var budget: RunBudget?
-
   /// Whether a caller's change may be stored, though its call has failed.
   var isInDoubt = false
 

@@ -136,7 +136,7 @@ extension TaskQueue {
 
   /// Has the next claim rebase the store's tasks, whichever queue of the group makes it.
   nonisolated func rebaseWithNextClaim() {
-    for queue in [self] + (backing.group?.otherQueues ?? []) {
+    for queue in queuesOfGroup {
       queue.upkeep.withLock { $0.dates.forget() }
       queue.lookForWork()
     }

@@ -42,19 +42,22 @@ extension TaskQueue {
   /// Tasks that waited may be available, in the other queues of a group, too. Callers may wait for
   /// tasks that have ended along.
   nonisolated func findLostConsequences() async {
-    for queue in [self] + (backing.group?.otherQueues ?? []) {
+    for queue in queuesOfGroup {
       queue.lookForWork()
       // A store that fails stops the queue at the next claim.
       try? await queue.tellWhatIsStored(of: queue.observers.outcomes.awaited)
     }
   }
 
+  /// This queue, and the others of its group.
+  nonisolated var queuesOfGroup: [TaskQueue] { [self] + (backing.group?.otherQueues ?? []) }
+
   /// Notes that a caller's changes may be stored, though its call has failed.
   ///
   /// What is stored nevertheless is told with the next claim of each queue. A claim may also have
   /// skipped the tasks.
   nonisolated func noteLostAnswer() {
-    for queue in [self] + (backing.group?.otherQueues ?? []) {
+    for queue in queuesOfGroup {
       queue.observers.mayMissEnds.store(true, ordering: .releasing)
       queue.upkeep.withLock { $0.isInDoubt = true }
       queue.lookForWork()

@@ -8,7 +8,13 @@ import Synchronization
 final class Waiters<Value: Sendable>: Sendable {
   private struct State {
     var list = WaiterList<CheckedContinuation<Value, any Error>>()
-    var lastKey: UInt64 = 0
+    private var lastKey: UInt64 = 0
+
+    /// Draws the key of a waiter, which is greater than those before.
+    mutating func nextKey() -> UInt64 {
+      lastKey += 1
+      return lastKey
+    }
   }
 
   private let state = Mutex(State())
@@ -17,10 +23,7 @@ final class Waiters<Value: Sendable>: Sendable {
   ///
   /// - Throws: `CancellationError` when cancelled.
   func wait(unless check: () -> Result<Value, any Error>?) async throws -> Value {
-    let key = state.withLock { state in
-      state.lastKey += 1
-      return state.lastKey
-    }
+    let key = state.withLock { $0.nextKey() }
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
         let result = state.withLock { state -> Result<Value, any Error>? in
@@ -44,10 +47,7 @@ final class Waiters<Value: Sendable>: Sendable {
     unless check: () -> Value?,
     cancelled: @Sendable () -> Value?
   ) async -> Value {
-    let key = state.withLock { state in
-      state.lastKey += 1
-      return state.lastKey
-    }
+    let key = state.withLock { $0.nextKey() }
     return await withTaskCancellationHandler {
       await waitUncancelled(key, unless: check)
     } onCancel: {
@@ -67,8 +67,7 @@ final class Waiters<Value: Sendable>: Sendable {
     let result = try? await withCheckedThrowingContinuation { continuation in
       let value = state.withLock { state -> Value? in
         if let value = check() { return value }
-        if key == nil { state.lastKey += 1 }
-        state.list.add(continuation, key: key ?? state.lastKey)
+        state.list.add(continuation, key: key ?? state.nextKey())
         return nil
       }
       if let value { continuation.resume(returning: value) }
