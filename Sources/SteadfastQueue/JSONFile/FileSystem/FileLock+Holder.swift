@@ -58,7 +58,7 @@ extension FileLock {
 
   private static func read(_ file: Int32, _ count: Int) throws(SystemCallError) -> [UInt8] {
     var bytes = [UInt8](repeating: 0, count: count)
-    let length = try FileStorage.retryingInterrupted("read") {
+    let length = try SystemCall.retryingInterrupted("read") {
       unsafe pread(file, &bytes, count, 0)
     }
     return Array(bytes.prefix(length))

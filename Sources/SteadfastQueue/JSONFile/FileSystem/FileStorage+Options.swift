@@ -24,24 +24,9 @@ extension FileStorage {
     guard unsafe fstat(file, &status) == 0 else { throw .systemCall(.last("fstat")) }
     var options = JSONFileStore.Options()
     options.permissions = JSONFileStore.Permissions(mode: UInt16(status.st_mode & 0o777))
-    if let number = protectionClass(of: file) {
+    if let number = SystemCall.protectionClass(of: file) {
       options.protection = JSONFileStore.Protection(number: number)
     }
     return options
-  }
-
-  /// Returns the number of a file's protection class, or `nil` if it has none.
-  ///
-  /// A Mac and the simulator have no protection classes, or none that has an effect. Not every file
-  /// system of a device has them: an external one may not, for example.
-  static func protectionClass(of file: Int32) -> Int32? {
-    #if os(macOS) || targetEnvironment(macCatalyst) || targetEnvironment(simulator)
-    return nil
-    #elseif canImport(Darwin)
-    let number = fcntl(file, F_GETPROTECTIONCLASS)
-    return number > 0 ? number : nil
-    #else
-    return nil
-    #endif
   }
 }

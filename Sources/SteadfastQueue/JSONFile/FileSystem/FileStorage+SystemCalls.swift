@@ -10,24 +10,6 @@ import Android
 
 // The system calls of the storage.
 extension FileStorage {
-  /// Whether the process has a limit for the size of its files, whose signal goes to one thread.
-  ///
-  /// On Darwin, the signal goes to the process, whatever thread writes.
-  var isSizeLimited: Bool {
-    #if canImport(Darwin)
-    return false
-    #else
-    var limit = rlimit()
-    #if canImport(Glibc)
-    let result = unsafe getrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit)
-    #else
-    let result = unsafe getrlimit(RLIMIT_FSIZE, &limit)
-    #endif
-    // No limit is the greatest unsigned number.
-    return result != 0 || UInt64(limit.rlim_cur) <= UInt64(Int64.max)
-    #endif
-  }
-
   /// Opens a file, checks what it is, and returns whether it has other names.
   static func openAsItIs(
     _ path: String,
@@ -65,7 +47,7 @@ extension FileStorage {
     _ flags: Int32
   ) throws(SystemCallError) -> Int32 {
     Int32(
-      try retryingInterrupted("open") {
+      try SystemCall.retryingInterrupted("open") {
         Int(systemOpen(path, flags | O_CLOEXEC | O_NONBLOCK, mode_t(0o600)))
       }
     )
@@ -98,13 +80,7 @@ extension FileStorage {
     if status.st_mode & 0o777 != mode, status.st_uid == geteuid(), fchmod(file, mode) != 0 {
       throw .last("fchmod")
     }
-    #if canImport(Darwin)
-    let number = options.protection.number
-    guard let present = protectionClass(of: file), present != number,
-      fcntl(file, F_SETPROTECTIONCLASS, number) != 0
-    else { return }
-    guard errno == ENOTSUP else { throw .last("fcntl(F_SETPROTECTIONCLASS)") }
-    #endif
+    try SystemCall.protect(file, options.protection.number)
   }
 
   /// Gives a new file the chosen permissions and protection, and the owner and the group of another
@@ -142,7 +118,7 @@ extension FileStorage {
   static func lock(_ file: Int32, isShared: Bool = false) throws(FileOpeningError) -> Bool {
     let operation = (isShared ? LOCK_SH : LOCK_EX) | LOCK_NB
     do {
-      _ = try retryingInterrupted("flock") { Int(flock(file, operation)) }
+      _ = try SystemCall.retryingInterrupted("flock") { Int(flock(file, operation)) }
       return true
     } catch {
       if error.number == EWOULDBLOCK { return false }
@@ -163,30 +139,6 @@ extension FileStorage {
   static func unlockAndClose(_ file: Int32, _ forkCount: Int) {
     unlock(file, forkCount)
     close(file)
-  }
-
-  /// Flushes a file, or a folder and with it the names of its files.
-  static func flush(_ file: Int32, _ call: String) throws(SystemCallError) {
-    #if canImport(Darwin)
-    // On Darwin, `fsync` leaves the bytes in the drive's cache, but not every file system supports
-    // `F_FULLFSYNC`. After an error of the disk, `fsync` might succeed though nothing was stored.
-    do {
-      _ = try retryingInterrupted("fcntl(F_FULLFSYNC)") { Int(fcntl(file, F_FULLFSYNC)) }
-      return
-    } catch  where [ENOTSUP, EINVAL, ENOTTY].contains(error.number) {}
-    #endif
-    _ = try retryingInterrupted(call) { Int(fsync(file)) }
-  }
-
-  static func retryingInterrupted(
-    _ call: String,
-    _ body: () -> Int
-  ) throws(SystemCallError) -> Int {
-    while true {
-      let result = body()
-      if result >= 0 { return result }
-      guard errno == EINTR else { throw .last(call) }
-    }
   }
 }
 

@@ -29,6 +29,8 @@ final class FileStorage: JournalStorage {
     self.options = options
   }
 
+  var isSizeLimited: Bool { SystemCall.limitsFileSizes }
+
   func path(_ name: JournalFileName) -> String {
     switch name {
     case .journal: path
@@ -134,7 +136,7 @@ private final class FolderDescriptor: Sendable {
   deinit { FileStorage.close(descriptor) }
 
   func synchronize() throws(SystemCallError) {
-    try FileStorage.flush(descriptor, "fsync of the folder")
+    try SystemCall.flush(descriptor, "fsync of the folder")
   }
 }
 

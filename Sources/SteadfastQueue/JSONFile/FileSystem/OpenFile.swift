@@ -50,7 +50,7 @@ final class OpenFile: JournalFile {
       do throws(SystemCallError) {
         while done < count {
           let size = min(count - done, Self.mostBytes)
-          let part = try FileStorage.retryingInterrupted("read") {
+          let part = try SystemCall.retryingInterrupted("read") {
             unsafe pread(file, start.advanced(by: done), size, off_t(offset + done))
           }
           guard part > 0 else { break }
@@ -66,7 +66,7 @@ final class OpenFile: JournalFile {
 
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) throws(SystemCallError) -> Int {
     let file = descriptor.withLock { $0 }
-    return try FileStorage.retryingInterrupted("write") {
+    return try SystemCall.retryingInterrupted("write") {
       unsafe bytes.withUnsafeBytes { bytes in
         guard let start = bytes.baseAddress else { return 0 }
         return unsafe pwrite(file, start, min(bytes.count, Self.mostBytes), off_t(offset))
@@ -76,7 +76,7 @@ final class OpenFile: JournalFile {
 
   func truncate(to size: Int) throws(SystemCallError) {
     let file = descriptor.withLock { $0 }
-    _ = try FileStorage.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
+    _ = try SystemCall.retryingInterrupted("ftruncate") { Int(ftruncate(file, off_t(size))) }
   }
 
   /// Flushes the file, and repeats a flush that a signal has interrupted, as nothing was lost.
@@ -84,12 +84,7 @@ final class OpenFile: JournalFile {
   /// A flush that failed with any other error is not repeated: the system may have dropped what it
   /// could not write.
   func synchronize() throws(SystemCallError) {
-    let file = descriptor.withLock { $0 }
-    #if canImport(Darwin)
-    try FileStorage.flush(file, "fsync")
-    #else
-    _ = try FileStorage.retryingInterrupted("fdatasync") { Int(fdatasync(file)) }
-    #endif
+    try SystemCall.flushBytes(of: descriptor.withLock { $0 })
   }
 
   /// Gives the file the chosen permissions, unless it has other names: then it stays as it is.
