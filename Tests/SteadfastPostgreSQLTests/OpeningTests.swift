@@ -209,6 +209,41 @@ struct PostgreSQLOpeningTests {
     }
   }
 
+  @Test func `a store is closed after the reads that are under way`() async throws {
+    try await withTables { tables in
+      let store = tables.store()
+      _ = try await store.insert(.numbered(1))
+      let hints = try #require(store.hints)
+      let other = try tables.database()
+      // Only the read waits for it.
+      try other.execute("begin; lock table steadfast_value in access exclusive mode")
+      let ends = Log<String>()
+      async let value = {
+        defer { ends.add("read") }
+        return try await store.value(named: "v")
+      }()
+      let database = try tables.database()
+      while try !database.has(
+        """
+        select from pg_locks
+        where relation = to_regclass('steadfast_value') and locktype = 'relation' and not granted
+        """
+      ) {
+        try #require(ends.entries.isEmpty)
+      }
+      async let closing: Void = {
+        try await store.close()
+        ends.add("closed")
+      }()
+      // They end as soon as no other call is taken.
+      for await _ in hints {}
+      try other.execute("commit")
+      #expect(try await value == nil)
+      try await closing
+      #expect(ends.entries == ["read", "closed"])
+    }
+  }
+
   @Test func `a closed store throws, and a destroyed one too`() async throws {
     try await withTables { tables in
       let store = tables.store()

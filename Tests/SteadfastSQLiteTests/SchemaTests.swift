@@ -78,7 +78,8 @@ struct SchemaTests {
             try connection.execute("commit")
           }
         }
-        group.addTask {
+        // The loop blocks its thread until the other task has ended, which needs one as well.
+        group.addTask(executorPreference: ThreadForEachJob()) {
           let connection = try database(at: url)
           repeat {
             let version = try Schema().version(in: connection, prefix: "steadfast")

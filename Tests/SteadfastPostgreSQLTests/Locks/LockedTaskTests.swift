@@ -36,12 +36,23 @@ struct LockedTaskTests {
 
   // MARK: Extensions
 
-  @Test func `a claim is extended while insertions wait for a key`() async throws {
+  private enum Key: CaseIterable {
+    case unique
+    case order
+  }
+
+  @Test(arguments: Key.allCases)
+  private func `a claim is extended while insertions wait for a key`(_ key: Key) async throws {
     try await withTables { tables in
       let store = tables.store()
       _ = try await store.insert(.numbered(1))
       let leases = try await store.claim(.ofA()).tasks.map(\.lease)
-      let keyed = TaskRecord.numbered(2, uniqueKey: "key")
+      let isUnique = key == .unique
+      let keyed = TaskRecord.numbered(
+        2,
+        uniqueKey: isUnique ? "key" : nil,
+        orderKey: isUnique ? nil : "key"
+      )
       let other = Tables(try tables.database(), isShared: true, locks: try locks(of: tables))
       try other.database.send("begin")
       try other.lock(LockPlan([[try PreparedChange(.insert(keyed, onDuplicate: .keep))]]))
@@ -52,8 +63,8 @@ struct LockedTaskTests {
         return try await store.insert(keyed)
       }()
       let database = try tables.database()
-      let waits = "select from pg_locks where locktype = 'advisory' and not granted and classid = "
-      while try !database.has("\(waits) $1::bigint::integer::oid", .integer(other.locks.keys)) {
+      let number = isUnique ? other.locks.keys : other.locks.orders
+      while try !database.has(Self.isWaitedFor, .integer(number)) {
         try #require(ends.entries.isEmpty)
       }
       let outcomes = try await store.apply(extensions(of: leases), durability: .relaxed)

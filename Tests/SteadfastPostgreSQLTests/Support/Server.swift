@@ -1,6 +1,7 @@
 #if PostgreSQL
 import Foundation
 import SteadfastQueue
+import TestSupport
 import Testing
 
 @testable import SteadfastPostgreSQL
@@ -59,6 +60,10 @@ struct TestTables {
 }
 
 /// Calls `body` with tables of its own.
+///
+/// A test may wait for the server in a loop that blocks its thread. So each job of `body` has a
+/// thread of its own: two such loops would take all of Swift's threads on a machine with two cores,
+/// and what they wait for would never begin.
 func withTables<Success>(
   on server: String? = Server.connection,
   _ body: (TestTables) async throws -> Success
@@ -75,7 +80,9 @@ func withTables<Success>(
     )
   }
   do {
-    let success = try await body(tables)
+    let success = try await withTaskExecutorPreference(ThreadForEachJob()) {
+      try await body(tables)
+    }
     try await remove()
     return success
   } catch {
