@@ -93,7 +93,7 @@ struct Session: Sendable {
         let job = try JSONDecoder().decode(Job.self, from: Data(task.payload.bytes()))
         say(
           "task \(task.id) \(job.title) \(task.state.rawValue) \(task.uniqueKey ?? "-") "
-            + (job.isIntact ? "intact" : "broken")
+            + "\(task.keyRole?.rawValue ?? "-") \(job.isIntact ? "intact" : "broken")"
         )
       }
       count += page.count

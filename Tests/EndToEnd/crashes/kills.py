@@ -20,7 +20,7 @@ class KillRuns:
     def __init__(self, program, seed):
         self.program = program
         self.numbers = random.Random(seed)
-        self.kills = self.kills_in_compaction = self.facts = 0
+        self.kills = self.kills_in_compaction = self.facts = self.successors = 0
         self.failures = []
 
     def run_file(self, path, count, deadline):
@@ -75,6 +75,7 @@ class KillRuns:
         return True
 
     def _note_problems(self, ledger):
+        self.successors += ledger.successors
         if ledger.problems:
             self.failures.append(f"after {self.kills} kills: {ledger.problems[:3]}")
 
@@ -114,7 +115,7 @@ def check_kills(score, program, count=200, seconds=None, seed=1):
             print(f"{runs.kills} kills in {time.monotonic() - begin:.0f} s", flush=True)
     print(
         f"killed {runs.kills} times, {runs.kills_in_compaction} of them in a compaction; "
-        f"{runs.facts} facts; {time.monotonic() - begin:.0f} s",
+        f"{runs.facts} facts; {runs.successors} successors; {time.monotonic() - begin:.0f} s",
         flush=True,
     )
     for failure in runs.failures:

@@ -19,6 +19,8 @@ class Ledger:
         self.performed = set()
         self.settled = {}
         self.problems = []
+        # How many tasks were found that wait for the end of another one with their key.
+        self.successors = 0
         self.listing = None
         self._open_listing = []
 
@@ -45,11 +47,14 @@ class Ledger:
         tasks, self.problems = self.listing, self.problems
         titles = [title for _, title, *_ in tasks]
         ids = {identity for identity, *_ in tasks}
-        keys = [key for *_, key, _ in tasks if key != "-"]
+        # While the task that has a key runs, one more with that key may wait for its end.
+        keys = [(key, role) for *_, key, role, _ in tasks if key != "-"]
         self.expect(len(set(titles)) == len(titles), "a task is there twice")
         self.expect(len(ids) == len(tasks), "two tasks have one identity")
-        self.expect(len(set(keys)) == len(keys), f"a key is borne twice: {sorted(keys)}")
-        for identity, title, state, key, condition in tasks:
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        self.expect(not twice, f"two tasks have a key in the same role: {twice}")
+        self.successors += sum(role == "successor" for _, role in keys)
+        for identity, title, state, key, _, condition in tasks:
             self._check_task(identity, title, state, key, condition)
         known = set(titles) | self.performed
         for title in self.ids:
