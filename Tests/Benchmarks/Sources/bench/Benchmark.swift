@@ -63,6 +63,7 @@ final class Stopwatch {
     let allocationsBefore = allocation_count()
     let serverBefore = server?.processorNanoseconds() ?? 0
     let processorBefore = processorNanoseconds()
+    let switchesBefore = contextSwitchCount()
     let start = ContinuousClock.now
     try await work()
     let duration = start.duration(to: .now)
@@ -70,13 +71,26 @@ final class Stopwatch {
       nanoseconds: duration / .nanoseconds(1),
       processorNanoseconds: processorNanoseconds() - processorBefore,
       serverNanoseconds: (server?.processorNanoseconds() ?? 0) - serverBefore,
-      allocations: Double(allocation_count() - allocationsBefore)
+      allocations: Double(allocation_count() - allocationsBefore),
+      contextSwitches: Double(contextSwitchCount() - switchesBefore)
     )
   }
 }
 
 /// The time of all processors together that this process has taken.
 func processorNanoseconds() -> Double { Double(clock()) / Double(CLOCKS_PER_SEC) * 1e9 }
+
+/// How often a thread of this process has given up its processor, or lost it.
+func contextSwitchCount() -> Int {
+  var usage = rusage()
+  #if canImport(Glibc)
+  let result = getrusage(__rusage_who_t(RUSAGE_SELF.rawValue), &usage)
+  #else
+  let result = getrusage(RUSAGE_SELF, &usage)
+  #endif
+  precondition(result == 0, "the system does not tell how often threads were switched")
+  return Int(usage.ru_nvcsw + usage.ru_nivcsw)
+}
 
 /// What one run of a piece of work has cost.
 struct Sample {
@@ -86,6 +100,7 @@ struct Sample {
   /// The same of the server's processes; 0 without a server.
   let serverNanoseconds: Double
   let allocations: Double
+  let contextSwitches: Double
 
   /// The time of all processors together, of this process and the server.
   var wholeNanoseconds: Double { processorNanoseconds + serverNanoseconds }
@@ -95,7 +110,8 @@ struct Sample {
       nanoseconds: nanoseconds / count,
       processorNanoseconds: processorNanoseconds / count,
       serverNanoseconds: serverNanoseconds / count,
-      allocations: allocations / count
+      allocations: allocations / count,
+      contextSwitches: contextSwitches / count
     )
   }
 }

@@ -18,7 +18,10 @@ let endToEndBenchmarks: [Benchmark] = [(1, 1), (1, 8), (8, 1), (8, 8)].flatMap {
     Benchmark("hand-made: \(shape)", iterations: tasks) { count in
       try await performOverlapped(count, by: HandMade(workers: workers), producers: producers)
     },
-    Benchmark(shape, against: "hand-made: \(shape)", iterations: tasks) { count in
+    Benchmark("plain: \(shape)", against: "hand-made: \(shape)", iterations: tasks) { count in
+      try await performOverlapped(count, by: PlainQueue(workers: workers), producers: producers)
+    },
+    Benchmark(shape, against: "plain: \(shape)", iterations: tasks) { count in
       try await performOverlapped(count, by: Steadfast(workers: workers), producers: producers)
     },
   ]

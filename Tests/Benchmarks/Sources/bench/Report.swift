@@ -19,7 +19,7 @@ func report(
       samples[benchmark.name, default: []].append(try await benchmark.sample(of: server))
     }
   }
-  let columns = "        ns    CPU ns    a second  allocations  "
+  let columns = "        ns    CPU ns    a second  allocations  switches  "
   let serverColumn = server == nil ? "" : "server CPU  "
   let ratioColumn = comparison == .cost ? "ratio" : "as fast as"
   print("\n" + title.padded(to: 44) + columns + serverColumn + ratioColumn)
@@ -32,6 +32,7 @@ func report(
     line += decimal(median(own.map(\.processorNanoseconds)), digits: 1).leftPadded(to: 10)
     line += decimal(1e9 / nanoseconds, digits: 0).leftPadded(to: 12)
     line += allocations.leftPadded(to: 13)
+    line += decimal(median(own.map(\.contextSwitches)), digits: 2).leftPadded(to: 10)
     if server != nil {
       line += decimal(median(own.map(\.serverNanoseconds)), digits: 1).leftPadded(to: 12)
     }
