@@ -61,15 +61,17 @@ struct UniqueKeys: Sendable {
   /// The roles for a key and a name.
   subscript(key: String, lane: Int) -> Roles {
     get { tasks[ExactText(key)]?[lane] ?? Roles(lane: lane) }
-    set {
+    // In place, as the tasks of many names may share a key; and so the key is hashed once.
+    _modify {
       let key = ExactText(key)
-      guard let index = tasks.index(forKey: key) else {
-        if !newValue.isEmpty { tasks[key] = Tasks(newValue) }
-        return
+      if let index = tasks.index(forKey: key) {
+        yield &tasks.values[index][lane]
+        if tasks.values[index].isEmpty { tasks.remove(at: index) }
+      } else {
+        var roles = Roles(lane: lane)
+        yield &roles
+        if !roles.isEmpty { tasks[key] = Tasks(roles) }
       }
-      // In place: the tasks of many names may share a key.
-      tasks.values[index][lane] = newValue
-      if tasks.values[index].isEmpty { tasks.remove(at: index) }
     }
   }
 
