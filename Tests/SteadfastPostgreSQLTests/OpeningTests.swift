@@ -234,6 +234,7 @@ struct PostgreSQLOpeningTests {
       }()
       // They end as soon as no other call is taken.
       for await _ in hints {}
+      // A close that does not wait for the read has ended by then.
       for _ in 1...100 where ends.entries.isEmpty { #expect(try database.has(waits)) }
       #expect(ends.entries.isEmpty)
       try other.execute("commit")
