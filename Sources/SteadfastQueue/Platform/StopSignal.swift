@@ -62,8 +62,9 @@ package final class StopSignal: Sendable {
     var files = [receiver, descriptor ?? -1].map { file in
       pollfd(fd: file, events: Int16(POLLIN), revents: 0)
     }
-    while unsafe poll(&files, nfds_t(files.count), milliseconds) < 0 {
-      guard errno == EINTR else { throw .last("poll") }
+    let count = nfds_t(files.count)
+    _ = try SystemCall.retryingInterrupted("poll") {
+      Int(unsafe poll(&files, count, milliseconds))
     }
     if files[0].revents != 0 { return .stop }
     return files[1].revents != 0 ? .input : .nothing

@@ -8,7 +8,7 @@ import Musl
 import Android
 #endif
 
-/// Calls for files that a signal may interrupt, or that each platform has in its own way.
+/// System calls that a signal may interrupt, or that each platform has in its own way.
 enum SystemCall {
   /// Makes a call again for as long as a signal interrupts it.
   static func retryingInterrupted(

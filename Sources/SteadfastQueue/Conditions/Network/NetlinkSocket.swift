@@ -72,9 +72,8 @@ struct NetlinkSocket: ~Copyable {
   }
 
   borrowing func send(_ bytes: [UInt8]) throws(SystemCallError) {
-    while systemSend(descriptor, bytes) < 0 {
-      guard errno == EINTR else { throw .last("send") }
-    }
+    let file = descriptor
+    _ = try SystemCall.retryingInterrupted("send") { systemSend(file, bytes) }
   }
 
   /// Takes a datagram if there is one, without waiting.
