@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 
 @testable import SteadfastQueue
 
@@ -31,12 +32,13 @@ enum CrashSimulation {
   }
 
   /// Checks histories until this many distinct images were recovered; `nil` for one history of
-  /// each workload, with few images.
+  /// each workload, with few images. `STEADFAST_SEED` is the seed of the first one.
   static func run(images: Int?) async -> Report {
     var report = Report()
     var fingerprints: Set<UInt64> = []
     await withTaskGroup(of: CrashCheck.Figures.self) { group in
-      var nextSeed: UInt64 = 0
+      let firstSeed = Soak.seed ?? 0
+      var nextSeed = firstSeed
       func addHistory() {
         let seed = nextSeed
         nextSeed += 1
@@ -46,7 +48,9 @@ enum CrashSimulation {
       for await figures in group {
         report.add(figures)
         fingerprints.formUnion(figures.images)
-        let isEnough = images.map { fingerprints.count >= $0 } ?? (nextSeed >= Workload.all.count)
+        let isEnough =
+          images.map { fingerprints.count >= $0 }
+          ?? (nextSeed - firstSeed >= Workload.all.count)
         if !isEnough, report.findings.count < 20 { addHistory() }
       }
     }
