@@ -112,6 +112,24 @@ def member_again(engine):
     expect(claimable(session), [2])
 
 
+def member_gone(engine):
+    """A task with the ID of a member that has left is no member."""
+    session = engine.reset()
+    perform(session, insert(9), insert(8, rule="allEnded"))
+    perform(session, insert(1, follower=9), insert(2, follower=8), insert(3, follower=8))
+    expect(one(session, succeed(1, retains=False)), ("done", [], (1, 1, 0)))
+    expect(one(session, cancel(2, retains=False)), ("done", [], (2, 0, 1)))
+    perform(session, insert(1), insert(2, [1]), insert(4, [2]))
+    expect(one(session, cancel(1)), ("done", [2, 4]))
+    found = rows(session)
+    expect((found[9]["state"], found[9]["batch"], found[9]["failed"]), ("waiting", (1, 1, 0), {}))
+    expect((found[8]["batch"], found[8]["failed"]), ((2, 0, 1), {2: "cancelled"}))
+    expect(one(session, restart(1)), ("done", [2, 4]))
+    found = rows(session)
+    expect((found[9]["batch"], found[9]["failed"]), ((1, 1, 0), {}))
+    expect((found[8]["batch"], found[8]["failed"]), ((2, 0, 1), {2: "cancelled"}))
+
+
 def orders(engine):
     """The turns of order keys follow what is cancelled, restarted and removed along."""
     session = engine.reset()
@@ -455,7 +473,7 @@ def costs(engine):
 
 
 CHECKS = [
-    waits, unmet, restarts, ended_members, member_again, orders, random_changes, last_of_a_batch,
+    waits, unmet, restarts, ended_members, member_again, member_gone, orders, random_changes, last_of_a_batch,
     insertion_beside_end, addition_beside_end, last_of_many_batches, overlapping_cancellations,
     many_sessions, costs,
 ]

@@ -162,17 +162,17 @@ def add(session, change):
 def end(session, change, name, key):
     task = identity(change.task)
     along = [] if change.kind == "succeeded" else session.run("along", task)
+    others = ids(session, numbers(along))
+    for ended, state in [(ids(session, [change.task]), change.kind), (others, "cancelled")]:
+        if state != "succeeded":
+            session.run("note", ended, state)
+        session.run("count", ended, state)
     if change.retains:
         session.text(
             f"update task set state = '{change.kind}', finished_date = {date(change.second)},"
             f" key_role = null, lease_end = null where id = '{task}'")
     else:
         session.text(f"delete from task where id = '{task}'")
-    others = ids(session, numbers(along))
-    for ended, state in [(ids(session, [change.task]), change.kind), (others, "cancelled")]:
-        if state != "succeeded":
-            session.run("note", ended, state)
-        session.run("count", ended, state)
     if change.retains:
         both = ids(session, [change.task, *numbers(along)])
         session.run("cancel along", others, date(change.second), both)

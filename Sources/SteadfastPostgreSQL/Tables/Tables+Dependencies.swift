@@ -117,6 +117,14 @@ extension Tables {
 
   // MARK: Ends
 
+  /// Whether a row concerns the task that it names.
+  ///
+  /// The row of a member of a batch stays when the member has left, as a note for the follower.
+  /// Another task may have its ID by now.
+  private static let isPresent = """
+    (is_named or dependent = (select follower from steadfast_task where id = dependency))
+    """
+
   /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
   func endingAlong(with id: TaskID) throws -> [Other] {
     try database.all(
@@ -126,7 +134,8 @@ extension Tables {
         union
         select other.id from ended
         cross join lateral (
-          select dependent from steadfast_dependency where dependency = ended.id offset 0
+          select dependent from steadfast_dependency
+          where dependency = ended.id and \(Self.isPresent) offset 0
         ) as dependency
         cross join lateral (
           select id from steadfast_task
@@ -145,11 +154,14 @@ extension Tables {
     }
   }
 
-  /// Notes and counts, for the tasks that wait for tasks, that these have ended.
+  /// Notes and counts, for the tasks that wait for tasks, that these end, which are still there.
   func count(_ ids: [TaskID], endedAs state: TaskState) throws {
     if state != .succeeded {
       try database.send(
-        "update steadfast_dependency set failed = $2 where dependency = any ($1)",
+        """
+        update steadfast_dependency set failed = $2
+        where dependency = any ($1) and \(Self.isPresent)
+        """,
         .ids(ids),
         .text(state.rawValue)
       )
@@ -170,7 +182,7 @@ extension Tables {
           count(*) filter (where not is_named) as members
         from (
           select dependent, is_named from steadfast_dependency
-          where dependency = any ($1) offset 0
+          where dependency = any ($1) and \(Self.isPresent) offset 0
         ) as listed group by dependent
       ) as ended
       where task.id = ended.dependent and task.id = any (array(
@@ -193,8 +205,8 @@ extension Tables {
         update steadfast_task as task set state = 'cancelled', finished_date = $2,
           key_role = null, has_turn = false,
           cause = (
-            select dependency from steadfast_dependency as dependency
-            where dependency.dependent = task.id and dependency.dependency = any ($3)
+            select dependency from steadfast_dependency
+            where dependent = task.id and dependency = any ($3) and \(Self.isPresent)
             order by dependency limit 1)
         where id = any ($1)
         """,
@@ -224,7 +236,7 @@ extension Tables {
       try database.send(
         """
         update steadfast_dependency set failed = null
-        where dependency = any ($1) and failed is not null
+        where dependency = any ($1) and failed is not null and \(Self.isPresent)
         """,
         .ids(round)
       )

@@ -19,6 +19,7 @@ extension Tables {
   ) throws -> ChangeOutcome {
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
     let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []
+    if entry.concernsOthers { try count([entry.id], endedAs: state) }
     if retains {
       if let failure { try note(failure, entry) }
       try database.send(
@@ -37,7 +38,6 @@ extension Tables {
     }
     try promoteSuccessor(of: entry)
     guard entry.concernsOthers else { return .done }
-    try count([entry.id], endedAs: state)
     try cancel(others, along: entry.id, at: date, retains: retains)
     return try done(entry, with: others.map(\.id))
   }

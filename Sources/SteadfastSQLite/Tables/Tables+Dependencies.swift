@@ -103,21 +103,30 @@ extension Tables {
 
   // MARK: Ends
 
+  /// Whether a row concerns the task that it names.
+  ///
+  /// The row of a member of a batch stays when the member has left, as a note for the follower.
+  /// Another task may have its ID by now.
+  private static let isPresent = """
+    (is_named or dependent = (select follower from steadfast_task where id = dependency))
+    """
+
   /// The tasks that are cancelled if a task ends without success, in the order of their IDs.
   func endingAlong(with id: TaskID) throws -> [Other] {
     try database.all(Self.endingAlong, .id(id), read: other)
   }
 
-  /// It asks nothing of a dependency but its first task: for more, SQLite may read the whole table
-  /// first.
+  /// It asks nothing of a dependency alone but its first task: for more, SQLite may read the whole
+  /// table first. So the last line, which is ``isPresent``, names the task that was reached.
   static let endingAlong = """
     with recursive reached (id) as (
       values (?1)
       union
       select dependency.dependent from reached
       cross join steadfast_dependency as dependency on dependency.dependency = reached.id
-      where reached.id = ?1 or exists (
-        select 1 from steadfast_task where id = reached.id and \(endsAlong))
+      where (reached.id = ?1 or exists (
+          select 1 from steadfast_task where id = reached.id and \(endsAlong)))
+        and (is_named or dependent = (select follower from steadfast_task where id = reached.id))
     )
     select id, name, unique_key, order_key from steadfast_task
     where id in (select id from reached) and id <> ?1 and \(endsAlong) order by id
@@ -127,11 +136,11 @@ extension Tables {
     dependency_rule = 'allSucceeded' and state in ('waiting', 'suspended', 'parked', 'paused')
     """
 
-  /// Notes and counts, for the tasks that wait for a task, that it has ended.
+  /// Notes and counts, for the tasks that wait for a task, that it ends, which is still there.
   func count(_ id: TaskID, endedAs state: TaskState) throws {
     if state != .succeeded {
       try database.run(
-        "update steadfast_dependency set failed = ?2 where dependency = ?1",
+        "update steadfast_dependency set failed = ?2 where dependency = ?1 and \(Self.isPresent)",
         .id(id),
         .text(state.rawValue)
       )
@@ -147,7 +156,7 @@ extension Tables {
         batch_failed = batch_failed + ?3 * case when ?2 then 0 else ended.members end
       from (
         select dependent, sum(is_named) as named, sum(not is_named) as members
-        from steadfast_dependency where dependency = ?1 group by dependent
+        from steadfast_dependency where dependency = ?1 and \(Self.isPresent) group by dependent
       ) as ended
       where steadfast_task.id = ended.dependent
       """,
@@ -163,7 +172,10 @@ extension Tables {
     for other in others {
       if retains {
         let causes = try database.ids(
-          "select dependency from steadfast_dependency where dependent = ?1 order by dependency",
+          """
+          select dependency from steadfast_dependency where dependent = ?1 and \(Self.isPresent)
+          order by dependency
+          """,
           .id(other.id)
         )
         try database.run(
@@ -221,7 +233,7 @@ extension Tables {
 
   private func takeBack(_ id: TaskID, _ state: TaskState) throws {
     try database.run(
-      "update steadfast_dependency set failed = null where dependency = ?1",
+      "update steadfast_dependency set failed = null where dependency = ?1 and \(Self.isPresent)",
       .id(id)
     )
     try count(id, as: state, by: -1)

@@ -20,6 +20,8 @@ extension Tables {
     if !retains, case .claimed(let lease) = target, try removePlain(lease) { return .done }
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
     let others = entry.concernsOthers && state != .succeeded ? try endingAlong(with: entry.id) : []
+    if entry.concernsOthers { try count(entry.id, endedAs: state) }
+    for other in others { try count(other.id, endedAs: .cancelled) }
     if retains {
       if let failure { try note(failure, entry) }
       try database.run(
@@ -38,8 +40,6 @@ extension Tables {
     }
     try promoteSuccessor(of: entry)
     guard entry.concernsOthers else { return .done }
-    try count(entry.id, endedAs: state)
-    for other in others { try count(other.id, endedAs: .cancelled) }
     try cancel(others, along: entry.id, at: date, retains: retains)
     return try done(entry, with: others.map(\.id))
   }

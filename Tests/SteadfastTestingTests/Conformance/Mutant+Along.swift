@@ -58,6 +58,16 @@ extension Mutant {
         table.bringBack(from: before, but: target.id)
       }
     },
+    Mutant("an ID is counted again for its first batch", breaks: "dependencies.member-gone") {
+      $0.after { change, before, table in
+        guard case .cancel(let target, _, _) = change,
+          before.record(of: target.id)?.dependencies.follower == nil
+        else { return }
+        table.editDependencies { _, dependencies in
+          if dependencies.batch?.succeeded == 1 { dependencies.batch?.failed += 1 }
+        }
+      }
+    },
     Mutant("a running task is cancelled along", breaks: "dependencies.running") {
       $0.afterAlong { change, before, entry, id in
         guard case .cancel = change, before.record.state == .running,

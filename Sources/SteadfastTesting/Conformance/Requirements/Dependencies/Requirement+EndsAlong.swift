@@ -33,6 +33,12 @@ extension PersistenceConformance.Requirement {
       check: notRetained
     ),
     Self(
+      "dependencies.member-gone",
+      "A task with the ID of a task of a batch that has left is not of that batch: its end and its "
+        + "restart change nothing for the follower.",
+      check: memberGone
+    ),
+    Self(
       "dependencies.running",
       "A task that runs or has ended is not cancelled along with another one, but notes its end.",
       check: running
@@ -128,6 +134,25 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.cancel(4, retains: false), .along(9))
     try await store.expectTasks([5])
     try await store.perform(5)
+  }
+
+  private static func memberGone(_ store: StoreProbe) async throws {
+    let (first, second) = (TaskRecord.numbered(9), TaskRecord.numbered(8).after(rule: .allEnded))
+    try await store.insert(first, second)
+    try await store.insert(.numbered(1).before(9), .numbered(2).before(8), .numbered(3).before(8))
+    let leases = try await store.claimed(1, 2, 3)
+    let succeeded = BatchProgress(total: 1, succeeded: 1)
+    let success = TaskChange.succeed(leases[0], at: .second(1), retains: false)
+    try await store.apply(success, .along(batch: succeeded))
+    let failed = BatchProgress(total: 2, failed: 1)
+    let cancel = TaskChange.cancel(.claimed(leases[1]), at: .second(1), retains: false)
+    try await store.apply(cancel, .along(batch: failed))
+    try await store.insert(.numbered(1), .numbered(2).after(1), .numbered(4).after(2))
+    for change in [TaskChange.cancel(1), .restart(1), .cancel(1)] {
+      try await store.apply(change, .along(2, 4))
+      try await store.expect(9, is: first.noting([:], batch: succeeded))
+      try await store.expect(8, is: second.noting([2: .cancelled], batch: failed))
+    }
   }
 
   private static func running(_ store: StoreProbe) async throws {
