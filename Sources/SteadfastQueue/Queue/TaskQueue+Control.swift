@@ -148,12 +148,17 @@ extension TaskQueue {
   /// It cancels the attempts under way, waits for them, and shuts the queue down. Every later call
   /// throws, and callers that wait for a task's outcome get an error.
   ///
+  /// A queue of a ``TaskQueueGroup`` refuses, and goes on: its store is that of the group, which
+  /// can be destroyed as a whole (``TaskQueueGroup/destroy()``).
+  ///
   /// - Throws: `CancellationError` when it is cancelled while it waits for the attempts: then the
   ///   queue is shut down, and its tasks stay. A ``TaskQueueError`` with the code
-  ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue calls it. What the store
+  ///   ``TaskQueueError/Code/waitsForItself`` if a handler of the queue calls it, or with the code
+  ///   ``TaskQueueError/Code/invalidArgument`` if the queue is one of a group. What the store
   ///   throws.
   public func destroy() async throws {
     try checkCanBeDestroyed()
+    if let group = backing.group { throw group.isDestroyedAsAWhole }
     await shutDown(within: .zero)
     try await waitToBeDestroyed()
     try await store.destroy()

@@ -66,8 +66,10 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
   }
 
   /// Refuses: the store belongs to the group.
-  func destroy() async throws {
-    throw TaskQueueError(
+  func destroy() async throws { throw isDestroyedAsAWhole }
+
+  var isDestroyedAsAWhole: TaskQueueError {
+    TaskQueueError(
       .invalidArgument,
       "the queue '\(members.name(ofQueue: queue))' shares its store with the other queues of its "
         + "group, and can't be destroyed alone: destroy the group, or cancel and remove its tasks"

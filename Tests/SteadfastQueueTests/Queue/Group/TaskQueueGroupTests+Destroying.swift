@@ -96,7 +96,11 @@ extension TaskQueueGroupTests {
     let queue = try await group.addQueue("a")
     try await group.enqueue(Note("1"), on: "a")
     let error = await queueError { try await queue.destroy() }
+    #expect(error?.code == .invalidArgument)
     #expect(error?.message.contains("'a'") == true)
+    // The queue goes on.
+    #expect(try await group.runAvailable() == 1)
+    #expect(log.entries == ["a begins 1", "a 1"])
     try await group.destroy()
     await #expect(throws: TaskQueueError.self) { try await group.count() }
   }
