@@ -33,7 +33,9 @@ extension TaskAbandoned: LocalizedError {
 /// The attempt is not counted as a retry, and the task's last error stays as it was. The date is
 /// chosen when the error is thrown. Setting the system clock back afterwards does not make the date
 /// earlier.
-public struct TaskSnoozed: Error, CustomStringConvertible {
+///
+/// `withRetry` in a handler does not retry it, but throws it at once.
+public struct TaskSnoozed: RetryAwareError, CustomStringConvertible {
   /// What is put off.
   public enum Scope: Sendable, Hashable {
     /// The task alone.
@@ -44,7 +46,7 @@ public struct TaskSnoozed: Error, CustomStringConvertible {
     /// tasks with the same key are put off, else those of its name if that has a limit, else those
     /// that share the queue's. Without any limit, it is the task alone. The pause is stored, and
     /// holds for all processes that share the store.
-    case limiter
+    case rateLimit
   }
 
   /// How long to snooze the task; a negative duration means not at all.
@@ -57,6 +59,9 @@ public struct TaskSnoozed: Error, CustomStringConvertible {
     self.duration = duration
     self.scope = scope
   }
+
+  /// `.stop`, which is for `withRetry` in the handler: the queue snoozes the task.
+  public var retryDecision: RetryDecision { .stop }
 
   /// How long the task is snoozed.
   public var description: String { "snoozed for \(duration)" }

@@ -6,7 +6,10 @@ extension TaskMemory {
   ///   - type: the type of the value.
   /// - Returns: The value; `nil` if the step has not ended.
   /// - Throws: What decoding the value throws.
-  public func value<Value: Decodable>(ofStep name: String, as type: Value.Type) throws -> Value? {
+  public func value<Value: Decodable>(
+    ofStep name: String,
+    as type: Value.Type = Value.self
+  ) throws -> Value? {
     try self[MemoryName.step(name)].map { try MemoryCoding.decode(type, from: $0) }
   }
 
@@ -18,7 +21,7 @@ extension TaskMemory {
   /// The checkpoint that was saved last; `nil` if there is none.
   ///
   /// - Throws: What decoding it throws.
-  public func checkpoint<Value: Decodable>(as type: Value.Type) throws -> Value? {
+  public func checkpoint<Value: Decodable>(as type: Value.Type = Value.self) throws -> Value? {
     try self[MemoryName.checkpoint].map { try MemoryCoding.decode(type, from: $0) }
   }
 

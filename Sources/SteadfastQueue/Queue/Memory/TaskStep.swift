@@ -41,7 +41,7 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
   /// What is wrong with the step.
   ///
   /// More kinds may be added.
-  public struct Code: Hashable, Sendable {
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
     private let name: String
 
     private init(_ name: String) { self.name = name }
@@ -60,6 +60,9 @@ public struct StepError: RetryAwareError, CustomStringConvertible {
     public static let tooLarge = Code("tooLarge")
     /// The attempt is over: the context was used after the handler had ended.
     public static let attemptIsOver = Code("attemptIsOver")
+
+    /// The code's name.
+    public var description: String { name }
   }
 
   /// What is wrong.
@@ -104,7 +107,11 @@ public struct StepInterrupted: RetryAwareError, CustomStringConvertible {
 /// ``TaskContext/sleep(_:for:)`` and ``TaskContext/completion(_:of:within:_:)`` throw it. Let it
 /// through, after any clean-up. Whatever the handler then returns or throws, the task is suspended,
 /// and the handler is called again on the date, or when the completion has come.
-public struct TaskSuspended: Error, CustomStringConvertible {
+///
+/// `withRetry` in a handler does not retry it, but throws it at once.
+public struct TaskSuspended: RetryAwareError, CustomStringConvertible {
+  /// `.stop`, which is for `withRetry` in the handler: the queue suspends the task.
+  public var retryDecision: RetryDecision { .stop }
   /// A text for logs.
   public var description: String { "the task is suspended" }
 }

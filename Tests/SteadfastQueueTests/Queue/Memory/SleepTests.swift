@@ -1,4 +1,5 @@
 import Foundation
+import SteadfastRetry
 import SteadfastTesting
 import TestSupport
 import Testing
@@ -10,6 +11,24 @@ import Testing
   private let test: StepQueue
 
   init() throws { test = try StepQueue() }
+
+  @Test func `withRetry does not repeat what a handler sleeps or snoozes with`() async throws {
+    let queue = await test.queue(InMemoryStore()) { [test] note, context in
+      let policy = RetryPolicy(maxAttempts: 5, backoff: .constant(.seconds(1)))
+      try await withRetry(policy, clock: test.clock) {
+        test.note(note.text)
+        if note.text == "sleeps" { try await context.sleep("nap", for: .seconds(60)) }
+        if context.createdDate + 60 > test.clock.date { throw TaskSnoozed(for: .seconds(60)) }
+      }
+    }
+    for text in ["sleeps", "snoozes"] {
+      let task = try await queue.enqueue(Note(text), maxRetries: 0)
+      async let outcome = task.outcome()
+      #expect(try await VirtualTime.current?.drain(queue) == 2)
+      #expect(try await outcome == .succeeded)
+    }
+    #expect(test.log.entries == ["0 sleeps", "60 sleeps", "60 snoozes", "120 snoozes"])
+  }
 
   @Test(arguments: StoreKind.allCases)
   func `a year of sleeps passes, and each step is performed once`(kind: StoreKind) async throws {
