@@ -11,7 +11,7 @@ extension TaskOptions {
   /// - Parameter path: the text to write before the name of an option.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
   ///   names the option.
-  func check(path: String) throws(TaskQueueError) {
+  package func check(path: String) throws(TaskQueueError) {
     guard let choices = choices.present else { return }
     if let delay = choices.delay {
       guard choices.availableDate == nil else {

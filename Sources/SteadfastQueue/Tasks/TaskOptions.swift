@@ -272,7 +272,7 @@ public struct TaskOptions: Sendable, Equatable {
 
 extension TaskOptions {
   /// Takes each option that is not chosen here from `others`.
-  mutating func fill(from others: TaskOptions) {
+  package mutating func fill(from others: TaskOptions) {
     guard !others.choices.isEmpty else { return }
     guard !choices.isEmpty else { return choices = others.choices }
     choices.value.fill(from: others.choices.value)

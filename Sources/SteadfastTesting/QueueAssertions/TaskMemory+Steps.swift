@@ -8,7 +8,7 @@ extension TaskMemory {
   /// let attempt = try await performAttempt(
   ///   order,
   ///   remembering: TaskMemory(steps: ["charge": receipt]),
-  ///   handler: checkOut
+  ///   perform: checkOut
   /// )
   /// #expect(attempt.memory.steps == ["charge", "label"])
   /// ```

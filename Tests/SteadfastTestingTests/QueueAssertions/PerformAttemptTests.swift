@@ -85,6 +85,60 @@ import Testing
     #expect(try await performAttempt(Sync()).ending == .abandoned(reason: "no server"))
   }
 
+  @Test func `options that are left out are those of the type, then of the configuration`()
+    async throws
+  {
+    let defaults = TaskOptions(maxRetries: 1, usesBackoff: false, priority: .high, tags: ["all"])
+    let configuration = TaskQueueConfiguration(
+      backoff: .constant(.seconds(10)),
+      taskDefaults: defaults
+    )
+    let tags = Trace()
+    let attempt = try await performAttempt(
+      Patient(),
+      retryCount: 99,
+      options: TaskOptions(tags: ["one"]),
+      configuration: configuration
+    ) { _, context in
+      tags.note("\(context.tags.sorted()), \(context.priority), \(context.maxRetries)")
+      try await time.clock.sleep(for: .seconds(60))
+    }
+    #expect(tags.entries == [#"["all", "one", "type"], 10, always"#])
+    // The type's time limit has passed, and the configuration wants no backoff.
+    #expect(attempt.error is CancellationError)
+    #expect(attempt.ending == .failed(retryDate: time.clock.date))
+    #expect(time.clock.now.offset == .seconds(30))
+
+    let last = try await performAttempt(
+      Patient(),
+      retryCount: 3,
+      maxRetries: 3,
+      configuration: configuration
+    ) { _, _ in throw Offline() }
+    #expect(last.ending == .abandoned(reason: "Offline()"))
+    let error = await #expect(throws: TaskQueueError.self) {
+      try await performAttempt(Letter("hi"), maxRetries: .atMost(-1)) { _, _ in }
+    }
+    #expect(error?.code == .invalidArgument)
+  }
+
+  @Test func `the hooks of a handler are called`() async throws {
+    let trace = Trace()
+    let handler = Clerk(trace: trace)
+    let failed = try await performAttempt(Letter("hi"), configuration: exact, handler: handler)
+    #expect(failed.ending == .failed(retryDate: time.clock.date + 11))
+    let restarted = try await performAttempt(
+      Letter("again"),
+      retryCount: 10,
+      configuration: exact,
+      handler: handler
+    )
+    #expect(restarted.ending == .failed(retryDate: time.clock.date + 11))
+    let last = try await performAttempt(Letter("hi"), retryCount: 10, handler: handler)
+    #expect(last.ending == .abandoned(reason: "Offline()"))
+    #expect(trace.entries == ["hi ends: abandoned: Offline()"])
+  }
+
   @Test func `the handler is given what a restart would leave of the payload`() async throws {
     _ = try await performAttempt(Forgetful(kept: 2, lost: 3)) { payload, _ in
       #expect(payload == Forgetful(kept: 2, lost: 0))
@@ -107,5 +161,40 @@ import Testing
       await #expect(throws: CancellationError.self) { try await group.next() }
     }
     #expect(time.clock.now.offset == .seconds(1))
+  }
+}
+
+private struct Patient: TaskPayload {
+  static var options: TaskOptions {
+    TaskOptions(
+      delay: .seconds(5),
+      maxRetries: .alwaysRetry,
+      timeLimit: .seconds(30),
+      tags: ["type"],
+      requires: ["a condition that nothing tells"]
+    )
+  }
+}
+
+private struct Clerk: TaskHandler {
+  let trace: Trace
+
+  func perform(_ letter: Letter, in context: TaskContext) async throws { throw Offline() }
+
+  func retryDate(
+    of letter: Letter,
+    after error: any Error,
+    proposed date: Date,
+    in context: TaskContext
+  ) async -> Date { date + 1 }
+
+  func shouldRestart(
+    _ letter: Letter,
+    after error: any Error,
+    in context: TaskContext
+  ) async -> Bool { letter.text == "again" }
+
+  func willEnd(_ letter: Letter, outcome: TaskOutcome, in context: TaskContext) async {
+    trace.note("\(letter.text) ends: \(outcome)")
   }
 }
