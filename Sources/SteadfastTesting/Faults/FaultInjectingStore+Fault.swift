@@ -44,6 +44,8 @@ extension FaultInjectingStore {
       case tasks
       /// `count(matching:)`.
       case count
+      /// `contains(_:)`.
+      case contains
       /// `value(named:)`.
       case value
       /// `memory(of:)`.

@@ -44,6 +44,9 @@ public final class FaultInjectingStore: Persistence {
   public let appliesAtOnce: Bool
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
+  /// How many tasks the store lets a queue claim ahead of its workers: as many as the underlying
+  /// store does.
+  public var claimBatch: Int { base.claimBatch }
   /// Those of the underlying store.
   public var hints: AsyncStream<Void>? { base.hints }
 
@@ -208,7 +211,7 @@ extension FaultInjectingStore {
   ///
   /// - Throws: an injected error; what the underlying store throws.
   public func contains(_ filter: TaskFilter) async throws -> Bool {
-    try await perform(.count) { try await base.contains(filter) }
+    try await perform(.contains) { try await base.contains(filter) }
   }
 
   /// Returns the bytes that the underlying store holds under a name.
