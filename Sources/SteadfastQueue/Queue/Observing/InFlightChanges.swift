@@ -67,12 +67,16 @@ final class InFlightChanges: Sendable {
   }
 
   private func areUnchanged(_ ids: [TaskID]) -> Bool {
-    entries.withLock { entries in !ids.contains { entries[$0]?.isChanged ?? false } }
+    entries.withLock { Self.areUnchanged(ids, in: $0) }
+  }
+
+  private static func areUnchanged(_ ids: [TaskID], in entries: [TaskID: Entry]) -> Bool {
+    !ids.contains { entries[$0]?.isChanged ?? false }
   }
 
   private func areBegun(of ids: [TaskID]) -> Bool {
     change { entries in
-      guard !ids.contains(where: { entries[$0]?.isChanged ?? false }) else { return false }
+      guard Self.areUnchanged(ids, in: entries) else { return false }
       for id in ids { entries[id, default: Entry()].isChanged = true }
       return true
     }

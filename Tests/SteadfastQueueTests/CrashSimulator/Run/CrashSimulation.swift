@@ -32,7 +32,9 @@ enum CrashSimulation {
   }
 
   /// Checks histories until this many distinct images were recovered; `nil` for one history of
-  /// each workload, with few images. `STEADFAST_SEED` is the seed of the first one.
+  /// each workload, with few images.
+  ///
+  /// `STEADFAST_SEED` is the seed of the first one.
   static func run(images: Int?) async -> Report {
     var report = Report()
     var fingerprints: Set<UInt64> = []
