@@ -35,7 +35,7 @@ await queue.register(SendMail.self) { mail, _ in
   do {
     try await api.send(mail)
   } catch let error as API.TooManyRequests {
-    throw TaskSnoozed(for: error.retryAfter, scope: .limiter)
+    throw TaskSnoozed(for: error.retryAfter, scope: .rateLimit)
   }
 }
 await queue.register(Export.self) { export, _ in

@@ -37,7 +37,7 @@ do {
 
 // snippet.tables
 /// For the role that owns the database, as a step of a deployment.
-print(PostgreSQLStore.tables(schema: "app", prefix: "invoices"))
+print(try PostgreSQLStore.tables(schema: "app", prefix: "invoices"))
 /// For the role of the program, which makes no tables.
 let careful = PostgreSQLStore(
   connection,

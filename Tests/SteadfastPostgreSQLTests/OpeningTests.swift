@@ -138,7 +138,7 @@ struct PostgreSQLOpeningTests {
     try await withTables { tables in
       let error = await tables.store(migrates: false).openingError()
       #expect(error?.code == .tablesMissing)
-      let script = PostgreSQLStore.tables(prefix: tables.prefix)
+      let script = try PostgreSQLStore.tables(prefix: tables.prefix)
       #expect(error?.message.hasSuffix(script) == true)
       #expect(try columns(tables).isEmpty)
       try tables.database().execute(script)

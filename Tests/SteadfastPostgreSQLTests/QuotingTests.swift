@@ -34,6 +34,17 @@ struct QuotingTests {
     }
   }
 
+  @Test(arguments: [(nil, "Jobs"), (nil, "pg_jobs"), ("", "jobs"), (nil, "a; drop table b")])
+  func `no statements are made for names that no tables can have`(
+    schema: String?,
+    prefix: String
+  ) {
+    let error = #expect(throws: PostgreSQLError.self) {
+      try PostgreSQLStore.tables(schema: schema, prefix: prefix)
+    }
+    #expect(error?.code == .invalidArgument)
+  }
+
   @Test(arguments: ["a\"\u{301}b", "\"", "\u{301}\""])
   func `the statements that make the tables name any schema`(_ schema: String) async throws {
     try await withTables { tables in
@@ -41,7 +52,7 @@ struct QuotingTests {
       let quoted = try #require(
         try database.first("select quote_ident($1::text)", .text(schema)) { $0.text(0) }
       )
-      let script = PostgreSQLStore.tables(schema: schema, prefix: tables.prefix)
+      let script = try PostgreSQLStore.tables(schema: schema, prefix: tables.prefix)
       #expect(script.contains("set local search_path = \(quoted);"))
       // A run of the tests that was killed has left it.
       try database.execute("drop schema if exists \(quoted) cascade")

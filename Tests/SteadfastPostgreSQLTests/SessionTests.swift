@@ -186,7 +186,7 @@ struct SessionTests {
       try setValue("a", on: session)
       proxy.plan([.after])
       let error = try #require(throws: PostgreSQLError.self) { try setValue("b", on: session) }
-      #expect(error.code == .unknownOutcome)
+      #expect(error.code == .outcomeUnknown)
       #expect(["in use", "not let in", "canceled"].contains { error.message.hasSuffix($0) })
       #expect(try names(tables) == ["a", "b"])
     }

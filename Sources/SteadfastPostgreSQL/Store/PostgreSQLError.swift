@@ -78,7 +78,7 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     /// whether it was.
     ///
     /// A queue makes the call again.
-    public static let unknownOutcome = Code("unknownOutcome")
+    public static let outcomeUnknown = Code("outcomeUnknown")
     /// The server has no room left.
     ///
     /// Nothing of the call was stored.
@@ -105,7 +105,7 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
   }
 
   /// Whether the same call may succeed a little later.
-  public var isTransient: Bool { [.unreachable, .busy, .unknownOutcome].contains(code) }
+  public var isTransient: Bool { [.unreachable, .busy, .outcomeUnknown].contains(code) }
 
   /// The message.
   public var description: String { message }

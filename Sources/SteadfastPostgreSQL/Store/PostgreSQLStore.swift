@@ -47,7 +47,7 @@ public import SteadfastQueue
 /// server stays away for more than some seconds, the error is transient, and a queue makes the call
 /// again. If a connection breaks while a change is being stored, the next connection reads from the
 /// database whether it was. When a call has thrown, nothing of it is stored, unless the error is
-/// ``PostgreSQLError/Code/unknownOutcome``, or the call extends claims and does nothing else. Then
+/// ``PostgreSQLError/Code/outcomeUnknown``, or the call extends claims and does nothing else. Then
 /// those claims may have been extended whose tasks no other session has locked.
 ///
 /// ## Privacy
@@ -128,11 +128,26 @@ public final class PostgreSQLStore: Persistence, UnsharedStore, CustomStringConv
 
   /// The statements that make the tables, for the program that makes them in place of a store.
   ///
-  /// Run them once, in one transaction, as the role that is to own the tables. Stores that use them
-  /// with `migrates: false` need `usage` on the schema and on the sequence, `select`, `insert`,
-  /// `update` and `delete` on the tables, and `execute` on the functions.
-  public static func tables(schema: String? = nil, prefix: String = "steadfast") -> String {
-    StorePlace("", schema: schema, prefix: prefix, isShared: true, migrates: false).script(from: 0)
+  /// Run them once, as the role that is to own the tables. They begin and commit a transaction:
+  /// give them to `psql`, or take the first and the last statement away for a tool that has its
+  /// own. Stores that use the tables with `migrates: false` need `usage` on the schema and on the
+  /// sequence, `select`, `insert`, `update` and `delete` on the tables, and `execute` on the
+  /// functions.
+  ///
+  /// - Parameters:
+  ///   - schema: the schema with the tables, which must be there; by default the first one of the
+  ///     search path.
+  ///   - prefix: the word with which the names of the tables begin.
+  /// - Returns: The statements.
+  /// - Throws: A ``PostgreSQLError`` with the code ``PostgreSQLError/Code/invalidArgument`` if no
+  ///   tables can have these names.
+  public static func tables(
+    schema: String? = nil,
+    prefix: String = "steadfast"
+  ) throws(PostgreSQLError) -> String {
+    let place = StorePlace("", schema: schema, prefix: prefix, isShared: true, migrates: false)
+    try place.check()
+    return place.script(from: 0)
   }
 
   /// Tells that another store may have changed the tables, some milliseconds later.

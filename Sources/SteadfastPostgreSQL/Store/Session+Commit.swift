@@ -45,7 +45,7 @@ extension Session {
   ///
   /// A transaction that has changed nothing counts as stored.
   ///
-  /// - Throws: ``PostgreSQLError/Code/unknownOutcome`` if the row can't be read.
+  /// - Throws: ``PostgreSQLError/Code/outcomeUnknown`` if the row can't be read.
   private func wasStored(unless hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
     guard !hasNoRow else { return true }
     tables = nil
@@ -66,7 +66,7 @@ extension Session {
         default: "\(error)"
         }
       throw PostgreSQLError(
-        .unknownOutcome,
+        .outcomeUnknown,
         "the connection to \(place.name) was lost while a change was being stored, and whether it "
           + "was stored can't be found out: \(reason)"
       )

@@ -1,5 +1,5 @@
 /// How queues in several processes use one store at the same time.
-public struct StoreSharing: Sendable {
+public struct StoreSharing: Sendable, Hashable {
   /// How long a claim lasts unless it is extended.
   ///
   /// A queue extends the claims of its tasks three times as often. It goes on, in a cancelled run

@@ -1,5 +1,5 @@
 extension TaskQueue {
-  /// The number of tasks that have not ended: waiting, running, parked or paused.
+  /// The number of tasks that have not ended: waiting, running, suspended, parked or paused.
   ///
   /// - Throws: what the store throws.
   public nonisolated var count: Int {

@@ -16,7 +16,8 @@ extension TaskQueue {
   /// of a cancelled task is ``TaskOutcome/cancelled``. A task that another process performs on a
   /// shared store is left alone.
   ///
-  /// - Returns: whether the task existed and had not ended.
+  /// - Returns: whether the task is cancelled, or will be if its handler throws; `false` if it is
+  ///   gone or has ended, another process performs it, or it is to be removed anyway.
   /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
   ///   the task waits for a store that is gone.
   @discardableResult
@@ -56,8 +57,8 @@ extension TaskQueue {
   /// paused if the handler then throws. That counts as no retry. The event ``TaskEvent/paused(_:)``
   /// is posted when the task is paused.
   ///
-  /// - Returns: whether the task existed, had not ended, and was neither paused nor about to be
-  ///   cancelled.
+  /// - Returns: whether the task existed, had not ended, was neither paused nor about to be
+  ///   cancelled, and is not performed by another process.
   /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
   ///   the task waits for a store that is gone.
   @discardableResult
@@ -118,7 +119,7 @@ extension TaskQueue {
   /// - Parameters:
   ///   - id: the task.
   ///   - forgetting: whether the task forgets what it remembers, and begins from the beginning.
-  /// - Returns: whether the task existed.
+  /// - Returns: whether the task existed, and is not performed by another process.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/duplicate`` if the task has
   ///   ended, and another task has its unique key by now; the same errors as ``cancel(_:)``.
   @discardableResult
@@ -186,7 +187,7 @@ extension TaskQueue {
   /// If the task is being performed, the call cancels the handler's Swift task, and the task is
   /// removed if the handler then throws.
   ///
-  /// - Returns: whether the task existed.
+  /// - Returns: whether the task existed, and is not performed by another process.
   /// - Throws: what the store throws; `CancellationError` if it is cancelled while another call for
   ///   the task waits for a store that is gone.
   @discardableResult

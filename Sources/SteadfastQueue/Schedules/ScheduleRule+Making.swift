@@ -32,6 +32,9 @@ extension ScheduleRule {
   }
 
   /// A day of the week.
+  ///
+  /// Its raw value counts from Sunday, which is 0, as in a line of cron. The weekdays of `Calendar`
+  /// are greater by one.
   public enum Weekday: Int, Sendable, Hashable, CaseIterable {
     /// A day of the week.
     case sunday, monday, tuesday, wednesday, thursday, friday, saturday

@@ -4,7 +4,7 @@ extension TaskQueue {
   /// Priority is strict: a task of low priority waits for as long as tasks of higher priority are
   /// available. Any integer is a priority.
   public struct Priority: RawRepresentable, Hashable, Comparable, Sendable,
-    ExpressibleByIntegerLiteral
+    ExpressibleByIntegerLiteral, CustomStringConvertible
   {
     /// The rank; a higher one goes first.
     public let rawValue: Int
@@ -21,6 +21,9 @@ extension TaskQueue {
     public static let normal = Priority(rawValue: 0)
     /// Before everything else: rank 10.
     public static let high = Priority(rawValue: 10)
+
+    /// The rank.
+    public var description: String { "\(rawValue)" }
 
     /// Returns whether the left priority goes after the right one.
     public static func < (left: Priority, right: Priority) -> Bool {

@@ -16,7 +16,11 @@ public struct EnqueuedBatch: Sendable {
     try await follower.record().map { $0.dependencies.batch ?? BatchProgress() }
   }
 
-  /// Cancels all tasks of the batch that have not ended, and the one that follows.
+  /// Cancels the task that follows, and those of ``tasks`` that have not ended.
+  ///
+  /// Tasks that handlers have added to the batch (``TaskContext/enqueueInBatch(_:options:)``) go
+  /// on. To cancel those too, give all tasks of the batch a tag, and call
+  /// ``TaskQueue/cancel(matching:)``.
   ///
   /// - Throws: what the store throws; some tasks may have been cancelled by then.
   public func cancel() async throws {

@@ -141,6 +141,24 @@ extension TaskQueueGroup {
     await forEach { await $0.resume() }
   }
 
+  /// Pauses all queues of the group, in every process, as ``TaskQueue/pause(durability:)`` does.
+  ///
+  /// A queue that is added later is not paused, unless its own pause is stored already.
+  ///
+  /// - Parameter durability: what the pauses survive once the call has returned.
+  /// - Throws: The same errors as for one queue. Some queues may be paused by then.
+  public func pause(durability: Durability) async throws {
+    for queue in queues { try await queue.pause(durability: durability) }
+  }
+
+  /// Undoes ``pause(durability:)`` for all queues, also for those that were paused alone.
+  ///
+  /// - Parameter durability: what the end of the pauses survives once the call has returned.
+  /// - Throws: The same errors as for one queue. Some queues may have been resumed by then.
+  public func resume(durability: Durability) async throws {
+    for queue in queues { try await queue.resume(durability: durability) }
+  }
+
   /// Shuts all queues down, as ``TaskQueue/shutDown(within:)`` does.
   ///
   /// No queue can be added any more. ``run()`` then returns.

@@ -160,6 +160,8 @@ public final class TaskQueueGroup: Sendable {
   ///   - payload: what the task carries.
   ///   - name: the name of the queue.
   ///   - delay: how long the task waits before it is available.
+  ///   - uniqueKey: a key of which one task of the queue at a time is performed; by default the
+  ///     payload's own (``TaskPayload/uniqueKey``).
   ///   - options: how the task is performed; by default as its type says.
   /// - Returns: The task.
   /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/unknownQueue`` if the group
@@ -169,9 +171,15 @@ public final class TaskQueueGroup: Sendable {
     _ payload: Payload,
     on name: String,
     delay: Duration? = nil,
+    uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    try await queue(named: name).enqueue(payload, delay: delay, options: options)
+    try await queue(named: name).enqueue(
+      payload,
+      delay: delay,
+      uniqueKey: uniqueKey,
+      options: options
+    )
   }
 
   /// Returns the number of tasks of all queues that match a filter, by default those not ended.

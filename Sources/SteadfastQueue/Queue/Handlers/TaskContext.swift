@@ -61,6 +61,16 @@ public struct TaskContext: Sendable {
   public var failures: [TaskFailure] { record.failures }
   /// The labels that the task was given.
   public var tags: Set<String> { record.tags }
+  /// The task's rank among the available tasks.
+  public var priority: TaskQueue.Priority { record.priority }
+  /// The task's unique key; `nil` if it has none.
+  public var uniqueKey: String? { record.uniqueKey }
+  /// The task's order key; `nil` if it has none.
+  public var orderKey: String? { record.orderKey }
+  /// How long an attempt may take; `nil` if nothing limits it.
+  public var timeLimit: Duration? { record.timeLimit }
+  /// When the task is abandoned if it is not done; `nil` if it does not expire.
+  public var expiryDate: Date? { record.expiryDate }
 
   /// The date for which a recurring task is performed; `nil` for other tasks.
   public var occurrence: TaskOccurrence? { occurrenceBox?.occurrence }

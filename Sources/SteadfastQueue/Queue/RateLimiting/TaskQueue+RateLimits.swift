@@ -191,7 +191,7 @@ extension TaskQueue {
   /// Pauses the limits of a task whose attempt says that it has met one.
   nonisolated func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
     guard let rateLimiting, case .threw(let error) = end,
-      let snooze = error as? TaskSnoozed, snooze.scope == .limiter
+      let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
     else { return }
     let now = self.now
     let until = now.storable(after: snooze.duration).microseconds

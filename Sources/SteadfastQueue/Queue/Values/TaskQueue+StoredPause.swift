@@ -1,13 +1,14 @@
 import Synchronization
 
-/// Pauses that the store holds, for every queue on it.
+/// Pauses that the store holds, for the queue in every process that uses it.
 extension TaskQueue {
-  /// Pauses every queue on the store, until ``resume(durability:)``.
+  /// Pauses the queue, in every process that uses its store, until ``resume(durability:)``.
   ///
   /// The pause is stored, so it outlasts the process: a queue that is made on the store later is
   /// paused too. When the call returns, no attempt begins in this queue, as with ``pause()``.
   /// Queues in other processes follow when they look at the store the next time: at a hint
-  /// (``Persistence/hints``), or after a ``StoreSharing/pollInterval``.
+  /// (``Persistence/hints``), or after a ``StoreSharing/pollInterval``. In a ``TaskQueueGroup``,
+  /// the pause is that of this queue alone (``TaskQueueGroup/pause(durability:)``).
   ///
   /// A queue has two pauses: the one in memory of ``pause()``, and the one in its store. It
   /// performs tasks while neither holds. Each is ended by its own call: ``resume()`` leaves a
@@ -28,7 +29,7 @@ extension TaskQueue {
     await waitForLastAttempts()
   }
 
-  /// Undoes ``pause(durability:)``, whichever queue on the store has called it.
+  /// Undoes ``pause(durability:)``, whichever process has called it.
   ///
   /// Queues in other processes follow when they look at the store the next time. Names that are
   /// paused stay paused, and so does a queue that is paused in memory (``pause()``).
@@ -39,7 +40,7 @@ extension TaskQueue {
     try await changeStoredPause(durability) { $0.isWhole = false }
   }
 
-  /// Pauses a name for every queue on the store, until ``resume(name:durability:)``.
+  /// Pauses a name, in every process that uses the store, until ``resume(name:durability:)``.
   ///
   /// The pause is stored, as with ``pause(durability:)``. When the call returns, no task of the
   /// name is claimed by this queue, as with ``pause(name:)``, and ``pausedNames`` has the name. A
@@ -54,7 +55,7 @@ extension TaskQueue {
     await putBackUnbegun { $0.name == name }
   }
 
-  /// Undoes ``pause(name:durability:)``, whichever queue on the store has called it.
+  /// Undoes ``pause(name:durability:)``, whichever process has called it.
   ///
   /// Queues in other processes follow when they look at the store the next time. A name that is
   /// paused in memory (``pause(name:)``) stays paused in this queue.

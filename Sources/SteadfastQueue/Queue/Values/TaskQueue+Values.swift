@@ -48,8 +48,8 @@ extension TaskQueue {
   /// callers that replace the same bytes, one gets `true`:
   ///
   /// ```swift
-  /// let old = try await queue.value(named: "leader")
-  /// let isLeader = try await queue.setValue(me, named: "leader", replacing: old)
+  /// // The first one leads, until it removes the value.
+  /// let isLeader = try await queue.setValue(me, named: "leader", replacing: nil)
   /// ```
   /// - Parameters:
   ///   - value: the bytes, as for ``setValue(_:named:durability:)``.

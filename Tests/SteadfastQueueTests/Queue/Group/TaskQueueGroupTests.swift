@@ -242,6 +242,26 @@ import Testing
     #expect(log.entries == ["b begins 1", "b 1"])
   }
 
+  @Test func `all queues are paused in the store and resumed, or one alone`() async throws {
+    let store = InMemoryStore()
+    let first = group(store)
+    for name in ["a", "b"] { try await first.addQueue(name) }
+    try await first.pause(durability: .durable)
+    await first.shutDown()
+    let second = group(store)
+    for name in ["a", "b"] {
+      try await second.addQueue(name)
+      try await second.enqueue(Note("1"), on: name, uniqueKey: "key")
+      #expect(try await !second.enqueue(Note("2"), on: name, uniqueKey: "key").isNew)
+    }
+    #expect(try await second.runAvailable() == 0)
+    try await second.queue(named: "b").resume(durability: .durable)
+    #expect(try await second.runAvailable() == 1)
+    #expect(log.entries == ["b begins 1", "b 1"])
+    try await second.resume(durability: .durable)
+    #expect(try await second.runAvailable() == 1)
+  }
+
   @Test func `a shutdown within a limit cuts the attempts of all queues short`() async throws {
     let group = group()
     for name in ["a", "b"] {

@@ -105,7 +105,7 @@ extension RateLimitTests {
     let b = await queue(limits, shared.process())
     for queue in [a, b] {
       await queue.register(name: "api") { [clock = time.clock] _, _ in
-        if clock.now.offset == .zero { throw TaskSnoozed(for: .seconds(100), scope: .limiter) }
+        if clock.now.offset == .zero { throw TaskSnoozed(for: .seconds(100), scope: .rateLimit) }
       }
     }
     try await a.enqueue(name: "api", 1)

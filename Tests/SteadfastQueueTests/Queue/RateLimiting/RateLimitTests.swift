@@ -139,7 +139,7 @@ import Testing
     let queue = await queue([.atMost(5, per: .seconds(1), named: "api")], workers: 1)
     await queue.register(name: "api") { [log, clock = time.clock] value, context in
       log.add(("api \(context.retryCount)", clock.now.offset / .seconds(1)))
-      if clock.now.offset < .seconds(30) { throw TaskSnoozed(for: .seconds(30), scope: .limiter) }
+      if clock.now.offset < .seconds(30) { throw TaskSnoozed(for: .seconds(30), scope: .rateLimit) }
     }
     let first = try await queue.enqueue(name: "api", 1)
     let second = try await queue.enqueue(name: "api", 2)
@@ -158,8 +158,8 @@ import Testing
     async throws
   {
     for (limits, scope) in [
-      ([RateLimit.atMost(5, per: .seconds(1), named: "other")], TaskSnoozed.Scope.limiter),
-      ([.atMost(5, per: .seconds(1))], .task), ([], .limiter),
+      ([RateLimit.atMost(5, per: .seconds(1), named: "other")], TaskSnoozed.Scope.rateLimit),
+      ([.atMost(5, per: .seconds(1))], .task), ([], .rateLimit),
     ] {
       let queue = await queue(limits)
       let begin = clock.now
