@@ -116,7 +116,8 @@ func run(_ queue: TaskQueue) async throws -> Int32 {
   source.activate()
   defer { source.cancel() }
 
-  async let reported: Void = report(queue.events)
+  let events = queue.events
+  async let reported: Void = report(events)
   do {
     try await queue.runAvailable()
   } catch let error as TaskQueueError where error.code == .shutDown {

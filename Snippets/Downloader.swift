@@ -47,7 +47,7 @@ func perform(_ download: Download, _ context: TaskContext) async throws {
   for try await chunk in response.chunks {
     try file.append(chunk)
     place.offset += chunk.count
-    // Stored once a second. If the queue is shut down, this throws.
+    // Stored once a second. If the attempt was cancelled, this throws.
     try await context.save(place)
     if let length = response.length {
       let part = Double(place.offset) / Double(max(1, length))
@@ -255,8 +255,8 @@ func typedLines() -> AsyncStream<String> {
 
 // MARK: - The program
 
-func follow(_ queue: TaskQueue, _ bars: Bars) async {
-  for await event in queue.events {
+func follow(_ events: TaskEvents, _ bars: Bars) async {
+  for await event in events {
     switch event {
     case .started(let task):
       let name = try? task.payload(as: Download.self).path
@@ -290,7 +290,8 @@ func obey(_ queue: TaskQueue, _ bars: Bars) async throws {
       let number = words.dropFirst().first.flatMap { Int($0) } ?? 0
       if let id = await bars.task(numbered: number) { try await queue.cancel(id) }
     case "q":
-      await queue.shutDown()
+      // What is cut short goes on at its checkpoint the next time.
+      await queue.shutDown(within: .zero)
       return
     default: print("p: pause, r: resume, c N: cancel, q: quit")
     }
@@ -317,13 +318,18 @@ func download(_ urls: [URL], to folder: URL) async throws {
     try await queue.enqueue(Download(url: url, path: path))
   }
   let bars = Bars()
+  let events = queue.events
   try await withThrowingTaskGroup(of: Void.self) { group in
     group.addTask { try await queue.run() }
-    group.addTask { await follow(queue, bars) }
+    group.addTask { await follow(events, bars) }
     let commands = Task { try await obey(queue, bars) }
-    try await queue.waitUntilIdle()
-    while try await queue.count(matching: .unfinished) > 0, !Task.isCancelled {
-      try await Task.sleep(for: .milliseconds(100))
+    do {
+      repeat {
+        try await Task.sleep(for: .milliseconds(100))
+        try await queue.waitUntilIdle()
+      } while try await queue.count(matching: .unfinished) > 0
+    } catch let error as TaskQueueError where error.code == .shutDown {
+      // A person has typed q.
     }
     await queue.shutDown()
     commands.cancel()

@@ -55,6 +55,15 @@ struct WebhookServer: Sendable {
   let takeRequests: @Sendable () async throws -> Void
 
   func run() async throws {
+    let requests = Task {
+      // A server that takes no requests has no more to do.
+      defer { queue.beginShutDown(within: gracePeriod) }
+      try await takeRequests()
+    }
+    // A server that took requests without a run would promise what is never
+    // done.
+    defer { requests.cancel() }
+
     let signals = [SIGINT, SIGTERM].map { number in
       signal(number, SIG_IGN)
       let source = DispatchSource.makeSignalSource(
@@ -62,6 +71,8 @@ struct WebhookServer: Sendable {
         queue: .global()
       )
       source.setEventHandler { @Sendable in
+        // No further request is taken, and no further attempt begins.
+        requests.cancel()
         queue.beginShutDown(within: gracePeriod)
       }
       source.activate()
@@ -70,23 +81,16 @@ struct WebhookServer: Sendable {
     defer { for source in signals { source.cancel() } }
 
     // The events end when the queue has shut down.
-    async let logged: Void = log(queue.events)
-    try await withThrowingTaskGroup(of: Void.self) { group in
-      group.addTask { try await takeRequests() }
-      group.addTask {
-        do {
-          try await queue.run()
-        } catch let error as TaskQueueError where error.code == .shutDown {
-          // The signal came first.
-        }
-      }
-      // The queue's run ends after a signal, or throws when its disk fails.
-      // A server that took requests without it would promise what is never
-      // done.
-      try await group.next()
-      group.cancelAll()
+    let events = queue.events
+    async let logged: Void = log(events)
+    do {
+      // It ends after a signal, or throws when its disk fails.
+      try await queue.run()
+    } catch let error as TaskQueueError where error.code == .shutDown {
+      // The signal came first.
     }
     await logged
+    do { try await requests.value } catch is CancellationError {}
   }
 }
 // snippet.end

@@ -48,11 +48,11 @@ try await queue.setValue(Array("page 2".utf8), named: "cursor")
 // snippet.end
 
 // snippet.replace
-let present = try await queue.value(named: "leader")
+// The first one leads, until it removes the value.
 let isLeader = try await queue.setValue(
   Array("host 1".utf8),
   named: "leader",
-  replacing: present
+  replacing: nil
 )
 // snippet.end
 guard isLeader else { exit(1) }
