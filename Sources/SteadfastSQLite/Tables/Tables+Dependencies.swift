@@ -116,8 +116,10 @@ extension Tables {
     try database.all(Self.endingAlong, .id(id), read: other)
   }
 
-  /// It asks nothing of a dependency alone but its first task: for more, SQLite may read the whole
-  /// table first. So the last line, which is ``isPresent``, names the task that was reached.
+  /// It asks nothing of a dependency alone but its first task.
+  ///
+  /// For more, SQLite may read the whole table first. So the last condition, which is that of
+  /// ``isPresent``, names the task that was reached.
   static let endingAlong = """
     with recursive reached (id) as (
       values (?1)
