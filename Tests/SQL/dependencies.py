@@ -473,9 +473,9 @@ def costs(engine):
 
 
 CHECKS = [
-    waits, unmet, restarts, ended_members, member_again, member_gone, orders, random_changes, last_of_a_batch,
-    insertion_beside_end, addition_beside_end, last_of_many_batches, overlapping_cancellations,
-    many_sessions, costs,
+    waits, unmet, restarts, ended_members, member_again, member_gone, orders, random_changes,
+    last_of_a_batch, insertion_beside_end, addition_beside_end, last_of_many_batches,
+    overlapping_cancellations, many_sessions, costs,
 ]
 # In SQLite, only one session writes at a time.
 ONLY_IN_POSTGRESQL = [last_of_many_batches, overlapping_cancellations, many_sessions]
