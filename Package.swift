@@ -146,3 +146,9 @@ let package = Package(
   ],
   swiftLanguageModes: [.v6]
 )
+
+// The Swift Package Index documents the store in SQLite, too. Its configuration enables no trait,
+// and its machines have no libpq.
+if Context.environment["SPI_GENERATE_DOCS"] != nil {
+  package.traits.insert(.default(enabledTraits: ["SQLite"]))
+}

@@ -3,6 +3,7 @@
 
 import Foundation
 import SteadfastTesting
+import Testing
 
 // snippet.entry
 /// A task, and what the store adds to it.
@@ -997,6 +998,15 @@ let folder = FileManager.default.temporaryDirectory
   .appending(path: "own-store-\(UUID().uuidString)")
 try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
 defer { try? FileManager.default.removeItem(at: folder) }
+
+// snippet.test
+@Test func `the document keeps its promises`() async {
+  let report = await PersistenceConformance().check { place in
+    DocumentStore(at: folder.appending(path: place))
+  }
+  #expect(report.passes, "\(report)")
+}
+// snippet.end
 
 // snippet.check
 let report = await PersistenceConformance().check { place in

@@ -15,7 +15,7 @@ struct StandIn {
 
   var keyNumber: UInt8
 
-  func seal(_ payload: Data, authenticating data: Data) -> Data {
+  func seal(_ payload: Data, authenticating data: Data) throws -> Data {
     let nonce = Data((0..<12).map { _ in UInt8.random(in: 0...255) })
     let envelope = [data.base64EncodedString(), payload.base64EncodedString()]
     return [keyNumber] + nonce + Data(envelope.joined(separator: ".").utf8)
@@ -31,10 +31,65 @@ struct StandIn {
   }
 }
 
+func queue(sealedWith box: StandIn, at url: URL) -> TaskQueue {
+  // snippet.queue
+  let seal = PayloadSeal { payload, context in
+    try box.seal(payload, authenticating: context.authenticatedData)
+  } open: { sealed, context in
+    try box.open(sealed, authenticating: context.authenticatedData)
+  }
+  let store = JSONFileStore(at: url).sealingPayloads(with: seal)
+  let queue = TaskQueue(persistence: store)
+  // snippet.end
+  return queue
+}
+
+struct UnknownKey: Error {}
+
+/// The keys of a program, by their numbers.
+struct Keys {
+  var newestNumber: UInt8
+
+  var newest: StandIn { StandIn(keyNumber: newestNumber) }
+
+  subscript(number: UInt8) -> StandIn? {
+    number <= newestNumber ? StandIn(keyNumber: number) : nil
+  }
+}
+
+func seal(with keys: Keys) -> PayloadSeal {
+  @Sendable func encrypt(
+    _ payload: Data,
+    _ context: PayloadSeal.Context,
+    _ key: StandIn
+  ) throws -> Data {
+    try key.seal(payload, authenticating: context.authenticatedData)
+  }
+  @Sendable func decrypt(
+    _ sealed: Data,
+    _ context: PayloadSeal.Context,
+    _ key: StandIn
+  ) throws -> Data {
+    try key.open(Data(sealed), authenticating: context.authenticatedData)
+  }
+  // snippet.keys
+  let seal = PayloadSeal { payload, context in
+    let sealed = try encrypt(payload, context, keys.newest)
+    return Data([keys.newestNumber]) + sealed
+  } open: { sealed, context in
+    guard let number = sealed.first, let key = keys[number] else {
+      throw UnknownKey()
+    }
+    return try decrypt(sealed.dropFirst(), context, key)
+  }
+  // snippet.end
+  return seal
+}
+
 // snippet.seal
 func seal(with box: StandIn) -> PayloadSeal {
   PayloadSeal { payload, context in
-    box.seal(payload, authenticating: context.authenticatedData)
+    try box.seal(payload, authenticating: context.authenticatedData)
   } open: { sealed, context in
     try box.open(sealed, authenticating: context.authenticatedData)
   }

@@ -63,6 +63,19 @@ try await withVirtualTime { time in
 }
 // snippet.end
 
+try await withVirtualTime { time in
+  let store = FaultInjectingStore()
+  let queue = TaskQueue(persistence: store, clock: time.clock)
+  // snippet.transient
+  store.inject(.transientError, .afterEffect, times: 3) { $0.kind == .apply }
+  store.cutOff(throwing: TransientFault())
+  // snippet.end
+  async let task = queue.enqueue(Upload(name: "late.mov"))
+  await time.advance(by: .seconds(10))
+  store.restore()
+  print("after a while: \(try await task.isNew)")
+}
+
 // snippet.cut
 try await withVirtualTime { time in
   let store = FaultInjectingStore()

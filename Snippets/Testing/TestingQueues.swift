@@ -3,6 +3,7 @@
 
 import Foundation
 import SteadfastTesting
+import Testing
 
 struct Offline: Error, CustomStringConvertible {
   let description = "offline"
@@ -77,6 +78,45 @@ try await withVirtualTime { time in
   }
 }
 // snippet.end
+
+// In a test, these say the same.
+try await withVirtualTime { time in
+  let clock = time.clock
+  let app = await Comments(InMemoryStore(), clock) { _ in }
+  let queue = app.queue
+  try await app.post("tomorrow", at: clock.date + 86_400)
+  // snippet.expected
+  try await queue.expectEnqueued(PostComment(text: "tomorrow"))
+  // snippet.end
+  try await app.post("later", at: clock.date + 60)
+  // snippet.expected-date
+  let later = PostComment(text: "later")
+  try await queue.expectEnqueued(later, availableDate: clock.date + 60)
+  // snippet.end
+}
+
+// snippet.test
+@Test(.virtualTime)
+func `a comment is posted when the network is back`() async throws {
+  let time = try VirtualTime.required
+  let clock = time.clock
+  let server = Server(isUp: false)
+  let app = await Comments(InMemoryStore(), clock) { text in
+    if clock.now.offset >= .seconds(7200) { await server.setUp(true) }
+    try await server.receive(text)
+  }
+  try await app.post("at last")
+  let attempts = try await time.drain(app.queue)
+  #expect(attempts == 3)
+  #expect(await server.comments == ["at last"])
+}
+// snippet.end
+
+try await withVirtualTime { time in
+  // snippet.step-back
+  time.clock.setDate(time.clock.date.addingTimeInterval(-3600))
+  // snippet.end
+}
 
 // snippet.attempt
 try await withVirtualTime { time in

@@ -7,10 +7,12 @@ public import Foundation
 /// When a recurring task is performed: a rule that gives the next date after any date.
 ///
 /// ```swift
-/// try ScheduleRule.every(.seconds(900))
-/// try ScheduleRule.daily(at: .time(2, 30), in: berlin)
-/// try ScheduleRule.weekly(on: [.monday], at: .time(6, 0), in: berlin)
-/// try ScheduleRule.cron("30 8 * * 1-5", in: berlin)
+/// let rules: [ScheduleRule] = [
+///   try .every(.seconds(900)),
+///   try .daily(at: .time(2, 30), in: berlin),
+///   try .weekly(on: [.monday], at: .time(6, 0), in: berlin),
+///   try .cron("30 8 * * 1-5", in: berlin),
+/// ]
 /// ```
 ///
 /// A rule is a value: it reads no clock. All dates are whole seconds.

@@ -6,7 +6,7 @@ import Synchronization
 /// ```swift
 /// let group = TaskQueueGroup(persistence: .jsonFile(at: url))
 /// let uploads = try await group.addQueue("uploads", configuration: fewWorkers)
-/// await uploads.register(Upload.self) { upload, context in … }
+/// await uploads.register(Upload.self) { upload, _ in try await send(upload) }
 /// try await group.enqueue(Upload(url), on: "uploads")
 /// try await group.run()
 /// ```

@@ -4,7 +4,7 @@ import SteadfastQueue
 import SteadfastSQLite
 import Testing
 
-private struct SendReceipt: TaskPayload { var order: Int64 }
+private struct SendReceipt: TaskPayload { var order: Int64? }
 
 private struct Order: Codable, FetchableRecord, MutablePersistableRecord {
   static let databaseTableName = "orders"
@@ -14,8 +14,9 @@ private struct Order: Codable, FetchableRecord, MutablePersistableRecord {
   mutating func didInsert(_ inserted: InsertionSuccess) { id = inserted.rowID }
 }
 
+// snippet.parameters
 extension SQLParameter {
-  fileprivate var value: (any DatabaseValueConvertible)? {
+  var value: (any DatabaseValueConvertible)? {
     switch self {
     case .null: nil
     case .integer(let value): value
@@ -27,8 +28,11 @@ extension SQLParameter {
 }
 
 extension InsertStatement {
-  fileprivate var arguments: StatementArguments { StatementArguments(parameters.map(\.value)) }
+  var arguments: StatementArguments {
+    StatementArguments(parameters.map(\.value))
+  }
 }
+// snippet.end
 
 private struct Refusal: Error {}
 
@@ -40,19 +44,34 @@ struct GRDBTests {
     try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(at: folder) }
     let url = folder.appending(path: "shop.sqlite")
+    let path = url.path
     let queue = TaskQueue(persistence: .sqlite(at: url))
     let (receipts, send) = AsyncStream<Int64>.makeStream()
-    await queue.register(SendReceipt.self) { receipt, _ in send.yield(receipt.order) }
+    await queue.register(SendReceipt.self) { receipt, _ in
+      if let number = receipt.order { send.yield(number) }
+    }
     try await queue.open()
+    // snippet.transaction
     var configuration = Configuration()
-    configuration.busyMode = .timeout(5)
-    let pool = try DatabasePool(path: url.path, configuration: configuration)
+    configuration.busyMode = .timeout(5)  // By default, GRDB does not wait.
+    let pool = try DatabasePool(path: path, configuration: configuration)
+    // snippet.hide
     try await pool.write { db in
       try db.create(table: "orders") { table in
         table.autoIncrementedPrimaryKey("id")
         table.column("total", .integer)
       }
     }
+    // snippet.show
+
+    try await pool.write { db in
+      var order = Order(total: 20)
+      try order.insert(db)
+      let receipt = SendReceipt(order: order.id)
+      let statement = try queue.insertStatement(for: receipt)
+      try db.execute(sql: statement.text, arguments: statement.arguments)
+    }
+    // snippet.end
     // It goes on beside the test, which ends it.
     let running = Task { try await queue.run() }
     for total in 1...10 {
@@ -74,11 +93,11 @@ struct GRDBTests {
     var performed: Set<Int64> = []
     for await number in receipts {
       performed.insert(number)
-      if performed.count == 5 { break }
+      if performed.count == 6 { break }
     }
     let orders = try await pool.read { try Order.fetchAll($0) }
     #expect(performed == Set(orders.compactMap(\.id)))
-    #expect(orders.map(\.total) == [1, 3, 5, 7, 9])
+    #expect(orders.map(\.total) == [20, 1, 3, 5, 7, 9])
     running.cancel()
     _ = await running.result
     #expect(try await queue.count(matching: .unfinished) == 0)
