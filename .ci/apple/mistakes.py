@@ -22,7 +22,7 @@ MISTAKES = [
     ("iOS", BACKGROUND, "@escaping @Sendable () async throws -> Bool",
      "@escaping () async throws -> Bool", "risks causing data races"),
     ("macOS", PATH_MONITOR, "private final class LastValue: Sendable",
-     "private final class LastValue", "non-Sendable type 'LastValue'"),
+     "private final class LastValue", "non-Sendable type 'PathMonitor.LastValue'"),
     # What the oldest system that is supported does not have, or only iOS.
     ("iOS", BACKGROUND, "@available(iOS 26.0, *)\n", "", "only available in iOS 26"),
     ("tvOS", BACKGROUND, "#if os(iOS)", "#if os(iOS) || os(tvOS)", "unavailable in tvOS"),
@@ -40,7 +40,7 @@ MISTAKES = [
     # A wrong optional.
     ("macOS", TRANSFERS, "taskDescription.flatMap { TaskToken($0) }", "TaskToken(taskDescription)",
      "must be unwrapped"),
-    ("macOS", THREAD, "var thread: pthread_t?", "var thread: pthread_t", "inout argument|variable"),
+    ("macOS", THREAD, "var thread: pthread_t?", "var thread: pthread_t", "must have Optional type"),
     # A branch that is Linux's.
     ("watchOS", STOP, "let type = SOCK_STREAM\n", "let type = SOCK_STREAM | SOCK_CLOEXEC\n",
      "cannot find 'SOCK_CLOEXEC'"),

@@ -93,3 +93,13 @@ open class DateFormatter: NSObject, @unchecked Sendable {
   // https://developer.apple.com/documentation/foundation/dateformatter/date(from:)
   open func date(from string: String) -> Date? { fatalError() }
 }
+
+extension URL {
+  // https://developer.apple.com/documentation/foundation/url/applicationsupportdirectory
+  @available(macOS 13.0, iOS 16.0, tvOS 16.0, watchOS 9.0, *)
+  public static var applicationSupportDirectory: URL { fatalError() }
+
+  // https://developer.apple.com/documentation/foundation/url/documentsdirectory
+  @available(macOS 13.0, iOS 16.0, tvOS 16.0, watchOS 9.0, *)
+  public static var documentsDirectory: URL { fatalError() }
+}

@@ -159,7 +159,9 @@ extension URLSessionDataDelegate {
     completionHandler: @escaping @Sendable (URLSession.ResponseDisposition) -> Void
   ) { fatalError() }
   public func urlSession(
-    _ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data
+    _ session: URLSession,
+    dataTask: URLSessionDataTask,
+    didReceive data: Data
   ) { fatalError() }
 }
 
