@@ -1,4 +1,6 @@
 // https://developer.apple.com/documentation/dispatch
+//
+// That `wait` is not for asynchronous code stands in the SDK, and not in its documentation.
 
 // https://developer.apple.com/documentation/dispatch/dispatchobject
 open class DispatchObject {
@@ -23,7 +25,7 @@ public struct DispatchTime: Comparable, Sendable {
   public static func < (a: DispatchTime, b: DispatchTime) -> Bool { fatalError() }
 }
 
-// https://developer.apple.com/documentation/dispatch/1780655-time-arithmetic-operators
+// https://developer.apple.com/documentation/dispatch/dispatchtime
 public func + (time: DispatchTime, interval: DispatchTimeInterval) -> DispatchTime { fatalError() }
 public func + (time: DispatchTime, seconds: Double) -> DispatchTime { fatalError() }
 
@@ -72,7 +74,7 @@ open class DispatchSemaphore: DispatchObject, @unchecked Sendable {
   @available(*, noasync, message: "Await a Task handle instead")
   public func wait() { fatalError() }
 
-  // https://developer.apple.com/documentation/dispatch/dispatchsemaphore/wait(timeout:)-1dhz1
+  // https://developer.apple.com/documentation/dispatch/dispatchsemaphore/wait(timeout:)
   @available(*, noasync, message: "Await a Task handle instead")
   public func wait(timeout: DispatchTime) -> DispatchTimeoutResult { fatalError() }
 }
@@ -122,7 +124,7 @@ open class DispatchQueue: DispatchObject, @unchecked Sendable {
     execute work: @escaping @Sendable () -> Void
   ) { fatalError() }
 
-  // https://developer.apple.com/documentation/dispatch/dispatchqueue/sync(execute:)-3segw
+  // https://developer.apple.com/documentation/dispatch/dispatchqueue/sync(execute:)
   public func sync<T>(execute work: () throws -> T) rethrows -> T { fatalError() }
 
   // https://developer.apple.com/documentation/dispatch/dispatchqueue/concurrentperform(iterations:execute:)

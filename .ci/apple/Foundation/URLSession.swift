@@ -210,7 +210,7 @@ open class URLSession: NSObject, @unchecked Sendable {
     delegate: (any URLSessionTaskDelegate)? = nil
   ) async throws -> (Data, URLResponse) { fatalError() }
 
-  // https://developer.apple.com/documentation/foundation/urlsession/datatask(with:)-7bl7z
+  // https://developer.apple.com/documentation/foundation/urlsession/datatask(with:)
   open func dataTask(with request: URLRequest) -> URLSessionDataTask { fatalError() }
 
   // https://developer.apple.com/documentation/foundation/urlsession/finishtasksandinvalidate()

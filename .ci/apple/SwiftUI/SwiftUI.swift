@@ -45,7 +45,7 @@ public struct TupleView<T>: View {
 // https://developer.apple.com/documentation/swiftui/text
 @available(macOS 10.15, iOS 13.0, tvOS 13.0, watchOS 6.0, *)
 public struct Text: View {
-  // https://developer.apple.com/documentation/swiftui/text/init(_:)-9d1g4
+  // https://developer.apple.com/documentation/swiftui/text/init(_:)
   public init<S: StringProtocol>(_ content: S) { fatalError() }
   public var body: Never { fatalError() }
 }
@@ -176,7 +176,7 @@ extension Scene {
     _ action: @escaping () -> Void
   ) -> some Scene { onChanged() }
 
-  // https://developer.apple.com/documentation/swiftui/scene/onchange(of:initial:_:)-5a0b3
+  // https://developer.apple.com/documentation/swiftui/scene/onchange(of:initial:_:)
   nonisolated public func onChange<V: Equatable>(
     of value: V,
     initial: Bool = false,
