@@ -28,7 +28,7 @@
 /// change of an interface, an address or a default route, and up to four file descriptors. A change
 /// costs it a few system calls, and a look at the routing table as far as the first default route.
 ///
-/// - Note: On Apple's systems, the monitor was never compiled or run by this package's authors.
+/// - Note: On Apple's systems, the monitor was never run by this package's authors.
 public struct NetworkMonitor: ConditionMonitor {
   /// Makes a monitor; it does nothing until ``values()`` is called.
   public init() {}

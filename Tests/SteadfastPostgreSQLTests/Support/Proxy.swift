@@ -45,7 +45,7 @@ final class Proxy: Sendable {
     self.folder = folder
     self.target = target
     let path = folder.appending(path: ".s.PGSQL.5432").path
-    listener = unsafe try Self.socket(at: path) { descriptor, address in
+    listener = unsafe try UnixSocket.make(at: path) { descriptor, address in
       guard unsafe bind(descriptor, address, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0 else {
         return false
       }
@@ -80,30 +80,12 @@ final class Proxy: Sendable {
 
   // MARK: Sockets
 
-  private static func socket(
-    at path: String,
-    _ body: (Int32, UnsafePointer<sockaddr>) -> Bool
-  ) throws -> Int32 {
-    let descriptor = Glibc.socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-    var address = sockaddr_un()
-    address.sun_family = sa_family_t(AF_UNIX)
-    let bytes = Array(path.utf8) + [0]
-    unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
-    let isDone = unsafe withUnsafePointer(to: &address) { pointer in
-      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
-        unsafe body(descriptor, pointer)
-      }
-    }
-    guard isDone else { throw CocoaError(.fileNoSuchFile) }
-    return descriptor
-  }
-
   private func accept() {
     defer { _ = close(listener) }
     while true {
-      let client = Glibc.accept(listener, nil, nil)
+      let client = UnixSocket.nextClient(of: listener)
       guard client >= 0 else { return }
-      let server = unsafe try? Self.socket(at: target) { descriptor, address in
+      let server = unsafe try? UnixSocket.make(at: target) { descriptor, address in
         unsafe connect(descriptor, address, socklen_t(MemoryLayout<sockaddr_un>.size)) == 0
       }
       guard let server else {
@@ -177,7 +159,7 @@ final class Proxy: Sendable {
       {
         bytes.replaceSubrange(name.upperBound..<name.upperBound + 2, with: Array(version.utf8))
       }
-      _ = unsafe send(link.client, bytes, count, Int32(MSG_NOSIGNAL))
+      UnixSocket.write(bytes, count: count, to: link.client)
     }
   }
 
@@ -197,7 +179,7 @@ final class Proxy: Sendable {
       }
       if cut == .silence || isSilent(reader.takeScripts()) { continue }
       if cut == .after { link.isCut.withLock { $0 = true } }
-      _ = unsafe send(link.server, bytes, count, Int32(MSG_NOSIGNAL))
+      UnixSocket.write(bytes, count: count, to: link.server)
     }
   }
 

@@ -1,4 +1,4 @@
-#if canImport(BackgroundTasks) && !os(macOS)
+#if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
 public import BackgroundTasks
 
 /// A bridge to the tasks that the system launches in the background.

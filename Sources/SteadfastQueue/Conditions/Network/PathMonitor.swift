@@ -1,6 +1,6 @@
 #if canImport(Network)
 import Dispatch
-@preconcurrency import Network
+import Network
 import Synchronization
 
 /// The monitoring of the network on Apple's systems.

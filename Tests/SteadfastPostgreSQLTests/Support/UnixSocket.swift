@@ -1,0 +1,61 @@
+#if PostgreSQL
+import Foundation
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Sockets in the file system, whose writers get an error, and no signal, when the reader has gone.
+enum UnixSocket {
+  /// Makes a socket for a path, and returns it unless the body, which has its address, fails.
+  static func make(
+    at path: String,
+    _ body: (Int32, UnsafePointer<sockaddr>) -> Bool
+  ) throws -> Int32 {
+    #if canImport(Glibc)
+    let type = Int32(SOCK_STREAM.rawValue)
+    #else
+    let type = SOCK_STREAM
+    #endif
+    let descriptor = socket(AF_UNIX, type, 0)
+    refuseSignals(descriptor)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let bytes = Array(path.utf8) + [0]
+    unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: bytes) }
+    let isDone = unsafe withUnsafePointer(to: &address) { pointer in
+      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { pointer in
+        unsafe body(descriptor, pointer)
+      }
+    }
+    guard isDone else { throw CocoaError(.fileNoSuchFile) }
+    return descriptor
+  }
+
+  /// Waits for a client; the result is negative when the listener was shut down.
+  static func nextClient(of listener: Int32) -> Int32 {
+    let client = accept(listener, nil, nil)
+    refuseSignals(client)
+    return client
+  }
+
+  static func write(_ bytes: [UInt8], count: Int, to descriptor: Int32) {
+    #if canImport(Glibc)
+    _ = unsafe send(descriptor, bytes, count, Int32(MSG_NOSIGNAL))
+    #else
+    _ = unsafe send(descriptor, bytes, count, 0)
+    #endif
+  }
+
+  /// On Darwin, it is the socket that has the option.
+  private static func refuseSignals(_ descriptor: Int32) {
+    #if canImport(Darwin)
+    var yes: Int32 = 1
+    let size = socklen_t(MemoryLayout<Int32>.size)
+    _ = unsafe setsockopt(descriptor, SOL_SOCKET, SO_NOSIGPIPE, &yes, size)
+    #endif
+  }
+}
+#endif
