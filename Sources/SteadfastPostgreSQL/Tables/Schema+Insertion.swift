@@ -235,37 +235,37 @@ extension Schema {
     "create or replace function steadfast_insert_task"
     + [
       (
-        "        select id, state, coalesce(",
+        "    select id, state, coalesce(",
         """
-                select id into successor from steadfast_task
-                where name = new_name and unique_key = new_key and key_role = 'successor'
-                  and (state = 'running' or coalesce(expiry_date > created_at, true));
-                select id, state, coalesce(
+            select id into successor from steadfast_task
+            where name = new_name and unique_key = new_key and key_role = 'successor'
+              and (state = 'running' or coalesce(expiry_date > created_at, true));
+            select id, state, coalesce(
         """
       ),
       (
-        "key_role = 'holder';\n        if not found then",
+        "key_role = 'holder';\n    if not found then",
         """
         key_role = 'holder'
-                  and (state = 'running' or coalesce(expiry_date > created_at, true));
-                if not found and successor is null then
+              and (state = 'running' or coalesce(expiry_date > created_at, true));
+            if not found and successor is null then
         """
       ),
       (
         """
-                  select id into successor from steadfast_task
-                  where name = new_name and unique_key = new_key and key_role = 'successor';
+              select id into successor from steadfast_task
+              where name = new_name and unique_key = new_key and key_role = 'successor';
 
         """, ""
       ),
       (
-        "          return false;\n        end if;\n",
+        "      return false;\n    end if;\n",
         """
-                  return false;
-                end if;
-                update steadfast_task set key_role = null
-                where name = new_name and unique_key = new_key and key_role is not null
-                  and state <> 'running' and expiry_date <= created_at;
+              return false;
+            end if;
+            update steadfast_task set key_role = null
+            where name = new_name and unique_key = new_key and key_role is not null
+              and state <> 'running' and expiry_date <= created_at;
 
         """
       ),
