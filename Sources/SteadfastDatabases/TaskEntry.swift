@@ -44,6 +44,9 @@ package struct TaskEntry {
   /// Whether the answer to an end says what it means for others.
   package var concernsOthers: Bool { isNamed || follower != nil }
 
+  /// Whether it expired before a later task was added, which has taken its unique key.
+  package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
+
   /// Whether a change with this target concerns the task: a lease is the present one, or an
   /// unclaimed task is in one of the states.
   fileprivate func isConcerned(by target: TaskTarget, in states: Set<TaskState>) -> Bool {

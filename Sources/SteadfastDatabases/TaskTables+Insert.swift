@@ -7,11 +7,13 @@ package struct KeyTwin {
   /// Whether it stands for a task of the date that was asked for.
   package let isRecent: Bool
   package let memorySize: Int
+  /// Whether it can't be performed any more on the date that was asked for.
+  package let hasExpired: Bool
 }
 
 extension KeyTwin {
-  /// Reads a row of the ID, the role, the state, whether the task is recent, and the size of its
-  /// memory.
+  /// Reads a row of the ID, the role, the state, whether the task is recent, the size of its
+  /// memory, and whether it has expired.
   package static func read(_ row: some TaskRow) throws -> (UniqueKeyRole, KeyTwin) {
     guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
       throw UnreadableRow(column: "key_role", id: row.id(0))
@@ -20,7 +22,8 @@ extension KeyTwin {
       id: id,
       state: try row.state(2),
       isRecent: row.flag(3),
-      memorySize: row.integer(4)
+      memorySize: row.integer(4),
+      hasExpired: row.flag(5)
     )
     return (role, twin)
   }
@@ -65,21 +68,27 @@ extension TaskTables {
     _ policy: UniquePolicy,
     _ payload: [UInt8]
   ) throws -> KeyDecision {
-    let twins = try twins(of: record, key)
-    guard let holder = twins[.holder] else {
+    let all = try twins(of: record, key)
+    let twins = all.filter { !$0.value.hasExpired }
+    guard let last = twins[.successor] ?? twins[.holder] else {
       let recent = policy == .replace ? nil : try recent(record, key)
-      return recent.map { .outcome(.duplicate(of: $0)) } ?? .role(.holder)
+      if let recent { return .outcome(.duplicate(of: recent)) }
+      if !all.isEmpty { try displaceTwins(of: record, key) }
+      return .role(.holder)
     }
-    if policy == .reject || policy == .join { return .outcome(.duplicate(of: holder.id)) }
+    if policy == .reject || policy == .join {
+      return .outcome(.duplicate(of: (twins[.holder] ?? last).id))
+    }
     if twins[.successor] == nil {
-      let begins = policy == .replace || !holder.isRecent
-      if holder.state == .running, begins { return .role(.successor) }
-      if policy == .replace, holder.memorySize > 0 { return .role(.successor) }
+      let begins = policy == .replace || !last.isRecent
+      if last.state == .running && begins || policy == .replace && last.memorySize > 0 {
+        if all[.successor] != nil { try displaceTwins(of: record, key) }
+        return .role(.successor)
+      }
     }
-    let twin = twins[.successor] ?? holder
-    guard policy == .replace else { return .outcome(.duplicate(of: twin.id)) }
-    try takeOver(record, by: twin.id, payload)
-    return .outcome(.replaced(twin.id))
+    guard policy == .replace else { return .outcome(.duplicate(of: last.id)) }
+    try takeOver(record, by: last.id, payload)
+    return .outcome(.replaced(last.id))
   }
 }
 

@@ -34,6 +34,8 @@ package protocol TaskTables: AnyObject {
   func outcomeIfSent(_ record: TaskRecord, _ payload: [UInt8]) throws -> ChangeOutcome?
   /// The tasks that have a role for the key of a new one.
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin]
+  /// Takes the roles for the key of a new task from those that have expired.
+  func displaceTwins(of record: TaskRecord, _ key: String) throws
   /// The task that has succeeded, and stands for a new one.
   func recent(_ record: TaskRecord, _ key: String) throws -> TaskID?
   func takeOver(_ record: TaskRecord, by twin: TaskID, _ payload: [UInt8]) throws

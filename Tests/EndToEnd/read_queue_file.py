@@ -367,6 +367,7 @@ class Tasks:
             if role:
                 fields.refuse("it has a role, and is taken over")
             return self.take_over(fields, fields.id("into"), task)
+        self.displace(task, role or "holder")
         self.add(fields, task, role or "holder")
         self.join(task)
         self.promote(self.key(task))
@@ -384,12 +385,15 @@ class Tasks:
     def keep(self, fields, is_old):
         task = self.record(fields)
         place = fields.integer("place", 0, (1 << 63) - 2)
-        role = None if is_old else self.role(fields)
+        role = (None if is_old else self.role(fields)) or "holder"
         if fields.flag("keyless"):
-            task["keyless"] = True
+            if is_old or "expires" not in task or task["state"] in ENDED:
+                task["keyless"] = True
+            else:
+                role = None
         elif is_old and self.old_holder(task) is not None:
             fields.refuse("its key is held")
-        self.add(fields, task, role or "holder")
+        self.add(fields, task, role)
         self.places[task["id"]] = place
         if "order" in task:
             task["orderNumber"] = fields.integer("orderNumber", 0, (1 << 63) - 2)
@@ -400,7 +404,7 @@ class Tasks:
         self.tasks[task["id"]] = task
         for name, id in self.named(task):
             self.naming.setdefault((name, id), set()).add(task["id"])
-        if "key" not in task or "keyless" in task or task["state"] in ENDED:
+        if "key" not in task or "keyless" in task or task["state"] in ENDED or role is None:
             return
         if (*self.key(task), role) in self.roles:
             fields.refuse(f"its key has a {role}")
@@ -439,6 +443,24 @@ class Tasks:
     def take_role(self, task, role):
         task["role"] = role
         self.roles[*self.key(task), role] = task["id"]
+
+    def displace(self, task, role):
+        """Takes a role from tasks that have expired, for a new task."""
+        if "key" not in task or task["state"] in ENDED:
+            return
+        roles = ["holder", "successor"] if role == "holder" else ["successor"]
+        keys = [key for role in roles if (key := (*self.key(task), role)) in self.roles]
+        others = [self.tasks[self.roles[key]] for key in keys]
+        if all(
+            other["state"] != "running" and other.get("expires", math.inf) <= task["created"]
+            for other in others
+        ):
+            for key, other in zip(keys, others):
+                del self.roles[key], other["role"]
+
+    def is_displaced(self, task):
+        has_lost_role = "key" in task and "keyless" not in task and "role" not in task
+        return has_lost_role and task["state"] not in ENDED
 
     def leave_role(self, task):
         role = task.pop("role", None)
@@ -805,9 +827,10 @@ class Tasks:
     def do_restart(self, fields):
         task = self.task(fields, "running", *STATES)
         available, excluded = fields.date("available"), fields.ids("except")
-        if task["state"] in ENDED:
+        if task["state"] in ENDED or self.is_displaced(task):
             if "key" in task and "keyless" not in task and (*self.key(task), "holder") in self.roles:
                 fields.refuse("another task holds its key")
+        if task["state"] in ENDED:
             for other in self.restarting_along(task, excluded):
                 self.restart(other, available)
         if fields.flag("forgets"):
@@ -815,7 +838,7 @@ class Tasks:
         self.restart(task, available)
 
     def restart(self, task, available):
-        if "key" in task and "keyless" not in task and task["state"] in ENDED:
+        if "key" in task and "keyless" not in task and "role" not in task:
             self.take_role(task, "holder")
         self.set_cause(task, None)
         task["available"] = available
@@ -836,6 +859,8 @@ class Tasks:
 
     def do_update(self, fields):
         task = self.task(fields, "waiting", "suspended", "parked", "paused")
+        if self.is_displaced(task):
+            fields.refuse("another task has its key")
         if fields.has("priority"):
             priority = fields.integer("priority")
             if priority != task["priority"]:
@@ -1013,6 +1038,8 @@ class Tasks:
             self.promote(key)
         self.interrupt()
         for task in self.tasks.values():
+            if self.is_displaced(task):
+                task["keyless"] = True
             if task.get("role") == "holder":
                 del task["role"]
             if task["putOff"] == (task.get("retries", 0) > 0):

@@ -108,6 +108,48 @@ def windows(engine):
     expect(add(session, 3, created=30), ("done", "holder"))
 
 
+def expiries(engine):
+    """A task that has expired stands for no new one, and is not restarted or updated beside it."""
+    session = engine.reset()
+    for number, policy in enumerate(("keep", "replace", "join", "reject")):
+        key, old, new = f"key {policy}", 10 * number + 1, 10 * number + 2
+        add(session, old, key=key, expires=30)
+        expect(add(session, new, "join", key=key, created=29), ("duplicate", old))
+        expect(add(session, new, policy, key=key, created=30), ("done", "holder"))
+        expect(add(session, new + 1, "join", key=key, created=30), ("duplicate", new))
+        expect(roles(session, old, new), [None, "holder"])
+    # What runs keeps its key. What waits behind it is displaced.
+    begin(session, 2)
+    add(session, 4, key="key keep", created=31, expires=40)
+    expect(add(session, 5, "replace", key="key keep", created=39, expires=40), ("replaced", 4))
+    expect(add(session, 5, key="key keep", created=40, expires=50), ("done", "successor"))
+    expect(roles(session, 2, 4, 5), ["holder", None, "successor"])
+    # The successor will have expired when the other one is tried again.
+    expect(retry(session, 2, 50, key="key keep"), None)
+    begin(session, 2)
+    expect(retry(session, 2, 49, key="key keep"), 5)
+    # A live successor stands for new ones, though the holder has expired.
+    begin(session, 12)
+    session.text(f"update task set expiry_date = {literal(date(35))} where id = '{identity(12)}'")
+    add(session, 14, key="key replace", created=31)
+    session.text(f"update task set state = 'waiting' where id = '{identity(12)}'")
+    for policy, outcome in [("keep", "duplicate"), ("join", "duplicate"), ("replace", "replaced")]:
+        expect(add(session, 15, policy, key="key replace", created=36), (outcome, 14))
+    # What is displaced is not updated.
+    update = [None, None, None, 5, False, None, None, None, date(59), None]
+    expect(session.run("update", identity(21), *update), [])
+    expect(len(session.run("update", identity(22), *update)), 1)
+    # It is restarted when its key is free.
+    succeed(session, 22, key="key join")
+    session.run("restart", identity(21), date(40))
+    expect(roles(session, 21), ["holder"])
+
+
+def roles(session, *wanted):
+    found = {task: role for task, role, _ in tasks(session)}
+    return [found[task] for task in wanted]
+
+
 def texts_and_dates(engine):
     """Keys are the same only if their bytes are, and a date at either bound is held."""
     session = engine.reset()
@@ -517,7 +559,8 @@ def costs(engine):
 
 
 CHECKS = [
-    policies, sent_again, dates, supersedes, windows, texts_and_dates, end_beside_addition, addition_beside_end,
+    policies, sent_again, dates, supersedes, windows, expiries, texts_and_dates, end_beside_addition,
+    addition_beside_end,
     two_replacements, two_additions,
     order, held_up, held_order, restarted, required, end_beside_insertion, insertion_beside_end,
     two_first_insertions, restart_beside_claim, claim_beside_restart, many_sessions, costs,

@@ -6,22 +6,23 @@ from engines import BASE, PostgreSQL, date, filled, identity, literal, number
 
 
 def add(session, task, policy="keep", name="A", key="k", created=0, at=None, until=None,
-        latest=None, priority=0):
+        latest=None, priority=0, expires=None):
     """Does what the article says of an insertion; returns what became of it."""
     at = created if at is None else at
     if was_sent(session, task, name, key, created):
         return "done", "before"
     while True:
-        twins = {row[1]: row for row in session.run("twins", name, key)}
+        found = {row[1]: row for row in session.run("twins", name, key)}
+        twins = {role: twin for role, twin in found.items() if not has_expired(twin, created)}
         holder, successor = twins.get("holder"), twins.get("successor")
-        if holder is None and policy != "replace":
+        if not twins and policy != "replace":
             if same := session.run("recent", name, key, date(created)):
                 return "duplicate", number(same[0][0])
         role = "holder"
-        if holder:
+        if twins:
             if policy in ("reject", "join"):
-                return "duplicate", number(holder[0])
-            stands = holder[3] is not None and holder[3][:19] > f"{BASE}{created:02}"
+                return "duplicate", number((holder or successor)[0])
+            stands = holder and holder[3] is not None and holder[3][:19] > f"{BASE}{created:02}"
             if successor or holder[2] != "running" or (policy == "keep" and stands):
                 twin = successor or holder
                 if policy == "keep":
@@ -30,27 +31,39 @@ def add(session, task, policy="keep", name="A", key="k", created=0, at=None, unt
                 place = session.text("select max(position) + 1 from task")[0][0]
                 rows = session.run(
                     "take over", twin[0], f"payload {task}", "json", 1, priority, 10, True,
-                    session.array([]), None, None, date(until), date(latest), date(at),
+                    session.array([]), None, date(expires), date(until), date(latest), date(at),
                     date(created), int(place), session.array([]))
                 assert len(rows) == 1
                 return "replaced", number(twin[0])
             role = "successor"
+        if len(twins) < len(found):
+            session.run("displace", name, key, date(created))
         rows = session.run(
-            "insert", *row(session, task, name, key, role, priority, created, at, until, latest))
+            "insert", *row(session, task, name, key, role, priority, created, at, until, latest,
+                           expires=expires))
         if rows:
             return "done", role
         # Another session has taken the role.
 
 
+def has_expired(twin, second):
+    """Whether a row of *twins* can't be performed any more."""
+    return twin[2] != "running" and is_over(twin[5], second)
+
+
+def is_over(expiry_date, second):
+    return expiry_date is not None and expiry_date[:19] <= f"{BASE}{second:02}"
+
+
 def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=None, until=None,
         latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None,
-        queue=""):
+        queue="", expires=None):
     """The parameters of an insertion."""
     key, order = key_in(queue, key), key_in(queue, order)
     return [
         identity(task), name, f"payload {task}", "json", 1, priority, date(created),
         date(created if at is None else at), 10, True, key, role, date(until), date(latest),
-        session.array([]), None, None, order, holds, session.array(conditions), rule,
+        session.array([]), None, date(expires), order, holds, session.array(conditions), rule,
         None if follower is None else identity(follower), queue,
     ]
 
@@ -89,7 +102,7 @@ def retry(session, task, second, name="A", key="k"):
         f"update task set state = 'waiting', retry_count = 3, put_off = true, last_error = 'no',"
         f" available_date = {literal(date(second))} where id = '{identity(task)}'")
     twins = {row[1]: row for row in session.run("twins", name, key)}
-    if "successor" not in twins:
+    if "successor" not in twins or is_over(twins["successor"][5], second):
         return None
     successor = twins["successor"][0]
     session.run("give up the role", identity(task))

@@ -107,7 +107,7 @@ package final class InsertionPair<Side: InsertionSide> {
       queue: dice.pick(["", "", "q"]),
       tags: dice.pick([[], ["x", "\"y"]]),
       timeLimit: dice.pick([nil, .milliseconds(1_500)]),
-      expiryDate: dice.pick([nil, now + 100]),
+      expiryDate: dice.pick([nil, now, now + 4, now + 100]),
       availableDate: now + dice.pick([-1, 0, 0, 1, 5])
     )
   }

@@ -26,7 +26,12 @@ extension Schema {
         + (microseconds % 86400000000) * interval '1 microsecond') at time zone 'UTC'
     $$;
 
-    create function steadfast_insert(
+    create function steadfast_insert\(insertion)
+    """
+
+  /// The parameters and the body of the function.
+  private static let insertion = """
+    (
       \(parameters)
     ) returns boolean language plpgsql
     set search_path from current set enable_seqscan = off as $$
@@ -224,5 +229,46 @@ extension Schema {
     end
     $$;
     """
+
+  /// A task that has expired stands for no new one, and loses its role to it.
+  static let fifth =
+    "create or replace function steadfast_insert_task"
+    + [
+      (
+        "    select id, state, coalesce(",
+        """
+            select id into successor from steadfast_task
+            where name = new_name and unique_key = new_key and key_role = 'successor'
+              and (state = 'running' or coalesce(expiry_date > created_at, true));
+            select id, state, coalesce(
+        """
+      ),
+      (
+        "key_role = 'holder';\n    if not found then",
+        """
+        key_role = 'holder'
+              and (state = 'running' or coalesce(expiry_date > created_at, true));
+            if not found and successor is null then
+        """
+      ),
+      (
+        """
+              select id into successor from steadfast_task
+              where name = new_name and unique_key = new_key and key_role = 'successor';
+
+        """, ""
+      ),
+      (
+        "      return false;\n    end if;\n",
+        """
+              return false;
+            end if;
+            update steadfast_task set key_role = null
+            where name = new_name and unique_key = new_key and key_role is not null
+              and state <> 'running' and expiry_date <= created_at;
+
+        """
+      ),
+    ].reduce(insertion) { text, change in text.replacing(change.0, with: change.1) }
 }
 #endif

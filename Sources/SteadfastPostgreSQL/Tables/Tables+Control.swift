@@ -36,7 +36,8 @@ extension Tables {
   }
 
   func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome {
-    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed) else { return .stale }
+    guard let entry = try entry(.unclaimed(id), in: TaskState.unclaimed), !entry.isDisplaced
+    else { return .stale }
     try database.send(
       """
       update steadfast_task set
@@ -67,13 +68,12 @@ extension Tables {
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome {
     let atRest = TaskState.unclaimed.union(TaskState.ended)
     guard let entry = try entry(target, in: atRest) else { return .stale }
-    let hadEnded = entry.state.isFinished
-    if hadEnded, let key = entry.uniqueKey, let holder = try holder(entry.name, key) {
+    if entry.keyRole == nil, let key = entry.uniqueKey, let holder = try holder(entry.name, key) {
       return .duplicate(of: holder)
     }
     try restartTasks([entry.id], at: date)
     if forgets { try forget(entry) }
-    guard hadEnded, entry.concernsOthers else { return .done }
+    guard entry.state.isFinished, entry.concernsOthers else { return .done }
     return try done(entry, with: restartAlong(with: entry, at: date))
   }
 
@@ -85,7 +85,7 @@ extension Tables {
         interruption_count = 0, put_off = false,
         last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
         expiry_date = case when expiry_date <= $2 then null else expiry_date end,
-        key_role = case when unique_key is not null and has_ended then 'holder' else key_role end,
+        key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
         cause = null, position = restarted.place, lease_token = null, lease_end = null
       from (
         select id, \(Self.nextPlace) as place from (

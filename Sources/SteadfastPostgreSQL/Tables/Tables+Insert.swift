@@ -100,7 +100,8 @@ extension Tables {
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
     let found = try database.all(
       """
-      select id, key_role, state, coalesce(unique_until > $3, false), memory_size
+      select id, key_role, state, coalesce(unique_until > $3, false), memory_size,
+        state <> 'running' and coalesce(expiry_date <= $3, false)
       from steadfast_task
       where name = $1 and unique_key = $2 and key_role is not null order by key_role for update
       """,
@@ -110,6 +111,21 @@ extension Tables {
       read: KeyTwin.read
     )
     return Dictionary(found) { first, _ in first }
+  }
+
+  func displaceTwins(of record: TaskRecord, _ key: String) throws {
+    // One that was a successor is available now.
+    hasFreedOthers = true
+    try database.send(
+      """
+      update steadfast_task set key_role = null
+      where name = $1 and unique_key = $2 and key_role is not null
+        and state <> 'running' and expiry_date <= $3
+      """,
+      .text(record.name),
+      .text(key),
+      .date(record.createdDate)
+    )
   }
 
   func recent(_ record: TaskRecord, _ key: String) throws -> TaskID? {

@@ -29,7 +29,8 @@
 /// 5. **Nothing is dropped.** Tasks of names that no queue claims stay as they are.
 /// 6. **A unique key has one holder.** Of the tasks with one name and one unique key, at most one
 ///    is the holder, and at most one the successor (``TaskRecord/keyRole``). Only the holder is
-///    handed out, and a successor becomes the holder in the change that ends the holder.
+///    handed out, and a successor becomes the holder in the change that ends the holder. A task
+///    that has expired loses its role to a new one, and is handed out so that the queue ends it.
 /// 7. **Tasks with one order key are handed out one at a time, in the order of insertion.** Of the
 ///    tasks with an order key (``TaskRecord/orderKey``) that have not ended, or hold up others
 ///    (``TaskRecord/holdsUpOthers``), only the first is handed out, and none while another one of

@@ -20,7 +20,10 @@ public enum TaskChange: Sendable {
   ///
   /// If no task with its name and its unique key has a role (``TaskRecord/keyRole``), the new task
   /// is the key's holder. Else the policy decides about the new task and its twin, the successor if
-  /// there is one, and otherwise the holder:
+  /// there is one, and otherwise the holder. A task that does not run, and whose
+  /// ``TaskRecord/expiryDate`` is not later than the new task's ``TaskRecord/createdDate``, is no
+  /// twin: no attempt at it begins. If the new task is added, such a task loses its role in the
+  /// same change, and changes in no other way.
   ///
   /// - If the twin is a holder that runs, the new task is added as its successor with
   ///   ``UniquePolicy/keep`` and ``UniquePolicy/replace``. With ``UniquePolicy/keep``, this is only
@@ -34,7 +37,7 @@ public enum TaskChange: Sendable {
   ///   (``TaskRecord/takeOver(_:)``), and the outcome is ``ChangeOutcome/replaced(_:)``. If another
   ///   change to the twin is being made, the insertion is refused as with ``UniquePolicy/reject``.
   /// - With ``UniquePolicy/join``, the outcome is ``ChangeOutcome/duplicate(of:)``, which names the
-  ///   holder, and nothing changes.
+  ///   holder, or the successor if the holder is no twin, and nothing changes.
   /// - With ``UniquePolicy/reject``, it is the same, and no change of the whole batch is stored, as
   ///   when the task's ID is taken.
   ///
@@ -55,10 +58,10 @@ public enum TaskChange: Sendable {
   /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
   /// were.
   ///
-  /// If the task is the holder of its unique key and has a successor, no other task waits for it
-  /// (``TaskDependencies``), and it remembers nothing, it is removed, and the successor takes its
-  /// place
-  /// (``TaskRecord/takePlace(of:)``). The outcome is ``ChangeOutcome/superseded(by:)``.
+  /// If the task is the holder of its unique key and has a successor, which does not expire by this
+  /// date, no other task waits for it (``TaskDependencies``), and it remembers nothing, it is
+  /// removed, and the successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
+  /// ``ChangeOutcome/superseded(by:)``.
   case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
@@ -86,8 +89,8 @@ public enum TaskChange: Sendable {
   /// A task waits again as if it were new, from this date on.
   ///
   /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). One
-  /// that has ended becomes the holder of its unique key. If another task holds it, the outcome is
-  /// ``ChangeOutcome/duplicate(of:)``, and nothing changes.
+  /// that has ended, or has lost its role, becomes the holder of its unique key. If another task
+  /// has a role, the outcome is ``ChangeOutcome/duplicate(of:)``, and nothing changes.
   ///
   /// If `forgets` is `true`, the task forgets all that it remembers; tasks that are restarted along
   /// with it don't.
@@ -100,7 +103,8 @@ public enum TaskChange: Sendable {
   /// The choices for a task that waits, is suspended, parked or paused change
   /// (``TaskRecord/apply(_:)``).
   ///
-  /// If its priority changes, the task goes behind its equals; else it keeps its place in line.
+  /// If its priority changes, the task goes behind its equals; else it keeps its place in line. For
+  /// a task that has lost its role, the outcome is ``ChangeOutcome/stale``.
   indirect case update(TaskID, TaskUpdate)
   /// A retained task is removed, and leaves no trace.
   case remove(TaskID)

@@ -121,7 +121,8 @@ extension TaskQueue {
   ///   - forgetting: whether the task forgets what it remembers, and begins from the beginning.
   /// - Returns: whether the task existed, and is not performed by another process.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/duplicate`` if the task has
-  ///   ended, and another task has its unique key by now; the same errors as ``cancel(_:)``.
+  ///   ended or expired, and another task has its unique key by now; the same errors as
+  ///   ``cancel(_:)``.
   @discardableResult
   public nonisolated func restart(
     _ id: TaskID,

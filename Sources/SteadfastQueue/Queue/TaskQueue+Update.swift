@@ -32,7 +32,8 @@ extension TaskQueue {
   ///   - timeLimit: how long one attempt may take.
   ///   - expiryDate: the date from which no attempt begins any more.
   ///   - tags: its labels, in place of those that it has; an empty set removes them.
-  /// - Returns: whether the task existed and had not ended.
+  /// - Returns: whether the task existed, had not ended, and had not lost its unique key to a later
+  ///   task because it had expired.
   /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/isRunning`` if the task is
   ///   being performed, or ``TaskQueueError/Code/invalidArgument`` for a payload of another type or
   ///   an argument that makes no sense; what the store throws; `CancellationError` if it is
@@ -79,7 +80,7 @@ extension TaskQueue {
   ///   - timeLimit: how long one attempt may take.
   ///   - expiryDate: the date from which no attempt begins any more.
   ///   - tags: its labels, in place of those that it has; an empty set removes them.
-  /// - Returns: whether the task existed and had not ended.
+  /// - Returns: as ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
   /// - Throws: as ``update(_:with:priority:maxRetries:usesBackoff:timeLimit:expiryDate:tags:)``.
   @discardableResult
   public nonisolated func update(
@@ -115,7 +116,7 @@ extension TaskQueue {
     if configuration.prohibitsBackoff { update.usesBackoff = given.usesBackoff.map { _ in false } }
     try await open()
     var hasWaited = false
-    while let record = try await record(of: id), !record.state.isFinished {
+    while let record = try await record(of: id), !record.state.isFinished, !record.isDisplaced {
       try check(record)
       try update.check(against: record)
       if record.state == .running {

@@ -13,8 +13,9 @@ struct StagedChange: Sendable {
   enum Effect: Sendable {
     /// Lines up a new task, which is in the table already.
     ///
-    /// If it is a successor, it becomes the holder if there is none any more.
-    case insertion(slot: Int, isSuccessor: Bool = false)
+    /// If it is a successor, it becomes the holder if there is none any more. The `displaced` tasks
+    /// have expired, and lose their roles for its unique key.
+    case insertion(slot: Int, isSuccessor: Bool = false, displaced: [Int] = [])
     /// Gives the task of a slot what a new one has, which has the same unique key.
     indirect case replacement(TaskRecord, slot: Int)
     /// Removes a task whose attempt has failed, and puts its successor in its place.

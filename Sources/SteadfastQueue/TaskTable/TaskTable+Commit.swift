@@ -12,7 +12,8 @@ extension TaskTable {
   @discardableResult
   mutating func commit(_ staged: StagedChange) -> ChangeOutcome {
     switch staged.effect {
-    case .insertion(let slot, let isSuccessor):
+    case .insertion(let slot, let isSuccessor, let displaced):
+      for other in displaced { loseRole(other) }
       if isSuccessor { takeFreeRole(slot) }
       commitInsertion(of: slot)
     case .replacement(let record, let slot): commitReplacement(of: slot, by: record)

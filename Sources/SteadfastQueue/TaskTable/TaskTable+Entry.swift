@@ -60,6 +60,9 @@ extension TaskTable {
       set { flags.set(.hasLostKey, newValue) }
     }
 
+    /// Whether another task has its unique key, though it has not ended.
+    var isKeyless: Bool { hasLostKey || record.isDisplaced }
+
     /// Whether the task is among those that wait for one another because of an order key.
     var isOrdered: Bool {
       get { flags.contains(.isOrdered) }

@@ -26,8 +26,8 @@ extension TaskTable {
     switch change {
     case .insert(let record, let policy):
       return stageInsertion(of: record, policy)
-    case .retry(let lease, _, _, _):
-      return stageRetry(change, of: claimed(lease))
+    case .retry(let lease, let date, _, _):
+      return stageRetry(change, of: claimed(lease), at: date)
     case .succeed(let lease, _, _), .release(let lease), .park(let lease, _),
       .suspend(let lease, _, _), .extend(let lease, _):
       return stage(change, of: claimed(lease))
@@ -48,7 +48,8 @@ extension TaskTable {
     case .reschedule(let target, _):
       return stage(change, of: slot(of: target) { !$0.isFinished })
     case .update(let id, _):
-      return stage(change, of: unclaimed(id) { !$0.isFinished })
+      let slot = unclaimed(id) { !$0.isFinished }
+      return stage(change, of: slot.flatMap { isDisplaced($0) ? nil : $0 })
     case .remove(let id):
       return stageForOthers(change, of: unclaimed(id) { $0.isFinished })
     case .prune:
@@ -125,7 +126,7 @@ extension TaskTable {
   /// Notes how many bytes a file takes for what a change adds, which was just staged.
   mutating func setByteCount(_ count: Int, of staged: StagedChange) {
     switch staged.effect {
-    case .insertion(let slot, _): addBytes(count, to: slot)
+    case .insertion(let slot, _, _): addBytes(count, to: slot)
     case .value(let name, _): values.setByteCount(count, ofLastStaged: name)
     case .replacement, .supersession, .change, .memory, .broadChange, nil: break
     }
@@ -136,9 +137,10 @@ extension TaskTable {
   /// Changes are rolled back in the reverse order of staging.
   mutating func rollBack(_ staged: StagedChange) {
     switch staged.effect {
-    case .insertion(let slot, _):
+    case .insertion(let slot, _, let displaced):
       unbindDependents(of: slot)
       remove(slot)
+      for other in displaced { regainRole(other) }
     case .replacement(_, let slot): setFree(slot)
     case .supersession(_, let slot, let successor):
       setFree(successor)
@@ -155,7 +157,7 @@ extension TaskTable {
   }
 
   /// Ends a reservation: the task returns to its place in line.
-  private mutating func setFree(_ slot: Int) {
+  mutating func setFree(_ slot: Int) {
     unbindDependents(of: slot)
     entries[slot].isReserved = false
     entries[slot].isEndingBadly = false

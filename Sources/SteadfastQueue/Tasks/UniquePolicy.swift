@@ -2,8 +2,8 @@
 ///
 /// Of the tasks with one name and one key, at most one is the *holder*: it waits, or is performed.
 /// At most one more is its *successor*, which waits until the holder has ended. A task that has
-/// ended is neither, and keeps no new task from being added. So whatever is enqueued last is
-/// performed last.
+/// ended is neither, and keeps no new task from being added. Nor does a task that waits, and whose
+/// expiry date has come. So whatever is enqueued last is performed last.
 ///
 /// With ``keep``, ``replace`` and ``join``, the call returns a task in any case.
 /// ``EnqueuedTask/isNew`` says whether it was added.

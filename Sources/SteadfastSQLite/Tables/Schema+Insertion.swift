@@ -28,7 +28,10 @@ extension Schema {
 
     """ + trigger
 
-  private static let trigger = """
+  private static let trigger =
+    triggerHead + standing + takingOver + payloads + takenOver + triggerTail
+
+  private static let triggerHead = """
     create trigger steadfast_insert instead of insert on steadfast_insertion
     begin
       select raise(abort, 'the statement that adds a task was made by another version of \
@@ -52,6 +55,10 @@ extension Schema {
       select raise(abort, 'the queue has another task with the ID of the new one')
       where exists (select 1 from steadfast_task where id = new.id);
 
+
+    """
+
+  private static let standing = """
       -- Another task stands for it.
       select case new.on_duplicate when 'reject'
         then raise(abort, 'a task with the unique key of the new one is there already')
@@ -73,6 +80,10 @@ extension Schema {
           where name = new.name and unique_key = new.unique_key
             and state = 'succeeded' and unique_until > new.created_date));
 
+
+    """
+
+  private static let takingOver = """
       -- Another task takes it over.
       update steadfast_task set
         payload = case when length(new.payload) <= 2048 then new.payload end,
@@ -103,6 +114,10 @@ extension Schema {
           where name = new.name and unique_key = new.unique_key and key_role is not null
           order by key_role desc limit 1)
         and (key_role = 'successor' or state <> 'running' and memory_size = 0);
+
+    """
+
+  private static let payloads = """
       delete from steadfast_payload
       where new.on_duplicate = 'replace' and task_id = (
         select id from steadfast_task
@@ -115,11 +130,19 @@ extension Schema {
         and name = new.name and unique_key = new.unique_key and key_role is not null
         and (key_role = 'successor' or state <> 'running' and memory_size = 0)
       order by key_role desc limit 1;
+
+    """
+
+  private static let takenOver = """
       select raise(ignore) where new.on_duplicate = 'replace' and exists (
         select 1 from steadfast_task
         where name = new.name and unique_key = new.unique_key and key_role is not null
           and (key_role = 'successor' or state <> 'running' and memory_size = 0));
 
+
+    """
+
+  private static let triggerTail = """
       -- The tasks that it waits for.
       insert into steadfast_dependency
       with recursive place (start) as (
@@ -192,15 +215,41 @@ extension Schema {
 
     """ + steadyTrigger
 
-  /// The trigger, with the way to the rows that SQLite would choose another way to.
-  private static let steadyTrigger = [
-    ("+ 1 from steadfast_task)", "+ 1 from steadfast_task not indexed)"),
-    ("_dependency as named", "_dependency as named indexed by steadfast_dependent"),
-    ("  join steadfast_task as task", "  cross join steadfast_task as task"),
-    (
-      "(key_role = 'successor' or key_role",
-      "key_role is not null and (key_role = 'successor' or key_role"
-    ),
-  ].reduce(trigger) { text, change in text.replacing(change.0, with: change.1) }
+  private static let steadyTrigger = steady(trigger)
+
+  /// A part of the trigger, with the way to the rows that SQLite would choose another way to.
+  private static func steady(_ part: String) -> String {
+    [
+      ("+ 1 from steadfast_task)", "+ 1 from steadfast_task not indexed)"),
+      ("_dependency as named", "_dependency as named indexed by steadfast_dependent"),
+      ("  join steadfast_task as task", "  cross join steadfast_task as task"),
+      (
+        "(key_role = 'successor' or key_role",
+        "key_role is not null and (key_role = 'successor' or key_role"
+      ),
+    ].reduce(part) { text, change in text.replacing(change.0, with: change.1) }
+  }
+
+  /// The trigger, in which a task that has expired stands for no new one, and loses its role to it.
+  static let fourth = """
+    drop trigger steadfast_insert;
+
+    """
+    + steady(triggerHead)
+    + [
+      ("key_role = 'holder')", "key_role is not null)"),
+      (
+        "key_role is not null",
+        "key_role is not null and (state = 'running' or coalesce(expiry_date > new.created_date, 1))"
+      ),
+    ].reduce(steady(standing + payloads + takingOver)) { text, change in
+      text.replacing(change.0, with: change.1)
+    } + """
+        select raise(ignore) where new.on_duplicate = 'replace' and changes() > 0;
+        update steadfast_task set key_role = null
+        where name = new.name and unique_key = new.unique_key and key_role is not null
+          and state <> 'running' and expiry_date <= new.created_date;
+
+      """ + steady(triggerTail)
 }
 #endif

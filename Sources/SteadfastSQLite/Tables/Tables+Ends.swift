@@ -94,11 +94,13 @@ extension Tables {
       .date(date),
       .integer(retryCount)
     )
-    return try supersede(entry) ?? .done
+    return try supersede(entry, at: date) ?? .done
   }
 
-  /// Lets the successor of a task take its place, if the task has one and nothing holds it.
-  private func supersede(_ holder: TaskEntry) throws -> ChangeOutcome? {
+  /// Lets the successor of a task take its place at the date of a retry.
+  ///
+  /// It does so if there is one that can be performed then, and nothing holds the task.
+  private func supersede(_ holder: TaskEntry, at date: Date) throws -> ChangeOutcome? {
     guard holder.keyRole == .holder, let key = holder.uniqueKey, !holder.concernsOthers,
       holder.memorySize == 0
     else { return nil }
@@ -106,9 +108,11 @@ extension Tables {
       """
       select id, order_key from steadfast_task
       where name = ?1 and unique_key = ?2 and key_role = 'successor'
+        and (expiry_date is null or expiry_date > ?3)
       """,
       .text(holder.name),
-      .text(key)
+      .text(key),
+      .date(date)
     ) { row in (id: row.id(0), orderKey: row.ifAny(1, row.text)) }
     guard let found, let successor = found.id else { return nil }
     if let key = found.orderKey { changedOrders.append(key) }

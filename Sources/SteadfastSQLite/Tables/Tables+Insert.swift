@@ -112,7 +112,8 @@ extension Tables {
   func twins(of record: TaskRecord, _ key: String) throws -> [UniqueKeyRole: KeyTwin] {
     let found = try database.all(
       """
-      select id, key_role, state, coalesce(unique_until > ?3, 0), memory_size
+      select id, key_role, state, coalesce(unique_until > ?3, 0), memory_size,
+        state <> 'running' and coalesce(expiry_date <= ?3, 0)
       from steadfast_task
       where name = ?1 and unique_key = ?2 and key_role is not null
       """,
@@ -122,6 +123,19 @@ extension Tables {
       read: KeyTwin.read
     )
     return Dictionary(found) { first, _ in first }
+  }
+
+  func displaceTwins(of record: TaskRecord, _ key: String) throws {
+    try database.run(
+      """
+      update steadfast_task set key_role = null
+      where name = ?1 and unique_key = ?2 and key_role is not null
+        and state <> 'running' and expiry_date <= ?3
+      """,
+      .text(record.name),
+      .text(key),
+      .date(record.createdDate)
+    )
   }
 
   static let recent = """

@@ -33,6 +33,7 @@ extension PersistenceConformance {
     /// All requirements, in the order in which they are checked.
     public static let all: [Requirement] =
       order + claims + ends + leases + control + ended + batches + form + uniqueKeys + successors
+      + expiredTwins
       + orderKeys + conditions + waiting + endsAlong + restartsAlong + removalsAlong
       + waitingInStores + queues + values + valuesInStores + memory + forgetting + suspension
       + suspensionAndOthers + completion + memoryInStores + lookUps + records + life + reopening

@@ -62,6 +62,11 @@ extension StoreProbe {
     if expected.uniqueKey != nil {
       expected.keyRole = expected.state.isFinished ? nil : expected.keyRole ?? .holder
     }
+    try expect(found, equals: expected)
+  }
+
+  /// Expects that two tasks are the same, with the same role.
+  func expect(_ found: TaskRecord, equals expected: TaskRecord) throws {
     guard let difference = found.difference(from: expected) else { return }
     throw ConformanceMismatch(
       expected: "\(difference.field) of task \(found.id.number) is \(difference.expected)",

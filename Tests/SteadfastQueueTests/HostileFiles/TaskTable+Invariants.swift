@@ -57,7 +57,7 @@ extension TaskTable {
       }
       let isListed = keys.withoutRole[ExactText(key)]?.contains(slot) ?? false
       check(isListed == (record.keyRole == nil), "\(record.id) is listed if it has no role")
-      let hasNone = record.state.isFinished || entries[slot].hasLostKey
+      let hasNone = record.state.isFinished || entries[slot].isKeyless
       check(hasNone == (record.keyRole == nil), "\(record.id) has no role if it has ended")
     }
     let count = keys.withoutRole.values.reduce(0) { $0 + $1.count }
@@ -206,7 +206,7 @@ extension TaskTable {
       let entry = entries[slot]
       let line = try JournalBody(
         .task(
-          KeptTask(record: entry.record, position: entry.position, hasLostKey: entry.hasLostKey)
+          KeptTask(record: entry.record, position: entry.position, hasLostKey: entry.isKeyless)
         )
       )
       return String(decoding: line.bytes, as: UTF8.self)

@@ -67,7 +67,7 @@ extension TaskTable.Entry {
     fields.merge(dependencyFields) { first, _ in first }
     fields["uniqueUntil"] = record.uniqueUntil?.timeIntervalSince1970
     fields["latestDate"] = record.latestDate?.timeIntervalSince1970
-    if hasLostKey { fields["keyless"] = true }
+    if isKeyless { fields["keyless"] = true }
     if !record.tags.isEmpty { fields["tags"] = record.tags.sorted() }
     fields["limit"] = record.timeLimit.map { [$0.components.seconds, $0.components.attoseconds] }
     fields["expires"] = record.expiryDate?.timeIntervalSince1970

@@ -23,7 +23,8 @@ extension TaskRecord {
     order: String? = nil,
     holds: Bool = false,
     requires conditions: Set<TaskCondition> = [],
-    dependencies: TaskDependencies? = nil
+    dependencies: TaskDependencies? = nil,
+    expires: Date? = nil
   ) -> TaskRecord {
     TaskRecord(
       id: .numbered(number),
@@ -38,6 +39,7 @@ extension TaskRecord {
       holdsOrder: holds,
       conditions: conditions,
       dependencies: dependencies,
+      expiryDate: expires,
       availableDate: .seconds(available)
     )
   }

@@ -175,7 +175,8 @@ private struct Comparison {
       order: random.next() % 3 == 0 ? "order \(random.next() % 3)" : nil,
       holds: random.next() % 3 == 0,
       requires: random.next() % 4 == 0 ? [random.next() % 2 == 0 ? "a" : "b"] : [],
-      dependencies: drawDependencies()
+      dependencies: drawDependencies(),
+      expires: random.next() % 3 == 0 ? now + Double(random.next() % 20) : nil
     ).replacing(queue: drawQueue())
     let policies = [UniquePolicy.replace, .keep, .keep, .join, .reject]
     let policy = policies[Int(random.next() % 5)]

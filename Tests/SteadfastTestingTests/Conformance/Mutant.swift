@@ -25,7 +25,8 @@ struct Mutant: Sendable, CustomTestStringConvertible {
   var testDescription: String { "\(requirement): \(name)" }
 
   static let all =
-    order + claims + ends + leases + control + ended + batches + uniqueKeys + orderKeys
+    order + claims + ends + leases + control + ended + batches + uniqueKeys + expiredTwins
+    + orderKeys
     + conditions + waiting + endsAlong + restartsAlong + removalsAlong + waitingInStores
     + queues + values + memory + forgetting + suspension + suspensionAndOthers + completion
     + memoryInStores + lookUps + records

@@ -132,7 +132,7 @@ private struct Verification {
   private func body(of entry: TaskTable.Entry) -> [UInt8]? {
     var record = entry.record
     if claimed.contains(record.id) { record.state = .waiting }
-    let task = KeptTask(record: record, position: 0, hasLostKey: entry.hasLostKey)
+    let task = KeptTask(record: record, position: 0, hasLostKey: entry.isKeyless)
     return try? JournalBody(.task(task)).bytes
   }
 

@@ -65,7 +65,7 @@ struct KeptTask: Sendable {
   var record: TaskRecord
   /// The task's place among its equals, where a greater number comes later.
   let position: UInt64
-  /// Whether a later task has taken the task's unique key, as earlier versions did.
+  /// Whether a later task has taken the task's unique key, though this one has not ended.
   let hasLostKey: Bool
   /// The task's place among those with its order key; 0 if it has none.
   var orderNumber: UInt64 = 0

@@ -206,7 +206,7 @@ struct Compaction {
       record: entry.record,
       // Only a number that another program wrote can lead beyond the limit.
       position: min(entry.position, KeptTask.maxPosition),
-      hasLostKey: entry.hasLostKey,
+      hasLostKey: entry.isKeyless,
       orderNumber: min(entry.record.orderNumber, KeptTask.maxPosition)
     )
     if isLeased(entry) { task.record.state = .waiting }

@@ -120,7 +120,8 @@ extension TaskTable {
     guard let slot = addEntry(of: task.record, role, orderNumber: task.orderNumber) else {
       return false
     }
-    entries[slot].hasLostKey = task.hasLostKey
+    let isDisplaced = !task.isOld && entries[slot].record.isDisplaced
+    entries[slot].hasLostKey = task.hasLostKey && !isDisplaced
     rejoinGraph(slot)
     entries[slot].position = task.position
     addBytes(byteCount, to: slot)
@@ -141,6 +142,9 @@ extension TaskTable {
     }
     let role = addition == .successor ? UniqueKeyRole.successor : .holder
     let hasRole = record.uniqueKey != nil && !record.state.isFinished
+    if hasRole, let key = record.uniqueKey {
+      for other in displace(role, key, for: record) { loseRole(other) }
+    }
     guard let slot = addEntry(of: record, hasRole ? role : nil) else { return false }
     addBytes(byteCount, to: slot)
     joinGraph(slot)

@@ -60,7 +60,7 @@ struct AttemptJudge: Sendable {
         date: now
       )
     }
-    guard record.hasExpired(by: now) else { return nil }
+    guard record.hasExpired(by: now) || record.isDisplaced else { return nil }
     let last = record.lastError.map { "; the last error was: \($0)" } ?? ""
     return TaskFailure(reason: storable("it expired before it was done\(last)"), date: now)
   }

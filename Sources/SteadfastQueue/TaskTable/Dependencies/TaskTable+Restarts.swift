@@ -121,7 +121,7 @@ extension TaskTable {
 
   /// Makes a task wait as if it were new.
   mutating func restart(_ slot: Int, availableDate: Date) {
-    if entries[slot].record.state.isFinished { holdKeyAgain(slot) }
+    if takesKeyAtRestart(slot) { holdKeyAgain(slot) }
     addBytes(-entries[slot].record.failureByteCount, to: slot)
     if entries[slot].record.presentDependencies?.cause != nil {
       addBytes(-Self.causeByteCount, to: slot)

@@ -39,9 +39,10 @@ extension TaskTable {
     switch decision(on: record, key, policy) {
     case .add(let role):
       if let refusal = refusal(of: record) { return refusal }
-      let slot = insertNewEntry(of: record)
+      let (slot, others) = (insertNewEntry(of: record), displace(role, key, for: record))
       take(role, key, slot)
-      return StagedChange(.insertion(slot: slot, isSuccessor: role == .successor))
+      let isNext = role == .successor
+      return StagedChange(.insertion(slot: slot, isSuccessor: isNext, displaced: others))
     case .replace(let slot):
       reserve(slot)
       let id = entries[slot].record.id
@@ -77,7 +78,7 @@ extension TaskTable {
     _ policy: UniquePolicy
   ) -> KeyDecision {
     guard let lane = lanes.lane(of: record.name, in: record.queue) else { return .add(.holder) }
-    let roles = keys[key, lane]
+    let roles = roles(for: record, key, lane)
     guard let last = roles.last else {
       if policy != .replace, let recent = roles.recent, isSame(recent, record) {
         return .duplicate(recent)
@@ -105,13 +106,13 @@ extension TaskTable {
   }
 
   /// Stages the retry of a task, whose successor takes its place if it has one.
-  mutating func stageRetry(_ change: TaskChange, of slot: Int?) -> StagedChange {
-    // If another change to the successor is staged, both tasks wait. If other tasks wait for the
-    // holder, it stays, so that they wait for what they named. If it remembers something, it stays
-    // to end what it has begun.
+  mutating func stageRetry(_ change: TaskChange, of slot: Int?, at date: Date) -> StagedChange {
+    // If another change to the successor is staged, or it will have expired, both tasks wait. If
+    // others wait for the holder, it stays, so that they wait for what they named. If it remembers
+    // something, it stays to end what it has begun.
     guard let slot, !concernsOthers(slot), !willRemember(slot),
       let successor = successor(of: slot), !entries[successor].isReserved,
-      !entries[successor].isBound
+      !entries[successor].isBound, !entries[successor].record.hasExpired(by: date)
     else { return stage(change, of: slot) }
     entries[slot].isEndingBadly = true
     reserve(slot)
@@ -138,7 +139,7 @@ extension TaskTable {
     of slot: Int?,
     excluding excluded: [TaskID]? = nil
   ) -> StagedChange {
-    guard let slot, entries[slot].record.state.isFinished else { return stage(change, of: slot) }
+    guard let slot, takesKeyAtRestart(slot) else { return stage(change, of: slot) }
     if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey,
       let other = keys[key, nameLane(of: slot)].last
     {
@@ -147,7 +148,7 @@ extension TaskTable {
     return stageForOthers(change, of: slot, excluding: excluded)
   }
 
-  /// Takes the role of the holder for a task that has ended, if it has a key that is free.
+  /// Takes the role of the holder for a task that has none, if it has a key that is free.
   ///
   /// - Returns: `false` if another task has a role.
   mutating func takeKeyAgain(_ slot: Int) -> Bool {
@@ -160,9 +161,9 @@ extension TaskTable {
     return other == slot
   }
 
-  /// Gives up the role that staging has taken for a task that has ended.
+  /// Gives up the role that staging has taken for a task that had none.
   mutating func giveUpRole(of slot: Int) {
-    guard let key = entries[slot].record.uniqueKey, entries[slot].record.state.isFinished,
+    guard let key = entries[slot].record.uniqueKey, entries[slot].record.keyRole == nil,
       keys[key, nameLane(of: slot)].holder == slot
     else { return }
     keys[key, nameLane(of: slot)].holder = nil
@@ -171,7 +172,7 @@ extension TaskTable {
   /// Returns what staging has decided about a change, if a file must say so.
   func decision(on staged: StagedChange) -> Decision? {
     switch staged.effect {
-    case .insertion(_, let isSuccessor): isSuccessor ? .addition(.successor) : nil
+    case .insertion(_, let isSuccessor, _): isSuccessor ? .addition(.successor) : nil
     case .replacement(_, let slot): .addition(.takenOver(by: entries[slot].record.id))
     case .supersession: .supersession
     case .change(.restart, let slot) where entries[slot].isAwaited:
@@ -267,7 +268,7 @@ extension TaskTable {
     return left.id < right.id
   }
 
-  /// Makes a task that has ended the holder of its key, because it waits again.
+  /// Makes a task without a role the holder of its key, because it waits again.
   mutating func holdKeyAgain(_ slot: Int) {
     guard let key = entries[slot].record.uniqueKey, !entries[slot].hasLostKey else { return }
     forgetWithoutRole(slot, key)

@@ -75,6 +75,13 @@ extension TaskRecord {
   /// Returns whether new tasks with the unique key count as this one on a date.
   func standsForOthers(on date: Date) -> Bool { uniqueUntil.map { $0 > date } ?? false }
 
+  /// Whether it expired before a later task was added, which has taken its unique key.
+  ///
+  /// No attempt at it begins, whatever a clock says by then.
+  var isDisplaced: Bool {
+    keyRole == nil && uniqueKey != nil && expiryDate != nil && !state.isFinished
+  }
+
   /// Whether later tasks with its order key wait for it, although it has ended.
   public var holdsUpOthers: Bool { mayHoldUpOthers && (state == .abandoned || state == .cancelled) }
 

@@ -21,7 +21,8 @@ public struct TaskRecord: Sendable, Identifiable {
   public var state: TaskState
   /// What the task is for its unique key; `nil` if it has no key, or has ended.
   ///
-  /// A new task has none: the store sets it.
+  /// It is also `nil` for a task that has expired, and whose key has gone to a new one. A new task
+  /// has none: the store sets it.
   public var keyRole: UniqueKeyRole?
 
   /// Makes a record, as a store does from what it has stored.

@@ -138,6 +138,7 @@ extension TaskRecord {
         follower: task.follower.map(TaskID.numbered)
       ),
       queue: task.queue,
+      expiryDate: task.expiresIn.map { .second(seconds + $0) },
       availableDate: .coarse(seconds + task.delay)
     )
   }

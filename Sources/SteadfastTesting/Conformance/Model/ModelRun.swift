@@ -225,7 +225,7 @@ struct ModelRun {
       leases.append(task.lease)
       leaseStarts[task.lease.id] = start
       let record = reference.record(of: task.lease.id)
-      try store.expect(task.record, is: try record.required())
+      try store.expect(task.record, equals: try record.required())
     }
     try expectNextDate(of: claim, request, hasMore: available.count > limit)
   }
@@ -257,7 +257,7 @@ struct ModelRun {
     let found = try await store.tasks(TaskFilter(queue: nil))
     let expected = reference.records
     try store.expect("the tasks", found.map(\.id.number), expected.map(\.id.number))
-    for (found, expected) in zip(found, expected) { try store.expect(found, is: expected) }
+    for (found, expected) in zip(found, expected) { try store.expect(found, equals: expected) }
     try await compareMemories()
   }
 

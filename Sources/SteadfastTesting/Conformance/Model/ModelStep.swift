@@ -21,6 +21,7 @@ enum ModelStep: Sendable {
     var key: String?
     var uniqueFor: Double?
     var maxDelay: Double?
+    var expiresIn: Double?
     var order: String?
     var holds: Bool
     var conditions: Set<TaskCondition>
@@ -179,6 +180,7 @@ struct ModelDrawing {
       key: below(3) == 0 ? "key \(below(3))" : nil,
       uniqueFor: below(4) == 0 ? Double(below(200)) : nil,
       maxDelay: below(4) == 0 ? Double(below(80)) : nil,
+      expiresIn: below(3) == 0 ? Double(below(40)) : nil,
       order: below(3) == 0 ? "order \(below(2))" : nil,
       holds: below(3) == 0,
       conditions: draw([[], [], [], ["a"], ["a", "b"], ["c"]]),

@@ -92,9 +92,9 @@ extension ReferenceTable {
       return control(target, [.waiting, .parked], to: .paused)
     case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
     case .restart(let target, let date, let forgets):
-      if case .unclaimed(let id) = target, let record = record(of: id) {
+      if isConcerned(by: target), let record = record(of: target.id), record.uniqueKey != nil {
         if let holder = holder(insteadOf: record) { return .duplicate(of: holder) }
-        if record.uniqueKey != nil, record.state.isFinished { setHolder(id) }
+        if record.keyRole == nil { setHolder(record.id) }
       }
       let outcome = control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
       if outcome == .done, forgets { forget(target.id) }
@@ -130,6 +130,13 @@ extension ReferenceTable {
     return values[ExactText(name)] == bytes
   }
 
+  private func isConcerned(by target: TaskTarget) -> Bool {
+    switch target {
+    case .claimed(let lease): entries.contains { $0.lease == lease }
+    case .unclaimed(let id): record(of: id).map { $0.state != .running } ?? false
+    }
+  }
+
   private static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
   private static let ended = Set(TaskState.allCases.filter(\.isFinished))
   private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
@@ -153,7 +160,8 @@ extension ReferenceTable {
 extension ReferenceTable {
   private mutating func update(_ id: TaskID, _ update: TaskUpdate) -> ChangeOutcome {
     guard let index = entries.firstIndex(where: { $0.record.id == id }),
-      Self.unclaimed.contains(entries[index].record.state)
+      Self.unclaimed.contains(entries[index].record.state),
+      entries[index].record.uniqueKey == nil || entries[index].record.keyRole != nil
     else { return .stale }
     let old = entries[index].record
     entries[index].record = old.updated(by: update)

@@ -25,12 +25,32 @@ extension ReferenceTable {
     twins(of: record).first { entries[$0].record.keyRole == role }
   }
 
+  /// The task with a role, unless it can't be performed any more when a new one is made.
+  private func lastingTwin(of record: TaskRecord, _ role: UniqueKeyRole) -> Int? {
+    twin(of: record, role).flatMap { hasExpired($0, by: record.createdDate) ? nil : $0 }
+  }
+
+  private func hasExpired(_ index: Int, by date: Date) -> Bool {
+    entries[index].record.state != .running && entries[index].record.hasExpired(by: date)
+  }
+
+  /// Decides that a new task has a role, which expired tasks lose.
+  private mutating func give(_ role: UniqueKeyRole, to record: TaskRecord) -> KeyDecision {
+    for index in twins(of: record)
+    where entries[index].record.keyRole != nil && hasExpired(index, by: record.createdDate) {
+      entries[index].record.keyRole = nil
+    }
+    return .role(role)
+  }
+
   mutating func place(
     for record: TaskRecord,
     _ key: String,
     _ policy: UniquePolicy
   ) -> KeyDecision {
-    let (holder, successor) = (twin(of: record, .holder), twin(of: record, .successor))
+    let (holder, successor) = (
+      lastingTwin(of: record, .holder), lastingTwin(of: record, .successor)
+    )
     func isSame(_ index: Int) -> Bool {
       policy != .replace
         && entries[index].record.uniqueUntil.map { $0 > record.createdDate } ?? false
@@ -39,17 +59,17 @@ extension ReferenceTable {
       let same = twins(of: record).filter { entries[$0].record.state == .succeeded && isSame($0) }
         .map { entries[$0].record }
         .max { ($0.uniqueUntil ?? .distantPast, $0.id) < ($1.uniqueUntil ?? .distantPast, $1.id) }
-      return same.map { .outcome(.duplicate(of: $0.id)) } ?? .role(.holder)
+      return same.map { .outcome(.duplicate(of: $0.id)) } ?? give(.holder, to: record)
     }
     if policy == .reject || policy == .join {
       return .outcome(.duplicate(of: entries[holder ?? last].record.id))
     }
     if successor == nil, entries[last].record.state == .running, !isSame(last) {
-      return .role(.successor)
+      return give(.successor, to: record)
     }
     let id = entries[last].record.id
     if policy == .keep { return .outcome(.duplicate(of: id)) }
-    if successor == nil, !entries[last].memory.isEmpty { return .role(.successor) }
+    if successor == nil, !entries[last].memory.isEmpty { return give(.successor, to: record) }
     if entries[last].record.state == .suspended {
       wake(id)
       entries[last].record.availableDate = entries[last].record.createdDate
@@ -112,9 +132,9 @@ extension ReferenceTable {
   mutating func supersede(_ id: TaskID) -> TaskID? {
     guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return nil }
     let holder = entries[index].record
-    guard holder.keyRole == .holder, let successor = twin(of: holder, .successor) else {
-      return nil
-    }
+    guard holder.keyRole == .holder, let successor = twin(of: holder, .successor),
+      !entries[successor].record.hasExpired(by: holder.availableDate)
+    else { return nil }
     let old = entries[successor].record
     entries[successor].record = TaskRecord(
       id: old.id,
@@ -164,9 +184,13 @@ extension ReferenceTable {
     entries[index].record.keyRole = .holder
   }
 
-  /// The task that keeps one that has ended from being restarted.
+  /// The task that keeps one without a role from being restarted.
   func holder(insteadOf record: TaskRecord) -> TaskID? {
-    guard record.uniqueKey != nil, record.state.isFinished else { return nil }
+    guard record.uniqueKey != nil, record.keyRole == nil else { return nil }
     return twin(of: record, .holder).map { entries[$0].record.id }
   }
+}
+
+extension TaskRecord {
+  fileprivate func hasExpired(by date: Date) -> Bool { expiryDate.map { $0 <= date } ?? false }
 }

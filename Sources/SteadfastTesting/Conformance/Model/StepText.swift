@@ -121,6 +121,7 @@ extension TaskRecord {
     if let uniqueKey { text += " key '\(uniqueKey)'" }
     if let uniqueUntil { text += " unique until \(uniqueUntil.step)" }
     if let latestDate { text += " at the latest at \(latestDate.step)" }
+    if let expiryDate { text += " expires at \(expiryDate.step)" }
     if let orderKey { text += " order '\(orderKey)'\(holdsOrder ? ", which it holds" : "")" }
     text += dependencies.step
     if !conditions.isEmpty { text += " requires \(conditions.sorted().map(\.rawValue))" }
