@@ -108,6 +108,12 @@ struct RateLimiter: Sendable {
     return room
   }
 
+  /// Returns how long a number of attempts takes to begin, as the slowest of the windows allows it.
+  func duration(ofStarts count: Int) -> Int64 {
+    let each = windows.map { Double($0.interval) / Double($0.count) }.max() ?? 0
+    return Int64(min(each * Double(count), Double(RateLimit.longestInterval.microseconds)))
+  }
+
   /// Returns the first date, from `now` on, on which an attempt may begin.
   func nextStart(from now: Int64) -> Int64 {
     var date = max(now, history.pause?.end ?? now)

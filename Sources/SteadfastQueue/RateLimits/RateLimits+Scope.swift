@@ -45,4 +45,25 @@ extension RateLimits {
   /// Two keys with the same number would share a limit. Of a million keys, two have the same one
   /// with a probability of 3 in 100 million.
   static func number(of key: String) -> UInt64 { key.utf8.stableHash }
+
+  /// How many tasks of a key have been put off until its next free start.
+  struct Line: Sendable, Hashable {
+    /// How many of them look again whenever a start is free.
+    static let nearCount = 16
+    /// In how many starts each of the others looks at least once.
+    static let mostStarts = 32
+
+    /// The date of the start.
+    let date: Int64
+    private var counts: [TaskQueue.Priority: Int] = [:]
+
+    init(date: Int64) { self.date = date }
+
+    /// Adds a task, and returns how many are ahead of it.
+    mutating func add(_ priority: TaskQueue.Priority) -> Int {
+      let ahead = counts.reduce(0) { $1.key >= priority ? $0 + $1.value : $0 }
+      counts[priority, default: 0] += 1
+      return ahead
+    }
+  }
 }

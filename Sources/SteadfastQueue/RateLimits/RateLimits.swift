@@ -18,8 +18,8 @@ struct RateLimits: Sendable {
   private let tolerance: Int64
   private let maxValueSize: Int
   private var known: [String: Known] = [:]
-  /// The histories of keys with the starts that were promised to tasks that were put off.
-  private(set) var plans: [Place: RateLimiter] = [:]
+  /// For each key without a free start, how many tasks were put off until its next one.
+  private(set) var lines: [Place: Line] = [:]
 
   init(
     _ limits: [RateLimit],
@@ -107,7 +107,7 @@ struct RateLimits: Sendable {
     for name in known.keys {
       known[name]?.histories.changeAll { $0.rebase(to: now, tolerance: tolerance) }
     }
-    plans = [:]
+    lines = [:]
   }
 
   private func limiter(_ place: Place) -> RateLimiter {
@@ -168,7 +168,7 @@ struct RateLimits: Sendable {
     var postponed: [(index: Int, until: Int64)] = []
     /// What is to be stored before the tasks begin.
     var writes: [Write] = []
-    fileprivate var plans: [Place: RateLimiter] = [:]
+    fileprivate var lines: [Place: Line] = [:]
     fileprivate var histories: [String: StartHistories] = [:]
   }
 
@@ -205,7 +205,7 @@ struct RateLimits: Sendable {
     let missing = Set(places.joined().lazy.map(\.valueName)).filter { known[$0] == nil }
     guard missing.isEmpty else { return .missing(missing) }
     var admission = Admission()
-    admission.plans = plans.filter { $0.value.history.starts.last ?? 0 > now }
+    admission.lines = lines.filter { $0.value.date > now }
     for (index, places) in places.enumerated() {
       if let date = denied[index] {
         admission.deny(index, until: date)
@@ -218,7 +218,7 @@ struct RateLimits: Sendable {
         continue
       }
       let dates = denying.filter { scopes[$0.scope].key != nil }.map {
-        promise($0, in: &admission, at: now)
+        nextLook(of: records[index], at: $0, in: &admission, now)
       }
       admission.deny(index, until: dates.max())
     }
@@ -263,18 +263,28 @@ struct RateLimits: Sendable {
     admission.histories[place.valueName] = histories
   }
 
-  /// Returns when a task may begin that was put off, after those that were put off before.
-  private func promise(_ place: Place, in admission: inout Admission, at now: Int64) -> Int64 {
+  /// Returns when a task looks again that finds no free start of its key.
+  ///
+  /// It looks when the next one is free, with the others of its key, so that the first in line gets
+  /// it, whichever that is by then. A task that has looked before, and has many others ahead of it,
+  /// looks when these may all have begun, and at least once in some starts: they may be cancelled.
+  private func nextLook(
+    of record: TaskRecord,
+    at place: Place,
+    in admission: inout Admission,
+    _ now: Int64
+  ) -> Int64 {
     let limiter = limiter(place, in: admission)
-    var plan = admission.plans[place] ?? limiter
+    let next = limiter.nextStart(from: now)
     // If the value is full, the task looks again when the limit's interval has passed once.
-    let full = now + (plan.windows.map(\.interval).max() ?? 0)
-    let next = max(plan.nextStart(from: now), limiter.nextStart(from: now))
-    let date = next > now ? next : full
-    plan.history.start(at: date)
-    plan.history.trim(plan.windows, at: now)
-    admission.plans[place] = plan
-    return date
+    guard next > now else { return now + (limiter.windows.map(\.interval).max() ?? 0) }
+    var line = admission.lines[place] ?? Line(date: next)
+    if line.date != next { line = Line(date: next) }
+    let ahead = line.add(record.priority)
+    admission.lines[place] = line
+    guard ahead >= Line.nearCount, record.availableDate > record.createdDate else { return next }
+    // A microsecond later than those that look whenever a start is free, and so behind them.
+    return next + limiter.duration(ofStarts: min(ahead, Line.mostStarts)) + 1
   }
 
   /// Notes that what an admission says was stored.
@@ -282,7 +292,7 @@ struct RateLimits: Sendable {
   /// The tasks begin now. If storing has taken long, their starts count from now on for this
   /// process, not from the date of the decision.
   mutating func stored(_ admission: Admission, decidedAt date: Int64, at now: Int64) {
-    plans = admission.plans
+    lines = admission.lines
     for write in admission.writes {
       guard var histories = admission.histories[write.valueName] else { continue }
       histories.changeAll { $0.delay(from: date, to: now) }

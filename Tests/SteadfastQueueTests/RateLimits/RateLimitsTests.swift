@@ -145,7 +145,7 @@ private struct PlainMail: TaskPayload {
     #expect(next.postponed.map(\.index) == [2] && next.postponed.map(\.until) == [second])
   }
 
-  @Test func `tasks whose key has no start left are put off, each to a start of its own`() throws {
+  @Test func `tasks whose key has no free start are put off until the next one is free`() throws {
     var limits = RateLimits(
       [.atMost(2, per: .seconds(10), of: Mail.self, key: \.account)],
       tolerance: 0
@@ -158,16 +158,50 @@ private struct PlainMail: TaskPayload {
     let first = try admission(limits, records, at: 0)
     #expect(first.admitted == [0, 1, 5] && first.released == [])
     #expect(first.postponed.map(\.index) == [2, 3, 4])
-    #expect(first.postponed.map(\.until) == [10, 10, 20].map { $0 * second })
+    #expect(first.postponed.map(\.until) == [10, 10, 10].map { $0 * second })
     limits.stored(first, decidedAt: 0, at: 0)
-    // A later one comes behind them.
     let next = try admission(limits, [mail(1)], at: second)
-    #expect(next.postponed.map(\.until) == [20 * second])
-    // When the promised dates are past, nothing is left of them.
+    #expect(next.postponed.map(\.until) == [10 * second])
+    // When a start is free again, nothing is left of the line.
     limits.stored(next, decidedAt: 0, at: 0)
     let last = try admission(limits, [mail(1)], at: 30 * second)
     limits.stored(last, decidedAt: 30 * second, at: 30 * second)
-    #expect(limits.plans.isEmpty)
+    #expect(limits.lines.isEmpty)
+  }
+
+  @Test func `of many tasks with a key, those far behind look again when it may be their turn`()
+    throws
+  {
+    var limits = RateLimits(
+      [.atMost(1, per: .seconds(10), of: Mail.self, key: \.account)],
+      tolerance: 0
+    )
+    for name in limits.places(of: mail(1)).map(\.valueName) { _ = limits.read(name, nil, at: 0) }
+    limits.stored(try admission(limits, [mail(1)], at: 0), decidedAt: 0, at: 0)
+    func waiting(_ priority: TaskQueue.Priority = .normal, since date: Int64 = 0) -> TaskRecord {
+      TaskRecord(
+        id: .numbered(1),
+        name: Mail.taskName,
+        payload: mail(1).payload,
+        priority: priority,
+        createdDate: Date(microseconds: 0),
+        availableDate: Date(microseconds: date)
+      )
+    }
+    // Those that look for the first time look again when the next start is free.
+    let new = try admission(limits, (0..<40).map { _ in waiting() }, at: second)
+    #expect(Set(new.postponed.map(\.until)) == [10 * second])
+    // The others look then, too, if few are ahead of them.
+    let later = try admission(limits, (0..<40).map { _ in waiting(since: 1) }, at: second)
+    #expect(later.postponed.prefix(16).allSatisfy { $0.until == 10 * second })
+    #expect(later.postponed[16].until == 170 * second + 1)
+    #expect(later.postponed[39].until == 330 * second + 1)
+    limits.stored(later, decidedAt: second, at: second)
+    // Tasks with a lower priority are not ahead.
+    let urgent = try admission(limits, [waiting(.high, since: 1)], at: second)
+    #expect(urgent.postponed.map(\.until) == [10 * second])
+    let idle = try admission(limits, [waiting(.low, since: 1)], at: second)
+    #expect(idle.postponed.map(\.until) == [330 * second + 1])
   }
 
   @Test func `a value that makes no sense counts as a limit that was just used up`() throws {
