@@ -1,7 +1,7 @@
 //! Makes a background pass when the system launches the app for it. It is compiled for systems with
 //! the framework BackgroundTasks.
 
-#if canImport(BackgroundTasks) && !os(macOS)
+#if canImport(BackgroundTasks) && !os(macOS) && !os(watchOS)
 import BackgroundTasks
 import SteadfastQueue
 

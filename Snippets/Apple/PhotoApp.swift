@@ -1,7 +1,7 @@
 //! An app around the queue of `AppUploads`: it runs the queue in the foreground, winds it up in the
 //! background, and goes on in a background task of the system. It is compiled for iOS.
 
-#if canImport(BackgroundTasks) && canImport(Network) && canImport(SwiftUI) && canImport(UIKit)
+#if canImport(BackgroundTasks) && canImport(SwiftUI) && canImport(UIKit) && !os(watchOS)
 import BackgroundTasks
 import Network
 import SteadfastQueue
