@@ -1,47 +1,44 @@
-//! Retries a call, and keeps a task in a file until it is done.
+//! Keeps a task in a file until it is done, and retries a call.
 
+// snippet.queue
 import Foundation
 import SteadfastQueue
 
-// snippet.hide
+struct PostComment: TaskPayload { var text: String }
 struct Offline: Error {}
+
+let file = URL.temporaryDirectory.appending(path: "comments.jsonl")
+let queue = TaskQueue(
+  persistence: .jsonFile(at: file),
+  configuration: TaskQueueConfiguration(backoff: .exponential(from: .seconds(0.5), multiplier: 2))
+)
+await queue.register(PostComment.self) { comment, context in
+  // What throws is tried again, later and later. Here, the third attempt succeeds.
+  if context.retryCount < 2 { throw Offline() }
+  print("posted:", comment.text)
+}
+// When this returns, the task is on the disk.
+let comment = try await queue.enqueue(PostComment(text: "so important"))
+
+async let running: Void = queue.run()
+print(try await comment.outcome())
+await queue.shutDown()
+try await running
+// snippet.end
 
 /// A service that can be reached every third time.
 actor Service {
   private var calls = 0
 
-  func fetch() throws -> String {
+  func user() throws -> String {
     calls += 1
     guard calls.isMultiple(of: 3) else { throw Offline() }
-    return "hello after \(calls) calls"
+    return "ada, after \(calls) calls"
   }
-
-  func post(_ text: String) throws { _ = try fetch() }
 }
 
 let api = Service()
-let folder = FileManager.default.temporaryDirectory.appending(path: "FirstSteps-\(UUID())")
-try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-defer { try? FileManager.default.removeItem(at: folder) }
-let file = folder.appending(path: "comments.jsonl")
-// snippet.show
 // snippet.retry
-let greeting = try await withRetry(.attempts(5)) { try await api.fetch() }
+let user = try await withRetry(.attempts(5)) { try await api.user() }
 // snippet.end
-print(greeting)
-
-// snippet.queue
-struct PostComment: TaskPayload { var text: String }
-
-let queue = TaskQueue(
-  persistence: .jsonFile(at: file),
-  configuration: TaskQueueConfiguration(backoff: .exponential(from: .seconds(0.1), multiplier: 2))
-)
-await queue.register(PostComment.self) { comment, _ in try await api.post(comment.text) }
-let task = try await queue.enqueue(PostComment(text: "so important"))
-
-async let running: Void = queue.run()  // performs tasks until the queue is shut down
-print(try await task.outcome())  // succeeded, after two retries
-await queue.shutDown()
-try await running
-// snippet.end
+print(user)
