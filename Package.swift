@@ -89,6 +89,12 @@ let package = Package(
       swiftSettings: settings
     ),
     .executableTarget(
+      name: "ComputeWorker",
+      dependencies: ["SteadfastQueue", "SteadfastSQLite", "SteadfastPostgreSQL"],
+      path: "Tests/EndToEnd/ComputeWorker",
+      swiftSettings: settings
+    ),
+    .executableTarget(
       name: "HistoryWorker",
       dependencies: [
         "SteadfastQueue", "SteadfastSQLite", "SteadfastPostgreSQL", "SteadfastTesting",

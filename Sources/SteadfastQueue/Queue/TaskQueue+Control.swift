@@ -75,35 +75,19 @@ extension TaskQueue {
   ///   cancelled, and the call waits for their handlers. If the waiting is cancelled, or the limit
   ///   is zero or less, the attempts are cancelled at once.
   public func shutDown(within limit: Duration? = nil) async {
-    beginShutDown()
-    guard let limit, machine.withLock({ $0.mode != nil }) else {
-      if callingTask == nil { await waitForRunToEnd() }
-      return
-    }
-    await withTaskGroup { group in
-      group.addTask { await self.waitForRunToEnd() }
-      group.addTask {
-        // If this is cancelled while the run goes on, nothing else keeps to the limit: cut short
-        // now.
-        if limit > .zero { try? await self.time.clock.wait(for: limit) }
-        if self.machine.withLock({ $0.mode != nil }) { self.cutShort() }
-        await self.waitForRunToEnd()
-      }
-      await group.next()
-      group.cancelAll()
-    }
-  }
-
-  private nonisolated func waitForRunToEnd() async {
-    // Cancelled: the waiting ends.
-    try? await signals.runEnd.wait {
-      machine.withLock { $0.mode == nil } ? .success(()) : nil
+    beginShutDown(within: limit)
+    if limit == nil, callingTask != nil { return }
+    do {
+      try await signals.runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
+    } catch {
+      // The waiting is cancelled.
+      if limit != nil { cutShort() }
     }
   }
 
   /// Cuts attempts short when the limit of ``beginShutDown(within:)`` has passed.
   nonisolated func keepToShutDownLimit() async {
-    if await signals.shutDownLimit.hasPassed(on: time.clock, time.stopwatch) { cutShort() }
+    if await signals.shutDownLimit.hasPassed(by: time) { cutShort() }
   }
 
   private nonisolated func cutShort() {

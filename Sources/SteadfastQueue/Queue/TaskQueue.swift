@@ -104,7 +104,7 @@ public actor TaskQueue {
       persistence,
       ofQueue: name,
       configuration,
-      patience: StorePatience(configuration, clock, observers.events, absence)
+      patience: StorePatience(configuration, time, observers.events, absence)
     )
   }
 

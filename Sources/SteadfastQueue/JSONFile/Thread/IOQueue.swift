@@ -62,7 +62,7 @@ final class IOQueue: Sendable {
       switch step {
       case .perform(let job): job()
       case .watch: watch()
-      case .sleep(let instant): sleep(until: instant)
+      case .sleep(let instant): changed.wait(until: instant)
       case .end: return
       }
     }
@@ -90,13 +90,5 @@ final class IOQueue: Sendable {
   private func watch() {
     let end = ContinuousClock.now + Self.watch
     while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
-  }
-
-  private func sleep(until instant: ContinuousClock.Instant?) {
-    guard let instant else { return changed.wait() }
-    let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
-    let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
-    // Where an integer has 32 bits, a sleep lasts two seconds at most, and another one follows.
-    _ = changed.wait(timeout: .now() + .nanoseconds(Int(clamping: max(0, nanoseconds) + 1)))
   }
 }

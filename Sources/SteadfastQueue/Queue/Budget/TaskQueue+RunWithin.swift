@@ -71,7 +71,7 @@ extension TaskQueue {
   nonisolated func keepToBudget(_ deadline: Duration) async {
     let left = deadline - time.stopwatch()
     // If this is cancelled, the run has ended before.
-    try? await time.clock.wait(for: max(left, .nanoseconds(1)))
+    try? await time.wait(for: max(left, .nanoseconds(1)))
     guard !Task.isCancelled else { return }
     machine.withLock { $0.endPass() }
     stopMayHaveCome()

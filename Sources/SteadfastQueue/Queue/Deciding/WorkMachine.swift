@@ -33,6 +33,8 @@ struct WorkMachine: Sendable {
   var ready: [ClaimedTask] = []  // the next one last
   /// When their claim runs out unless it is extended, by the queue's stopwatch; `nil` for never.
   private var readyUntil: Duration?
+  /// When the leases were last extended, at the earliest, by the queue's stopwatch.
+  var leasesExtended = Duration.zero
   /// The leases of claimed tasks that were not begun, and are being released.
   var returning: Set<Lease> = []
   var outbox: Outbox

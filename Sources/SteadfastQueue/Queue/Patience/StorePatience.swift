@@ -35,14 +35,12 @@ final class StorePatience: Sendable {
     var isRunCancelled = false
     var retryCount = 0
     var generator: SplitMix64
-    /// When the claims that the queue holds were last extended, at the earliest.
-    var lastExtension = Duration.zero
   }
 
   /// Whether the calls of the current Swift task are looks, unless they are of another kind.
   @TaskLocal fileprivate static var isLooking = false
 
-  private let clock: any WallClock
+  private let time: QueueTime
   private let events: EventHub
   private let absence: StoreAbsence
   private let errorText: @Sendable (any Error) -> String
@@ -55,11 +53,11 @@ final class StorePatience: Sendable {
 
   init(
     _ configuration: TaskQueueConfiguration,
-    _ clock: any WallClock,
+    _ time: QueueTime,
     _ events: EventHub,
     _ absence: StoreAbsence
   ) {
-    self.clock = clock
+    self.time = time
     self.events = events
     self.absence = absence
     errorText = configuration.errorText
@@ -69,15 +67,7 @@ final class StorePatience: Sendable {
   /// How many calls were made again.
   var retryCount: Int { state.withLock { $0.retryCount } }
 
-  /// When the claims that the queue holds were last extended, at the earliest.
-  var lastExtension: Duration { state.withLock { $0.lastExtension } }
-
-  func noteExtension(at time: Duration) { state.withLock { $0.lastExtension = time } }
-
-  /// Begins a run, which holds no claim yet.
-  func beginRun(at time: Duration) {
-    state.withLock { ($0.isRunCancelled, $0.lastExtension) = (false, time) }
-  }
+  func beginRun() { state.withLock { $0.isRunCancelled = false } }
 
   /// Notes that the run was cancelled, and ends the waits of its attempts.
   func runWasCancelled() {
@@ -108,12 +98,12 @@ final class StorePatience: Sendable {
     events.post(
       .storeUnavailable(
         reason: errorText(error),
-        retryDate: clock.date.storable(after: delay)
+        retryDate: time.clock.date.storable(after: delay)
       )
     )
     await absence.last {
       await withTaskGroup { group in
-        group.addTask { try? await self.clock.wait(for: delay) }
+        group.addTask { try? await self.time.wait(for: delay) }
         group.addTask { await self.waitForEnd(of: call) }
         await group.next()
         group.cancelAll()

@@ -135,13 +135,28 @@ extension TaskQueue {
     _ context: TaskContext
   ) async -> AttemptEnd {
     guard let limit = record.timeLimit else { return await handler.perform(record, context) }
-    do {
-      return try await withTimeout(limit, clock: time.clock) {
-        await handler.perform(record, context)
+    let hasBegun = AsyncSignal()
+    let end = await withTaskGroup(of: AttemptEnd?.self) { group in
+      group.addTask {
+        hasBegun.signal()
+        return await handler.perform(record, context)
       }
-    } catch {
-      return Task.isCancelled ? .cancelled : .threw(error)
+      // The limit ends the attempt even if handlers occupy all of Swift's threads.
+      return await withTaskExecutorPreference(time.deadlineExecutor) {
+        group.addTask {
+          await hasBegun.wait()
+          do { try await self.time.wait(for: limit) } catch { return nil }
+          return .threw(TimeoutError(limit: limit))
+        }
+        var first: AttemptEnd?
+        for await end in group {
+          first = first ?? end
+          group.cancelAll()
+        }
+        return first
+      }
     }
+    return end ?? .cancelled
   }
 
   /// Asks the handler's hooks, and passes on the settlement of the task.

@@ -25,6 +25,7 @@ extension TaskQueue {
       }
       if !parked.isEmpty { try await looking { try await unpark(parked) } }
       if isInDoubt { try await looking { try await endDoubt() } }
+      try await extendLateLeases()
       let (now, room) = machine.withLock { machine in
         (
           machine.cutoff ?? date,

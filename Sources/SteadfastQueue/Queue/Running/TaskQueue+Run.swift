@@ -84,8 +84,11 @@ extension TaskQueue {
     _ body: () async -> Void
   ) async {
     await withDiscardingTaskGroup { group in
-      group.addTask { await self.keepToShutDownLimit() }
-      if let budget { group.addTask { await self.keepToBudget(budget.deadline) } }
+      let executor = time.deadlineExecutor
+      group.addTask(executorPreference: executor) { await self.keepToShutDownLimit() }
+      if let budget {
+        group.addTask(executorPreference: executor) { await self.keepToBudget(budget.deadline) }
+      }
       await body()
       group.cancelAll()
     }
@@ -124,9 +127,10 @@ extension TaskQueue {
 
   private nonisolated func work(_ mode: WorkMachine.Mode) async {
     let patience = backing.patientStore?.patience
-    patience?.beginRun(at: time.stopwatch())
+    patience?.beginRun()
     await withTaskCancellationHandler {
       guard let sharing = store.sharing else { return await workAndServe(mode) }
+      machine.withLock { $0.leasesExtended = time.stopwatch() }
       await extendingLeases(sharing) { await workAndServe(mode) }
     } onCancel: {
       patience?.runWasCancelled()
@@ -174,17 +178,20 @@ extension TaskQueue {
         group.addTask {
           await WorkerMark.around(self, worker) { await self.workLoop(worker, memory) }
         }
-        group.addTask {
-          await self.waitForInterrupt(of: worker)
-          return nil
+        // The attempt is cut short even if handlers occupy all of Swift's threads.
+        return await withTaskExecutorPreference(time.deadlineExecutor) {
+          group.addTask {
+            await self.waitForInterrupt(of: worker)
+            return nil
+          }
+          var end: WorkerEnd?
+          for await result in group {
+            end = end ?? result
+            group.cancelAll()
+            if result == nil { wasInterrupted(worker) }
+          }
+          return end == .interrupted
         }
-        var end: WorkerEnd?
-        for await result in group {
-          end = end ?? result
-          group.cancelAll()
-          if result == nil { wasInterrupted(worker) }
-        }
-        return end == .interrupted
       }
     }
   }

@@ -145,7 +145,7 @@ extension TaskQueue {
   ) async throws -> [ChangeOutcome] {
     // In a shared store, another process may have ended the task. Then `tellOfOthersTasks()` looks
     // up the outcome for waiting callers.
-    let isAlone = store.sharing == nil || !leasesMayHaveRunOut
+    let isAlone = !leasesMayHaveRunOut
     var results = answer.outcomes
     for (index, settlement) in settlements.enumerated()
     where answer.wasResent || settlement.isInDoubt {

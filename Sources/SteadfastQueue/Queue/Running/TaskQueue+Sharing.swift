@@ -19,7 +19,8 @@ extension TaskQueue {
   /// It does so in a cancelled run, too: the run's handlers may take long to end, and no other
   /// queue may take over their tasks before that.
   nonisolated func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
-    let extending = Task(executorPreference: RealWork.taskExecutor) {
+    let executor = time.deadlineExecutor ?? RealWork.taskExecutor
+    let extending = Task(executorPreference: executor) {
       await self.extendLeases(sharing)
     }
     await body()
@@ -31,7 +32,7 @@ extension TaskQueue {
   private nonisolated func extendLeases(_ sharing: StoreSharing) async {
     while !Task.isCancelled {
       // Cancellation ends the loop.
-      try? await time.clock.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
+      try? await time.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
       guard let duration = leaseDuration, !Task.isCancelled else { continue }
       do {
         try await extendPresentLeases(for: duration)
@@ -45,7 +46,7 @@ extension TaskQueue {
   ///
   /// After a transient error, it extends those that the queue holds by then: while one task is
   /// locked, all calls that extend its lease may fail, and leases of later claims must not run out.
-  private nonisolated func extendPresentLeases(for duration: Duration) async throws {
+  nonisolated func extendPresentLeases(for duration: Duration) async throws {
     // What could not be extended in time has run out, so the first try counts.
     let start = time.stopwatch()
     var retries = 0
@@ -54,7 +55,7 @@ extension TaskQueue {
       let extensions = leases.map { TaskChange.extend($0, for: duration) }
       do {
         let results = try await extensions.isEmpty ? [] : persistOnce(extensions, .relaxed)
-        backing.patientStore?.patience.noteExtension(at: start)
+        machine.withLock { $0.leasesExtended = start }
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
         return
       } catch {
@@ -65,8 +66,20 @@ extension TaskQueue {
 
   /// Whether a claim of this queue may have run out, because it could not be extended.
   nonisolated var leasesMayHaveRunOut: Bool {
-    guard let patientStore = backing.patientStore, let leaseDuration else { return true }
-    return time.stopwatch() >= patientStore.patience.lastExtension + leaseDuration
+    guard let leaseDuration else { return false }
+    let now = time.stopwatch()
+    return machine.withLock { now >= $0.leasesExtended + leaseDuration }
+  }
+
+  /// Extends the leases of this process that may have run out, before a claim.
+  ///
+  /// The process may have been stopped, with the whole machine for example. A claim would take its
+  /// tasks back from it, and count that as an interruption, while their handlers go on.
+  nonisolated func extendLateLeases() async throws {
+    guard let leaseDuration else { return }
+    for queue in queuesOfGroup where queue.leasesMayHaveRunOut {
+      try await looking { try await queue.extendPresentLeases(for: leaseDuration) }
+    }
   }
 
   /// Handles a lease whose task another queue has taken over.

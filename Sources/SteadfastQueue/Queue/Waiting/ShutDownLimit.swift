@@ -14,17 +14,17 @@ final class ShutDownLimit: Sendable {
   /// Waits until a deadline has passed, as `time` measures it.
   ///
   /// - Returns: Whether one has passed; `false` if the wait was cancelled before.
-  func hasPassed(on clock: some WallClock, _ time: @Sendable () -> Duration) async -> Bool {
+  func hasPassed(by time: QueueTime) async -> Bool {
     while !Task.isCancelled {
       guard let deadline = deadline.withLock({ $0 }) else {
         await changed.wait()
         continue
       }
-      let left = deadline - time()
+      let left = deadline - time.stopwatch()
       if left <= .zero { return true }
       await withTaskGroup { group in
         // If this is cancelled, the loop looks at the deadline again.
-        group.addTask { try? await clock.wait(for: left) }
+        group.addTask { try? await time.wait(for: left) }
         group.addTask { await self.changed.wait() }
         await group.next()
         group.cancelAll()

@@ -156,6 +156,27 @@ import Testing
     #expect(try await b.count == 0)
   }
 
+  @Test func `a queue whose claims were not extended in time does not take its tasks back`()
+    async throws
+  {
+    let late = FaultInjectingStore(store.process())
+    late.inject(.delay(.seconds(200), on: clock), .beforeEffect) { $0.changes.contains("extend") }
+    let queue = TaskQueue(
+      persistence: late,
+      configuration: TaskQueueConfiguration(maxConcurrentTasks: 2),
+      clock: clock
+    )
+    await queue.register(Note.self) { [clock, log] _, context in
+      log.add("begins (\(context.interruptionCount))")
+      try await clock.sleep(for: .seconds(300))
+      log.add("ends")
+    }
+    // The queue looks for a second task every five seconds.
+    let task = try await queue.enqueue(Note("300"))
+    try await withRunning(queue) { try await queue.waitUntilGone(task.id, on: clock) }
+    #expect(log.entries == ["begins (0)", "ends"])
+  }
+
   @Test func `tasks of a process that is gone are taken over when their leases run out`()
     async throws
   {

@@ -1,0 +1,85 @@
+import Dispatch
+import Foundation
+import SteadfastPostgreSQL
+import SteadfastQueue
+import SteadfastSQLite
+
+/// A process whose handlers compute, and suspend at no point.
+///
+///     ComputeWorker STORE PLACE fill COUNT   adds tasks
+///     ComputeWorker STORE PLACE work         performs tasks until SIGTERM, and writes what happens
+///     ComputeWorker STORE PLACE list         writes the state of each task that is stored
+///
+/// STORE is `sqlite`, and PLACE a file, or STORE is `postgresql`, and PLACE a prefix of tables in
+/// the database that STEADFAST_POSTGRESQL names. An error is one line on standard error.
+struct Film: TaskPayload { var number: Int }
+
+enum Limits {
+  static let lease = Duration.seconds(1)
+  static let computing = Duration.milliseconds(2_500)
+  static let shutDown = Duration.seconds(5)
+}
+
+func write(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+
+func fail(_ text: String) -> Never {
+  FileHandle.standardError.write(Data("\(text)\n".utf8))
+  exit(2)
+}
+
+func store(_ kind: String, _ place: String) -> any Persistence {
+  let sharing = StoreSharing(leaseDuration: Limits.lease, pollInterval: .milliseconds(300))
+  switch kind {
+  #if SQLite
+  case "sqlite": return SQLiteStore(at: URL(filePath: place), sharing: sharing)
+  #endif
+  #if PostgreSQL
+  case "postgresql":
+    let server = ProcessInfo.processInfo.environment["STEADFAST_POSTGRESQL"]
+    return PostgreSQLStore(server ?? "", prefix: place, sharing: sharing)
+  #endif
+  default: fail("'\(kind)' with \(sharing) is no store that this program was built with")
+  }
+}
+
+func work(_ queue: TaskQueue) async throws {
+  await queue.register(Film.self) { film, _ in
+    write("begins \(film.number)")
+    let end = ContinuousClock.now + Limits.computing
+    while ContinuousClock.now < end {}
+    write("ends \(film.number)")
+  }
+  signal(SIGTERM, SIG_IGN)
+  let source = DispatchSource.makeSignalSource(signal: SIGTERM, queue: .global())
+  source.setEventHandler { @Sendable in queue.beginShutDown(within: Limits.shutDown) }
+  source.activate()
+  try await queue.run()
+}
+
+let arguments = CommandLine.arguments
+guard arguments.count > 3 else { fail("give a store, its place, and what to do") }
+let persistence = store(arguments[1], arguments[2])
+func makeQueue(_ store: some Persistence) -> TaskQueue {
+  TaskQueue(
+    persistence: store,
+    configuration: TaskQueueConfiguration(maxConcurrentTasks: 4)
+  )
+}
+let queue = makeQueue(persistence)
+
+do {
+  switch arguments[3] {
+  case "fill":
+    let count = arguments.count > 4 ? Int(arguments[4]) ?? 0 : 0
+    try await queue.enqueue(contentsOf: (0..<count).map { Film(number: $0) })
+  case "work": try await work(queue)
+  case "list":
+    for task in try await queue.tasks(matching: TaskFilter()) {
+      write("\(task.state) \(task.interruptionCount)")
+    }
+  default: fail("'\(arguments[3])' is neither fill, work nor list")
+  }
+  try await persistence.close()
+} catch {
+  fail("\(error)")
+}
