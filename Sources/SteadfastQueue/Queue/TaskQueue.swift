@@ -63,6 +63,8 @@ public actor TaskQueue {
   nonisolated let upkeep: Mutex<Upkeep>
   /// The rate limits; `nil` if there are none.
   nonisolated let rateLimiting: RateLimiting?
+  /// Decides about tasks that were interrupted.
+  nonisolated let suspects: Suspects
   /// Everybody who learns what becomes of tasks.
   nonisolated let observers: Observers
   /// Everybody who waits for a step of the queue.
@@ -93,7 +95,9 @@ public actor TaskQueue {
     generators = Generators(configuration.randomness)
     upkeep = Mutex(Upkeep(configuration))
     rateLimiting = RateLimiting(configuration.rateLimits, persistence.sharing)
-    let absence = (persistence as? GroupStore)?.members.absence ?? StoreAbsence()
+    let members = (persistence as? GroupStore)?.members
+    suspects = members?.suspects ?? Suspects()
+    let absence = members?.absence ?? StoreAbsence()
     observers = Observers(
       eventCapacity: configuration.eventBufferSize,
       statistics: QueueStatistics.Tally(since: clock.date),

@@ -29,7 +29,8 @@ public struct TaskQueueConfiguration: Sendable {
   /// killed. A store that is closed during an attempt interrupts it, too. With a store of which a
   /// queue claims ahead (``Persistence/claimBatch``), a crash also counts for the tasks that were
   /// about to begin, as a rule once for each. By default 5 times; then the task is abandoned, so
-  /// that it can't crash the process forever. An attempt that fails sets the number back to zero.
+  /// that it can't crash the process forever. <doc:RetriesOfTasks> says how a queue protects the
+  /// tasks beside it. An attempt that fails sets the number back to zero.
   /// An attempt that is released unharmed, by a shutdown for example, leaves the number as it is.
   public var maxInterruptions: RetryLimit
   /// How much a task may remember: the bytes of its names and values; by default 1 MiB.

@@ -102,7 +102,7 @@ final class Settlement: Sendable {
     case .restart: .restarted(record.id)
     case .suspend(_, let date, _): .suspended(record, until: date < .distantFuture ? date : nil)
     case .complete(let id, _, _): .completionArrived(id)
-    case .reschedule(_, let date): .rescheduled(record.id, to: date)
+    case .reschedule(_, let date): wasBegun ? .rescheduled(record.id, to: date) : nil
     case .update(let id, _): .updated(id)
     case .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: nil
     }

@@ -141,6 +141,7 @@ final class GroupMembers: Sendable {
   let use: GroupUse
   /// Whether the store is gone for one of the queues, some of whose calls reach others.
   let absence = StoreAbsence()
+  let suspects = Suspects()
   private let members = Mutex<[String: Member]>([:])
 
   init(group name: String, on store: any Persistence) {

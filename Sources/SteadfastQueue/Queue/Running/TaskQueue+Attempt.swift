@@ -32,6 +32,12 @@ extension TaskQueue {
       case .leaveOut(let change): return await leaveOut(task, worker, change(task.lease))
       }
     }
+    let ruling = record.interruptionCount > 0 ? ruling(on: record) : .attempt
+    defer { if record.interruptionCount > 0 { suspects.ended(record.id) } }
+    if case .postpone(let delay) = ruling {
+      let date = moment.date(after: delay)
+      return await leaveOut(task, worker, .reschedule(.claimed(task.lease), availableDate: date))
+    }
     if let failure = judge.failureInsteadOfAttempt(record, now: begin) {
       let (directive, isCutShort) = endAttempt(of: worker)
       let verdict = directive.map { Verdict.obey($0) } ?? .abandon(failure)
@@ -51,6 +57,18 @@ extension TaskQueue {
     let verdict = verdict(on: record, after: end, directive, memory.take(number))
     await settle(task, verdict, end, handler, context, worker, timing)
     return isCutShort
+  }
+
+  /// Decides about a task that was interrupted.
+  private nonisolated func ruling(on record: TaskRecord) -> Suspects.Ruling {
+    // A process that makes a pass may end after it, and would never abandon the task.
+    let isProven = machine.withLock { $0.attemptCount > 0 || $0.mode != .untilStopped }
+    return suspects.ruling(
+      on: record,
+      isTooOften: !judge.maxInterruptions.allows(retryCount: record.interruptionCount),
+      isProven: isProven,
+      at: time.stopwatch()
+    )
   }
 
   private nonisolated func verdict(
