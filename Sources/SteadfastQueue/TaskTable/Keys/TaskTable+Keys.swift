@@ -140,9 +140,9 @@ extension TaskTable {
     excluding excluded: [TaskID]? = nil
   ) -> StagedChange {
     guard let slot, takesKeyAtRestart(slot) else { return stage(change, of: slot) }
-    if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey,
-      let other = keys[key, nameLane(of: slot)].last
-    {
+    if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey {
+      let roles = keys[key, nameLane(of: slot)]
+      guard let other = roles.holder ?? roles.successor else { return .stale }
       return .duplicate(of: entries[other].record.id, .keep)
     }
     return stageForOthers(change, of: slot, excluding: excluded)
