@@ -39,7 +39,8 @@ extension TaskTable {
     switch decision(on: record, key, policy) {
     case .add(let role):
       if let refusal = refusal(of: record) { return refusal }
-      let (slot, others) = (insertNewEntry(of: record), displace(role, key, for: record))
+      // In this order, as the new task holds one of them if that follows it.
+      let (others, slot) = (displace(role, key, for: record), insertNewEntry(of: record))
       take(role, key, slot)
       let isNext = role == .successor
       return StagedChange(.insertion(slot: slot, isSuccessor: isNext, displaced: others))
@@ -142,8 +143,7 @@ extension TaskTable {
     guard let slot, takesKeyAtRestart(slot) else { return stage(change, of: slot) }
     if !takeKeyAgain(slot), let key = entries[slot].record.uniqueKey {
       let roles = keys[key, nameLane(of: slot)]
-      guard let other = roles.holder ?? roles.successor else { return .stale }
-      return .duplicate(of: entries[other].record.id, .keep)
+      if let other = roles.holder ?? roles.last { return .duplicate(of: entries[other].id, .keep) }
     }
     return stageForOthers(change, of: slot, excluding: excluded)
   }

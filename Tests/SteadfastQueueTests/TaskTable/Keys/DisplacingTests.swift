@@ -69,6 +69,27 @@ import Testing
     #expect(table.stage(Self.new).outcome == .done)
   }
 
+  @Test mutating func `a task that follows the new one loses its role, too`() {
+    insert(1)
+    let dependencies = TaskDependencies(follower: .numbered(1))
+    let new = TaskRecord.make(3, key: "k", created: 100, dependencies: dependencies)
+    table.insert(new)
+    #expect(role(1) == nil && role(3) == .holder)
+    #expect(table.brokenInvariants() == [])
+    #expect(table.claim(9, at: 100).numbers == [3])
+  }
+
+  @Test mutating func `a restart that a key prevents names its holder, not the successor`() {
+    insert(1)
+    table.insert(.make(2, key: "k", created: 100))
+    _ = table.apply([.pause(.unclaimed(.numbered(1)))])
+    _ = table.claim(1, at: 100)
+    table.insert(.make(3, key: "k", created: 101))
+    let restart = TaskChange.restart(.unclaimed(.numbered(1)), availableDate: .seconds(102))
+    #expect(role(3) == .successor)
+    #expect(table.apply([restart]) == [.duplicate(of: .numbered(2))])
+  }
+
   @Test func `a file says the same of a task that has lost its role, compacted or not`() throws {
     var lines: [JournalEntry] = [
       .addition(.make(1, key: "k", expires: .seconds(100)), .holder),
