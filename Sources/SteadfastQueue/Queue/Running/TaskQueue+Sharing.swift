@@ -55,7 +55,10 @@ extension TaskQueue {
       let extensions = leases.map { TaskChange.extend($0, for: duration) }
       do {
         let results = try await extensions.isEmpty ? [] : persistOnce(extensions, .relaxed)
-        machine.withLock { $0.leasesExtended = start }
+        // An end of a task whose lease ran out is in doubt until it is stored: whose end is it?
+        if !results.contains(.stale) || !leasesMayHaveRunOut(by: start) {
+          machine.withLock { $0.leasesExtended = start }
+        }
         for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
         return
       } catch {
@@ -65,9 +68,10 @@ extension TaskQueue {
   }
 
   /// Whether a claim of this queue may have run out, because it could not be extended.
-  nonisolated var leasesMayHaveRunOut: Bool {
+  nonisolated var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
+
+  private nonisolated func leasesMayHaveRunOut(by now: Duration) -> Bool {
     guard let leaseDuration else { return false }
-    let now = time.stopwatch()
     return machine.withLock { now >= $0.leasesExtended + leaseDuration }
   }
 
