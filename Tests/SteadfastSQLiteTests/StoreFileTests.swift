@@ -145,6 +145,32 @@ struct StoreFileTests {
     }
   }
 
+  @Test(arguments: ["-wal", "-shm"], [nil, StoreSharing()])
+  func `a store whose log was deleted or replaced takes nothing in`(
+    suffix: String,
+    sharing: StoreSharing?
+  ) async throws {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let other = folder.appending(path: "db" + suffix)
+      let store = SQLiteStore(at: url, sharing: sharing)
+      _ = try await store.insert(.make(1))
+      try FileManager.default.removeItem(at: other)
+      func code() async -> SQLiteError.Code? {
+        await store.error { _ = try await $0.insert(.make(2)) }?.code
+      }
+      #expect(await code() == .displaced)
+      #expect(await store.error { _ = try await $0.count(matching: .unfinished) } != nil)
+      try Data().write(to: other)
+      #expect(await code() == .displaced)
+      // What was acknowledged is in the file when the store is closed.
+      try await store.close()
+      let next = SQLiteStore(at: url)
+      #expect(try await next.count(matching: .unfinished) == 1)
+      try await next.close()
+    }
+  }
+
   @Test func `shared stores that make a database together wait for each other`() async throws {
     try await withTemporaryFolder { folder in
       for round in 1...20 {

@@ -62,7 +62,7 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
     public static let newerVersion = Code("newerVersion")
     /// The tables are missing or of an older version, and the store may not make them.
     ///
-    /// The message has the statements that do it.
+    /// The error's ``PostgreSQLError/statements`` make them.
     public static let tablesMissing = Code("tablesMissing")
     /// A table has the name of one of this library's, and was made by another program.
     ///
@@ -98,10 +98,17 @@ public struct PostgreSQLError: PersistenceError, CustomStringConvertible {
   public let code: Code
   /// What is wrong and what to do about it, for a person to read.
   public let message: String
+  /// The statements that make the tables, or bring them to the present version, if those are
+  /// missing.
+  ///
+  /// It is `nil` for an error of another kind than ``Code/tablesMissing``, and if the tables were
+  /// deleted while the store was open.
+  public let statements: String?
 
-  init(_ code: Code, _ message: String) {
+  init(_ code: Code, _ message: String, statements: String? = nil) {
     self.code = code
     self.message = message
+    self.statements = statements
   }
 
   /// Whether the same call may succeed a little later.

@@ -131,8 +131,8 @@ struct StorePlace: Sendable {
       PostgreSQLError(
         .tablesMissing,
         "\(tables) \(version == 0 ? "are not there" : "have version \(version)"), and this store "
-          + "may not change that. Run these statements, or give the store migrates: true:\n"
-          + script(from: version)
+          + "may not change that. Run the error's `statements`, or give the store migrates: true",
+        statements: script(from: version)
       )
     }
   }

@@ -123,7 +123,14 @@ extension TaskQueue {
   nonisolated func end() {
     // A handler may hold its queue, which would then never be freed.
     handlers.close()
-    observers.end(Self.shutDownError)
+    failWaiters()
+    observers.events.end()
+  }
+
+  /// Fails waiting callers, if it is known what becomes of the tasks.
+  private nonisolated func failWaiters() {
+    guard let error = machine.withLock({ $0.reasonToFailWaiters }) else { return }
+    observers.outcomes.failWaiters(error)
     signals.idleWatch.step()
   }
 
@@ -143,10 +150,34 @@ extension TaskQueue {
   public func destroy() async throws {
     try checkCanBeDestroyed()
     if let group = backing.group { throw group.isDestroyedAsAWhole }
-    await shutDown(within: .zero)
-    try await waitToBeDestroyed()
-    try await store.destroy()
-    wasDestroyed()
+    try await Self.destroying([self]) {
+      await shutDown(within: .zero)
+      try await waitToBeDestroyed()
+      try await store.destroy()
+    }
+  }
+
+  /// Performs the body, which destroys queues, and tells waiting callers then what has become of
+  /// their tasks.
+  static nonisolated func destroying(
+    _ queues: [TaskQueue],
+    _ body: () async throws -> Void
+  ) async throws {
+    func tell(_ destruction: WorkMachine.Destruction) {
+      for queue in queues {
+        // A later call can't bring the tasks back.
+        queue.machine.withLock { if $0.destruction != .done { $0.destruction = destruction } }
+        queue.failWaiters()
+      }
+    }
+    tell(.underWay)
+    do {
+      try await body()
+    } catch {
+      tell(.none)
+      throw error
+    }
+    tell(.done)
   }
 
   /// Refuses a call of a handler, which would wait for itself.
@@ -164,20 +195,6 @@ extension TaskQueue {
     try await signals.runEnd.wait { machine.withLock { $0.mode == nil } ? .success(()) : nil }
   }
 
-  /// Tells callers that wait for outcomes that there will be none.
-  nonisolated func wasDestroyed() {
-    observers.outcomes.failWaiters(
-      TaskQueueError(.destroyed, "the queue was destroyed, with its tasks")
-    )
-  }
-
   /// Whether no task will be performed any more.
   nonisolated var hasEnded: Bool { machine.withLock { $0.hasEnded } }
-
-  static var shutDownError: TaskQueueError {
-    TaskQueueError(
-      .shutDown,
-      "the queue was shut down before the task ended; the task is kept by its store"
-    )
-  }
 }

@@ -70,8 +70,7 @@ extension TaskQueue {
     switch idleness {
     case .busy: return false
     case .idle: return true
-    case .ended: throw Self.shutDownError
-    case .failed(let error): throw error
+    case .ended(let error), .failed(let error): throw error
     case .unknown: break
     }
     // A worker claims now; if the queue does not run, a worker of the next run does.

@@ -135,7 +135,8 @@ extension TaskQueue {
   /// many.
   ///
   /// `restart(matching: .deadLetters)` tries all dead letters once more. A task whose unique key
-  /// another task has by now is left alone.
+  /// another task has by now is left alone: it still matches the filter afterwards, and
+  /// ``restart(_:forgetting:)`` says which task has its key.
   ///
   /// - Throws: the same errors as ``cancel(matching:)``; some tasks may have been restarted by
   ///   then.

@@ -40,7 +40,8 @@ enum CronLine {
 
   /// Returns the pattern of a line, and the line with single spaces.
   static func pattern(of line: String) throws(TaskQueueError) -> (CalendarPattern, String) {
-    var words = line.split { $0 == " " || $0 == "\t" }.map { $0.lowercased() }
+    // A line that was read from a file may end with its line end.
+    var words = line.split(whereSeparator: \.isWhitespace).map { $0.lowercased() }
     let text = words.joined(separator: " ")
     if words.count == 1, let meaning = shorthands[words[0]] {
       words = meaning.split(separator: " ").map(String.init)

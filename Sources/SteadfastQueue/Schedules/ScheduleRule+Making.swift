@@ -56,7 +56,8 @@ extension ScheduleRule {
     guard seconds >= 1, fraction == 0, interval <= .longestStorable else {
       throw TaskQueueError(
         .invalidArgument,
-        "a schedule can't have the interval \(interval); give whole seconds, at least one"
+        "a schedule can't have the interval \(interval); give whole seconds, at least one and at most "
+          + "100000000000"
       )
     }
     return ScheduleRule(.every(seconds: Int(seconds)), .gmt, "every \(seconds) s")
@@ -82,7 +83,7 @@ extension ScheduleRule {
         "no hour has a minute \(minute); give a minute from 0 to 59"
       )
     }
-    return ScheduleRule(.hourly(minute: minute), zone, "hourly \(minute)")
+    return try ScheduleRule(.hourly(minute: minute), clocksOf: zone, "hourly \(minute)")
   }
 
   /// Each day, when the clocks of a zone show a time.
@@ -98,7 +99,7 @@ extension ScheduleRule {
   ) throws(TaskQueueError) -> ScheduleRule {
     try time.check()
     let pattern = CalendarPattern(time, on: CalendarPattern.allWeekdays)
-    return ScheduleRule(.calendar(pattern), zone, "daily \(time)")
+    return try ScheduleRule(.calendar(pattern), clocksOf: zone, "daily \(time)")
   }
 
   /// Each week on some days, when the clocks of a zone show a time.
@@ -124,7 +125,7 @@ extension ScheduleRule {
     let sorted = days.sorted { $0.rawValue < $1.rawValue }
     let pattern = CalendarPattern(time, on: sorted.reduce(0) { $0 | 1 << UInt8($1.rawValue) })
     let names = sorted.map(\.text).joined(separator: ",")
-    return ScheduleRule(.calendar(pattern), zone, "weekly \(names) \(time)")
+    return try ScheduleRule(.calendar(pattern), clocksOf: zone, "weekly \(names) \(time)")
   }
 
   /// The dates of a line of cron: `minute hour day-of-month month day-of-week`.
@@ -149,7 +150,24 @@ extension ScheduleRule {
     in zone: TimeZone
   ) throws(TaskQueueError) -> ScheduleRule {
     let (pattern, text) = try CronLine.pattern(of: line)
-    return ScheduleRule(.calendar(pattern), zone, "cron \(text)")
+    return try ScheduleRule(.calendar(pattern), clocksOf: zone, "cron \(text)")
+  }
+}
+
+extension ScheduleRule {
+  /// Makes a rule whose zone is stored by its identifier.
+  private init(_ kind: Kind, clocksOf zone: TimeZone, _ text: String) throws(TaskQueueError) {
+    // A zone that differs from what its identifier says has a constant offset.
+    let (date, stored) = (Date(timeIntervalSince1970: 0), TimeZone(identifier: zone.identifier))
+    let offset = zone.secondsFromGMT(for: date)
+    if let stored, stored.secondsFromGMT(for: date) != offset {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the time zone \(zone.identifier) is \(offset) s from GMT, which its identifier does not say; "
+          + "give one of whole minutes"
+      )
+    }
+    self.init(kind, zone, text)
   }
 }
 

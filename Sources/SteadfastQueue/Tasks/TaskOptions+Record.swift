@@ -32,8 +32,8 @@ extension TaskOptions {
     }
     try TaskQueueError.check(storable: choices.availableDate, "\(path)availableDate")
     if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
-    try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
     try TaskQueueError.check(storable: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
     try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
     try TaskQueueError.check(choices.tags, "\(path)tags")
     try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")

@@ -27,7 +27,8 @@ extension TaskQueueError {
     guard let timeLimit, timeLimit <= .zero || timeLimit > .seconds(Int64(1) << 60) else { return }
     throw TaskQueueError(
       .invalidArgument,
-      "\(name()) is \(timeLimit); give more than zero, or none for any time"
+      "\(name()) is \(timeLimit); give more than zero, and at most 100000000000 seconds, or none for "
+        + "any time"
     )
   }
 

@@ -10,6 +10,8 @@ final class StoreFile: Sendable {
   private struct State {
     var path = ""
     var file: FileIdentity?
+    /// The write-ahead log and its index, which SQLite has open beside the file.
+    var others: [FileIdentity?] = []
     var lock: FileLock?
   }
 
@@ -22,14 +24,35 @@ final class StoreFile: Sendable {
     let path = database.path
     let file = try FileIdentity.following(path)
     guard file != nil, !database.hasMoved else { throw place.displaced }
-    state.withLock { ($0.path, $0.file) = (path, file) }
+    let others = try Self.others(beside: path)
+    state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
+  }
+
+  /// Returns the log and its index beside a file.
+  ///
+  /// SQLite does not notice that another program has deleted or replaced them, and loses what it
+  /// writes then.
+  private static func others(beside path: String) throws -> [FileIdentity?] {
+    try ["-wal", "-shm"].map { try FileIdentity.following(path + $0) }
+  }
+
+  /// Checks that what a connection has open still has its names.
+  ///
+  /// - Throws: A ``SQLiteError`` if not.
+  func check(_ database: Connection, _ place: StorePlace) throws {
+    let (path, others) = state.withLock { ($0.path, $0.others) }
+    guard !database.hasMoved, try Self.others(beside: path) == others else {
+      throw place.displaced
+    }
   }
 
   /// Opens the file for a thread that reads.
   ///
-  /// - Throws: A ``SQLiteError`` if another file has its name by now.
+  /// - Throws: A ``SQLiteError`` if another file has its name or that of its log by now.
   func openedForReading(_ place: StorePlace) throws -> Connection {
-    let (path, file) = state.withLock { ($0.path, $0.file) }
+    let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
+    // A new connection would make a new log.
+    guard try Self.others(beside: path) == others else { throw place.displaced }
     let database = Result { () throws(SQLiteFailure) in
       try Connection(path, .reading, prefix: place.prefix)
     }

@@ -47,7 +47,8 @@ struct StorePlace: Sendable {
     SQLiteError(
       .displaced,
       url,
-      "\(path) was deleted, moved or replaced while it was open; make a new store"
+      "\(path), or its log beside it, was deleted, moved or replaced while it was open; make a new "
+        + "store"
     )
   }
 

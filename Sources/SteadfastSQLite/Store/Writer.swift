@@ -137,7 +137,7 @@ final class Writer {
   ) throws -> Success {
     let tables = try openedTables()
     let database = tables.database
-    guard !database.hasMoved else { throw place.displaced }
+    try file.check(database, place)
     try flush(isDurable, database)
     return try Self.transaction(on: database) { try body(tables) }
   }

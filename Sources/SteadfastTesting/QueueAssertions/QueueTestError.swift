@@ -44,16 +44,18 @@ extension QueueTestError {
   }
 
   static func tasksLeft(_ left: [TaskRecord], in queue: TaskQueue) -> QueueTestError {
-    let cause =
-      queue.isPaused
-      ? "the queue is paused; resume it"
-      : "register handlers for their names, see that their payloads can be decoded, and give the "
-        + "queue this virtual time's clock"
+    var obstacles: [String] = queue.isPaused ? ["the queue is paused; resume it"] : []
+    for obstacle in left.compactMap(queue.obstacle) where !obstacles.contains(obstacle) {
+      obstacles.append(obstacle)
+    }
+    if obstacles.isEmpty {
+      obstacles = ["give the queue this virtual time's clock, and let what they wait for end"]
+    }
     return QueueTestError(
       code: .tasksLeft,
       description: """
-        the queue '\(queue.name)' is not empty, and nothing performs what is left, \(list(left)). \
-        To mend that, \(cause)
+        the queue '\(queue.name)' is not empty, and nothing performs what is left, \(list(left)): \
+        \(obstacles.prefix(5).joined(separator: "; "))
         """
     )
   }

@@ -49,5 +49,9 @@ extension TaskQueue {
     }
     return task
   }
+
+  /// Not here: a payload is expected, and not a type.
+  @available(*, unavailable, message: "give the payload, or look at pendingTasks(of:)")
+  public nonisolated func expectEnqueued<Payload: TaskPayload>(_ type: Payload.Type) async throws {}
 }
 #endif

@@ -139,6 +139,9 @@ struct ScheduleRuleTests {
       ("minute 60", { try .hourly(minute: 60) }),
       ("24:00", { try .daily(at: .time(24, 0), in: .gmt) }),
       ("02:00:60", { try .daily(at: .time(2, 0, 60), in: .gmt) }),
+      ("3601 s", { try .daily(at: .time(2, 0), in: #require(TimeZone(secondsFromGMT: 3_601))) }),
+      ("-59 s", { try .cron("* * * * *", in: #require(TimeZone(secondsFromGMT: -59))) }),
+      ("3601 s", { try .hourly(minute: 1, in: #require(TimeZone(secondsFromGMT: 3_601))) }),
       ("no day", { try .weekly(on: [], at: .time(2, 0), in: .gmt) }),
     ]
     for (text, make) in rules {

@@ -22,6 +22,7 @@ import Foundation
   private static let last = Date.seconds(253_402_300_799)
   private static let early = Date.distantPast - 1
   private static let long = Duration.seconds(100_000_000_001)
+  private static let forever = Duration.seconds(Int64.max)
 
   private typealias Enqueuing = @Sendable (TaskQueue) async throws -> Void
 
@@ -35,6 +36,10 @@ import Foundation
     ("timeLimit", { _ = try await $0.update(.numbered(1), timeLimit: long) }),
     ("delay", { try await $0.enqueue(Note("a"), delay: DateBoundsTests.long) }),
     ("timeLimit", { try await $0.enqueue(Note("a"), options: .init(timeLimit: long)) }),
+    ("delay", { try await $0.enqueue(Note("a"), delay: DateBoundsTests.forever) }),
+    ("timeLimit", { try await $0.enqueue(Note("a"), options: .init(timeLimit: forever)) }),
+    ("timeLimit", { _ = try await $0.update(.numbered(1), timeLimit: forever) }),
+    ("interval", { _ in _ = try ScheduleRule.every(forever) }),
     (
       "uniqueFor",
       { try await $0.enqueue(Note("a"), uniqueKey: "k", options: .init(uniqueFor: long)) }

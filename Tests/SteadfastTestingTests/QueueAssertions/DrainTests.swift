@@ -133,6 +133,45 @@ import Testing
     #expect(try await time.drain(queue) == 1)
   }
 
+  /// Returns what the error says about a task that is left in a queue.
+  private func error(
+    _ options: TaskOptions = TaskOptions(),
+    _ prepare: (TaskQueue, TaskID) async throws -> Void
+  ) async throws -> String {
+    let queue = await queue()
+    await queue.setCondition("power", holds: false)
+    let task = try await queue.enqueue(Letter("left"), options: options)
+    try await prepare(queue, task.id)
+    let error = await #expect(throws: QueueTestError.self) { try await time.drain(queue) }
+    #expect(error?.code == .tasksLeft)
+    return error?.description ?? ""
+  }
+
+  @Test func `the error for tasks that are left says why they are`() async throws {
+    let unknown = try await error(TaskOptions(requires: ["network"])) { _, _ in }
+    #expect(
+      unknown.hasSuffix(
+        "the queue was not told whether the condition 'network' holds; register a monitor for it, "
+          + "or call setCondition(_:holds:)"
+      )
+    )
+    let unmet = try await error(TaskOptions(requires: ["power"])) { _, _ in }
+    #expect(unmet.hasSuffix("the condition 'power' does not hold; call setCondition(_:holds:)"))
+    let paused = try await error { queue, _ in await queue.pause(name: "Letter") }
+    #expect(paused.hasSuffix("the name 'Letter' is paused; resume it"))
+    let pausedTask = try await error { queue, id in try await queue.pause(id) }
+    #expect(pausedTask.hasSuffix("a task is paused; resume it"))
+    let unhandled = try await error { queue, _ in try await queue.enqueue(Forgetful()) }
+    #expect(unhandled.contains("no handler is registered for the name 'Forgetful'"))
+    #expect(!unhandled.contains("Letter"))
+    let suspended = try await error { queue, _ in
+      await queue.register(Letter.self) { _, context in
+        try await context.completion("reply") { _ in }
+      }
+    }
+    #expect(suspended.hasSuffix("a task waits for a completion; complete it"))
+  }
+
   @Test func `a date out of reach is not waited for`() async throws {
     let queue = await queue()
     let last = Date(timeIntervalSince1970: 253_402_300_799)

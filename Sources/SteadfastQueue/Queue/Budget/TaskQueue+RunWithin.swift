@@ -30,8 +30,10 @@ extension TaskQueue {
   @discardableResult
   public nonisolated func run(within budget: Duration) async throws -> Int {
     let deadline = time.deadline(after: budget)
-    try checkCanOpen()
-    guard let times = try await runTimes(until: deadline), time.stopwatch() < deadline else {
+    try checkCanRun()
+    guard let times = try await opening({ try await runTimes(until: deadline) }),
+      time.stopwatch() < deadline
+    else {
       return 0
     }
     let cutoff = machine.withLock { $0.nextCutoff(now: now) }

@@ -204,6 +204,7 @@ struct AttemptJudge: Sendable {
     value: (any Sendable)? = nil,
     timing: TaskTiming? = nil,
     handler: AnyHandler? = nil,
+    usedMemory: Bool = false,
     now: Date
   ) -> Settlement {
     let lease = task.lease
@@ -236,7 +237,8 @@ struct AttemptJudge: Sendable {
       record: task.record,
       value: value,
       timing: timing,
-      handler: handler
+      handler: handler,
+      usedMemory: usedMemory
     )
   }
 

@@ -18,6 +18,8 @@ final class Settlement: Sendable {
   let handler: AnyHandler?
   /// Whether an attempt was begun; if not, the task was only claimed.
   let wasBegun: Bool
+  /// Whether the attempt has used what the task remembers.
+  let usedMemory: Bool
   /// Whether the store failed to store the change, and may have stored it all the same.
   let isInDoubt: Bool
 
@@ -28,6 +30,7 @@ final class Settlement: Sendable {
     timing: TaskTiming? = nil,
     handler: AnyHandler? = nil,
     wasBegun: Bool = true,
+    usedMemory: Bool = false,
     isInDoubt: Bool = false
   ) {
     self.change = change
@@ -36,6 +39,7 @@ final class Settlement: Sendable {
     self.timing = timing
     self.handler = handler
     self.wasBegun = wasBegun
+    self.usedMemory = usedMemory
     self.isInDoubt = isInDoubt
   }
 
@@ -47,6 +51,7 @@ final class Settlement: Sendable {
       timing: timing,
       handler: handler,
       wasBegun: wasBegun,
+      usedMemory: usedMemory,
       isInDoubt: true
     )
   }
@@ -63,13 +68,16 @@ final class Settlement: Sendable {
     }
   }
 
-  /// Whether the task is still there afterwards, so that more may happen to it.
-  var leavesTask: Bool {
+  /// Whether something else may be told of the task at the same time.
+  ///
+  /// The task is still there afterwards, so that more may happen to it; or a completion may come
+  /// before, which needs a token that the task remembers.
+  var mayMeetOthers: Bool {
     switch change {
     case .retry, .release, .park, .pause, .resume, .restart, .reschedule, .update, .remember,
       .suspend, .complete:
       true
-    case .succeed, .abandon, .cancel: isKeptEnd
+    case .succeed, .abandon, .cancel: isKeptEnd || usedMemory || record.memorySize > 0
     case .remove, .insert, .unpark, .extend, .prune, .rebase, .setValue: false
     }
   }

@@ -15,6 +15,24 @@ extension WorkMachine {
   /// Whether the queue will perform no task any more.
   var hasEnded: Bool { isShutDown && mode == nil }
 
+  /// Whether the queue is destroyed, with its tasks.
+  enum Destruction: Sendable {
+    case none
+    /// What becomes of its tasks is not known yet.
+    case underWay
+    case done
+  }
+
+  /// The error for callers that wait for a task or for an idle queue, if neither will come.
+  var reasonToFailWaiters: TaskQueueError? {
+    guard hasEnded else { return nil }
+    return switch destruction {
+    case .none: .waitedForShutDownQueue
+    case .underWay: nil
+    case .done: .waitedForDestroyedQueue
+    }
+  }
+
   enum Idleness: Sendable {
     /// Something is performed, claimed or being stored.
     case busy
@@ -22,8 +40,8 @@ extension WorkMachine {
     case unknown
     /// Nothing is under way, and nothing may begin.
     case idle
-    /// The queue was shut down, and performs nothing any more.
-    case ended
+    /// The queue was shut down or destroyed, and performs nothing any more.
+    case ended(TaskQueueError)
     /// The run has ended, because its store has failed.
     case failed(TaskQueueError)
   }
@@ -33,7 +51,7 @@ extension WorkMachine {
   /// Only claims after this one count. A claim of a pass counts only if the pass's cutoff is not
   /// before this date.
   func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
-    if hasEnded { return .ended }
+    if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
     if mode == nil, let failure { return .failed(failure) }
     guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty, obeying.isEmpty,
       outbox.isEmpty
@@ -43,4 +61,15 @@ extension WorkMachine {
     else { return .unknown }
     return .idle
   }
+}
+
+extension TaskQueueError {
+  fileprivate static let waitedForShutDownQueue = TaskQueueError(
+    .shutDown,
+    "the queue was shut down before the task ended; the task is kept by its store"
+  )
+  fileprivate static let waitedForDestroyedQueue = TaskQueueError(
+    .destroyed,
+    "the queue was destroyed, with its tasks"
+  )
 }

@@ -18,6 +18,7 @@ struct WorkMachine: Sendable {
   private(set) var isPausedByStore = false
   private var isPausedByCaller = false
   private(set) var isShutDown = false
+  var destruction = Destruction.none
   private(set) var attemptCount = 0
   private(set) var failure: TaskQueueError?
   private(set) var wasCancelled = false

@@ -71,10 +71,11 @@ public struct EnqueuedTask: Sendable, Identifiable {
     switch try await outcome() {
     case .succeeded:
       if let value = handle.value as? Value { return value }
-      let found = handle.value.map { "it is a \(Swift.type(of: $0))" } ?? "it is not known here"
+      let found = handle.value.map { "it is of the type \(Swift.type(of: $0))" }
       throw TaskQueueError(
         .noValue,
-        "the task \(id) has succeeded, but not with a \(type): \(found)"
+        "the task \(id) has succeeded, but not with a value of the type \(type): "
+          + (found ?? "its value is not known here")
       )
     case .abandoned(let reason):
       throw TaskQueueError(.noValue, "the task \(id) was abandoned: \(reason)")
@@ -105,7 +106,7 @@ public struct EnqueuedTask: Sendable, Identifiable {
     if isLookedUp, let outcome = try await storedOutcome() { return outcome }
     if queue.callingTask == id { throw waitsForItself }
     return try await RealWork.waiting({ [id, queue] in await queue.whyIsAwaited(id, $0) }) {
-      try await handle.wait { queue.hasEnded ? TaskQueue.shutDownError : nil }
+      try await handle.wait { queue.machine.withLock { $0.reasonToFailWaiters } }
     }
   }
 
@@ -133,7 +134,8 @@ public struct EnqueuedTask: Sendable, Identifiable {
     {
       return nil
     }
-    return await handle.progress(after: number) { queue.hasEnded }
+    // The task's own handler would wait for what it is to report itself.
+    return await handle.progress(after: number) { queue.hasEnded || queue.callingTask == id }
   }
 
   /// Returns whether the task has ended in the store; `true` if the store can't tell.

@@ -41,7 +41,7 @@ public struct TaskDrafts {
     let draft = TaskQueue.Draft(
       Payload.taskName,
       StoredPayload(payload),
-      uniqueKey ?? payload.uniqueKey
+      uniqueKey ?? payload.storedUniqueKey
     )
     return try add(draft, chosen)
   }
@@ -54,7 +54,8 @@ public struct TaskDrafts {
   ///   - uniqueKey: a key of which one task at a time is performed; by default none.
   ///   - options: the options of the task, as for a task with a payload type.
   /// - Returns: the ID that the task will have.
-  /// - Throws: a ``TaskQueueError`` if an option makes no sense.
+  /// - Throws: a ``TaskQueueError`` if an option makes no sense; an `EncodingError` for JSON that
+  ///   can't be stored.
   @discardableResult
   public mutating func add(
     name: String,
@@ -62,7 +63,7 @@ public struct TaskDrafts {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) throws -> TaskID {
-    try add(TaskQueue.Draft(name, StoredPayload(payload, version: 1), uniqueKey), options)
+    try add(TaskQueue.Draft(name, try StoredPayload(payload), uniqueKey), options)
   }
 
   /// Draws the ID of a task that is added later.

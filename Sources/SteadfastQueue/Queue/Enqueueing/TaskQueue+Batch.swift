@@ -65,10 +65,10 @@ extension TaskQueue {
     then follower: Follower,
     followerOptions: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedBatch {
-    guard follower.uniqueKey == nil else {
+    guard follower.storedUniqueKey == nil else {
       throw TaskQueueError(
         .invalidArgument,
-        "the task that follows the batch has the unique key '\(follower.uniqueKey ?? "")': another "
+        "the task that follows the batch has the unique key '\(follower.storedUniqueKey ?? "")': another "
           + "task could stand for it, which would not follow; give it no unique key"
       )
     }
@@ -78,7 +78,7 @@ extension TaskQueue {
     var tasks = try await enqueue { drafts in
       let id = drafts.nextID()
       for payload in payloads {
-        let draft = Draft(Payload.taskName, StoredPayload(payload), payload.uniqueKey)
+        let draft = Draft(Payload.taskName, StoredPayload(payload), payload.storedUniqueKey)
         try drafts.add(draft, chosen, follower: id)
       }
       try drafts.addFollower(follower, id, followerOptions)
@@ -97,7 +97,7 @@ extension TaskQueue {
     chosen.fill(from: Payload.options)
     chosen.fill(from: configuration.taskDefaults)
     guard chosen.after.isEmpty, chosen.inOrder == nil,
-      payloads.allSatisfy({ $0.uniqueKey == nil })
+      payloads.allSatisfy({ $0.storedUniqueKey == nil })
     else {
       throw TaskQueueError(
         .invalidArgument,

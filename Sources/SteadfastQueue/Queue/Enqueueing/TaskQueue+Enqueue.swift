@@ -59,7 +59,7 @@ extension TaskQueue {
     let draft = Draft(
       Payload.taskName,
       StoredPayload(payload),
-      uniqueKey ?? payload.uniqueKey
+      uniqueKey ?? payload.storedUniqueKey
     )
     return try await add(draft, chosen)
   }
@@ -86,7 +86,7 @@ extension TaskQueue {
     chosen.fill(from: Payload.options)
     let name = Payload.taskName
     let drafts = payloads.map { payload in
-      Draft(name, StoredPayload(payload), uniqueKey(payload) ?? payload.uniqueKey)
+      Draft(name, StoredPayload(payload), uniqueKey(payload) ?? payload.storedUniqueKey)
     }
     return try await add(drafts, chosen)
   }
@@ -111,7 +111,7 @@ extension TaskQueue {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    let draft = Draft(name, StoredPayload(payload, version: 1), uniqueKey)
+    let draft = Draft(name, try StoredPayload(payload), uniqueKey)
     return try await add(draft, options)
   }
 }

@@ -30,7 +30,11 @@ extension TaskQueue {
     var chosen = options
     chosen.fill(from: Payload.options)
     chosen.fill(from: configuration.taskDefaults)
-    let draft = Draft(Payload.taskName, StoredPayload(payload), uniqueKey ?? payload.uniqueKey)
+    let draft = Draft(
+      Payload.taskName,
+      StoredPayload(payload),
+      uniqueKey ?? payload.storedUniqueKey
+    )
     let now = self.now
     let record = try record(of: draft, chosen, id: generators.nextID(at: now), now: now)
     let policy = chosen.onDuplicate ?? .keep

@@ -46,7 +46,7 @@ extension TaskQueueGroup {
         return shutDownError
       }
       state.run = continuation
-      for queue in state.queues.values { continuation.yield(queue) }
+      for queue in state.sortedQueues { continuation.yield(queue) }
       return nil
     }
     if let error { throw error }
@@ -89,7 +89,7 @@ extension TaskQueueGroup {
   ) async throws -> Int {
     let queues = try state.withLock { state throws(TaskQueueError) in
       if state.isShutDown { throw shutDownError }
-      return state.queues.values.map(\.self)
+      return state.sortedQueues
     }
     return try await withThrowingTaskGroup { group in
       for queue in queues {
@@ -181,7 +181,7 @@ extension TaskQueueGroup {
     let queues = state.withLock { state in
       state.isShutDown = true
       state.run?.finish()
-      return state.queues.values.map(\.self)
+      return state.sortedQueues
     }
     for queue in queues { queue.beginShutDown(within: limit) }
   }

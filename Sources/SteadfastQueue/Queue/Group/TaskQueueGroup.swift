@@ -39,6 +39,10 @@ public final class TaskQueueGroup: Sendable {
     var coming: Set<String> = []
     var run: AsyncStream<TaskQueue>.Continuation?
     var isShutDown = false
+
+    /// The queues in the order of their names, in which the group does the same with all of them:
+    /// in virtual time, it is the same each time.
+    var sortedQueues: [TaskQueue] { queues.values.sorted { $0.name < $1.name } }
   }
 
   /// Makes a group without queues.
@@ -149,7 +153,7 @@ public final class TaskQueueGroup: Sendable {
 
   /// The queues of the group, in the order of their names.
   public var queues: [TaskQueue] {
-    state.withLock { $0.queues.values.sorted { $0.name < $1.name } }
+    state.withLock { $0.sortedQueues }
   }
 
   // MARK: Tasks
@@ -233,10 +237,12 @@ public final class TaskQueueGroup: Sendable {
   ///   (``TaskQueueError/Code/waitsForItself``). `CancellationError` when the waiting is cancelled.
   ///   What the store throws.
   public func destroy() async throws {
+    let queues = queues
     for queue in queues { try queue.checkCanBeDestroyed() }
-    await shutDown(within: .zero)
-    for queue in queues { try await queue.waitToBeDestroyed() }
-    try await store.destroy()
-    for queue in queues { queue.wasDestroyed() }
+    try await TaskQueue.destroying(queues) {
+      await shutDown(within: .zero)
+      for queue in queues { try await queue.waitToBeDestroyed() }
+      try await store.destroy()
+    }
   }
 }

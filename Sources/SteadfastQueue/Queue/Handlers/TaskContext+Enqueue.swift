@@ -34,7 +34,8 @@ extension TaskContext {
   ///     ``UniquePolicy/keep``.
   ///   - options: everything else: a time limit, an expiry date, tags.
   /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
-  /// - Throws: as the method of ``TaskQueue`` with the same arguments.
+  /// - Throws: as the method of ``TaskQueue`` with the same arguments; ``TaskSuspended`` if the
+  ///   attempt has suspended the task, so that a handler that catches too much adds nothing.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     _ payload: Payload,
@@ -47,7 +48,8 @@ extension TaskContext {
     onDuplicate policy: UniquePolicy? = nil,
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    try await queue.enqueue(
+    try checkIsNotSuspended()
+    return try await queue.enqueue(
       payload,
       availableDate: availableDate,
       delay: delay,
@@ -70,14 +72,15 @@ extension TaskContext {
   ///   - uniqueKey: returns the key of a task, of which one at a time is performed. If it returns
   ///     `nil`, and by default, the key is the payload's own (``TaskPayload/uniqueKey``).
   /// - Returns: the tasks, in the order of the payloads.
-  /// - Throws: as ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``.
+  /// - Throws: as ``TaskQueue/enqueue(contentsOf:options:uniqueKey:)``; ``TaskSuspended``.
   @discardableResult
   public func enqueue<Payload: TaskPayload>(
     contentsOf payloads: some Sequence<Payload>,
     options: TaskOptions = TaskOptions(),
     uniqueKey: (Payload) -> String? = { _ in nil }
   ) async throws -> [EnqueuedTask] {
-    try await queue.enqueue(contentsOf: payloads, options: options, uniqueKey: uniqueKey)
+    try checkIsNotSuspended()
+    return try await queue.enqueue(contentsOf: payloads, options: options, uniqueKey: uniqueKey)
   }
 
   /// Adds a task that has a name and any JSON to the queue that performs this one.
@@ -88,7 +91,7 @@ extension TaskContext {
   ///   - uniqueKey: a key of which one task at a time is performed; by default none.
   ///   - options: the options of the task.
   /// - Returns: the task, or the one with the same key that stands for it (``UniquePolicy``).
-  /// - Throws: as ``TaskQueue/enqueue(name:_:uniqueKey:options:)``.
+  /// - Throws: as ``TaskQueue/enqueue(name:_:uniqueKey:options:)``; ``TaskSuspended``.
   @discardableResult
   public func enqueue(
     name: String,
@@ -96,6 +99,7 @@ extension TaskContext {
     uniqueKey: String? = nil,
     options: TaskOptions = TaskOptions()
   ) async throws -> EnqueuedTask {
-    try await queue.enqueue(name: name, payload, uniqueKey: uniqueKey, options: options)
+    try checkIsNotSuspended()
+    return try await queue.enqueue(name: name, payload, uniqueKey: uniqueKey, options: options)
   }
 }

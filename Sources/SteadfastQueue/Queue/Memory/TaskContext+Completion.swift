@@ -109,7 +109,7 @@ extension TaskContext {
       open = try await openNew(name, stored, within: timeLimit)
     }
     guard let token = TaskToken(taskID: id, secret: open.secret) else {
-      throw park(UndecodableMemory(name: name, type: "completion"))
+      throw park(UndecodableMemory(name: name, type: "TaskToken"))
     }
     if !hasCome(MemoryName.outcome(token)) {
       try await using(stored) { try await handOut(token, name, body) }
@@ -187,7 +187,11 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
         try await timeOut(outcome)
       }
       let bytes = context.remembered(outcome) ?? []
-      let brought: CompletionOutcome.Brought<Value> = try context.decoded(bytes, name)
+      let brought: CompletionOutcome.Brought<Value> = try context.decoded(
+        bytes,
+        name,
+        as: Value.self
+      )
       switch brought.result {
       case .success(let value): return value
       case .failure(let missing): throw CompletionFailed(name: name, reason: missing.reason)

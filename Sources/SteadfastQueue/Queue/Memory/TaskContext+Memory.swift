@@ -176,12 +176,18 @@ extension TaskContext {
 
   /// Decodes a value that the task remembers.
   ///
+  /// `type` is the one that the handler asks for.
+  ///
   /// - Throws: An error after which the task is parked, whatever the handler does.
-  func decoded<Value: Decodable>(_ bytes: [UInt8], _ name: String) throws -> Value {
+  func decoded<Value: Decodable>(
+    _ bytes: [UInt8],
+    _ name: String,
+    as type: Any.Type = Value.self
+  ) throws -> Value {
     do {
       return try MemoryCoding.decode(Value.self, from: bytes)
     } catch {
-      throw park(UndecodableMemory(name: name, type: "\(Value.self)"))
+      throw park(UndecodableMemory(name: name, type: "\(type)"))
     }
   }
 
@@ -213,7 +219,7 @@ struct UndecodableMemory: Error, CustomStringConvertible {
   let type: String
 
   var description: String {
-    "what the task remembers under '\(name)' is not a \(type); register a handler that reads it, or "
+    "what the task remembers under '\(name)' is not of the type \(type); register a handler that reads it, or "
       + "restart the task with forgetting: true"
   }
 }

@@ -113,6 +113,33 @@ extension TaskContext {
   }
 }
 
+extension TaskContext {
+  /// Throws: without this, a body whose value can't be stored would be a step without a value, and
+  /// the value would be lost.
+  ///
+  /// It is deprecated, and not unavailable, because the compiler chooses no unavailable function if
+  /// another one fits.
+  @available(
+    *,
+    deprecated,
+    message: "a step's value is stored: make its type Codable, or assign it to '_' in the body"
+  )
+  public func step<Value>(
+    _ name: String,
+    for item: (some CustomStringConvertible)? = String?.none,
+    repeats repetition: StepRepetition = .always,
+    _ body: (TaskStep) async throws -> Value,
+    ifInterrupted: ((TaskStep) async throws -> Value)? = nil
+  ) async throws {
+    throw StepError(
+      .notEncodable,
+      name,
+      "the value of '\(name)' has the type \(Value.self), which is not Codable, and can't be stored; "
+        + "make it Codable, or assign it to '_' in the body"
+    )
+  }
+}
+
 /// The value of a step without one: `true` in the store.
 struct Done: Codable, Sendable {
   init() {}

@@ -78,7 +78,7 @@ extension TaskQueue {
     }
     try await open()
     let id = token.taskID
-    try await observers.changes.beginChanges(of: [id])
+    try await observers.changes.beginCompletion(of: id)
     defer { observers.changes.changesAreTold(of: [id]) }
     let name = MemoryName.outcome(token)
     let answer = try await send([.complete(id, named: name, value: outcome)])
@@ -87,7 +87,6 @@ extension TaskQueue {
       guard answer.wasResent, try await store.memory(of: id)[name] == outcome else { return false }
       await findLostConsequences()
     }
-    await observers.changes.waitUncancelled(until: .endIsTold, of: id)
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))
     // The task is available since it was added, which is a date to come if the clock was set back.

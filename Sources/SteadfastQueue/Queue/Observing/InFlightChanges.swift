@@ -9,10 +9,15 @@ import Synchronization
 /// atomic read for each attempt.
 final class InFlightChanges: Sendable {
   private struct Entry {
+    /// What was requested of a task.
+    ///
+    /// Only a completion may come during an attempt.
+    enum Request { case none, completion, other }
+
     /// The number of ends of attempts that are under way; more than one if a lease has run out.
     var ends = 0
-    /// Whether a requested change is under way.
-    var isChanged = false
+    /// The requested change that is under way, if there is one.
+    var request = Request.none
   }
 
   private let entries = Mutex<[TaskID: Entry]>([:])
@@ -37,15 +42,24 @@ final class InFlightChanges: Sendable {
 
   // MARK: Ends of attempts
 
-  func beginEnds(of ids: [TaskID]) {
-    change { entries in for id in ids { entries[id, default: Entry()].ends += 1 } }
+  /// Waits until no completion of these tasks is under way, then begins to end their attempts.
+  ///
+  /// An attempt that ends while its task is completed may end because of that, and it would be
+  /// unknown which of the two was stored first. If the caller is cancelled, and the store is gone,
+  /// this waits no longer.
+  func beginEnds(of ids: [TaskID]) async {
+    do {
+      try await begin(ids, when: { $0.request != .completion }) { $0.ends += 1 }
+    } catch {
+      change { entries in for id in ids { entries[id, default: Entry()].ends += 1 } }
+    }
   }
 
   func endsAreTold(of ids: [TaskID]) {
     change { entries in
       for id in ids {
         entries[id]?.ends -= 1
-        if entries[id]?.ends == 0, entries[id]?.isChanged == false { entries[id] = nil }
+        if entries[id]?.ends == 0, entries[id]?.request == Entry.Request.none { entries[id] = nil }
       }
     }
     told.resumeAll(with: .success(()))
@@ -61,31 +75,38 @@ final class InFlightChanges: Sendable {
   /// - Throws: `CancellationError` when the caller is cancelled before, and the store is gone. Then
   ///   ``changesAreTold(of:)`` must not be called.
   func beginChanges(of ids: [TaskID]) async throws {
-    while !areBegun(of: ids) {
-      try await told.wait(until: { areUnchanged(ids) }, orGone: absence)
+    try await begin(ids, when: { $0.request == .none }) { $0.request = .other }
+  }
+
+  /// Does what ``beginChanges(of:)`` does for a completion, which waits for the end of an attempt,
+  /// too.
+  func beginCompletion(of id: TaskID) async throws {
+    try await begin([id], when: { $0.request == .none && $0.ends == 0 }) {
+      $0.request = .completion
     }
   }
 
-  private func areUnchanged(_ ids: [TaskID]) -> Bool {
-    entries.withLock { Self.areUnchanged(ids, in: $0) }
-  }
-
-  private static func areUnchanged(_ ids: [TaskID], in entries: [TaskID: Entry]) -> Bool {
-    !ids.contains { entries[$0]?.isChanged ?? false }
-  }
-
-  private func areBegun(of ids: [TaskID]) -> Bool {
-    change { entries in
-      guard Self.areUnchanged(ids, in: entries) else { return false }
-      for id in ids { entries[id, default: Entry()].isChanged = true }
+  private func begin(
+    _ ids: [TaskID],
+    when canBegin: (Entry) -> Bool,
+    _ begin: (inout Entry) -> Void
+  ) async throws {
+    func canBeginAll(in entries: [TaskID: Entry]) -> Bool {
+      ids.allSatisfy { entries[$0].map(canBegin) ?? true }
+    }
+    while !change({ entries in
+      guard canBeginAll(in: entries) else { return false }
+      for id in ids { begin(&entries[id, default: Entry()]) }
       return true
+    }) {
+      try await told.wait(until: { entries.withLock { canBeginAll(in: $0) } }, orGone: absence)
     }
   }
 
   func changesAreTold(of ids: [TaskID]) {
     change { entries in
       for id in ids {
-        entries[id]?.isChanged = false
+        entries[id]?.request = .none
         if entries[id]?.ends == 0 { entries[id] = nil }
       }
     }

@@ -121,10 +121,4 @@ struct Observers: ~Copyable, Sendable {
     events.post(.superseded(settlement.record, by: successor))
     return outcomes.link(settlement.record.id, to: successor)
   }
-
-  /// Ends the sequences of events, and the waits for outcomes.
-  func end(_ error: TaskQueueError) {
-    outcomes.failWaiters(error)
-    events.end()
-  }
 }

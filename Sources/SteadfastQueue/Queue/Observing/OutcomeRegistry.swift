@@ -111,7 +111,7 @@ final class OutcomeRegistry: Sendable {
 
   /// The tasks for whose end a caller may be waiting: for the outcome, or for the last progress.
   var awaited: [TaskID] {
-    shards.flatMap { shard in
+    let ids = shards.flatMap { shard in
       shard.all.compactMap { id, known in
         let links = known.links.present
         // The callers that wait for a superseded task wait for its successor.
@@ -121,6 +121,7 @@ final class OutcomeRegistry: Sendable {
         return known.outcome == nil && isAwaited && links?.successor == nil ? id : nil
       }
     }
+    return ids.sorted()
   }
 
   /// The number of tasks that have a handle.
@@ -140,7 +141,8 @@ final class OutcomeRegistry: Sendable {
 
   /// Fails all waits for an outcome, and wakes all waits for progress.
   func failWaiters(_ error: any Error) {
-    for (_, known) in shards.flatMap(\.all) {
+    // In virtual time, the callers are resumed in the same order each time.
+    for (_, known) in shards.flatMap(\.all).sorted(by: { $0.id < $1.id }) {
       known.waiters?.resumeAll(with: .failure(error))
       known.progressWaiters?.resumeAll(with: .success(()))
     }

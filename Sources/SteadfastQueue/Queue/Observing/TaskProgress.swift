@@ -3,7 +3,8 @@
 /// The sequence begins with the fraction that was reported last, if there is one. A slow observer
 /// gets only the latest fraction. A failed attempt sets the progress back to 0, and success sets it
 /// to 1. The sequence ends when the task ends, when the queue has been shut down, or when the
-/// observing task is cancelled.
+/// observing task is cancelled. In the task's own handler, it has what was reported so far, and
+/// ends.
 ///
 /// The fractions are not stored. If another process performs the task, the sequence has none of
 /// them, and ends when the queue, while it runs, finds in the store that the task has ended: after

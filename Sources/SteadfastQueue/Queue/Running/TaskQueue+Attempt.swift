@@ -52,10 +52,11 @@ extension TaskQueue {
     observers.attemptEnded(after: timing.ran)
     noteRunTime(timing.ran, of: record.name)
     if rateLimiting != nil { await pauseLimits(of: record, after: end) }
-    if memory.isInUse { await storeLastCheckpoint(context, after: end) }
+    let usedMemory = memory.isInUse
+    if usedMemory { await storeLastCheckpoint(context, after: end) }
     let (directive, isCutShort) = endAttempt(of: worker, after: timing.ran)
     let verdict = verdict(on: record, after: end, directive, memory.take(number))
-    await settle(task, verdict, end, handler, context, worker, timing)
+    await settle(task, verdict, end, handler, context, worker, timing, usedMemory)
     return isCutShort
   }
 
@@ -186,7 +187,8 @@ extension TaskQueue {
     _ handler: AnyHandler,
     _ context: TaskContext,
     _ worker: Int,
-    _ timing: TaskTiming?
+    _ timing: TaskTiming?,
+    _ usedMemory: Bool = false
   ) async {
     var verdict = verdict
     if let hooks = handler.hooks {
@@ -201,6 +203,7 @@ extension TaskQueue {
       value: value,
       timing: timing,
       handler: isParked ? handler : nil,
+      usedMemory: usedMemory,
       now: now
     )
     if let hooks = handler.hooks, let outcome = settlement.outcome {

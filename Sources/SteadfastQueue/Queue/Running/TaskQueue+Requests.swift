@@ -181,11 +181,15 @@ extension TaskQueue {
   private nonisolated func tellOwners(of settlements: [Settlement]) async {
     guard let group = backing.group else { return }
     let others = Dictionary(grouping: settlements) { otherQueue(of: $0.record) }
-    for case (let name?, let settlements) in others {
-      guard let owner = group.members.queue(named: name) else { continue }
+    for name in others.keys.compactMap(\.self).sorted() {
+      guard let owner = group.members.queue(named: name), let settlements = others[name] else {
+        continue
+      }
       // One request removes tasks that have ended, and cancels the others.
-      for same in Dictionary(grouping: settlements, by: \.change.isRemoval).values {
-        await owner.hear(Consequences(tasks: same.map(\.record.id)), of: same[0].change)
+      for isRemoval in [false, true] {
+        let same = settlements.filter { $0.change.isRemoval == isRemoval }
+        guard let change = same.first?.change else { continue }
+        await owner.hear(Consequences(tasks: same.map(\.record.id)), of: change)
       }
     }
   }

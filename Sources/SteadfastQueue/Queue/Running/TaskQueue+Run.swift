@@ -11,7 +11,8 @@ extension TaskQueue {
   ///
   /// Handlers run in child tasks of this call, so cancelling the call cancels them, too. A task
   /// whose handler then throws is released, with no retry counted. When all handlers have ended,
-  /// the call throws `CancellationError`. After ``shutDown(within:)``, it returns.
+  /// the call throws `CancellationError`. After ``shutDown(within:)``, it returns, also if the
+  /// store is still being opened.
   ///
   /// - Throws: `CancellationError`; the error that keeps the store from being opened; a
   ///   ``TaskQueueError`` if the queue or another one on its store already runs, if the queue was
@@ -43,19 +44,13 @@ extension TaskQueue {
     _ mode: WorkMachine.Mode,
     within budget: RunBudget? = nil
   ) async throws -> Int {
-    try RealWork.checkRun(of: name, on: time.clock)
-    try checkCanOpen()
-    // A run with limited time has opened it within that time.
-    if budget == nil { try await store.open() }
-    let use = store.useIfKnown
-    let claimBatch = budget == nil ? claimBatch : 0
-    let names = handlers.names
-    try machine.withLock { machine in
-      try machine.checkCanBegin()
-      try use?.begin(name, on: store)
-      machine.begin(mode, names: names, claimBatch: claimBatch)
-      signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
+    // A run with limited time has opened the store within that time.
+    if budget == nil {
+      try checkCanRun()
+      try await opening { try await store.open() }
     }
+    let use = store.useIfKnown
+    guard try begins(mode, use, claimBatch: budget == nil ? claimBatch : 0) else { return 0 }
     if let budget { upkeep.withLock { $0.budget = budget } }
     tellPatience()
     await keepingToLimits(budget) {
@@ -75,6 +70,44 @@ extension TaskQueue {
     if let failure { throw failure }
     if wasCancelled { throw CancellationError() }
     return attemptCount
+  }
+
+  /// Checks that a run may open the store, and begin.
+  nonisolated func checkCanRun() throws {
+    try RealWork.checkRun(of: name, on: time.clock)
+    try checkCanOpen()
+    try machine.withLock { machine throws(TaskQueueError) in try machine.checkCanBegin() }
+  }
+
+  /// Begins a run, unless the queue was shut down while the store was opened.
+  private nonisolated func begins(
+    _ mode: WorkMachine.Mode,
+    _ use: (any StoreUse)?,
+    claimBatch: Int
+  ) throws -> Bool {
+    let names = handlers.names
+    return try machine.withLock { machine in
+      if machine.isShutDown { return false }
+      try machine.checkCanBegin()
+      try use?.begin(name, on: store)
+      machine.begin(mode, names: names, claimBatch: claimBatch)
+      signals.isPassing.store(mode != .untilStopped, ordering: .sequentiallyConsistent)
+      return true
+    }
+  }
+
+  /// Performs the body, which opens the store for a run.
+  ///
+  /// - Returns: What the body returns; `nil` if the queue was shut down, and the store not opened.
+  nonisolated func opening<Result>(_ body: () async throws -> Result?) async throws -> Result? {
+    do {
+      return try await body()
+    } catch {
+      // Nothing is performed any more, so the store is not needed.
+      if machine.withLock({ $0.isShutDown }) { return nil }
+      if error.isTransientFailure { try Task.checkCancellation() }
+      throw error
+    }
   }
 
   /// Performs the body, which is all of a run, and cuts it short when the time to shut down is up,

@@ -78,9 +78,9 @@ extension TaskQueue {
   ) async -> Bool {
     var batch = settlements.map(\.change)
     batch += prunings(after: settlements)
-    let remaining = settlements.filter(\.leavesTask).map(\.record.id)
-    if !remaining.isEmpty { observers.changes.beginEnds(of: remaining) }
-    defer { if !remaining.isEmpty { observers.changes.endsAreTold(of: remaining) } }
+    let shared = settlements.filter(\.mayMeetOthers).map(\.record.id)
+    if !shared.isEmpty { await observers.changes.beginEnds(of: shared) }
+    defer { if !shared.isEmpty { observers.changes.endsAreTold(of: shared) } }
     do {
       // The call is asynchronous, so the usual way avoids it.
       let ends = OccurrenceEnd.all(in: settlements)

@@ -122,4 +122,28 @@ extension TaskQueue {
       : handlers.reasonForNone(named: record.name)
     observers.events.post(.unhandled(record, reason: reason))
   }
+
+  /// Why the queue performs no attempt of a task that has not ended, and what to do about it.
+  ///
+  /// It is `nil` for a task that waits for a date that comes, for other tasks, or for a worker.
+  package nonisolated func obstacle(to record: TaskRecord) -> String? {
+    if record.state == .paused { return "a task is paused; resume it" }
+    if record.state == .suspended { return "a task waits for a completion; complete it" }
+    guard handlers.canPerform(record.name) else {
+      return handlers.reasonForNone(named: record.name)
+    }
+    if record.state == .parked {
+      return "a payload can't be decoded; register a handler that reads it"
+    }
+    if pausedNames.contains(record.name) { return "the name '\(record.name)' is paused; resume it" }
+    let unmet = upkeep.withLock { upkeep in
+      let conditions = upkeep.conditions
+      return record.conditions.subtracting(conditions.holding).sorted().map {
+        conditions.known.contains($0)
+          ? "the condition '\($0)' does not hold; call setCondition(_:holds:)"
+          : Self.reason(forWaitingFor: $0)
+      }
+    }
+    return unmet.isEmpty ? nil : unmet.joined(separator: "; ")
+  }
 }

@@ -58,7 +58,8 @@ final class KeyedTurns: Sendable {
   }
 
   func end(_ keys: Set<String>) {
-    for key in keys {
+    // In virtual time, the callers are resumed in the same order each time.
+    for key in keys.sorted() {
       let (next, watchers) = state.withLock { state in
         let watchers = state.turns[key]?.watchers.takeAll() ?? []
         let next = state.turns[key]?.waiters.popFirst()
@@ -118,7 +119,8 @@ final class KeyedTurns: Sendable {
   /// Resumes the cancelled callers that are meant, because the store is gone.
   private func giveUp(where isMeant: (UInt64) -> Bool = { _ in true }) {
     let waiters = state.withLock { state in
-      state.cancelled.filter { isMeant($0.key) }.compactMap { number, key in
+      let meant = state.cancelled.filter { isMeant($0.key) }
+      return meant.sorted { $0.key < $1.key }.compactMap { number, key in
         state.cancelled[number] = nil
         return state.turns[key]?.waiters.remove(key: number)
           ?? state.turns[key]?.watchers.remove(key: number)

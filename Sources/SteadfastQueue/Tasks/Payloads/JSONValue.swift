@@ -23,7 +23,22 @@ public enum JSONValue: Sendable, Hashable {
   case object([String: JSONValue])
 
   /// The deepest nesting that is read and written: 64 lists and objects inside one another.
+  ///
+  /// A value that a program nests some 100,000 deep ends the process when Swift frees it.
   public static var maxDepth: Int { 64 }
+}
+
+extension JSONValue {
+  /// Returns whether the value can be written: its numbers are finite, and it is not too deep.
+  func isStorable(atDepth depth: Int = 0) -> Bool {
+    guard depth <= Self.maxDepth else { return false }
+    return switch self {
+    case .null, .bool, .integer, .string: true
+    case .number(let number): number.isFinite
+    case .array(let elements): elements.allSatisfy { $0.isStorable(atDepth: depth + 1) }
+    case .object(let members): members.values.allSatisfy { $0.isStorable(atDepth: depth + 1) }
+    }
+  }
 }
 
 extension JSONValue {

@@ -70,6 +70,15 @@ public struct StoredPayload: Sendable {
     self.init(payload, version: Payload.schemaVersion)
   }
 
+  /// Makes a payload from JSON.
+  ///
+  /// - Throws: an `EncodingError` for JSON that can't be stored, also if the store would keep the
+  ///   value itself.
+  init(_ json: JSONValue) throws {
+    self.init(json, version: 1)
+    if !json.isStorable() { _ = try bytes() }
+  }
+
   private init(_ form: Form, of payload: StoredPayload) {
     version = payload.version
     format = payload.format

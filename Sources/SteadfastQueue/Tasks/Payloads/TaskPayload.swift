@@ -61,13 +61,17 @@ public protocol TaskPayload: Codable, Sendable {
   /// ``TaskQueueConfiguration/taskDefaults``. The property is read at each call of `enqueue`.
   static var options: TaskOptions { get }
 
+  /// The type of ``uniqueKey``: `String?`, or `String` if each task has a key.
+  associatedtype DeclaredUniqueKey = String?
   /// The key by which a new task finds another one of its type; by default `nil`, for none.
   ///
   /// <doc:UniqueTasks> says what becomes of a second task with the key.
   ///
-  /// The call that adds a task may give another key. Declare the property with the type `String?`:
-  /// a property of the type `String` is a different one, and is not read.
-  var uniqueKey: String? { get }
+  /// The call that adds a task may give another key. Declare the property with the type `String?`
+  /// or `String`; the compiler refuses other types.
+  var uniqueKey: DeclaredUniqueKey { get }
+  /// The ``uniqueKey``, as queues read it. Don't implement it.
+  var storedUniqueKey: String? { get }
 
   /// Makes a payload from what this version of the type, or an earlier one, has stored.
   ///
@@ -87,11 +91,27 @@ extension TaskPayload {
   public static var schemaVersion: Int { 1 }
   /// Nothing.
   public static var options: TaskOptions { TaskOptions() }
-  /// `nil`.
-  public var uniqueKey: String? { nil }
 
   /// Decodes the JSON, whatever its version.
   public static func decode(from json: Data, version: Int) throws -> Self {
     try JSONDecoder().decode(Self.self, from: json)
   }
+}
+
+extension TaskPayload where DeclaredUniqueKey == String? {
+  /// `nil`.
+  public var uniqueKey: String? { nil }
+  /// The declared key.
+  public var storedUniqueKey: String? { uniqueKey }
+}
+
+extension TaskPayload where DeclaredUniqueKey == String {
+  /// The declared key.
+  public var storedUniqueKey: String? { uniqueKey }
+}
+
+extension TaskPayload {
+  /// It makes the compiler refuse a type whose key has another type, and would not be read.
+  @available(*, unavailable, message: "declare 'uniqueKey' with the type 'String?' or 'String'")
+  public var storedUniqueKey: String? { nil }
 }

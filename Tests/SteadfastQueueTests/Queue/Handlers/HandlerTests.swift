@@ -177,7 +177,11 @@ private struct Comment: TaskPayload {
     #expect(try await task.value() == 4)
     let error = await #expect(throws: TaskQueueError.self) { try await task.value(as: String.self) }
     #expect(error?.code == .noValue)
-    #expect(error?.message.contains("it is a Int") == true)
+    #expect(
+      error?.message
+        == "the task \(task.id) has succeeded, but not with a value of the type String: it is of the "
+        + "type Int"
+    )
   }
 
   @Test func `an abandoned task has no value`() async throws {

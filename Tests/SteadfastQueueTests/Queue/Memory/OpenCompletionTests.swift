@@ -74,4 +74,47 @@ import Testing
     try await queue.runAvailable()
     #expect(test.log.entries == ["0 stock"])
   }
+
+  @Test func `the error for a completion with a value of another type names the type`()
+    async throws
+  {
+    let tokens = Log<TaskToken>()
+    let queue = await test.queue(InMemoryStore()) { _, context in
+      _ = try await context.completion("count", of: Int.self) { tokens.add($0) }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    try await queue.complete(tokens.entries[0], with: "three")
+    try await queue.runAvailable()
+    let record = try #require(try await queue.record(of: task.id))
+    #expect(record.state == .parked)
+    #expect(
+      record.lastError
+        == "what the task remembers under 'count' is not of the type Int; register a handler that "
+        + "reads it, or restart the task with forgetting: true"
+    )
+  }
+
+  @Test func `a handler that goes on after it was suspended adds no tasks`() async throws {
+    let errors = Log<Bool>()
+    let queue = await test.queue(InMemoryStore()) { _, context in
+      _ = try? await context.completion("reply") { _ in }
+      let calls: [() async throws -> Void] = [
+        { try await context.enqueue(Note("b"), delay: .seconds(60)) },
+        { try await context.enqueue(contentsOf: [Note("c")]) },
+        { try await context.enqueue(name: "d") },
+      ]
+      for call in calls {
+        do {
+          try await call()
+        } catch {
+          errors.add(error is TaskSuspended)
+        }
+      }
+    }
+    try await queue.enqueue(Note("a"))
+    try await queue.runAvailable()
+    #expect(errors.entries == [true, true, true])
+    #expect(try await queue.count == 1)
+  }
 }

@@ -147,6 +147,66 @@ import Testing
     #expect(await kinds(events, of: task.id, through: "cancelled") == ["enqueued", "cancelled"])
   }
 
+  @Test(arguments: [false, true])
+  func `the event of a completion comes before the end of the attempt during which it came`(
+    suspends: Bool
+  ) async throws {
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect) { $0.changes.contains("complete") }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    let tokens = Log<TaskToken>()
+    await queue.register(Note.self) { [clock] _, context in
+      let page = try await context.openCompletion("page", of: Int.self) { tokens.add($0) }
+      // The completion comes in the meantime.
+      func work() async throws { try await clock.sleep(for: .seconds(10)) }
+      if !suspends { try await work() }
+      do {
+        _ = try await page.value
+      } catch let error as TaskSuspended {
+        try await work()
+        throw error
+      }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    let told = try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(5))
+      async let isFirst = queue.complete(tokens.entries[0], with: 1)
+      try await clock.sleep(for: .seconds(10))
+      store.letGo()
+      #expect(try await isFirst)
+      return await kinds(events, of: task.id, through: "succeeded")
+    }
+    let end = suspends ? ["suspended", "started", "succeeded"] : ["succeeded"]
+    #expect(told == ["enqueued", "started", "completion"] + end)
+    #expect(queue.observers.changes.count == 0)
+  }
+
+  @Test func `the event of a completion comes after that of the suspension that it ends`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    store.inject(.hang, .afterEffect) { $0.changes.contains("suspend") }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let events = queue.events
+    let tokens = Log<TaskToken>()
+    await queue.register(Note.self) { _, context in
+      _ = try await context.completion("page", of: Int.self) { tokens.add($0) }
+    }
+    let task = try await queue.enqueue(Note("a"))
+    let told = try await withRunning(queue) {
+      try await clock.sleep(for: .seconds(5))
+      async let isFirst = queue.complete(tokens.entries[0], with: 1)
+      try await clock.sleep(for: .seconds(5))
+      store.letGo()
+      #expect(try await isFirst)
+      return await kinds(events, of: task.id, through: "succeeded")
+    }
+    #expect(
+      told == ["enqueued", "started", "suspended", "completion", "started", "succeeded"]
+    )
+  }
+
   @Test func `concurrent requests for one task are carried out one after the other`()
     async throws
   {

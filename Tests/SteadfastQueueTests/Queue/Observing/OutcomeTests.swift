@@ -176,3 +176,49 @@ import Testing
     #expect(registry.count == 0)
   }
 }
+
+@Suite(.virtualTime) struct DestroyedOutcomeTests {
+  private let clock: VirtualClock
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  @Test(arguments: [false, true])
+  func `callers that wait for a task are told the truth when its queue is destroyed`(
+    isInGroup: Bool
+  ) async throws {
+    let group = TaskQueueGroup(clock: clock)
+    let queue = isInGroup ? try await group.addQueue("a") : TaskQueue(clock: clock)
+    let task = try await queue.enqueue(Note("never"), availableDate: clock.date + 1000)
+    await withThrowingTaskGroup { tasks in
+      tasks.addTask {
+        let error = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
+        #expect(error?.code == .destroyed)
+      }
+      tasks.addTask {
+        let error = await #expect(throws: TaskQueueError.self) { try await queue.waitUntilIdle() }
+        #expect(error?.code == .destroyed)
+      }
+      try? await clock.sleep(for: .seconds(1))
+      try? await isInGroup ? group.destroy() : queue.destroy()
+    }
+    let late = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
+    #expect(late?.code == .destroyed)
+  }
+
+  @Test func `callers are told that the tasks stay when a queue could not be destroyed`()
+    async throws
+  {
+    let store = FaultInjectingStore()
+    store.inject(.error(Refusal())) { $0.kind == .destroy }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    let task = try await queue.enqueue(Note("never"), availableDate: clock.date + 1000)
+    await withThrowingTaskGroup { tasks in
+      tasks.addTask {
+        let error = await #expect(throws: TaskQueueError.self) { try await task.outcome() }
+        #expect(error?.code == .shutDown)
+      }
+      try? await clock.sleep(for: .seconds(1))
+      await #expect(throws: Refusal.self) { try await queue.destroy() }
+    }
+  }
+}

@@ -50,6 +50,22 @@ import Testing
     }
   }
 
+  @Test func `in its own handler, the progress of a task is what was reported so far, and ends`()
+    async throws
+  {
+    let fractions = Log<Double>()
+    let queue = await queue { context in
+      context.report(progress: 0.25)
+      let task = try #require(try await context.queue.task(context.id))
+      for await fraction in task.progress { fractions.add(fraction) }
+      context.report(progress: 0.5)
+    }
+    let task = try await queue.enqueue(Note("a"))
+    let outcome = try await withRunning(queue) { try await task.outcome() }
+    #expect(outcome == .succeeded)
+    #expect(fractions.entries == [0.25])
+  }
+
   @Test func `the progress of a task that is given up is 0, and that of one tried once more`()
     async throws
   {

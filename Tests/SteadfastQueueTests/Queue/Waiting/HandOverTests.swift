@@ -70,7 +70,7 @@ private final class OneThread: TaskExecutor {
   @Test func `an end that is told leaves a change of the task under way`() async throws {
     let changes = InFlightChanges(StoreAbsence())
     try await changes.beginChanges(of: [.numbered(1)])
-    changes.beginEnds(of: [.numbered(1)])
+    await changes.beginEnds(of: [.numbered(1)])
     changes.endsAreTold(of: [.numbered(1)])
     #expect(changes.count == 1)
     changes.changesAreTold(of: [.numbered(1)])

@@ -1,0 +1,109 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// What comes while a run opens its store.
+@Suite(.virtualTime) struct BeginningRunTests {
+  private let clock: VirtualClock
+  private let store = FaultInjectingStore()
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// What begins to run.
+  enum Run: CaseIterable, Sendable { case run, runAvailable, runWithin, groupRun, groupPass }
+
+  /// What becomes of the store.
+  enum Opening: CaseIterable, Sendable { case succeeds, fails, isGone, isClosed }
+
+  /// What comes while the store is opened.
+  enum Interruption: Sendable { case shutDown, shutDownWithinLimit, cancellation }
+
+  private func begin(_ kind: Run, _ queue: TaskQueue, _ group: TaskQueueGroup) async throws {
+    switch kind {
+    case .run: try await queue.run()
+    case .runAvailable: try await queue.runAvailable()
+    case .runWithin: try await queue.run(within: .seconds(3_600))
+    case .groupRun: try await group.run()
+    case .groupPass: try await group.runAvailable()
+    }
+  }
+
+  private func isToOpen(_ opening: Opening) {
+    let hang = FaultInjectingStore.Fault.hang
+    switch opening {
+    case .succeeds: break
+    case .fails: store.inject(.error(Refusal()), .afterEffect) { $0.kind == .open }
+    case .isClosed:
+      store.inject(.error(TaskQueueError(.destroyed, "closed")), .afterEffect) { $0.kind == .open }
+    case .isGone: store.inject(.transientError, times: nil) { $0.kind == .open }
+    }
+    if opening != .isGone { store.inject(hang) { $0.kind == .open } }
+  }
+
+  /// Interrupts a run that opens its store, and returns what it throws.
+  private func error(
+    of kind: Run,
+    _ opening: Opening,
+    _ interruption: Interruption
+  ) async throws -> (any Error)? {
+    isToOpen(opening)
+    let group = TaskQueueGroup(persistence: store, clock: clock)
+    let isOfGroup = kind == .groupRun || kind == .groupPass
+    let queue =
+      isOfGroup ? try await group.addQueue("a") : TaskQueue(persistence: store, clock: clock)
+    await queue.register(Note.self) { _, _ in Issue.record("an attempt has begun") }
+    return await withTaskGroup { tasks in
+      tasks.addTask { () -> (any Error)? in
+        do {
+          try await begin(kind, queue, group)
+          return nil
+        } catch {
+          return error
+        }
+      }
+      try? await clock.sleep(for: .seconds(1))
+      switch interruption {
+      case .shutDown: await isOfGroup ? group.shutDown() : queue.shutDown()
+      case .shutDownWithinLimit:
+        await isOfGroup ? group.shutDown(within: .zero) : queue.shutDown(within: .zero)
+      case .cancellation: tasks.cancelAll()
+      }
+      store.letGo()
+      return await tasks.next() ?? nil
+    }
+  }
+
+  @Test(arguments: Run.allCases, Opening.allCases)
+  func `a run that is shut down while it opens its store returns`(
+    kind: Run,
+    opening: Opening
+  ) async throws {
+    #expect(try await error(of: kind, opening, .shutDown) == nil)
+  }
+
+  @Test(arguments: Run.allCases, Opening.allCases)
+  func `a run that is shut down at once while it opens its store returns`(
+    kind: Run,
+    opening: Opening
+  ) async throws {
+    #expect(try await error(of: kind, opening, .shutDownWithinLimit) == nil)
+  }
+
+  @Test(arguments: Run.allCases, [Opening.succeeds, .isGone])
+  func `a run that is cancelled while it opens its store says so`(
+    kind: Run,
+    opening: Opening
+  ) async throws {
+    #expect(try await error(of: kind, opening, .cancellation) is CancellationError)
+  }
+
+  @Test func `a store that can't be opened ends a run that nothing interrupts`() async throws {
+    store.inject(.error(Refusal())) { $0.kind == .open }
+    let queue = TaskQueue(persistence: store, clock: clock)
+    await #expect(throws: Refusal.self) { try await queue.run() }
+    // The next run opens it.
+    #expect(try await queue.runAvailable() == 0)
+  }
+}

@@ -1,0 +1,62 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// In virtual time, a group does the same in the same order each time: queues follow each other in
+/// the order of their names.
+extension TaskQueueGroupTests {
+  private static let names = ["a", "b", "c", "d", "e", "f", "g", "h"]
+
+  /// What a group does with all of its queues.
+  enum Call: CaseIterable { case run, runAvailable, runWithin, shutDown }
+
+  /// Makes a group whose queues were added in another order than that of their names.
+  private func groupOfMany() async throws -> TaskQueueGroup {
+    let group = group()
+    for name in Self.names.reversed() { try await group.addQueue(name) }
+    return group
+  }
+
+  @Test(arguments: Call.allCases)
+  func `a group calls its queues in the order of their names`(call: Call) async throws {
+    let group = try await groupOfMany()
+    for name in Self.names { try await group.enqueue(Note("1"), on: name) }
+    switch call {
+    case .run: try await withRunning(group) { try await group.waitUntilIdle() }
+    case .runAvailable: #expect(try await group.runAvailable() == Self.names.count)
+    case .runWithin: #expect(try await group.run(within: .seconds(60)) == Self.names.count)
+    case .shutDown:
+      await withDiscardingTaskGroup { tasks in
+        for queue in group.queues {
+          let events = queue.events
+          tasks.addTask { [log] in
+            for await _ in events {}
+            log.add("\(queue.name) begins 1")
+          }
+        }
+        try? await clock.sleep(for: .seconds(1))
+        group.beginShutDown()
+      }
+    }
+    #expect(log.entries.filter { $0.contains("begins") } == Self.names.map { "\($0) begins 1" })
+  }
+
+  @Test func `queues learn in the order of their names what another one has done to their tasks`()
+    async throws
+  {
+    let group = try await groupOfMany()
+    await withDiscardingTaskGroup { tasks in
+      for name in Self.names.reversed() {
+        tasks.addTask { [log] in
+          let task = try? await group.enqueue(Note(name), on: name)
+          if (try? await task?.outcome()) == .cancelled { log.add(name) }
+        }
+      }
+      try? await clock.sleep(for: .seconds(1))
+      _ = try? await group.queues[0].cancel(matching: TaskFilter(queue: nil))
+    }
+    #expect(log.entries == Self.names)
+  }
+}

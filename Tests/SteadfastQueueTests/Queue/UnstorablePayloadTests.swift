@@ -1,0 +1,34 @@
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// Payloads that no store can hold, outside of virtual time, which encodes all payloads.
+@Suite struct UnstorablePayloadTests {
+  private static func nested(_ depth: Int) -> JSONValue {
+    (0..<depth).reduce(.null) { value, number in
+      number.isMultiple(of: 2) ? .array([value]) : .object(["a": value])
+    }
+  }
+
+  private static let values: [JSONValue] = [
+    .number(.nan), .array([1, .number(.infinity)]), .object(["a": .object(["b": .number(-.nan)])]),
+    nested(65), nested(30_000),
+  ]
+
+  @Test(arguments: [StoreKind.memory, .file])
+  func `JSON that can't be stored is refused, whatever the store`(kind: StoreKind) async throws {
+    try await kind.withStore { store in
+      let queue = TaskQueue(persistence: store)
+      for value in Self.values {
+        await #expect(throws: EncodingError.self) { try await queue.enqueue(name: "a", value) }
+        await #expect(throws: EncodingError.self) {
+          try await queue.enqueue(together: { _ = try $0.add(name: "a", value) })
+        }
+      }
+      #expect(try await queue.count == 0)
+      try await queue.enqueue(name: "a", Self.nested(64))
+      #expect(try await queue.count == 1)
+    }
+  }
+}

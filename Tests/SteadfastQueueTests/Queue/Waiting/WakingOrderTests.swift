@@ -1,0 +1,69 @@
+import SteadfastTesting
+import TestSupport
+import Testing
+
+@testable import SteadfastQueue
+
+/// In virtual time, callers that are woken together go on in the same order each time.
+@Suite(.virtualTime) struct WakingOrderTests {
+  private let clock: VirtualClock
+  private let log = Log<String>()
+  private let keys = (10..<40).map { "key \($0)" }
+
+  init() throws { clock = try #require(VirtualTime.current).clock }
+
+  /// Has a caller wait at each key while another one has its turn at all of them.
+  private func waitAtAllKeys(
+    _ turns: KeyedTurns,
+    _ end: (inout TaskGroup<Void>) async throws -> Void
+  ) async throws {
+    try await turns.begin(Set(keys))
+    await withTaskGroup { group in
+      for key in keys {
+        group.addTask { [log] in
+          do {
+            try await turns.begin([key])
+            turns.end([key])
+          } catch {}
+          log.add(key)
+        }
+      }
+      try? await clock.sleep(for: .seconds(1))
+      try? await end(&group)
+    }
+  }
+
+  @Test func `the end of turns at several keys wakes callers in the order of the keys`()
+    async throws
+  {
+    let turns = KeyedTurns(StoreAbsence())
+    try await waitAtAllKeys(turns) { _ in turns.end(Set(keys)) }
+    #expect(log.entries == keys)
+  }
+
+  @Test func `cancelled callers give up in the order in which they came`() async throws {
+    let absence = StoreAbsence()
+    let turns = KeyedTurns(absence)
+    try await waitAtAllKeys(turns) { group in
+      group.cancelAll()
+      await absence.last { try? await clock.sleep(for: .seconds(1)) }
+    }
+    #expect(log.entries == keys)
+  }
+
+  @Test func `the end of a queue wakes callers in the order of their tasks`() async throws {
+    let queue = TaskQueue(clock: clock)
+    await withDiscardingTaskGroup { group in
+      for key in keys {
+        guard let task = try? await queue.enqueue(Note(key), delay: .seconds(60)) else { continue }
+        group.addTask { [log] in
+          _ = try? await task.outcome()
+          log.add(key)
+        }
+      }
+      try? await clock.sleep(for: .seconds(1))
+      await queue.shutDown()
+    }
+    #expect(log.entries == keys)
+  }
+}
