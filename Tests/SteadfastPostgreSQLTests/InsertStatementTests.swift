@@ -156,20 +156,38 @@ struct PostgreSQLInsertStatementTests {
     }
   }
 
-  @Test func `tables of the first version get the function, and keep their tasks`() async throws {
+  @Test(arguments: 1..<Schema().version)
+  func `tables of an older version get the function, and keep their tasks and dates`(
+    version: Int
+  ) async throws {
     try await withTables { tables in
       let database = try tables.database()
       try SessionSettings(StorePlace(tables.connection)).apply(to: database)
-      try Schema(steps: [Schema().steps[0]]).migrate(database, prefix: tables.prefix, changes: true)
-      _ = try Tables(database, isShared: true).apply([
-        PreparedChange(.insert(.numbered(1), onDuplicate: .keep))
-      ])
+      let old = Schema(steps: Array(Schema().steps.prefix(version)))
+      try old.migrate(database, prefix: tables.prefix, changes: true)
+      // Each was available a minute after its creation; 2 because of a failure.
+      try database.execute(
+        """
+        insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+          created_date, available_date, uses_backoff, holds_order, conditions, dependency_rule,
+          tags, state, retry_count, interruption_count, put_off, name_count, failed_date,
+          last_error)
+        select ('01900000-0000-7000-8000-00000000000' || number)::uuid, 'A', '', '{}', 'json', 1,
+          0, now(), now() + interval '1 minute', true, false, '{}', 'allSucceeded', '{}',
+          'waiting', 0, 0, false, 0, case when number = 2 then now() + interval '1 second' end,
+          case when number = 2 then 'no' end
+        from generate_series(1, 2) as number
+        """
+      )
       let store = tables.store()
       try await store.open()
-      let statement = try store.insertStatement(for: .numbered(2), onDuplicate: .keep)
+      let statement = try store.insertStatement(for: .numbered(3), onDuplicate: .keep)
       #expect(try database.run(try #require(statement)))
-      let expected = [1, 2].map { TaskRecord.numbered($0).id }
-      #expect(try await store.tasks(matching: TaskFilter()).map(\.id) == expected)
+      let tasks = try await store.tasks(matching: TaskFilter())
+      #expect(tasks.map(\.id) == [1, 2, 3].map { TaskRecord.numbered($0).id })
+      #expect(tasks[0].countedFrom == nil)
+      #expect(tasks[1].countedFrom == tasks[1].failedDate)
+      #expect(tasks[2].countedFrom == tasks[2].createdDate)
       try await store.close()
     }
   }

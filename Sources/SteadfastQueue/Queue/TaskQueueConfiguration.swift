@@ -64,7 +64,8 @@ public struct TaskQueueConfiguration: Sendable {
   /// another closure. The text is shortened to 4,096 bytes, and U+FFFD stands for each NUL in it.
   public var errorText: @Sendable (any Error) -> String
   /// Called when tasks wait while the queue runs, and no handler is registered for their name, or
-  /// the queue was told nothing about one of their conditions.
+  /// the queue was told nothing about one of their conditions; and for a rate limit of a name
+  /// without a handler, when the first run begins.
   ///
   /// By default it writes a line to standard error; with `nil` there is no notice. It is called
   /// once for each name and each condition, with a text for people. While ``TaskQueue/events`` are

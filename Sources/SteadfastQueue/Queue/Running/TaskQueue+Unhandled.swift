@@ -73,7 +73,17 @@ extension TaskQueue {
     if observers.events.isObserved { return try await tellUnhandled() }
     // Later, a worker that finds nothing to do looks for them. A notice must not stop a run.
     guard givesNotices, upkeep.withLock({ $0.notice.isFirstRun() }) else { return }
+    tellUselessLimits()
     try? await tellUnhandled()
+  }
+
+  /// Calls the configuration's notice about each rate limit for names without a handler.
+  private nonisolated func tellUselessLimits() {
+    for case let names? in configuration.rateLimits.map(\.names)
+    where !names.contains(where: handlers.canPerform) {
+      let reason = handlers.reasonForNone(named: names[0])
+      configuration.unhandledNotice?("a rate limit of the queue '\(name)' has no effect: \(reason)")
+    }
   }
 
   /// Whether to call the configuration's notice about tasks without a handler.

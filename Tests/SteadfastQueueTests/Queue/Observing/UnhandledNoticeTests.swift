@@ -56,6 +56,31 @@ import Testing
     }
   }
 
+  @Test(arguments: [false, true])
+  func `a rate limit for a name that no handler has is reported once`(hasFallback: Bool)
+    async throws
+  {
+    let notices = notices
+    let queue = TaskQueue(
+      name: "mail",
+      configuration: TaskQueueConfiguration(
+        rateLimits: [
+          .atMost(1, per: .seconds(1)), .atMost(2, per: .seconds(1), of: Note.self),
+          .atMost(3, per: .seconds(1), named: "misspelt"),
+        ],
+        unhandledNotice: { notices.add($0) }
+      ),
+      clock: clock
+    )
+    await queue.register(Note.self) { _, _ in }
+    if hasFallback { await queue.registerFallback { _, _ in } }
+    for _ in 0..<2 { try await queue.runAvailable() }
+    let notice =
+      "a rate limit of the queue 'mail' has no effect: no handler is registered for the name "
+      + "'misspelt'"
+    #expect(notices.entries == (hasFallback ? [] : [notice]))
+  }
+
   @Test func `nothing is reported where all tasks have handlers, or a fallback performs them`()
     async throws
   {
