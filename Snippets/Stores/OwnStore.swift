@@ -248,9 +248,10 @@ extension Document {
       }
     case .cancel(let target, let date, let retains):
       return end(target, as: .cancelled, date, retains)
-    case .retry(let lease, let date, let retryCount, let failure):
+    case .retry(let lease, let date, let retryCount, let failure, let origin):
       let outcome = move(.claimed(lease), to: .waiting) { record in
         record.availableDate = date
+        record.countedFrom = failure?.date ?? origin
         record.retryCount = retryCount
         record.interruptionCount = 0
         record.isPostponed = true
@@ -277,7 +278,7 @@ extension Document {
       let outcome = restart(target, date)
       if outcome.isDone, forgets { forget(target.id) }
       return outcome
-    case .reschedule(let target, let date):
+    case .reschedule(let target, let date, let origin):
       let state = entries[target.id]?.record.state ?? .waiting
       let waitsAgain = state == .running || state == .suspended
       return move(
@@ -286,6 +287,7 @@ extension Document {
         to: waitsAgain ? .waiting : state
       ) {
         $0.availableDate = date
+        $0.countedFrom = origin
         $0.isPostponed = false
       }
     case .update(let id, let update):
@@ -317,8 +319,8 @@ extension Document {
     case .setValue(let name, _, let new): values[Array(name.utf8)] = new
     case .remember(let lease, let name, let value):
       return remember(lease, name, value)
-    case .suspend(let lease, let date, let names):
-      return suspend(lease, until: date, awaiting: names)
+    case .suspend(let lease, let date, let names, let origin):
+      return suspend(lease, until: date, awaiting: names, countedFrom: origin)
     case .complete(let id, let name, let value):
       return complete(id, name, value)
     @unknown default: throw DocumentError.unknownChange
@@ -738,12 +740,13 @@ extension Document {
   private mutating func suspend(
     _ lease: Lease,
     until date: Date,
-    awaiting names: [String]
+    awaiting names: [String],
+    countedFrom origin: Date?
   ) -> ChangeOutcome {
     let memory = entries[lease.id]?.memory ?? TaskMemory()
     let hasCome = names.contains { memory[$0]?.isEmpty == false }
     return move(.claimed(lease), to: .suspended) { record in
-      record.suspend(until: date)
+      record.suspend(until: date, countedFrom: origin)
       if hasCome { record.wake() }
     }
   }
@@ -801,9 +804,11 @@ extension Document {
   }
 
   private mutating func rebase(to now: Date) {
-    for var entry in entries.values.sorted(by: { $0.place < $1.place })
-    where !entry.record.state.isFinished && entry.record.rebase(to: now) {
-      if entry.record.state == .waiting { entry.place = nextNumber() }
+    for var entry in entries.values.sorted(by: { $0.place < $1.place }) {
+      let goesBehind = entry.record.rebase(to: now)
+      if goesBehind, entry.record.state == .waiting {
+        entry.place = nextNumber()
+      }
       entries[entry.record.id] = entry
     }
   }
@@ -885,8 +890,9 @@ extension Entry: Codable {
   private enum Key: CodingKey {
     case id, name, payload, format, version, priority, createdDate, maxRetries, usesBackoff
     case uniqueKey, keyRole, uniqueUntil, latestDate, orderKey, holdsOrder, conditions
-    case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, retryCount
-    case interruptionCount, lastError, failedDate, earlierFailures, isPostponed, finishedDate
+    case dependencies, queue, tags, timeLimit, expiryDate, state, availableDate, countedFrom
+    case retryCount, interruptionCount, lastError, failedDate, earlierFailures, isPostponed
+    case finishedDate
     case place, number, token, memory
   }
 
@@ -933,6 +939,7 @@ extension Entry: Codable {
       memorySize: memory.size,
       state: state,
       availableDate: try value(.availableDate),
+      countedFrom: try valueIfAny(.countedFrom),
       retryCount: try value(.retryCount),
       interruptionCount: try value(.interruptionCount),
       lastError: try valueIfAny(.lastError),
@@ -976,6 +983,7 @@ extension Entry: Codable {
     try keep(record.expiryDate, .expiryDate)
     try keep(record.state.rawValue, .state)
     try keep(record.availableDate, .availableDate)
+    try keep(record.countedFrom, .countedFrom)
     try keep(record.retryCount, .retryCount)
     try keep(record.interruptionCount, .interruptionCount)
     try keep(record.lastError, .lastError)

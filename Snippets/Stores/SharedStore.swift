@@ -76,6 +76,7 @@ protocol Requirements: Persistence {
   var appliesAtOnce: Bool { get }
   var claimBatch: Int { get }
   var sharing: StoreSharing? { get }
+  var hasOneClock: Bool { get }
   var hints: AsyncStream<Void>? { get }
   func open() async throws
   func apply(

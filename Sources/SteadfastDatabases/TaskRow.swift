@@ -51,7 +51,7 @@ package enum TaskColumns {
     "latest_date", "order_key", "holds_order", "conditions", "tags", "time_limit", "expiry_date",
     "state", "retry_count", "interruption_count", "last_error", "failed_date", "earlier_failures",
     "put_off", "memory_size", "finished_date", "dependency_rule", "follower", "cause",
-    "name_count", "batch_total", "batch_succeeded", "batch_failed",
+    "name_count", "batch_total", "batch_succeeded", "batch_failed", "counted_from",
   ]
 
   /// The number of the first column behind those.
@@ -117,6 +117,7 @@ extension TaskRow {
       memorySize: integer(28),
       state: try state(21),
       availableDate: date(8),
+      countedFrom: ifAny(37, date),
       retryCount: integer(22),
       interruptionCount: integer(23),
       lastError: ifAny(24, text),

@@ -57,18 +57,28 @@ package protocol TaskTables: AnyObject {
     _ lease: Lease,
     at date: Date,
     _ retryCount: Int,
-    _ failure: TaskFailure?
+    _ failure: TaskFailure?,
+    countedFrom origin: Date?
   ) throws -> ChangeOutcome
   func release(_ lease: Lease) throws -> ChangeOutcome
   func park(_ lease: Lease, _ failure: TaskFailure) throws -> ChangeOutcome
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome
   func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome
-  func suspend(_ lease: Lease, until date: Date, awaiting names: [String]) throws -> ChangeOutcome
+  func suspend(
+    _ lease: Lease,
+    until date: Date,
+    awaiting names: [String],
+    countedFrom origin: Date?
+  ) throws -> ChangeOutcome
   func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) throws -> ChangeOutcome
   func pause(_ target: TaskTarget) throws -> ChangeOutcome
   func resume(_ id: TaskID) throws -> ChangeOutcome
   func restart(_ target: TaskTarget, at date: Date, forgets: Bool) throws -> ChangeOutcome
-  func reschedule(_ target: TaskTarget, to date: Date) throws -> ChangeOutcome
+  func reschedule(
+    _ target: TaskTarget,
+    to date: Date,
+    countedFrom origin: Date?
+  ) throws -> ChangeOutcome
   func update(_ id: TaskID, _ update: TaskUpdate, _ payload: [UInt8]) throws -> ChangeOutcome
   func remove(_ id: TaskID) throws -> ChangeOutcome
   func unpark(_ name: String, in queue: String) throws -> ChangeOutcome
@@ -132,8 +142,14 @@ extension TaskTables {
     case .insert(let record, let policy): return try insert(record, policy, prepared.payload)
     case .succeed(let lease, let date, let retains):
       return try end(.claimed(lease), as: .succeeded, at: date, retains: retains, failure: nil)
-    case .retry(let lease, let date, let retryCount, let failure):
-      return try retry(lease, at: date, retryCount, failure)
+    case .retry(let lease, let date, let retryCount, let failure, let origin):
+      return try retry(
+        lease,
+        at: date,
+        retryCount,
+        failure,
+        countedFrom: failure?.date ?? origin
+      )
     case .abandon(let lease, let failure, let retains):
       return try end(
         .claimed(lease),
@@ -151,7 +167,8 @@ extension TaskTables {
     case .resume(let id): return try resume(id)
     case .restart(let target, let date, let forgets):
       return try restart(target, at: date, forgets: forgets)
-    case .reschedule(let target, let date): return try reschedule(target, to: date)
+    case .reschedule(let target, let date, let origin):
+      return try reschedule(target, to: date, countedFrom: origin)
     case .update(let id, let update): return try self.update(id, update, prepared.payload)
     case .remove(let id): return try remove(id)
     case .extend(let lease, let duration): return try extend(lease, for: duration)
@@ -159,8 +176,8 @@ extension TaskTables {
       return try prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
     case .rebase(let date): return try rebase(to: date)
     case .remember(let lease, let name, let value): return try remember(lease, name, value)
-    case .suspend(let lease, let date, let names):
-      return try suspend(lease, until: date, awaiting: names)
+    case .suspend(let lease, let date, let names, let origin):
+      return try suspend(lease, until: date, awaiting: names, countedFrom: origin)
     case .complete(let id, let name, let value): return try complete(id, name, value)
     case .setValue(let name, _, let new): return try set(new, named: name)
     @unknown default:

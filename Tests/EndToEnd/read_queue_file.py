@@ -490,21 +490,24 @@ class Tasks:
             task["latestDate"] = new["latestDate"]
         if task["state"] == "suspended":
             self.wake(task)
-            task["available"] = task["created"]
         if task["state"] == "parked":
             task["state"] = "waiting"
+        latest = task.get("latestDate", math.inf)
         if task["putOff"]:
-            task["available"] = max(task["available"], new["available"])
-        elif new["available"] <= new["created"]:
-            task["available"] = min(task["available"], new["available"])
+            takes_date = new["available"] > task["available"]
         else:
-            task["available"] = min(new["available"], task.get("latestDate", math.inf))
+            takes_date = new["available"] > new["created"] or new["available"] < task["available"]
+        if takes_date:
+            task["available"], task["from"] = new["available"], new["from"]
+        if not task["putOff"] and new["available"] > new["created"] and latest < new["available"]:
+            task["available"], task["from"] = latest, task["created"]
         if any(task[name] != old[name] for name in ("state", "available", "priority")):
             self.move(id)
 
     def supersede(self, task):
         other = self.tasks[self.roles[*self.key(task), "successor"]]
-        other["available"] = max(other["available"], task["available"])
+        if task["available"] >= other["available"]:
+            other["available"], other["from"] = task["available"], task["from"]
         for name in ("retries", "interruptions", "error", "failed", "earlier", "putOff"):
             other.pop(name, None)
             if name in task:
@@ -547,8 +550,23 @@ class Tasks:
         self.read_dependencies(fields, task)
         has_retries = task.get("retries", 0) > 0
         task["putOff"] = fields.truth("putOff") if fields.has("putOff") else has_retries
+        self.count_from(task, fields)
         self.read_payload(fields, task)
         return task
+
+    def usual_origin(self, task):
+        """The date from which that of a task was counted if no line says so."""
+        if task["state"] == "suspended":
+            return None
+        is_at_once = task["available"] <= task["created"]
+        return task["created"] if is_at_once else task.get("failed")
+
+    def count_from(self, task, fields):
+        """Notes the date from which that of a task was counted; None if it was chosen."""
+        origin = fields.date("from") if fields.has("from") else self.usual_origin(task)
+        # A date that is equal to that of the addition counts as counted from it.
+        chosen = task["created"] if task["available"] == task["created"] else None
+        task["from"] = chosen if origin in (None, DISTANT_PAST) else origin
 
     def read_dependencies(self, fields, task):
         if ids := fields.ids("after"):
@@ -603,8 +621,8 @@ class Tasks:
 
     def wake(self, task):
         """Makes a suspended task wait, available at once."""
-        available = min(task["created"], task.get("failed", math.inf))
-        task["state"], task["available"], task["putOff"] = "waiting", available, False
+        task["state"], task["putOff"] = "waiting", False
+        task["available"] = task["from"] = task["created"]
 
     def wait(self, task):
         task["state"] = "waiting"
@@ -797,8 +815,12 @@ class Tasks:
         task["available"], task["retries"] = fields.date("available"), fields.count("retries")
         task["interruptions"] = 0
         task["putOff"] = True
+        task["state"] = "waiting"
         if fields.has("error"):
             self.note(fields, task)
+            task["from"] = task["failed"]
+        else:
+            self.count_from(task, fields)
         if fields.flag("superseded"):
             if task.get("role") != "holder" or (*self.key(task), "successor") not in self.roles:
                 fields.refuse("it has no successor")
@@ -841,7 +863,7 @@ class Tasks:
         if "key" in task and "keyless" not in task and "role" not in task:
             self.take_role(task, "holder")
         self.set_cause(task, None)
-        task["available"] = available
+        task["available"] = task["from"] = available
         for name in ("retries", "interruptions", "error", "failed", "earlier", "ended"):
             task.pop(name, None)
         task["putOff"] = False
@@ -855,6 +877,7 @@ class Tasks:
         task["putOff"] = False
         if task["state"] in ("running", "suspended"):
             task["state"] = "waiting"
+        self.count_from(task, fields)
         self.move(task["id"])
 
     def do_update(self, fields):
@@ -944,6 +967,7 @@ class Tasks:
         task = self.task(fields, "running")
         task["state"], task["available"] = "suspended", fields.date("until")
         task["interruptions"], task["putOff"] = 0, False
+        self.count_from(task, fields)
         if any(self.memories.get(task["id"], {}).get(name) for name in names):
             self.wake(task)
         self.move(task["id"])
@@ -1006,21 +1030,24 @@ class Tasks:
         return holds or "cause" in task or task.get("uniqueUntil", DISTANT_PAST) > now
 
     def do_rebase(self, fields):
-        at = fields.date("at") - REFERENCE
-        for task in self.in_order(lambda t: t["state"] not in ENDED | {"suspended"}):
-            available = task["available"] - REFERENCE
-            if "failed" in task:
-                failed = task["failed"] - REFERENCE
-                if failed <= at:
-                    continue
-                moved = at + (available - failed) + REFERENCE
-                if math.isfinite(moved):
-                    task["available"] = moved
-                task["failed"] = at + REFERENCE
-            elif available > at and task["available"] <= task["created"]:
-                task["available"] = at + REFERENCE
-            else:
+        at = fields.date("at")
+        for task in self.in_order(lambda task: True):
+            created, origin = task["created"], task["from"]
+            if created > at:
+                task["created"] = at
+                for name in ("uniqueUntil", "latestDate"):
+                    if task.get(name, -math.inf) >= created:
+                        task[name] = moved(task[name], created, at)
+            if task["state"] in ENDED:
                 continue
+            if "failed" in task:
+                task["failed"] = min(task["failed"], at)
+            if origin is None or origin <= at:
+                continue
+            if task["state"] == "suspended":
+                self.wake(task)
+            else:
+                task["available"], task["from"] = moved(task["available"], origin, at), at
             if task["state"] == "waiting":
                 self.move(task["id"])
 
@@ -1044,6 +1071,10 @@ class Tasks:
                 del task["role"]
             if task["putOff"] == (task.get("retries", 0) > 0):
                 del task["putOff"]
+            if task["from"] == self.usual_origin(task):
+                del task["from"]
+            elif task["from"] is None:
+                task["from"] = DISTANT_PAST
             if memory := self.memories.get(task["id"]):
                 task["memory"] = self.told(memory)
         defaults = {"retries": 0, "interruptions": 0, "schema": 1, "tags": []}
@@ -1054,6 +1085,15 @@ class Tasks:
             {"value": name, "data": base64.b64encode(value).decode()}
             for name, value in sorted(self.values.items(), key=lambda pair: pair[0].encode())
         ]
+
+
+def moved(date, origin, now):
+    """The date that is as far from another one as this one is from its origin."""
+    if date == origin:
+        return now
+    # As in memory, where dates count from 2001.
+    seconds = (now - REFERENCE) + ((date - REFERENCE) - (origin - REFERENCE)) + REFERENCE
+    return seconds if math.isfinite(seconds) else date
 
 
 def without_reservation(data):

@@ -16,6 +16,7 @@ import leases
 import memory
 import opening
 import queues
+import rebases
 import stored_values
 from engines import PostgreSQL, SQLite
 
@@ -28,7 +29,7 @@ def main():
                 continue
             engine = kind(pathlib.Path(folder))
             try:
-                for module in (opening, keys, leases, queues, stored_values, dependencies, memory):
+                for module in (opening, keys, leases, rebases, queues, stored_values, dependencies, memory):
                     for check in module.CHECKS:
                         if kind is SQLite and check in module.ONLY_IN_POSTGRESQL:
                             continue

@@ -20,6 +20,8 @@ ARTICLES = ["WritingAStore.md", "StoringDependencies.md", "StoringMemory.md"]
 LEASES = itertools.count(1)
 BASE = "2026-01-01 00:00:"
 # A key that another session has just taken, a cause that it has just removed, and a deadlock.
+# No date, where a statement does not tell its type.
+NO_DATE = "null::timestamptz"
 COLLISIONS = {"23505", "23503", "40P01"}
 
 
@@ -57,7 +59,7 @@ def literal(value):
         return "null"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
-    if isinstance(value, str) and not value.startswith(("timestamptz", "interval")):
+    if isinstance(value, str) and not value.startswith(("timestamptz", "interval", NO_DATE)):
         return "'" + value.replace("'", "''") + "'"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -308,7 +310,7 @@ class SQLiteSession:
         return seconds
 
     def text(self, sql):
-        sql = sql.replace("timestamptz ", "").replace("for update", "")
+        sql = sql.replace("::timestamptz", "").replace("timestamptz ", "").replace("for update", "")
         sql = sql.replace("greatest(", "max(").replace("least(", "min(")
         sql = sql.replace("nextval('place')", "(select coalesce(max(position), 0) + 1 from task)")
         sql = re.sub(r"^begin$", "begin immediate", sql)

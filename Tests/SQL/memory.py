@@ -5,7 +5,7 @@ import re
 import threading
 import threading
 
-from engines import PostgreSQL, SQLite, date, filled, identity, number
+from engines import NO_DATE, PostgreSQL, SQLite, date, filled, identity, number
 from keys import run_behind
 from store import add, claim, expect, give_turns, orders_of, row, tasks
 from waiting import cancel, insert, perform
@@ -44,12 +44,12 @@ def remember(session, task, name, value, token=1, is_begun=False):
     return is_held
 
 
-def suspend(session, task, second=None, names=(), token=1, is_begun=False):
+def suspend(session, task, second=None, names=(), token=1, is_begun=False, counted=NO_DATE):
     """Suspends a task; returns its state afterwards, or `None` if the change is stale."""
     if not is_begun:
         lock(session, task)
     until = ENDLESS if second is None else date(second)
-    rows = session.run("suspend", identity(task), token, until, session.array(names))
+    rows = session.run("suspend", identity(task), token, until, session.array(names), counted)
     give_turns(session, orders_of(session, [task]))
     session.text("commit")
     return state(session, task) if rows else None
@@ -346,7 +346,7 @@ def costs(engine):
     if isinstance(engine, SQLite):
         for name, values in [
             ("remember", [identity(1), "a", b"1"]), ("measure", [identity(1)]),
-            ("suspend", [identity(1), 1, date(1), "[]"]), ("memory", [identity(1)]),
+            ("suspend", [identity(1), 1, date(1), "[]", NO_DATE]), ("memory", [identity(1)]),
             ("complete", [identity(1), "a", b"1"]), ("forget", [array(session, 1)]),
         ]:
             steps = [step for *_, step in session.text(f"explain query plan {filled(name, values)}")]
@@ -368,7 +368,7 @@ def costs(engine):
     for name, values in [
         ("hold the lease", [identity(1), 1]), ("remember", [identity(1), "step", b"1"]),
         ("measure", [identity(1)]), ("memory", [identity(1)]),
-        ("suspend", [identity(1), 1, date(1), "{open}"]), ("complete", [identity(2), "open", b"1"]),
+        ("suspend", [identity(1), 1, date(1), "{open}", NO_DATE]), ("complete", [identity(2), "open", b"1"]),
         ("wake", [identity(2)]), ("forget", [array(session, 2)]),
     ]:
         plan = session.text(f"explain (analyze, buffers) {filled(name, values)}")

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from engines import BASE, PostgreSQL, date, filled, identity, literal, number
+from engines import BASE, NO_DATE, PostgreSQL, date, filled, identity, literal, number
 
 
 def add(session, task, policy="keep", name="A", key="k", created=0, at=None, until=None,
@@ -32,7 +32,7 @@ def add(session, task, policy="keep", name="A", key="k", created=0, at=None, unt
                 rows = session.run(
                     "take over", twin[0], f"payload {task}", "json", 1, priority, 10, True,
                     session.array([]), None, date(expires), date(until), date(latest), date(at),
-                    date(created), int(place), session.array([]))
+                    date(created), int(place), session.array([]), counted(created, at))
                 assert len(rows) == 1
                 return "replaced", number(twin[0])
             role = "successor"
@@ -57,15 +57,20 @@ def is_over(expiry_date, second):
 
 def row(session, task, name="A", key=None, role=None, priority=0, created=0, at=None, until=None,
         latest=None, order=None, holds=False, conditions=(), rule="allSucceeded", follower=None,
-        queue="", expires=None):
+        queue="", expires=None, chosen=False):
     """The parameters of an insertion."""
     key, order = key_in(queue, key), key_in(queue, order)
     return [
         identity(task), name, f"payload {task}", "json", 1, priority, date(created),
         date(created if at is None else at), 10, True, key, role, date(until), date(latest),
         session.array([]), None, date(expires), order, holds, session.array(conditions), rule,
-        None if follower is None else identity(follower), queue,
+        None if follower is None else identity(follower), queue, counted(created, at, chosen),
     ]
+
+
+def counted(created, at, chosen=False):
+    """The date from which that of a task was counted."""
+    return NO_DATE if chosen and at not in (None, created) else date(created)
 
 
 def was_sent(session, task, name="A", key=None, created=0, order=None, queue="", payload=None):

@@ -44,6 +44,36 @@ struct SchemaTests {
     }
   }
 
+  @Test func `dates of before the fourth version were counted from failures and creations`()
+    async throws
+  {
+    try await withTemporaryFolder { folder in
+      let url = folder.appending(path: "db")
+      let connection = try database(at: url)
+      let third = Schema(steps: Array(Schema().steps.prefix(3)))
+      try third.migrate(connection, prefix: "steadfast")
+      let rows: [(state: String, available: Int, failed: String, countedFrom: Double?)] = [
+        ("waiting", 10, "null", 10), ("waiting", 60, "50", 50), ("parked", 5, "20", 10),
+        ("waiting", 60, "null", nil), ("suspended", 60, "50", nil),
+      ]
+      for (number, row) in rows.enumerated() {
+        try connection.execute(
+          """
+          insert into steadfast_task (id, name, queue, payload, format, schema_version, priority,
+            created_date, available_date, uses_backoff, holds_order, dependency_rule, state,
+            retry_count, interruption_count, put_off, failed_date, last_error)
+          values (x'0190000000007000800000000000000\(number)', 'A', '', x'7b7d', 'json', 1, 0, 10,
+            \(row.available), 1, 0, 'allSucceeded', '\(row.state)', 0, 0, 0, \(row.failed), 'no')
+          """
+        )
+      }
+      let store = SQLiteStore(at: url)
+      try await store.open()
+      let found = try await store.tasks(matching: TaskFilter(), after: nil, limit: 9)
+      #expect(found.map { $0.countedFrom?.timeIntervalSince1970 } == rows.map(\.countedFrom))
+    }
+  }
+
   @Test func `the trigger finds a place as the store does`() async throws {
     try await withTemporaryFolder { folder in
       let url = folder.appending(path: "db")

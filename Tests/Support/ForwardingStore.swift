@@ -9,6 +9,7 @@ package protocol ForwardingStore: Persistence {
 extension ForwardingStore {
   package var claimBatch: Int { base.claimBatch }
   package var sharing: StoreSharing? { base.sharing }
+  package var hasOneClock: Bool { base.hasOneClock }
 
   package func open() async throws { try await base.open() }
 

@@ -53,7 +53,7 @@ extension [ExactText: FreedTasks] {
     switch change {
     case .insert(let record, _):
       self[ExactText(record.queue), default: FreedTasks()].add(record)
-    case .retry(_, let date, _, _), .suspend(_, let date, awaiting: []):
+    case .retry(_, let date, _, _, _), .suspend(_, let date, awaiting: [], _):
       ofAll.add(date)
     case .succeed, .abandon, .park, .cancel, .pause, .extend, .remember, .setValue, .prune, .remove:
       break

@@ -80,6 +80,7 @@ extension InsertStatement {
       ("text[]", texts(record.tags)),
       ("bigint", .init(integer: record.timeLimit?.microseconds)),
       ("bigint", .init(date: record.expiryDate)),
+      ("bigint", .init(date: record.countedFrom)),
     ]
   }
 }

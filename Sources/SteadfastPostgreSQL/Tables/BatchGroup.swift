@@ -128,7 +128,7 @@ extension PreparedChange {
   fileprivate var namesLease: Bool {
     switch change {
     case .succeed, .retry, .abandon, .release, .park, .suspend, .extend, .cancel(.claimed, _, _),
-      .pause(.claimed), .restart(.claimed, _, _), .reschedule(.claimed, _):
+      .pause(.claimed), .restart(.claimed, _, _), .reschedule(.claimed, _, _):
       true
     default: false
     }

@@ -1,4 +1,6 @@
 #if PostgreSQL
+import SteadfastDatabases
+
 /// The function with which a statement of another connection inserts a task.
 ///
 /// It does what `Tables.insert(_:_:_:)` does, with the locks of a `LockPlan`. A test compares the
@@ -230,45 +232,98 @@ extension Schema {
     $$;
     """
 
-  /// A task that has expired stands for no new one, and loses its role to it.
-  static let fifth =
-    "create or replace function steadfast_insert_task"
-    + [
-      (
-        "    select id, state, coalesce(",
-        """
+  /// The function's text, in which a task that has expired stands for no new one.
+  private static let expiringInsertion = insertion.editing([
+    (
+      "    select id, state, coalesce(",
+      """
+          select id into successor from steadfast_task
+          where name = new_name and unique_key = new_key and key_role = 'successor'
+            and (state = 'running' or coalesce(expiry_date > created_at, true));
+          select id, state, coalesce(
+      """
+    ),
+    (
+      "key_role = 'holder';\n    if not found then",
+      """
+      key_role = 'holder'
+            and (state = 'running' or coalesce(expiry_date > created_at, true));
+          if not found and successor is null then
+      """
+    ),
+    (
+      """
             select id into successor from steadfast_task
-            where name = new_name and unique_key = new_key and key_role = 'successor'
-              and (state = 'running' or coalesce(expiry_date > created_at, true));
-            select id, state, coalesce(
-        """
-      ),
-      (
-        "key_role = 'holder';\n    if not found then",
-        """
-        key_role = 'holder'
-              and (state = 'running' or coalesce(expiry_date > created_at, true));
-            if not found and successor is null then
-        """
-      ),
-      (
-        """
-              select id into successor from steadfast_task
-              where name = new_name and unique_key = new_key and key_role = 'successor';
+            where name = new_name and unique_key = new_key and key_role = 'successor';
 
-        """, ""
-      ),
+      """, ""
+    ),
+    (
+      "      return false;\n    end if;\n",
+      """
+            return false;
+          end if;
+          update steadfast_task set key_role = null
+          where name = new_name and unique_key = new_key and key_role is not null
+            and state <> 'running' and expiry_date <= created_at;
+
+      """
+    ),
+  ])
+
+  /// A task that has expired stands for no new one, and loses its role to it.
+  ///
+  /// The tables know from which dates those of tasks were counted.
+  /// A statement of an earlier version does not say whether a date was chosen, which counts as so.
+  static let fifth = """
+    alter table steadfast_task add column counted_from timestamptz;
+    update steadfast_task set
+      counted_from = case when available_date < created_date then created_date else failed_date end
+    where not has_ended and state <> 'suspended' and available_date <> created_date
+      and (available_date < created_date or failed_date is not null);
+    drop function steadfast_insert;
+    drop function steadfast_insert_task;
+
+    """
+    + "create function steadfast_insert_task"
+    + expiringInsertion.editing([
+      (parameters, "\(parameters), counted bigint"),
       (
-        "      return false;\n    end if;\n",
+        "  holder record;\n",
+        "  counted_at constant timestamptz := steadfast_date(counted);\n  holder record;\n"
+      ),
+      ("created_date = created_at", "created_date <= created_at"),
+      (
+        "        position = case\n",
         """
-              return false;
-            end if;
-            update steadfast_task set key_role = null
-            where name = new_name and unique_key = new_key and key_role is not null
-              and state <> 'running' and expiry_date <= created_at;
+                counted_from = case
+                  when put_off then case when available_date < available_at
+                    then counted_at else counted_from end
+                  when available_at > created_at then
+                    case when coalesce(latest_date, latest_at, available_at) < available_at
+                      then created_date else counted_at end
+                  when available_at
+                      < case when state = 'suspended' then created_date else available_date end
+                    then counted_at
+                  when state <> 'suspended' then counted_from end,
+                position = case
 
         """
       ),
-    ].reduce(insertion) { text, change in text.replacing(change.0, with: change.1) }
+      ("put_off, name_count)\n", "put_off, name_count, counted_from)\n"),
+      (
+        "'waiting', 0, 0, false, cardinality(named))",
+        """
+        'waiting', 0, 0, false, cardinality(named),
+            case when available_at <> created_at then counted_at end)
+        """
+      ),
+    ])
+    + "\n\n"
+    + fourth.editing([
+      ("alter function steadfast_insert rename to steadfast_insert_task;\n", ""),
+      (parameters, "\(parameters), counted bigint default null"),
+      ("new_limit, expiry);", "new_limit, expiry, counted);"),
+    ])
 }
 #endif

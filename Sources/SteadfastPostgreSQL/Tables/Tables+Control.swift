@@ -23,12 +23,20 @@ extension Tables {
     return .done
   }
 
-  func reschedule(_ target: TaskTarget, to date: Date) throws -> ChangeOutcome {
+  func reschedule(
+    _ target: TaskTarget,
+    to date: Date,
+    countedFrom origin: Date?
+  ) throws -> ChangeOutcome {
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
     try database.send(
-      "update steadfast_task set available_date = $2, put_off = false where id = $1",
+      """
+      update steadfast_task set available_date = $2, counted_from = $3, put_off = false
+      where id = $1
+      """,
       .id(entry.id),
-      .date(date)
+      .date(date),
+      .date(origin)
     )
     let waitsAgain = entry.state == .running || entry.state == .suspended
     try move(entry, to: waitsAgain ? .waiting : entry.state)
@@ -81,8 +89,8 @@ extension Tables {
   func restartTasks(_ ids: [TaskID], at date: Date) throws {
     try database.send(
       """
-      update steadfast_task as task set state = 'waiting', available_date = $2, retry_count = 0,
-        interruption_count = 0, put_off = false,
+      update steadfast_task as task set state = 'waiting', available_date = $2, counted_from = $2,
+        retry_count = 0, interruption_count = 0, put_off = false,
         last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
         expiry_date = case when expiry_date <= $2 then null else expiry_date end,
         key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
@@ -241,32 +249,50 @@ extension Tables {
     return .done
   }
 
-  /// Moves the dates that were taken from a clock which has gone back.
+  /// Counts from `now` what was counted from a later date.
   ///
-  /// Where several queues use the tables, each has a clock of its own, and nothing is moved.
+  /// Where several queues use the tables, each may have a clock of its own, and nothing changes.
   func rebase(to now: Date) throws -> ChangeOutcome {
     guard !isShared else { return .done }
+    try database.send(Self.countingAgain, .date(now))
+    // What is earlier than its task was counted from another date, by a task that it took over.
     try database.send(
       """
-      with moved as (
-        select id, \(Self.nextPlace) as place from (
-          select id from steadfast_task
-          where state in ('waiting', 'running', 'parked', 'paused')
-            and (failed_date > $1
-              or (failed_date is null and available_date > $1 and available_date <= created_date))
-          order by position for update
-        ) as in_order
-      )
-      update steadfast_task as task set
-        position = case when state = 'waiting' then moved.place else position end,
-        available_date = case when failed_date is null then $1::timestamptz
-          else $1 + (available_date - failed_date) end,
-        failed_date = case when failed_date is null then null else $1 end
-      from moved where task.id = moved.id and task.id = any (array(select id from moved))
+      update steadfast_task set created_date = $1,
+        unique_until = case when unique_until < created_date then unique_until
+          else $1 + (unique_until - created_date) end,
+        latest_date = case when latest_date < created_date then latest_date
+          else $1 + (latest_date - created_date) end
+      where created_date > $1
       """,
+      .date(now)
+    )
+    try database.send(
+      "update steadfast_task set failed_date = $1 where failed_date > $1 and not has_ended",
       .date(now)
     )
     return .done
   }
+
+  /// Counts again when tasks are available, or wakes them, so that their handlers do.
+  private static let countingAgain = """
+    with moved as (
+      select id, \(nextPlace) as place from (
+        select id from steadfast_task
+        where not has_ended and coalesce(
+          counted_from, case when available_date = created_date then created_date end) > $1
+        order by position for update
+      ) as in_order
+    )
+    update steadfast_task as task set
+      available_date = case when state = 'suspended' then least(created_date, $1)
+        else $1 + (available_date - coalesce(counted_from, created_date)) end,
+      counted_from = case
+        when state <> 'suspended' and counted_from is not null then $1::timestamptz end,
+      put_off = put_off and state <> 'suspended',
+      position = case when state in ('waiting', 'suspended') then moved.place else position end,
+      state = case when state = 'suspended' then 'waiting' else state end
+    from moved where task.id = moved.id and task.id = any (array(select id from moved))
+    """
 }
 #endif

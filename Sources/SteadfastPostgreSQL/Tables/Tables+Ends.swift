@@ -46,20 +46,22 @@ extension Tables {
     _ lease: Lease,
     at date: Date,
     _ retryCount: Int,
-    _ failure: TaskFailure?
+    _ failure: TaskFailure?,
+    countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
     if let failure { try note(failure, entry) }
     try database.send(
       """
       update steadfast_task set state = 'waiting', available_date = $2, retry_count = $3,
-        interruption_count = 0, put_off = true, position = \(Self.nextPlace),
+        interruption_count = 0, put_off = true, counted_from = $4, position = \(Self.nextPlace),
         lease_token = null, lease_end = null
       where id = $1
       """,
       .id(entry.id),
       .date(date),
-      .integer(retryCount)
+      .integer(retryCount),
+      .date(origin)
     )
     return try supersede(entry, at: date) ?? .done
   }
@@ -90,6 +92,8 @@ extension Tables {
         retry_count = holder.retry_count, interruption_count = holder.interruption_count,
         last_error = holder.last_error, failed_date = holder.failed_date,
         earlier_failures = holder.earlier_failures, put_off = holder.put_off,
+        counted_from = case when task.available_date > holder.available_date
+          then task.counted_from else holder.counted_from end,
         available_date = greatest(task.available_date, holder.available_date)
       from steadfast_task as holder where holder.id = $1 and task.id = $2
       """,

@@ -131,17 +131,19 @@ extension Tables {
     insert into steadfast_task (
       id, name, queue, payload, format, schema_version, priority, created_date, available_date,
       max_retries, uses_backoff, conditions, tags, time_limit, expiry_date, holds_order,
-      dependency_rule, state, retry_count, interruption_count, put_off)
+      dependency_rule, state, retry_count, interruption_count, put_off, counted_from)
     select id, name, queue, payload, format, schema_version, priority, created_date,
       available_date, max_retries, uses_backoff, conditions::text[], tags::text[], time_limit,
-      expiry_date, false, dependency_rule, 'waiting', 0, 0, false
+      expiry_date, false, dependency_rule, 'waiting', 0, 0, false, counted_from
     from unnest(
       $1::uuid[], $2::text[], $3::text[], $4::bytea[], $5::text[], $6::bigint[], $7::bigint[],
       $8::timestamptz[], $9::timestamptz[], $10::bigint[], $11::boolean[], $12::text[],
-      $13::text[], $14::bigint[], $15::timestamptz[], $16::text[]
+      $13::text[], $14::bigint[], $15::timestamptz[], $16::text[],
+      $17::timestamptz[]
     ) as new (
       id, name, queue, payload, format, schema_version, priority, created_date, available_date,
-      max_retries, uses_backoff, conditions, tags, time_limit, expiry_date, dependency_rule)
+      max_retries, uses_backoff, conditions, tags, time_limit, expiry_date, dependency_rule,
+      counted_from)
     on conflict (id) do nothing returning id
     """
 
@@ -168,6 +170,7 @@ extension Tables {
       column(.integer) { .duration($0.timeLimit) },
       column(.date) { .date($0.expiryDate) },
       column(.text) { .text($0.dependencies.rule.rawValue) },
+      column(.date) { .date($0.explicitOrigin) },
     ]
   }
 

@@ -11,7 +11,7 @@ extension Tables {
     try database.first(
       """
       select name = $2 and queue = $3 and payload = $4 and format = $5 and schema_version = $6
-        and created_date = $7 and unique_key is not distinct from $8
+        and created_date <= $7 and unique_key is not distinct from $8
         and order_key is not distinct from $9
       from steadfast_task where id = $1
       """,
@@ -38,11 +38,11 @@ extension Tables {
       max_retries, uses_backoff, unique_key, key_role, unique_until, latest_date, order_key,
       order_number, holds_order, conditions, dependency_rule, follower, tags, time_limit,
       expiry_date, state, retry_count, interruption_count, last_error, failed_date,
-      earlier_failures, put_off, finished_date, name_count)
+      earlier_failures, put_off, finished_date, name_count, counted_from)
     values (
       $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
       case when $16::text is not null then \(nextPlace) end,
-      $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)
+      $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)
     on conflict (id) do nothing
     """
 
@@ -91,6 +91,7 @@ extension Tables {
       .flag(record.isPostponed),
       .date(record.finishedDate),
       .integer(record.dependencies.tasks.count),
+      .date(record.explicitOrigin),
     ]
   }
 
@@ -152,6 +153,13 @@ extension Tables {
         when $13 <= $14::timestamptz then least($13,
           case when state = 'suspended' then created_date else available_date end)
         else least($13, coalesce(latest_date, $12, $13)) end,
+      counted_from = case
+        when put_off then case when available_date < $13 then $16 else counted_from end
+        when $13 > $14 then
+          case when coalesce(latest_date, $12, $13) < $13 then created_date else $16 end
+        when $13 < case when state = 'suspended' then created_date else available_date end
+          then $16
+        when state <> 'suspended' then counted_from end,
       position = case
         when state in ('parked', 'suspended') or priority <> $5 then \(nextPlace)
         when put_off and available_date >= $13 then position
@@ -181,7 +189,8 @@ extension Tables {
       .date(new.latestDate),
       .date(new.availableDate),
       .date(new.createdDate),
-      .texts(new.conditions.map(\.rawValue))
+      .texts(new.conditions.map(\.rawValue)),
+      .date(new.countedFrom)
     )
   }
 }

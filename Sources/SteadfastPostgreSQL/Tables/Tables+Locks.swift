@@ -46,10 +46,10 @@ struct LockPlan {
     case .abandon(let lease, _, _): add(failing: lease.id)
     case .cancel(let target, _, _), .restart(let target, _, _): add(failing: target.id)
     case .remove(let id): add(failing: id)
-    case .retry(let lease, _, _, _), .release(let lease), .park(let lease, _),
-      .remember(let lease, _, _), .suspend(let lease, _, _), .extend(let lease, _):
+    case .retry(let lease, _, _, _, _), .release(let lease), .park(let lease, _),
+      .remember(let lease, _, _), .suspend(let lease, _, _, _), .extend(let lease, _):
       tasks.insert(lease.id)
-    case .pause(let target), .reschedule(let target, _): tasks.insert(target.id)
+    case .pause(let target), .reschedule(let target, _, _): tasks.insert(target.id)
     case .resume(let id), .update(let id, _), .complete(let id, _, _): tasks.insert(id)
     case .setValue(let name, _, _): values.insert(ExactText(name))
     case .unpark, .prune, .rebase: break

@@ -44,14 +44,16 @@ extension Tables {
   func suspend(
     _ lease: Lease,
     until date: Date,
-    awaiting names: [String]
+    awaiting names: [String],
+    countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
     try database.send(
       """
       update steadfast_task set
         state = case when come.has_come then 'waiting' else 'suspended' end,
-        available_date = case when come.has_come then least(created_date, failed_date) else $2 end,
+        available_date = case when come.has_come then created_date else $2 end,
+        counted_from = case when come.has_come then null else $4::timestamptz end,
         interruption_count = 0, put_off = false, position = \(Self.nextPlace),
         lease_token = null, lease_end = null
       from (
@@ -63,7 +65,8 @@ extension Tables {
       """,
       .id(entry.id),
       .date(date),
-      .texts(names)
+      .texts(names),
+      .date(origin)
     )
     return .done
   }
@@ -89,11 +92,12 @@ extension Tables {
     return .done
   }
 
-  /// Gives a suspended task that wakes the date on which it was enqueued, or failed before that.
+  /// Gives a suspended task that wakes the date on which it was enqueued.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.send(
       """
-      update steadfast_task set available_date = least(created_date, failed_date), put_off = false
+      update steadfast_task
+      set available_date = created_date, counted_from = null, put_off = false
       where id = $1
       """,
       .id(entry.id)

@@ -52,8 +52,8 @@
 ///     ``TaskChange/remember(_:named:value:)`` has stored is found by ``memory(of:)``, by every
 ///     later attempt, until the task succeeds, is removed, or is restarted with `forgets`. Only the
 ///     holder of the lease adds to it, and a ``TaskChange/complete(_:named:value:)`` fills what is
-///     open, once. A ``TaskChange/suspend(_:until:awaiting:)`` misses no completion, whichever
-///     comes first.
+///     open, once. A ``TaskChange/suspend(_:until:awaiting:countedFrom:)`` misses no completion,
+///     whichever comes first.
 /// 12. **An insertion that is sent again is done.** If the task is in the store already
 ///     (``TaskRecord/isStored(as:)``), its outcome is ``ChangeOutcome/done``, and nothing changes.
 ///     A queue sends it again if the store's error was transient (``PersistenceError``).
@@ -95,6 +95,13 @@ public protocol Persistence: Sendable {
 
   /// How several queues share the store; `nil`, the default, if one queue at a time uses it.
   var sharing: StoreSharing? { get }
+
+  /// Whether all queues that use the store read one clock, as those of one machine do.
+  ///
+  /// If `true`, a queue that finds the clock set back has the store rebase its tasks
+  /// (``TaskChange/rebase(_:)``). The default is `true` for a store that one queue uses, and
+  /// `false` for one that several share: a clock that is behind need not be one that was set back.
+  var hasOneClock: Bool { get }
 
   /// Tells that another queue or program may have changed something; `nil`, the default, if the
   /// store can't.
@@ -221,6 +228,8 @@ extension Persistence {
   ) throws -> InsertStatement? { nil }
   /// `nil`: the store can't tell.
   public var hints: AsyncStream<Void>? { nil }
+  /// `true` if one queue at a time uses the store.
+  public var hasOneClock: Bool { sharing == nil }
   /// `nil`: one queue at a time.
   public var sharing: StoreSharing? { nil }
   /// Does nothing.

@@ -11,16 +11,20 @@ extension TaskChange {
     case .insert(let record, _): try record.checkDates()
     case .succeed(_, let date, _), .cancel(_, let date, _):
       try TaskQueueError.check(storable: date, "the date of an end")
-    case .retry(_, let date, _, let failure):
+    case .retry(_, let date, _, let failure, let origin):
       try TaskQueueError.check(storable: date, "availableDate")
       try TaskQueueError.check(storable: failure?.date, "the date of a failure")
+      try TaskQueueError.check(storable: origin, "countedFrom")
     case .abandon(_, let failure, _), .park(_, let failure):
       try TaskQueueError.check(storable: failure.date, "the date of a failure")
-    case .restart(_, let date, _), .reschedule(_, let date):
+    case .restart(_, let date, _): try TaskQueueError.check(storable: date, "availableDate")
+    case .reschedule(_, let date, let origin):
       try TaskQueueError.check(storable: date, "availableDate")
+      try TaskQueueError.check(storable: origin, "countedFrom")
     case .update(_, let update): try update.checkDates()
-    case .suspend(_, let date, _):
+    case .suspend(_, let date, _, let origin):
       try TaskQueueError.check(storable: date, "the date of a suspension")
+      try TaskQueueError.check(storable: origin, "countedFrom")
     case .extend(_, let duration):
       try TaskQueueError.check(storable: duration, "the duration of a lease")
     case .prune(_, let date, _, let now, _):
@@ -39,6 +43,7 @@ extension TaskRecord {
     try TaskQueueError.check(storable: finishedDate, "finishedDate")
     if hasFailureState {
       try TaskQueueError.check(storable: failedDate, "failedDate")
+      try TaskQueueError.check(storable: explicitOrigin, "countedFrom")
       for failure in earlierFailures {
         try TaskQueueError.check(storable: failure.date, "the date of an earlier failure")
       }

@@ -43,13 +43,18 @@ extension TaskChange {
           + "one"
       )
     case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date, _),
-      .reschedule(_, let date), .rebase(let date):
+      .rebase(let date):
       try TaskQueueError.check(date, "a date")
-    case .suspend(_, let date, let names):
+    case .reschedule(_, let date, let origin):
       try TaskQueueError.check(date, "a date")
+      try TaskQueueError.check(origin, "countedFrom")
+    case .suspend(_, let date, let names, let origin):
+      try TaskQueueError.check(date, "a date")
+      try TaskQueueError.check(origin, "countedFrom")
       for name in names { try TaskQueueError.check(valueNamed: name) }
-    case .retry(_, let date, let retryCount, let failure):
+    case .retry(_, let date, let retryCount, let failure, let origin):
       try TaskQueueError.check(date, "availableDate")
+      try TaskQueueError.check(origin, "countedFrom")
       try TaskQueueError.check(retryCount, "retryCount")
       try TaskQueueError.check(failure?.date, "the date of a failure")
     case .abandon(_, let failure, _), .park(_, let failure):

@@ -3,7 +3,7 @@ extension TaskChange {
   func checkTexts() throws(TaskQueueError) {
     switch self {
     case .insert(let record, _): try record.checkTexts()
-    case .retry(_, _, _, let failure):
+    case .retry(_, _, _, let failure, _):
       if let failure { try failure.checkText("the text of a failure") }
     case .abandon(_, let failure, _), .park(_, let failure):
       try failure.checkText("the text of a failure")
@@ -15,7 +15,7 @@ extension TaskChange {
     case .setValue(let name, _, _): try TaskQueueError.check(text: name, "the name of a value")
     case .remember(_, let name, _), .complete(_, let name, _):
       try TaskQueueError.check(text: name, "the name of a remembered value")
-    case .suspend(_, _, let names):
+    case .suspend(_, _, let names, _):
       for name in names { try TaskQueueError.check(text: name, "the name of an awaited value") }
     case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
       .rebase:

@@ -56,13 +56,20 @@ public enum TaskChange: Sendable {
   ///
   /// The task is postponed to this date, with this number of failed attempts. A failure is that of
   /// the attempt, and is noted (``TaskRecord/note(_:)``). Without one, the failures stay as they
-  /// were.
+  /// were. The available date was counted from the date of the failure or, without one, from
+  /// `countedFrom` (``TaskRecord/countedFrom``).
   ///
   /// If the task is the holder of its unique key and has a successor, which does not expire by this
   /// date, no other task waits for it (``TaskDependencies``), and it remembers nothing, it is
   /// removed, and the successor takes its place (``TaskRecord/takePlace(of:)``). The outcome is
   /// ``ChangeOutcome/superseded(by:)``.
-  case retry(Lease, availableDate: Date, retryCount: Int, failure: TaskFailure?)
+  case retry(
+    Lease,
+    availableDate: Date,
+    retryCount: Int,
+    failure: TaskFailure?,
+    countedFrom: Date? = nil
+  )
   /// A claimed task is abandoned, for the reason of the failure, which is noted.
   ///
   /// If `retains` is `true`, the task is retained, else it is removed.
@@ -86,7 +93,7 @@ public enum TaskChange: Sendable {
   case pause(TaskTarget)
   /// A paused task waits again, behind its equals, with the date and the retries that it had.
   case resume(TaskID)
-  /// A task waits again as if it were new, from this date on.
+  /// A task waits again as if it were new, from this date on, which is the present one.
   ///
   /// The task may be in any state, and may have ended (``TaskRecord/restart(availableDate:)``). One
   /// that has ended, or has lost its role, becomes the holder of its unique key. If another task
@@ -95,11 +102,12 @@ public enum TaskChange: Sendable {
   /// If `forgets` is `true`, the task forgets all that it remembers; tasks that are restarted along
   /// with it don't.
   case restart(TaskTarget, availableDate: Date, forgets: Bool = false)
-  /// A task that has not ended gets another available date, which was chosen.
+  /// A task that has not ended gets another available date.
   ///
   /// The task goes behind its equals, and its retries stay. A task that waits, is parked or is
-  /// paused stays so. A claimed or suspended task waits again.
-  case reschedule(TaskTarget, availableDate: Date)
+  /// paused stays so. A claimed or suspended task waits again. If the date was counted by the
+  /// clock, and not chosen, `countedFrom` says from which date (``TaskRecord/countedFrom``).
+  case reschedule(TaskTarget, availableDate: Date, countedFrom: Date? = nil)
   /// The choices for a task that waits, is suspended, parked or paused change
   /// (``TaskRecord/apply(_:)``).
   ///
@@ -125,11 +133,13 @@ public enum TaskChange: Sendable {
     now: Date,
     queue: String = ""
   )
-  /// The clock went back to this date; only for stores that one queue uses.
+  /// The clock went back to this date; only for stores whose queues have one clock
+  /// (``Persistence/hasOneClock``).
   ///
-  /// Each task that has not ended is rebased (``TaskRecord/rebase(to:)``). Those that wait and were
-  /// moved by it go behind their equals, in the same order. The request of the next claim decides
-  /// what is available.
+  /// Each task is rebased (``TaskRecord/rebase(to:)``), whatever its state. Those that wait, and
+  /// whose available dates become others, go behind their equals, in the same order. The request of
+  /// the next claim decides what is available. If the store's own clock went back, too, a claim
+  /// lasts no longer from now on than it was to last when it was made or extended.
   case rebase(Date)
   /// A claimed task remembers these bytes under a name, in place of others if there are some.
   ///
@@ -140,7 +150,7 @@ public enum TaskChange: Sendable {
   /// A batch may have several of these changes for one task, with different names, if it has no
   /// other change for it.
   case remember(Lease, named: String, value: [UInt8])
-  /// A claimed task is suspended until a date (``TaskRecord/suspend(until:)``).
+  /// A claimed task is suspended until a date (``TaskRecord/suspend(until:countedFrom:)``).
   ///
   /// It goes behind its equals. A claim hands it out from that date on, like a task that waits, and
   /// a release makes it wait then. With `Date.distantFuture` or a later date, no claim does.
@@ -148,7 +158,7 @@ public enum TaskChange: Sendable {
   /// If the task remembers at least one byte under any of the names that it awaits, it wakes at
   /// once (``TaskRecord/wake()``): the completion came before the suspension. The names have the
   /// limits of ``remember(_:named:value:)``.
-  case suspend(Lease, until: Date, awaiting: [String])
+  case suspend(Lease, until: Date, awaiting: [String], countedFrom: Date? = nil)
   /// A value becomes what a task remembers, if it is open; the task need not be claimed.
   ///
   /// If the task has ended, or remembers anything but a value without bytes under the name, or
@@ -177,11 +187,11 @@ extension TaskChange {
   /// The lease that the change names, if it names one.
   var lease: Lease? {
     switch self {
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _),
-      .remember(let lease, _, _), .suspend(let lease, _, _),
+      .remember(let lease, _, _), .suspend(let lease, _, _, _),
       .cancel(.claimed(let lease), _, _), .pause(.claimed(let lease)),
-      .restart(.claimed(let lease), _, _), .reschedule(.claimed(let lease), _):
+      .restart(.claimed(let lease), _, _), .reschedule(.claimed(let lease), _, _):
       lease
     case .insert, .unpark, .cancel, .pause, .resume, .restart, .reschedule, .update, .remove,
       .prune, .rebase, .complete, .setValue:

@@ -73,10 +73,10 @@ public struct QueueStatistics: Sendable, Hashable {
     mutating func stored(_ change: TaskChange) {
       switch change {
       case .succeed: statistics.succeeded += 1
-      case .retry(_, _, _, let failure?):
+      case .retry(_, _, _, let failure?, _):
         _ = failure
         statistics.failed += 1
-      case .retry(_, _, _, nil): statistics.snoozed += 1
+      case .retry(_, _, _, nil, _): statistics.snoozed += 1
       case .abandon: statistics.abandoned += 1
       case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .reschedule,
         .update, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:

@@ -54,6 +54,7 @@ public actor TaskQueue {
   // around the machine, and a call of the store.
   nonisolated let backing: QueueStore
   nonisolated let time: QueueTime
+  nonisolated let latestDate = LatestDate()
   nonisolated let handlers = HandlerTable()
   /// What runs, what it holds, and what each worker does next.
   nonisolated let machine: Mutex<WorkMachine>
@@ -94,7 +95,10 @@ public actor TaskQueue {
     judge = AttemptJudge(configuration)
     generators = Generators(configuration.randomness)
     upkeep = Mutex(Upkeep(configuration))
-    rateLimiting = RateLimiting(configuration.rateLimits, persistence.sharing)
+    rateLimiting = RateLimiting(
+      configuration.rateLimits,
+      hasOneClock: persistence.hasOneClock
+    )
     let members = (persistence as? GroupStore)?.members
     suspects = members?.suspects ?? Suspects()
     let absence = members?.absence ?? StoreAbsence()
@@ -142,5 +146,9 @@ public actor TaskQueue {
 
   nonisolated var store: any Persistence { backing.front }
 
-  nonisolated var now: Date { time.now }
+  nonisolated var now: Date {
+    let now = time.now
+    latestDate.note(now)
+    return now
+  }
 }

@@ -71,17 +71,17 @@ struct StartHistory: Sendable, Hashable {
     if first > 0 { starts.removeFirst(first) }
   }
 
-  /// Moves what is later than `now`, because the clock was set back, to `now`.
+  /// Moves what is later than `now`, because the clock was set back, to a date by which it was.
   ///
   /// Nothing is moved if it is later by no more than the tolerance: it comes from the clock of
   /// another process. Without this, a limit would hold tasks up until the clock reaches the old
   /// date.
-  mutating func rebase(to now: Int64, tolerance: Int64) {
+  mutating func rebase(to date: Int64, at now: Int64, tolerance: Int64) {
     if let last = starts.last, last > now + tolerance {
-      starts = starts.map { min($0, now) }
+      starts = starts.map { $0 > now ? date : $0 }.sorted()
     }
     if let pause, pause.begin > now + tolerance {
-      self.pause = Pause(begin: now, end: now + (pause.end - pause.begin))
+      self.pause = Pause(begin: date, end: date + (pause.end - pause.begin))
     }
   }
 }

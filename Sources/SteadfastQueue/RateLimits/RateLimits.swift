@@ -16,6 +16,8 @@ struct RateLimits: Sendable {
   let scopes: [Scope]
   /// How far the clocks of processes on one store may be apart, in microseconds.
   private let tolerance: Int64
+  /// When the clock was last found to be set back, or may have been.
+  private var lastRebase: Int64?
   private let maxValueSize: Int
   private var known: [String: Known] = [:]
   /// For each key without a free start, how many tasks were put off until its next one.
@@ -72,7 +74,8 @@ struct RateLimits: Sendable {
   mutating func read(_ name: String, _ bytes: [UInt8]?, at now: Int64) -> Bool {
     let found = StartHistories(bytes)
     var histories = found ?? usedUp(name, at: now)
-    histories.changeAll { $0.rebase(to: now, tolerance: tolerance) }
+    let date = lastRebase.map { min($0, now) } ?? now
+    histories.changeAll { $0.rebase(to: date, at: now, tolerance: tolerance) }
     known[name] = Known(bytes: bytes, histories: histories)
     return histories != found
   }
@@ -103,11 +106,14 @@ struct RateLimits: Sendable {
   }
 
   /// Moves dates that are later than `now`, because the clock was set back.
-  mutating func rebase(to now: Int64) {
+  ///
+  /// If all processes have that clock, what is read later and is dated later has happened before.
+  mutating func rebase(to now: Int64, hasOneClock: Bool) {
     for name in known.keys {
-      known[name]?.histories.changeAll { $0.rebase(to: now, tolerance: tolerance) }
+      known[name]?.histories.changeAll { $0.rebase(to: now, at: now, tolerance: tolerance) }
     }
     lines = [:]
+    if hasOneClock { lastRebase = now }
   }
 
   private func limiter(_ place: Place) -> RateLimiter {

@@ -85,8 +85,8 @@ extension TaskTable {
       retains ? end(slot, as: .abandoned, at: failure.date) : remove(slot)
     case .cancel(_, let date, let retains):
       retains ? end(slot, as: .cancelled, at: date) : remove(slot)
-    case .retry(_, let date, let retryCount, let failure):
-      postpone(slot, to: date, retryCount, failure)
+    case .retry(_, let date, let retryCount, let failure, let origin):
+      postpone(slot, to: date, retryCount, failure, countedFrom: origin)
       setState(.waiting, of: slot)
       lineUpAnew(slot)
     case .release:
@@ -96,7 +96,8 @@ extension TaskTable {
       note(failure, on: slot)
       setState(.parked, of: slot)
       lineUpAnew(slot)
-    case .suspend(_, let date, let names): suspend(slot, until: date, awaiting: names)
+    case .suspend(_, let date, let names, let origin):
+      suspend(slot, until: date, awaiting: names, countedFrom: origin)
     case .pause: pause(slot)
     case .resume:
       setState(.waiting, of: slot)
@@ -104,8 +105,8 @@ extension TaskTable {
     case .restart(_, let date, let forgets):
       if forgets { forget(slot) }
       restart(slot, availableDate: date)
-    case .reschedule(_, let date):
-      entries[slot].record.availableDate = date
+    case .reschedule(_, let date, let origin):
+      setAvailableDate(date, countedFrom: origin, of: slot)
       entries[slot].record.isPostponed = false
       let waitsAgain = [.running, .suspended].contains(entries[slot].record.state)
       if waitsAgain { setState(.waiting, of: slot) }
@@ -145,13 +146,20 @@ extension TaskTable {
     _ slot: Int,
     to date: Date,
     _ retryCount: Int,
-    _ failure: TaskFailure?
+    _ failure: TaskFailure?,
+    countedFrom origin: Date?
   ) {
-    entries[slot].record.availableDate = date
+    setAvailableDate(date, countedFrom: failure?.date ?? origin, of: slot)
     entries[slot].record.retryCount = retryCount
     entries[slot].record.interruptionCount = 0
     entries[slot].record.isPostponed = true
     if let failure { note(failure, on: slot) }
+  }
+
+  private mutating func setAvailableDate(_ date: Date, countedFrom origin: Date?, of slot: Int) {
+    entries[slot].record.availableDate = date
+    entries[slot].record.countedFrom = origin
+    noteOrigin(of: entries[slot].record)
   }
 
   /// Gives a task what a new one with its unique key has.
@@ -162,6 +170,7 @@ extension TaskTable {
     addBytes(TaskUpdate(payload: record.payload, tags: record.tags).growth(of: old), to: slot)
     var goesBehind = false
     changeRecord(of: slot) { goesBehind = $0.takeOver(record) }
+    noteOrigin(of: entries[slot].record)
     if entries[slot].record.conditions != old.conditions {
       let lane = entries[slot].lane
       entries[slot].lane = lanes.enter(old.queue, old.name, entries[slot].record.conditions)
@@ -172,10 +181,10 @@ extension TaskTable {
 
   /// Removes the holder of a key, whose attempt has failed, and puts its successor in its place.
   mutating func supersede(_ slot: Int, by successor: Int, _ change: TaskChange) {
-    guard case .retry(_, let date, let retryCount, let failure) = change else {
+    guard case .retry(_, let date, let retryCount, let failure, let origin) = change else {
       preconditionFailure("a task that has not failed was superseded")
     }
-    postpone(slot, to: date, retryCount, failure)
+    postpone(slot, to: date, retryCount, failure, countedFrom: origin)
     let holder = entries[slot].record
     entries[successor].isReserved = false
     addBytes(

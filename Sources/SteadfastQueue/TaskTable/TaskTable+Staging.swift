@@ -26,10 +26,10 @@ extension TaskTable {
     switch change {
     case .insert(let record, let policy):
       return stageInsertion(of: record, policy)
-    case .retry(let lease, let date, _, _):
+    case .retry(let lease, let date, _, _, _):
       return stageRetry(change, of: claimed(lease), at: date)
     case .succeed(let lease, _, _), .release(let lease), .park(let lease, _),
-      .suspend(let lease, _, _), .extend(let lease, _):
+      .suspend(let lease, _, _, _), .extend(let lease, _):
       return stage(change, of: claimed(lease))
     case .remember(let lease, _, _):
       return stageMemory(change, of: claimed(lease))
@@ -45,7 +45,7 @@ extension TaskTable {
       return stage(change, of: unclaimed(id) { $0 == .paused })
     case .restart(let target, _, _):
       return stageRestart(change, of: slot(of: target) { _ in true })
-    case .reschedule(let target, _):
+    case .reschedule(let target, _, _):
       return stage(change, of: slot(of: target) { !$0.isFinished })
     case .update(let id, _):
       let slot = unclaimed(id) { !$0.isFinished }

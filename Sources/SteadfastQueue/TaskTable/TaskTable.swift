@@ -46,8 +46,8 @@ struct TaskTable: Sendable {
   /// Tasks that are available by this date are in the lines of ready tasks. So are some that are
   /// available later, if an earlier claim had a later date; a claim that meets one lets it wait.
   var cutoff = Date.distantPast
-  /// No task was created, and none failed, after this date.
-  private(set) var latestDate = Date.distantPast
+  /// No task was created, none failed, and no date was counted, after this date.
+  var latestDate = Date.distantPast
 
   /// Returns a number that was never returned before, for positions and lease tokens.
   mutating func nextNumber() -> UInt64 {
@@ -69,7 +69,8 @@ extension TaskTable {
   ///
   /// - Returns: The task's slot.
   mutating func insertEntry(of record: TaskRecord) -> Int {
-    latestDate = max(latestDate, record.createdDate, record.failedDate ?? .distantPast)
+    latestDate = max(latestDate, record.createdDate)
+    if record.hasFailureState { noteOrigin(of: record) }
     let lane =
       record.hasExtras
       ? lanes.enter(record.queue, record.name, record.conditions) : lanes.enter("", record.name)
@@ -109,6 +110,12 @@ extension TaskTable {
     entries[slot].record.note(failure)
     addBytes(entries[slot].record.failureByteCount - byteCount, to: slot)
     latestDate = max(latestDate, failure.date)
+  }
+
+  /// Notes from which dates those of a task were counted.
+  mutating func noteOrigin(of record: TaskRecord) {
+    let origin = record.countedFrom ?? .distantPast
+    latestDate = max(latestDate, origin, record.failedDate ?? .distantPast)
   }
 
   mutating func setState(_ state: TaskState, of slot: Int) {

@@ -89,7 +89,8 @@ extension TaskOptions {
     _ follower: TaskID?,
     _ now: Date
   ) -> TaskRecord {
-    TaskRecord(
+    let chosen = availableDate?.storable
+    return TaskRecord(
       id: id,
       name: name,
       payload: payload,
@@ -107,7 +108,9 @@ extension TaskOptions {
       tags: tags,
       timeLimit: timeLimit,
       expiryDate: expiryDate?.storable,
-      availableDate: availableDate?.storable ?? delay.map { now.storable(after: $0) } ?? now
+      availableDate: chosen ?? delay.map { now.storable(after: $0) } ?? now,
+      // A date that has come means now.
+      countedFrom: chosen.map { $0 > now } ?? false ? nil : now
     )
   }
 

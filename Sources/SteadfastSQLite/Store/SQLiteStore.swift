@@ -65,6 +65,8 @@ public final class SQLiteStore: Persistence, UnsharedStore, CustomStringConverti
   public let url: URL
   /// How several processes use the tables at the same time; `nil` if one store uses them alone.
   public let sharing: StoreSharing?
+  /// `true`: the processes that share a file are on one machine.
+  public var hasOneClock: Bool { true }
   /// 64: a queue whose attempts are short claims up to 64 tasks at once.
   public var claimBatch: Int { 64 }
   package let use: (any StoreUse)?

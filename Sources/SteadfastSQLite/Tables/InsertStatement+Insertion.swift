@@ -9,7 +9,7 @@ extension InsertStatement {
   init(_ record: TaskRecord, _ policy: UniquePolicy, prefix: String) throws {
     let bytes = try PreparedChange(.insert(record, onDuplicate: policy)).payload
     let dependencies = record.dependencies.tasks.sorted().flatMap(\.bytes)
-    let columns = Schema.insertionColumns
+    let columns = Schema.insertionColumns + ["counted_from"]
     let marks = Array(repeating: "?", count: columns.count).joined(separator: ", ")
     self.init(
       id: record.id,
@@ -20,7 +20,7 @@ extension InsertStatement {
         .blob(bytes),
         role: .text(policy.storedName),
         link: dependencies.isEmpty ? .null : .blob(dependencies)
-      ).map(SQLParameter.init)
+      ).map(SQLParameter.init) + [SQLParameter(.date(record.countedFrom))]
     )
   }
 }

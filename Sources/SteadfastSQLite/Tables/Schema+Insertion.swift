@@ -1,4 +1,6 @@
 #if SQLite
+import SteadfastDatabases
+
 /// The view into which a statement of another connection inserts a task.
 ///
 /// Its trigger does what `Tables.insert(_:_:_:)` does. A test compares the two.
@@ -17,7 +19,9 @@ extension Schema {
   ]
 
   // A step never changes, so it takes nothing from other places that may.
-  static let second = """
+  static let second = firstView + "\n\n" + trigger
+
+  private static let firstView = """
     create view steadfast_insertion (
       form, id, name, queue, payload, format, schema_version, priority, created_date,
       available_date, max_retries, uses_backoff, unique_key, on_duplicate, unique_until,
@@ -25,8 +29,7 @@ extension Schema {
       time_limit, expiry_date)
     as select 1, id, null, null, null, null, null, null, null, null, null, null, null, null, null,
       null, null, null, null, null, null, null, null, null from steadfast_task;
-
-    """ + trigger
+    """
 
   private static let trigger =
     triggerHead + standing + takingOver + payloads + takenOver + triggerTail
@@ -231,25 +234,69 @@ extension Schema {
   }
 
   /// The trigger, in which a task that has expired stands for no new one, and loses its role to it.
-  static let fourth = """
-    drop trigger steadfast_insert;
-
-    """
-    + steady(triggerHead)
-    + [
+  private static let expiringTrigger =
+    steady(triggerHead)
+    + steady(standing + payloads + takingOver).editing([
       ("key_role = 'holder')", "key_role is not null)"),
       (
         "key_role is not null",
         "key_role is not null and (state = 'running' or coalesce(expiry_date > new.created_date, 1))"
       ),
-    ].reduce(steady(standing + payloads + takingOver)) { text, change in
-      text.replacing(change.0, with: change.1)
-    } + """
+    ]) + """
         select raise(ignore) where new.on_duplicate = 'replace' and changes() > 0;
         update steadfast_task set key_role = null
         where name = new.name and unique_key = new.unique_key and key_role is not null
           and state <> 'running' and expiry_date <= new.created_date;
 
       """ + steady(triggerTail)
+
+  /// From which dates those of tasks and claims were counted.
+  ///
+  /// A statement of an earlier version does not say whether a date was chosen, which counts as so.
+  static let fourth = """
+    alter table steadfast_task add column counted_from real;
+    alter table steadfast_task add column lease_start real;
+    update steadfast_task set
+      counted_from = case when available_date < created_date then created_date else failed_date end
+    where not has_ended and state <> 'suspended' and available_date <> created_date
+      and (available_date < created_date or failed_date is not null);
+    drop view steadfast_insertion;
+
+    """
+    + firstView.editing([
+      ("time_limit, expiry_date)\nas", "time_limit, expiry_date, counted_from)\nas"),
+      ("null from steadfast_task", "null, null from steadfast_task"),
+    ])
+    + "\n\n" + countingTrigger
+
+  /// The trigger, with the date from which that of a task was counted.
+  private static let countingTrigger = expiringTrigger.editing([
+    ("created_date = new.created_date\n", "created_date <= new.created_date\n"),
+    (
+      "    seq = case\n",
+      """
+          counted_from = case
+            when put_off then case when available_date < new.available_date
+              then new.counted_from else counted_from end
+            when new.available_date > new.created_date then
+              case when coalesce(latest_date, new.latest_date, new.available_date)
+                < new.available_date then created_date else new.counted_from end
+            when new.available_date
+                < case when state = 'suspended' then created_date else available_date end
+              then new.counted_from
+            when state <> 'suspended' then counted_from end,
+          seq = case
+
+      """
+    ),
+    ("    open_count)\n", "    open_count, counted_from)\n"),
+    (
+      "and not task.has_ended));",
+      """
+      and not task.has_ended),
+            case when new.available_date <> new.created_date then new.counted_from end);
+      """
+    ),
+  ])
 }
 #endif

@@ -42,19 +42,21 @@ extension Tables {
     let taken = candidates.prefix(max(0, request.limit))
     // A random number tells this claim from all others, so no counter is stored.
     let token = UInt64.random(in: 1...UInt64(Int64.max))
-    let end = isShared ? request.leaseDuration.map { clock() + $0 / .seconds(1) } : nil
+    let duration = isShared ? request.leaseDuration.map { $0 / .seconds(1) } : nil
     var tasks: [ClaimedTask] = []
     var areAllReadable = true
     for candidate in taken {
       // Two statements, since one with `returning` makes a table for what it returns.
       try database.run(
         """
-        update steadfast_task set state = 'running', lease_token = ?2, lease_end = ?3
+        update steadfast_task set state = 'running', lease_token = ?2, lease_start = ?3,
+          lease_end = ?3 + ?4
         where seq = ?1
         """,
         .integer(candidate.seq),
         .token(token),
-        end.map { .real($0) } ?? .null
+        .real(clock()),
+        duration.map { .real($0) } ?? .null
       )
       let record: TaskRecord?
       do {

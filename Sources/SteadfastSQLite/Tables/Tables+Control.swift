@@ -23,12 +23,20 @@ extension Tables {
     return .done
   }
 
-  func reschedule(_ target: TaskTarget, to date: Date) throws -> ChangeOutcome {
+  func reschedule(
+    _ target: TaskTarget,
+    to date: Date,
+    countedFrom origin: Date?
+  ) throws -> ChangeOutcome {
     guard let entry = try entry(target, in: TaskState.unclaimed) else { return .stale }
     try database.run(
-      "update steadfast_task set available_date = ?2, put_off = 0 where seq = ?1",
+      """
+      update steadfast_task set available_date = ?2, counted_from = ?3, put_off = 0
+      where seq = ?1
+      """,
       entry.seq,
-      .date(date)
+      .date(date),
+      .date(origin)
     )
     let waitsAgain = entry.state == .running || entry.state == .suspended
     try move(entry, to: waitsAgain ? .waiting : entry.state)
@@ -98,8 +106,8 @@ extension Tables {
   func restartTask(_ id: TaskID, at date: Date) throws {
     try database.run(
       """
-      update steadfast_task set state = 'waiting', available_date = ?2, retry_count = 0,
-        interruption_count = 0, put_off = 0,
+      update steadfast_task set state = 'waiting', available_date = ?2, counted_from = ?2,
+        retry_count = 0, interruption_count = 0, put_off = 0,
         last_error = null, failed_date = null, earlier_failures = null, finished_date = null,
         expiry_date = case when expiry_date <= ?2 then null else expiry_date end,
         key_role = case when unique_key is not null then coalesce(key_role, 'holder') end,
@@ -211,42 +219,70 @@ extension Tables {
     return .done
   }
 
-  /// Moves the dates that were taken from a clock which has gone back.
-  ///
-  /// Where several queues use the tables, each has a clock of its own, and nothing is moved.
+  /// Counts from `now` what was counted from a later date, also the ends of claims.
   func rebase(to now: Date) throws -> ChangeOutcome {
-    guard !isShared else { return .done }
+    if try database.has(Self.dateAfter, .date(now)) { try rebaseDates(to: now) }
+    try database.run(
+      """
+      update steadfast_task indexed by steadfast_lease
+      set lease_end = ?1 + (lease_end - lease_start), lease_start = ?1
+      where state = 'running' and lease_start > ?1
+      """,
+      .real(clock())
+    )
+    return .done
+  }
+
+  /// Finds a task with a date that a rebase concerns, in one pass over the table.
+  private static let dateAfter = """
+    select 1 from steadfast_task
+    where created_date > ?1
+      or not has_ended and (counted_from > ?1 or failed_date > ?1)
+    limit 1
+    """
+
+  private func rebaseDates(to now: Date) throws {
     let found = try database.all(
       """
-      select seq, state, available_date, failed_date from steadfast_task
-      where state in ('waiting', 'running', 'parked', 'paused')
-        and (failed_date > ?1
-          or (failed_date is null and available_date > ?1 and available_date <= created_date))
+      select seq from steadfast_task
+      where not has_ended and coalesce(
+        counted_from, case when available_date = created_date then created_date end) > ?1
       order by seq
       """,
       .date(now)
-    ) { row in
-      let failed = row.ifAny(3, row.date)
-      let delay = failed.map { row.date(2).timeIntervalSince($0) } ?? 0
-      return (
-        seq: row.integer(0), isWaiting: row.text(1) == "waiting", date: now + delay,
-        failed: failed == nil ? nil : now
-      )
+    ) { $0.integer(0) }
+    for seq in found {
+      try database.run(Self.countingAgain, .integer(seq), .date(now))
     }
-    for task in found {
-      try database.run(
-        """
-        update steadfast_task set available_date = ?2, failed_date = ?3,
-          seq = case when ?4 then \(Self.nextPlace) else seq end
-        where seq = ?1
-        """,
-        .integer(task.seq),
-        .date(task.date),
-        .date(task.failed),
-        .flag(task.isWaiting)
-      )
-    }
-    return .done
+    // What is earlier than its task was counted from another date, by a task that it took over.
+    try database.run(
+      """
+      update steadfast_task set created_date = ?1,
+        unique_until = case when unique_until < created_date then unique_until
+          else ?1 + (unique_until - created_date) end,
+        latest_date = case when latest_date < created_date then latest_date
+          else ?1 + (latest_date - created_date) end
+      where created_date > ?1
+      """,
+      .date(now)
+    )
+    try database.run(
+      "update steadfast_task set failed_date = ?1 where failed_date > ?1 and not has_ended",
+      .date(now)
+    )
   }
+
+  /// Counts again when one task is available, or wakes it, so that its handler does.
+  private static let countingAgain = """
+    update steadfast_task set
+      available_date = case when state = 'suspended' then min(created_date, ?2)
+        else ?2 + (available_date - coalesce(counted_from, created_date)) end,
+      counted_from = case
+        when state <> 'suspended' and counted_from is not null then ?2 end,
+      put_off = put_off and state <> 'suspended',
+      seq = case when state in ('waiting', 'suspended') then \(nextPlace) else seq end,
+      state = case when state = 'suspended' then 'waiting' else state end
+    where seq = ?1
+    """
 }
 #endif

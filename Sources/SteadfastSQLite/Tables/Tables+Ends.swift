@@ -79,20 +79,22 @@ extension Tables {
     _ lease: Lease,
     at date: Date,
     _ retryCount: Int,
-    _ failure: TaskFailure?
+    _ failure: TaskFailure?,
+    countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
     if let failure { try note(failure, entry) }
     try database.run(
       """
       update steadfast_task set state = 'waiting', available_date = ?2, retry_count = ?3,
-        interruption_count = 0, put_off = 1, seq = \(Self.nextPlace),
+        interruption_count = 0, put_off = 1, counted_from = ?4, seq = \(Self.nextPlace),
         lease_token = null, lease_end = null
       where seq = ?1
       """,
       entry.seq,
       .date(date),
-      .integer(retryCount)
+      .integer(retryCount),
+      .date(origin)
     )
     return try supersede(entry, at: date) ?? .done
   }
@@ -123,6 +125,8 @@ extension Tables {
         retry_count = holder.retry_count, interruption_count = holder.interruption_count,
         last_error = holder.last_error, failed_date = holder.failed_date,
         earlier_failures = holder.earlier_failures, put_off = holder.put_off,
+        counted_from = case when steadfast_task.available_date > holder.available_date
+          then steadfast_task.counted_from else holder.counted_from end,
         available_date = max(steadfast_task.available_date, holder.available_date)
       from steadfast_task as holder where holder.id = ?1 and steadfast_task.id = ?2
       """,
@@ -155,10 +159,12 @@ extension Tables {
   func extend(_ lease: Lease, for duration: Duration) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
     guard isShared else { return .done }
+    let now = clock()
     try database.run(
-      "update steadfast_task set lease_end = ?2 where seq = ?1",
+      "update steadfast_task set lease_start = ?2, lease_end = ?3 where seq = ?1",
       entry.seq,
-      .real(clock() + duration / .seconds(1))
+      .real(now),
+      .real(now + duration / .seconds(1))
     )
     return .done
   }

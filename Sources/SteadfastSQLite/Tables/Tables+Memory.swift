@@ -55,7 +55,8 @@ extension Tables {
   func suspend(
     _ lease: Lease,
     until date: Date,
-    awaiting names: [String]
+    awaiting names: [String],
+    countedFrom origin: Date?
   ) throws -> ChangeOutcome {
     guard let entry = try entry(lease) else { return .stale }
     let hasCome = try names.contains { name in
@@ -70,12 +71,14 @@ extension Tables {
     try database.run(
       """
       update steadfast_task set
-        available_date = case when ?3 then \(Self.wakeDate) else ?2 end,
+        available_date = case when ?4 then created_date else ?2 end,
+        counted_from = case when ?4 then null else ?3 end,
         interruption_count = 0, put_off = 0
       where seq = ?1
       """,
       entry.seq,
       .date(date),
+      .date(origin),
       .flag(hasCome)
     )
     try move(entry, to: hasCome ? .waiting : .suspended)
@@ -103,13 +106,13 @@ extension Tables {
     return .done
   }
 
-  /// The date on which a task was enqueued, or failed before that.
-  private static let wakeDate = "min(created_date, coalesce(failed_date, created_date))"
-
   /// Gives a suspended task the date that it has when it wakes.
   func setWakeDate(of entry: TaskEntry) throws {
     try database.run(
-      "update steadfast_task set available_date = \(Self.wakeDate), put_off = 0 where seq = ?1",
+      """
+      update steadfast_task set available_date = created_date, counted_from = null, put_off = 0
+      where seq = ?1
+      """,
       entry.seq
     )
   }

@@ -39,6 +39,7 @@ extension TaskRecord {
     uniqueUntil: Double? = nil,
     latest: Double? = nil,
     created: Double = 0,
+    from origin: Double? = nil,
     payload: Int? = nil,
     order: String? = nil,
     holds: Bool = false,
@@ -60,7 +61,8 @@ extension TaskRecord {
       conditions: conditions,
       tags: tags,
       expiryDate: expires,
-      availableDate: .second(seconds)
+      availableDate: .second(seconds),
+      countedFrom: origin.map(Date.second)
     )
   }
 
@@ -92,7 +94,8 @@ extension TaskRecord {
       tags: ["plain", "with space", "🎈", "line\nfeed"],
       timeLimit: .milliseconds(1_500) + .microseconds(25),
       expiryDate: .second(86_400.654_321),
-      availableDate: .second(0.123_456)
+      availableDate: .second(0.123_456),
+      countedFrom: .second(-1.234_567)
     )
   }
 }
@@ -175,6 +178,7 @@ extension TaskRecord {
     compare("expiryDate", \.expiryDate, Self.isSame, text)
     compare("state", \.state, ==)
     compare("availableDate", \.availableDate, Self.isSame, text)
+    compare("countedFrom", \.countedFrom, Self.isSame, text)
     compare("retryCount", \.retryCount, ==)
     compare("interruptionCount", \.interruptionCount, ==)
     compare("memorySize", \.memorySize, ==)

@@ -3,9 +3,11 @@ extension PersistenceConformance {
   public struct Requirement: Sendable, Identifiable, CustomStringConvertible {
     /// The kind of store that can be checked for the requirement.
     enum Condition: Sendable {
-      case any, oneQueue, shared, reopened, reopenedByOneQueue
+      case any, oneClock, shared, reopened, reopenedByOneQueue
       /// The store is shared, and the check can move its clock.
       case sharedWithClock
+      /// So can it, and all queues have that clock.
+      case sharedWithOneClock
     }
 
     /// A topic and a short name, such as `order.priority`.
@@ -45,17 +47,31 @@ extension PersistenceConformance {
 
 extension PersistenceConformance.Requirement.Condition {
   /// Returns why a store is not checked; `nil` if it is checked.
-  func reasonToSkip(reopens: Bool, isShared: Bool, movesClock: Bool) -> String? {
+  func reasonToSkip(
+    reopens: Bool,
+    isShared: Bool,
+    hasOneClock: Bool,
+    movesClock: Bool
+  ) -> String? {
     let notReopened = "the closure that makes stores takes no place to open again"
     let notShared = "the store's sharing is nil"
     let notAlone = "several queues share the store"
+    let notOne = "the queues on the store have several clocks"
     let notMoved = "the check has no closure that moves the store's clock"
     return switch self {
     case .any: nil
-    case .oneQueue: isShared ? notAlone : nil
+    case .oneClock: hasOneClock ? nil : notOne
     case .shared: !reopens ? notReopened : isShared ? nil : notShared
     case .sharedWithClock:
       !reopens ? notReopened : !isShared ? notShared : movesClock ? nil : notMoved
+    case .sharedWithOneClock:
+      hasOneClock
+        ? Self.sharedWithClock.reasonToSkip(
+          reopens: reopens,
+          isShared: isShared,
+          hasOneClock: hasOneClock,
+          movesClock: movesClock
+        ) : notOne
     case .reopened: reopens ? nil : notReopened
     case .reopenedByOneQueue: !reopens ? notReopened : isShared ? notAlone : nil
     }

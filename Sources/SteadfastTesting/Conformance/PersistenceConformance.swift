@@ -63,7 +63,7 @@ public struct PersistenceConformance: Sendable {
     uptime = { start.duration(to: .now) }
   }
 
-  /// Moves the clock of the stores at a place forward.
+  /// Moves the clock of the stores at a place forward or, by a duration below zero, back.
   ///
   /// By this clock, a store knows when a claim has run out.
   public typealias AdvanceClock =
@@ -84,7 +84,8 @@ public struct PersistenceConformance: Sendable {
   /// Checks a store whose tasks outlive it.
   ///
   /// - Parameters:
-  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out. It
+  ///   - advanceClock: moves the clock of the stores at a place forward, so that claims run out, or
+  ///     back, if all queues have that clock (`Persistence.hasOneClock`). It
   ///     is for stores that several queues share. The clock may go on by itself besides, as that of
   ///     a database does. Without the closure, the requirements about claims that have run out are
   ///     not checked, and the report says so.
@@ -107,12 +108,12 @@ public struct PersistenceConformance: Sendable {
     _ makeStore: @escaping StoreProbe.Factory
   ) async -> Report {
     var report = Report()
-    let sharing: StoreSharing?
+    let (sharing, hasOneClock): (StoreSharing?, Bool)
     do {
-      sharing = try await HangDetector(callLimit).wait(for: makeCheck(reopens)) {
+      (sharing, hasOneClock) = try await HangDetector(callLimit).wait(for: makeCheck(reopens)) {
         let store = try await makeStore("survey")
         try? await store.destroy()
-        return store.sharing
+        return (store.sharing, store.hasOneClock)
       }
     } catch {
       report.failures.append(.factory(error))
@@ -128,6 +129,7 @@ public struct PersistenceConformance: Sendable {
         ?? requirement.condition.reasonToSkip(
           reopens: reopens,
           isShared: sharing != nil,
+          hasOneClock: hasOneClock,
           movesClock: advanceClock != nil
         )
       if let reason {

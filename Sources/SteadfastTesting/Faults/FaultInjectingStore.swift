@@ -44,6 +44,8 @@ public final class FaultInjectingStore: Persistence {
   public let appliesAtOnce: Bool
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
+  /// That of the store.
+  public let hasOneClock: Bool
   /// How many tasks the store lets a queue claim ahead of its workers: as many as the underlying
   /// store does.
   public var claimBatch: Int { base.claimBatch }
@@ -60,6 +62,7 @@ public final class FaultInjectingStore: Persistence {
     self.base = base
     self.appliesAtOnce = appliesAtOnce
     sharing = base.sharing
+    hasOneClock = base.hasOneClock
   }
 }
 

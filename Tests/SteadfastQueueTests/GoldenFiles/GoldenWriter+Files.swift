@@ -122,9 +122,23 @@ extension GoldenWriter {
   /// A clock that goes back.
   mutating func writeClock() throws {
     try insert(task(1), task(2, available: 500), task(3), task(4), task(5, available: 1.5), task(6))
-    try begin(3, 4, 6)
+    var delayed = task(7, available: 60, key: "k", uniqueUntil: 300, latest: 90.5)
+    delayed.countedFrom = date(0)
+    try insert(delayed)
+    for number in 8...11 { try insert(task(number)) }
+    try begin(3, 4, 6, 8, 9, 10)
     try change(
       .retry(lease(3), availableDate: date(163), retryCount: 1, failure: failure(3)),
+      .retry(
+        lease(8),
+        availableDate: date(100),
+        retryCount: 0,
+        failure: nil,
+        countedFrom: date(40.5)
+      ),
+      .suspend(lease(9), until: date(100), awaiting: [], countedFrom: date(41)),
+      .suspend(lease(10), until: date(100), awaiting: []),
+      .reschedule(.unclaimed(.numbered(11)), availableDate: date(42), countedFrom: date(42)),
       .rebase(date(-10.5)),
       .park(lease(4), failure: failure(4)),
       .rebase(date(-20))
@@ -140,7 +154,7 @@ extension GoldenWriter {
       .park(lease(2), failure: failure(2)),
       .pause(.unclaimed(.numbered(4))),
       .reschedule(.unclaimed(.numbered(1)), availableDate: date(1)),
-      .reschedule(.unclaimed(.numbered(2)), availableDate: date(2)),
+      .reschedule(.unclaimed(.numbered(2)), availableDate: date(2), countedFrom: date(2)),
       .reschedule(.claimed(lease(3)), availableDate: date(3.5)),
       .reschedule(.unclaimed(.numbered(4)), availableDate: date(400)),
       .restart(.unclaimed(.numbered(5)), availableDate: date(50)),

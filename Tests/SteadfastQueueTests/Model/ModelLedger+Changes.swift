@@ -19,7 +19,7 @@ extension ModelLedger {
       tally(lease.id) { $0.succeeded += 1 }
       entries[lease.id]?.checkpoint = nil
       end(lease.id, .succeeded, event: "succeeded")
-    case .retry(let lease, let date, let retryCount, let failure):
+    case .retry(let lease, let date, let retryCount, let failure, _):
       if let failure {
         failed(lease, date, retryCount, failure)
       } else {
@@ -47,12 +47,12 @@ extension ModelLedger {
       if forgets { entries[target.id]?.checkpoint = nil }
       entries[target.id]?.hasEnded = false
       entries[target.id]?.failureCount = 0
-    case .reschedule(let target, _): controlled(target, .reschedule, "rescheduled")
+    case .reschedule(let target, _, _): controlled(target, .reschedule, "rescheduled")
     case .update(let id, _): controlled(.unclaimed(id), .update, "updated")
     case .park(let lease, _): require(false, "\(label(lease.id)) is parked")
     case .extend(let lease, _): require(false, "the claim of \(label(lease.id)) is extended")
     case .remember(let lease, let name, _): remembered(lease, name)
-    case .suspend(let lease, let date, _): suspended(lease, until: date)
+    case .suspend(let lease, let date, _, _): suspended(lease, until: date)
     case .complete(let id, let name, let value): completed(id, name, value)
     case .unpark, .prune, .rebase, .setValue: break
     }
@@ -97,7 +97,7 @@ extension ModelLedger {
 
   /// A task has failed, and its successor is in its place.
   mutating func superseded(_ change: TaskChange, by id: TaskID) {
-    guard case .retry(let lease, _, _, _) = change, let entry = entries[lease.id],
+    guard case .retry(let lease, _, _, _, _) = change, let entry = entries[lease.id],
       entries[id]?.hasEnded == false
     else { return require(false, "\(label(id)) supersedes another one by \(change)") }
     expect("superseded", of: lease.id)

@@ -90,7 +90,7 @@ extension ModelRun {
     } catch let error as TaskSuspended {
       let bytes = ledger.update { $0.remembered(by: id, name) } ?? []
       let open = try MemoryCoding.decode(OpenCompletion.self, from: bytes)
-      let deadline = open.deadline.map { Date(timeIntervalSince1970: $0) }
+      let deadline = open.deadline?.date
       if known == nil {
         if let limit, let deadline { check(deadline, isAfter: limit, since: before) }
         if (limit == nil) != (deadline == nil) { violate("a wait ends at \(deadline.debug)") }
@@ -118,7 +118,7 @@ extension ModelRun {
   }
 
   private static func date(_ bytes: [UInt8]) throws -> Date {
-    Date(timeIntervalSince1970: try MemoryCoding.decode(Double.self, from: bytes))
+    try MemoryCoding.decode(WaitEnd.self, from: bytes).date
   }
 
   // MARK: Completions

@@ -41,7 +41,8 @@ import Testing
     #expect(report.passes, "\(report)")
     #expect(
       report.skipped.map(\.requirement.id) == [
-        "rebase.dates", "rebase.order", "suspension.rebase", "reopen.interrupted", "reopen.leases",
+        "rebase.dates", "rebase.changes", "rebase.keys", "rebase.order", "suspension.rebase",
+        "reopen.interrupted", "reopen.leases", "sharing.clock-back",
       ]
     )
   }

@@ -92,9 +92,9 @@ import Testing
       pause: StartHistory.Pause(begin: 9_000, end: 9_500)
     )
     let before = history
-    history.rebase(to: 1_000, tolerance: 8_000)
+    history.rebase(to: 1_000, at: 1_000, tolerance: 8_000)
     #expect(history == before)
-    history.rebase(to: 999, tolerance: 8_000)
+    history.rebase(to: 999, at: 999, tolerance: 8_000)
     #expect(history.starts == [10, 999, 999])
     #expect(history.pause == StartHistory.Pause(begin: 999, end: 1_499))
   }

@@ -46,7 +46,7 @@ import Testing
   @Test func `a batch that is refused leaves no value staged`() {
     var table = TaskTable()
     _ = table.apply([.insert(.make(1), onDuplicate: .keep)])
-    let taken = TaskChange.insert(.make(1, created: 9), onDuplicate: .keep)
+    let taken = TaskChange.insert(.make(1, created: -9), onDuplicate: .keep)
     let outcomes = table.apply([set("a", nil, [1]), taken, set("b", nil, [2])])
     #expect(outcomes == [.batchRefused, .identityTaken, .batchRefused])
     let differing = table.apply([set("a", nil, [1]), taken, set("b", [0], [2])])

@@ -58,6 +58,7 @@ import Testing
     for failed in [false, true] {
       var record = Self.record(1, created: failed ? 1 : 50, available: failed ? 60 : 50)
       record.failedDate = failed ? .seconds(50) : nil
+      record.countedFrom = .seconds(50)
       var tables = [TaskTable(), TaskTable(), TaskTable()]
       _ = tables[0].apply([.insert(record, onDuplicate: .keep)])
       let kept = KeptTask(record: record, position: 1, hasLostKey: false)

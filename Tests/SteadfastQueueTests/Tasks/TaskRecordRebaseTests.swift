@@ -4,60 +4,129 @@ import Testing
 @testable import SteadfastQueue
 
 @Suite struct TaskRecordRebaseTests {
-  /// A task by its created, failed and available dates, and the last two after the clock went back
-  /// to 100.
+  /// A task by its dates, before and after the clock went back to 100.
   struct Case: Sendable, CustomTestStringConvertible {
     let testDescription: String
-    let before: (created: Double, failed: Double?, available: Double)
-    let after: (failed: Double?, available: Double)
+    let before: (created: Double, failed: Double?, available: Double, from: Double?)
+    let after: (created: Double, failed: Double?, available: Double, from: Double?)
   }
 
   @Test(arguments: [
     Case(
       testDescription: "a retry in the future keeps its delay",
-      before: (0, 5000, 5010),
-      after: (100, 110)
+      before: (0, 5000, 5010, 5000),
+      after: (0, 100, 110, 100)
     ),
     Case(
       testDescription: "a retry due at once is due now",
-      before: (0, 5000, 5000),
-      after: (100, 100)
+      before: (0, 5000, 5000, 5000),
+      after: (0, 100, 100, 100)
     ),
     Case(
-      testDescription: "a failure in the past stays",
-      before: (0, 99, 5000),
-      after: (99, 5000)
+      testDescription: "a failure in the past stays, and so does the retry",
+      before: (0, 99, 5000, 99),
+      after: (0, 99, 5000, 99)
+    ),
+    Case(
+      testDescription: "a snooze after a failure in the past keeps its length",
+      before: (0, 99, 5010, 5000),
+      after: (0, 99, 110, 100)
     ),
     Case(
       testDescription: "a new task due at once is due now",
-      before: (5000, nil, 5000),
-      after: (nil, 100)
+      before: (5000, nil, 5000, nil),
+      after: (100, nil, 100, 100)
+    ),
+    Case(
+      testDescription: "a new task keeps its delay",
+      before: (5000, nil, 5001, 5000),
+      after: (100, nil, 101, 100)
+    ),
+    Case(
+      testDescription: "a date that had come is due before now",
+      before: (5000, nil, 4990, 5000),
+      after: (100, nil, 90, 100)
     ),
     Case(
       testDescription: "a chosen date stays",
-      before: (5000, nil, 5001),
-      after: (nil, 5001)
+      before: (5000, nil, 5001, nil),
+      after: (100, nil, 5001, nil)
+    ),
+    Case(
+      testDescription: "a date that was chosen after a failure stays",
+      before: (5000, 5000, 5001, nil),
+      after: (100, 100, 5001, nil)
     ),
     Case(
       testDescription: "a date in the past stays",
-      before: (5000, nil, 99),
-      after: (nil, 99)
+      before: (99, nil, 99, nil),
+      after: (99, nil, 99, 99)
     ),
   ])
-  func `what the queue dated is moved, and nothing else`(test: Case) {
+  func `what was counted from a later date is counted from now, once`(test: Case) {
     var record = TaskRecord(
       id: .numbered(1),
       name: "Note",
       payload: StoredPayload([], format: .binary),
       createdDate: .seconds(test.before.created),
       availableDate: .seconds(test.before.available),
+      countedFrom: test.before.from.map(Date.seconds),
       failedDate: test.before.failed.map(Date.seconds)
     )
-    let wasMoved = record.rebase(to: .seconds(100))
-    #expect(record.availableDate == .seconds(test.after.available))
-    #expect(record.failedDate == test.after.failed.map(Date.seconds))
-    #expect(wasMoved == (test.before.available != test.after.available))
-    let wasMovedAgain = record.rebase(to: .seconds(100))
-    #expect(!wasMovedAgain)
+    for isFirst in [true, false] {
+      let wasMoved = record.rebase(to: .seconds(100))
+      #expect(wasMoved == (isFirst && test.before.available != test.after.available))
+      #expect(record.createdDate == .seconds(test.after.created))
+      #expect(record.failedDate == test.after.failed.map(Date.seconds))
+      #expect(record.availableDate == .seconds(test.after.available))
+      #expect(record.countedFrom == test.after.from.map(Date.seconds))
+    }
+  }
+
+  @Test func `a sleep that was counted from a later date ends, and one until a date does not`() {
+    for origin in [5000.0, nil] {
+      var record = TaskRecord.make(1, created: 4000)
+      record.suspend(until: .seconds(6000), countedFrom: origin.map(Date.seconds))
+      let wasMoved = record.rebase(to: .seconds(100))
+      #expect(wasMoved == (origin != nil))
+      #expect(record.state == (wasMoved ? .waiting : .suspended))
+      #expect(record.availableDate == .seconds(wasMoved ? 100 : 6000))
+    }
+  }
+
+  @Test(arguments: TaskState.allCases)
+  func `what was counted from the creation keeps its distance, whatever became of the task`(
+    state: TaskState
+  ) {
+    var record = TaskRecord.make(1, key: "k", created: 5000, uniqueFor: 30, maxDelay: 40)
+    record.state = state
+    _ = record.rebase(to: .seconds(100))
+    #expect(record.uniqueUntil == .seconds(130))
+    #expect(record.latestDate == .seconds(140))
+  }
+
+  @Test func `what a task by the right clock has set stays when its twin is moved`() {
+    var record = TaskRecord.make(1, key: "k", created: 5000)
+    let new = TaskRecord.make(
+      2,
+      available: 110,
+      key: "k",
+      created: 100,
+      uniqueFor: 30,
+      maxDelay: 40
+    )
+    _ = record.takeOver(new.with { $0.countedFrom = .seconds(100) })
+    _ = record.rebase(to: .seconds(101))
+    #expect(record.uniqueUntil == .seconds(130))
+    #expect(record.latestDate == .seconds(140))
+    #expect(record.availableDate == .seconds(110))
+  }
+}
+
+extension TaskRecord {
+  fileprivate func with(_ change: (inout TaskRecord) -> Void) -> TaskRecord {
+    var record = self
+    change(&record)
+    return record
   }
 }

@@ -193,7 +193,7 @@ extension Mutant {
     },
     Mutant("a task for which others wait is superseded", breaks: "dependencies.superseded") {
       $0.apply = { batch, table in
-        guard case .retry(let lease, _, _, _) = batch.first,
+        guard case .retry(let lease, _, _, _, _) = batch.first,
           let record = table.record(of: lease.id),
           record.keyRole == .holder
         else { return table.apply(batch) }

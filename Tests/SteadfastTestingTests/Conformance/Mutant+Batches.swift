@@ -104,7 +104,7 @@ extension Mutant {
     },
     Mutant("what has no failure is not put off", breaks: "find.put-off") {
       $0.afterwards { change, entry, _ in
-        if case .retry(_, _, _, nil) = change { entry.record.isPostponed = false }
+        if case .retry(_, _, _, nil, _) = change { entry.record.isPostponed = false }
       }
     },
     Mutant("a task with another date is put off still", breaks: "find.put-off") {

@@ -12,12 +12,12 @@ extension Mutant {
     },
     Mutant("the date of a failure is that of the retry", breaks: "end.retry") {
       $0.afterwards { change, entry, _ in
-        if case .retry(_, let date, _, .some) = change { entry.record.failedDate = date }
+        if case .retry(_, let date, _, .some, _) = change { entry.record.failedDate = date }
       }
     },
     Mutant("a retry without a failure forgets the error", breaks: "end.retry-without-failure") {
       $0.afterwards { change, entry, _ in
-        if case .retry(_, _, _, nil) = change { entry.record.lastError = nil }
+        if case .retry(_, _, _, nil, _) = change { entry.record.lastError = nil }
       }
     },
     Mutant("only the last failure is kept", breaks: "end.failures") {
@@ -199,6 +199,37 @@ extension Mutant {
         }
       }
     },
+    Mutant("chosen dates are moved when the clock goes back", breaks: "rebase.dates") {
+      $0.rebasing { entry, before, now in
+        guard before.countedFrom == nil, before.availableDate > now else { return }
+        entry.record.availableDate = now
+      }
+    },
+    Mutant("dates are moved each time when the clock goes back", breaks: "rebase.dates") {
+      $0.rebasing { entry, before, now in
+        guard let origin = before.countedFrom, before.availableDate > now else { return }
+        entry.record.availableDate = now + before.availableDate.timeIntervalSince(origin)
+        entry.record.countedFrom = origin
+      }
+    },
+    Mutant("snoozes stay when the clock goes back", breaks: "rebase.changes") {
+      $0.rebasing { entry, before, _ in
+        guard before.isPostponed, before.failedDate == nil else { return }
+        entry.record.availableDate = before.availableDate
+      }
+    },
+    Mutant("a date that is chosen after a failure is moved", breaks: "rebase.changes") {
+      $0.rebasing { entry, before, now in
+        guard let failed = before.failedDate, failed > now, before.state == .waiting else { return }
+        entry.record.availableDate = now + before.availableDate.timeIntervalSince(failed)
+      }
+    },
+    Mutant("a task stands for its key by the old clock", breaks: "rebase.keys") {
+      $0.rebasing { entry, before, _ in
+        guard before.state == .succeeded else { return }
+        entry.record = before
+      }
+    },
     Mutant("what the clock moves is turned round", breaks: "rebase.order") {
       $0.after { change, _, table in
         guard case .rebase = change else { return }
@@ -209,6 +240,19 @@ extension Mutant {
 }
 
 extension PlainStore.Behaviour {
+  /// Changes tasks after each rebase, given what they were before it.
+  fileprivate mutating func rebasing(
+    _ body: @escaping @Sendable (inout ReferenceTable.Entry, TaskRecord, Date) -> Void
+  ) {
+    after { change, before, table in
+      guard case .rebase(let now) = change else { return }
+      for index in table.entries.indices {
+        guard let old = before.record(of: table.entries[index].record.id) else { continue }
+        body(&table.entries[index], old, now)
+      }
+    }
+  }
+
   fileprivate mutating func ignoreTokens() {
     apply = { batch, table in
       let held = Dictionary(

@@ -45,7 +45,7 @@ extension Mutant {
     },
     Mutant("a successor that will have expired supersedes", breaks: "unique.expired-successor") {
       $0.apply = { batch, table in
-        guard case .retry(let lease, let date, let count, let failure) = batch.first else {
+        guard case .retry(let lease, let date, let count, let failure, _) = batch.first else {
           return table.apply(batch)
         }
         let outcomes = table.apply([

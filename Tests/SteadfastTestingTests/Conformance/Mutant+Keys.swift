@@ -70,7 +70,7 @@ extension Mutant {
     },
     Mutant("a task that was put off is not superseded", breaks: "unique.superseded") {
       $0.apply = { batch, table in
-        guard case .retry(_, _, _, nil) = batch.first else { return table.apply(batch) }
+        guard case .retry(_, _, _, nil, _) = batch.first else { return table.apply(batch) }
         let successors = table.hideRoles { $0.keyRole == .successor }
         defer { table.showRoles(successors) }
         return table.apply(batch)

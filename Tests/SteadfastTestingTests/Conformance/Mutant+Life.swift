@@ -113,6 +113,14 @@ extension Mutant {
         return .extend(lease, for: duration / 2)
       }
     },
+    Mutant("a claim of a clock that was ahead lasts", breaks: "sharing.clock-back", isShared: true)
+    {
+      $0.hasOneClock = true
+      $0.rewrite = { change in
+        if case .rebase = change { return .unpark(name: "") }
+        return change
+      }
+    },
     Mutant("the ends of claims are no next date", breaks: "sharing.next-date", isShared: true) {
       $0.nextDate = { date, request, table in
         let waiting = table.records.filter { $0.state == .waiting }.map(\.availableDate)

@@ -85,12 +85,12 @@ extension TaskChange {
   var taskID: TaskID? {
     switch self {
     case .insert(let record, _): record.id
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
-      .suspend(let lease, _, _):
+      .suspend(let lease, _, _, _):
       lease.id
     case .cancel(let target, _, _), .pause(let target), .restart(let target, _, _),
-      .reschedule(let target, _):
+      .reschedule(let target, _, _):
       target.id
     case .resume(let id), .remove(let id), .update(let id, _), .complete(let id, _, _): id
     case .unpark, .prune, .rebase, .setValue: nil
@@ -102,14 +102,21 @@ extension TaskChange {
   func with(_ lease: (Lease) -> Lease) -> TaskChange {
     switch self {
     case .succeed(let old, let date, let retains): .succeed(lease(old), at: date, retains: retains)
-    case .retry(let old, let date, let count, let failure):
-      .retry(lease(old), availableDate: date, retryCount: count, failure: failure)
+    case .retry(let old, let date, let count, let failure, let origin):
+      .retry(
+        lease(old),
+        availableDate: date,
+        retryCount: count,
+        failure: failure,
+        countedFrom: origin
+      )
     case .abandon(let old, let failure, let retains):
       .abandon(lease(old), failure: failure, retains: retains)
     case .release(let old): .release(lease(old))
     case .park(let old, let failure): .park(lease(old), failure: failure)
     case .remember(let old, let name, let value): .remember(lease(old), named: name, value: value)
-    case .suspend(let old, let date, let names): .suspend(lease(old), until: date, awaiting: names)
+    case .suspend(let old, let date, let names, let origin):
+      .suspend(lease(old), until: date, awaiting: names, countedFrom: origin)
     default: self
     }
   }
@@ -151,6 +158,7 @@ extension TaskRecord {
       expiryDate: expiryDate,
       state: state,
       availableDate: availableDate,
+      countedFrom: countedFrom,
       retryCount: retryCount,
       interruptionCount: interruptionCount,
       lastError: lastError,

@@ -27,10 +27,11 @@ import Testing
     return PersistenceConformance(excluding: exclusions, randomCases: 3000, seed: 2_360)
   }
 
-  @Test(arguments: [false, true])
-  func `a store that breaks nothing passes`(isShared: Bool) async {
+  @Test(arguments: [(isShared: false, hasOneClock: false), (true, false), (true, true)])
+  func `a store that breaks nothing passes`(isShared: Bool, hasOneClock: Bool) async {
     var behaviour = PlainStore.Behaviour()
     if isShared { behaviour.sharing = StoreSharing() }
+    behaviour.hasOneClock = hasOneClock
     let report = await check(behaviour, PersistenceConformance(randomCases: 20))
     #expect(report.passes, "\(report)")
     #expect(report.passed.count > 70)
@@ -60,7 +61,9 @@ import Testing
     }
     #expect(report.passes, "\(report)")
     let skipped = report.skipped.filter { $0.requirement.id.hasPrefix("sharing.") }
-    let ids = ["sharing.suspended", "sharing.runs-out", "sharing.extended"]
+    let ids = [
+      "sharing.suspended", "sharing.runs-out", "sharing.extended", "sharing.clock-back",
+    ]
     #expect(skipped.map(\.requirement.id) == ids)
     #expect(skipped.allSatisfy { $0.reason.contains("clock") })
   }

@@ -7,6 +7,8 @@ final class PlainStore: Persistence {
   /// How the store behaves: soundly, unless a part is replaced.
   struct Behaviour: Sendable {
     var sharing: StoreSharing?
+    /// Whether all queues have the store's clock, if several share it.
+    var hasOneClock = false
     var checksForm = true
     /// Which errors of changes that make no sense are overlooked.
     var overlooks: @Sendable (TaskQueueError) -> Bool = { _ in false }
@@ -108,6 +110,7 @@ final class PlainStore: Persistence {
   }
 
   var sharing: StoreSharing? { behaviour.sharing }
+  var hasOneClock: Bool { sharing == nil || behaviour.hasOneClock }
 
   func open() async throws {
     let isOpen = state.withLock { state in

@@ -109,7 +109,7 @@ struct HistoryMutant: Sendable, CustomTestStringConvertible {
         }
         return table.apply(
           batch.map { change in
-            guard case .retry(let lease, let date, let count, let failure) = change else {
+            guard case .retry(let lease, let date, let count, let failure, _) = change else {
               return change
             }
             late.withLock { $0[lease.id] = count }

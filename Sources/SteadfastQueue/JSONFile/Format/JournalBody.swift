@@ -88,11 +88,11 @@ struct JournalBody: Sendable {
       fields.begin("succeed", lease.id)
       fields.add("at", date)
       fields.addIfTrue("keep", retains)
-    case .retry(let lease, let date, let retryCount, let failure):
+    case .retry(let lease, let date, let retryCount, let failure, let origin):
       fields.begin("retry", lease.id)
       fields.add("available", date)
       fields.add("retries", retryCount)
-      if let failure { add(failure) }
+      if let failure { add(failure) } else { add(countedFrom: origin) }
     case .abandon(let lease, let failure, let retains):
       fields.begin("abandon", lease.id)
       add(failure)
@@ -111,9 +111,10 @@ struct JournalBody: Sendable {
       fields.begin("restart", target.id)
       fields.add("available", date)
       fields.addIfTrue("forgets", forgets)
-    case .reschedule(let target, let date):
+    case .reschedule(let target, let date, let origin):
       fields.begin("reschedule", target.id)
       fields.add("available", date)
+      add(countedFrom: origin)
     case .update(let id, let update): try add(update, of: id)
     case .remove(let id): fields.begin("remove", id)
     case .extend(let lease, _): fields.begin("extend", lease.id)
@@ -137,9 +138,10 @@ struct JournalBody: Sendable {
     case .remember(let lease, let name, let value):
       fields.begin("remember", lease.id)
       add(value, named: name)
-    case .suspend(let lease, let date, let names):
+    case .suspend(let lease, let date, let names, let origin):
       fields.begin("suspend", lease.id)
       fields.add("until", date)
+      if let origin { fields.add("from", origin) }
       if !names.isEmpty { fields.add("awaits", names) }
     case .complete(let id, let name, let value):
       fields.begin("complete", id)
@@ -196,6 +198,9 @@ struct JournalBody: Sendable {
     if !record.earlierFailures.isEmpty { fields.add("earlier", record.earlierFailures) }
     if record.isPostponed != (record.retryCount > 0) {
       fields.add("putOff", raw: (record.isPostponed ? "true" : "false").utf8)
+    }
+    if !isAtOnce || record.hasFailureState, record.countedFrom != record.usualOrigin {
+      add(countedFrom: record.countedFrom)
     }
     if let date = record.finishedDate { fields.add("ended", date) }
     add(payload, record.payload.format)
@@ -265,6 +270,10 @@ struct JournalBody: Sendable {
   private static func canBeReadBack(_ payload: [UInt8]) -> Bool {
     var scanner = JSONScanner(payload, payload.indices)
     return !payload.contains(0x0A) && scanner.value() == payload.indices
+  }
+
+  private mutating func add(countedFrom origin: Date?) {
+    fields.add("from", origin ?? TaskRecord.noOrigin)
   }
 
   private mutating func add(_ failure: TaskFailure) {

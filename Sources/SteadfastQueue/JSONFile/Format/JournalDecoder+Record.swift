@@ -16,10 +16,8 @@ extension JournalDecoder {
     guard state != .running else { throw .malformed("it adds a task that runs already") }
     let retryCount = fields.has(.retries) ? try fields.integer(.retries) : 0
     let interruptionCount = fields.has(.interruptions) ? try fields.integer(.interruptions) : 0
-    guard retryCount >= 0, interruptionCount >= 0 else {
-      throw .malformed("a count is negative")
-    }
-    return TaskRecord(
+    if min(retryCount, interruptionCount) < 0 { throw .malformed("a count is negative") }
+    var record = TaskRecord(
       id: try fields.id(),
       name: try name(),
       payload: try payload(),
@@ -49,6 +47,13 @@ extension JournalDecoder {
       isPostponed: fields.has(.putOff) ? try fields.truth(.putOff) : nil,
       finishedDate: fields.has(.ended) ? try fields.date(.ended) : nil
     )
+    record.setOrigin(try origin())
+    return record
+  }
+
+  /// Reads from which date another one was counted, if the line says so.
+  mutating func origin() throws(JournalDecodingError) -> Date? {
+    fields.has(.from) ? try fields.date(.from) : nil
   }
 
   func maxRetries() throws(JournalDecodingError) -> RetryLimit {

@@ -97,7 +97,11 @@ struct JournalDecoder {
       return excluded.isEmpty ? .change(change) : .restart(change, excluding: excluded)
     case .reschedule:
       return .change(
-        .reschedule(.unclaimed(try fields.id()), availableDate: try fields.date(.available))
+        .reschedule(
+          .unclaimed(try fields.id()),
+          availableDate: try fields.date(.available),
+          countedFrom: try origin()
+        )
       )
     case .update: return .change(.update(try fields.id(), try update()))
     case .remove: return .change(.remove(try fields.id()))
@@ -113,7 +117,14 @@ struct JournalDecoder {
       return .change(.remember(try lease(), named: try fields.text(.name), value: try remembered()))
     case .suspend:
       let names = fields.has(.awaits) ? try fields.list(.awaits) : []
-      return .change(.suspend(try lease(), until: try fields.date(.until), awaiting: names))
+      return .change(
+        .suspend(
+          try lease(),
+          until: try fields.date(.until),
+          awaiting: names,
+          countedFrom: try origin()
+        )
+      )
     case .complete:
       return .change(
         .complete(try fields.id(), named: try fields.text(.name), value: try remembered())
@@ -166,7 +177,8 @@ struct JournalDecoder {
       try lease(),
       availableDate: try fields.date(.available),
       retryCount: count,
-      failure: fields.has(.error) ? try failure() : nil
+      failure: fields.has(.error) ? try failure() : nil,
+      countedFrom: try origin()
     )
   }
 

@@ -7,7 +7,7 @@ enum JournalField: Int, CaseIterable, Sendable {
   case order, orderNumber, holds, requires
   case after, when, follower, afterAbandoned, afterCancelled, cause
   case members, membersSucceeded, membersFailed, except
-  case schema, state, retries, interruptions, error, failed, earlier, putOff, ended
+  case schema, state, retries, interruptions, error, failed, earlier, putOff, from, ended
   case payload, data, sealed, sealedData
   case place, keyless, replace, keep, at, until, before, latest
   case format, version, generation
@@ -55,6 +55,7 @@ enum JournalField: Int, CaseIterable, Sendable {
     case .failed: "failed"
     case .earlier: "earlier"
     case .putOff: "putOff"
+    case .from: "from"
     case .ended: "ended"
     case .payload: "payload"
     case .data: "data"

@@ -251,23 +251,35 @@ extension TaskTable {
       return change
     case .remember(let lease, let name, let value):
       return present(lease).map { .remember($0, named: name, value: value) }
-    case .suspend(let lease, let date, let names):
-      return present(lease).map { .suspend($0, until: date, awaiting: names) }
+    case .suspend(let lease, let date, let names, let origin):
+      return present(lease).map {
+        .suspend($0, until: date, awaiting: names, countedFrom: origin)
+      }
     case .cancel(let target, let date, let retains):
       return .cancel(present(target), at: date, retains: retains)
     case .pause(let target):
       return .pause(present(target))
     case .restart(let target, let date, let forgets):
       return .restart(present(target), availableDate: date, forgets: forgets)
-    case .reschedule(let target, let date):
-      return .reschedule(present(target), availableDate: date)
+    case .reschedule(let target, let date, let origin):
+      return .reschedule(
+        present(target),
+        availableDate: date,
+        countedFrom: record(of: target.id)?.origin(origin, of: date)
+      )
     case .extend(let lease, let duration):
       return present(lease).map { .extend($0, for: duration) }
     case .succeed(let lease, let date, let retains):
       return present(lease).map { .succeed($0, at: date, retains: retains) }
-    case .retry(let lease, let date, let count, let failure):
+    case .retry(let lease, let date, let count, let failure, let origin):
       return present(lease).map {
-        .retry($0, availableDate: date, retryCount: count, failure: failure)
+        .retry(
+          $0,
+          availableDate: date,
+          retryCount: count,
+          failure: failure,
+          countedFrom: record(of: lease.id)?.origin(origin, of: date)
+        )
       }
     case .abandon(let lease, let failure, let retains):
       return present(lease).map { .abandon($0, failure: failure, retains: retains) }

@@ -59,9 +59,9 @@ extension TaskTable {
     switch change {
     case .insert(let record, _):
       return freeKey(for: record)
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
-      .suspend(let lease, _, _):
+      .suspend(let lease, _, _, _):
       return salvage(.begin(lease.id))
     case .remove(let id):
       return end(id)
@@ -117,7 +117,8 @@ extension TaskTable {
     case .suspended:
       // Its completion is lost.
       let date = record.createdDate
-      return replay(.change(.reschedule(.unclaimed(id), availableDate: date)))
+      let wake = TaskChange.reschedule(.unclaimed(id), availableDate: date, countedFrom: date)
+      return replay(.change(wake))
     case .finished:
       let restart = TaskChange.restart(.unclaimed(id), availableDate: record.availableDate)
       return replay(.change(restart))

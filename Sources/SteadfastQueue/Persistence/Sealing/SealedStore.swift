@@ -46,6 +46,7 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
+  var hasOneClock: Bool { base.hasOneClock }
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { base.useIfKnown }
 

@@ -21,8 +21,8 @@ enum Verdict: Sendable, Equatable {
   case succeed
   /// If the backoff has chosen the date, the handler's hook may choose another one.
   case retry(at: Date, retryCount: Int, failure: TaskFailure, isByBackoff: Bool)
-  case snooze(until: Date)
-  case suspend(until: Date, awaiting: [String])
+  case snooze(until: Date, countedFrom: Date)
+  case suspend(until: Date, awaiting: [String], countedFrom: Date?)
   /// Its retries are used up. The task is abandoned, unless its handler restarts it.
   case exhausted(TaskFailure)
   case abandon(TaskFailure)

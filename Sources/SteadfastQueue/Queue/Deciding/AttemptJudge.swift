@@ -82,7 +82,7 @@ struct AttemptJudge: Sendable {
     case (.cancelled, nil): .release
     case (.undecodable(let error), nil): .park(failure(error, at: moment))
     case (.threw(let snooze as TaskSnoozed), nil):
-      .snooze(until: moment.date(after: snooze.duration))
+      .snooze(until: moment.date(after: snooze.duration), countedFrom: moment.now)
     case (.threw(let error), nil): verdict(on: record, after: error, at: moment, using: &generator)
     }
   }
@@ -96,12 +96,16 @@ struct AttemptJudge: Sendable {
   ) -> Verdict {
     if let directive { return .obey(directive) }
     switch ending {
-    case .suspended(let date, let names):
+    case .suspended(let date, let names, let origin):
       // It is abandoned when it expires, and not only when it wakes.
       let end = min(date, record.expiryDate ?? .distantFuture).storable
       // When the clock was set back by less than a second, the pass's cutoff stays. A date before
       // it would let the same pass perform the task again, and again, until the date has come.
-      return .suspend(until: moment.notBeforeCutoff(end), awaiting: names)
+      return .suspend(
+        until: moment.notBeforeCutoff(end),
+        awaiting: names,
+        countedFrom: origin
+      )
     case .parked(let reason):
       return .park(TaskFailure(reason: storable(reason), date: moment.now))
     case .released: return .release
@@ -213,14 +217,16 @@ struct AttemptJudge: Sendable {
       case .succeed: .succeed(lease, at: now, retains: retainsSuccess(of: task.record, now: now))
       case .retry(let date, let retryCount, let failure, _):
         .retry(lease, availableDate: date, retryCount: retryCount, failure: failure)
-      case .snooze(let date):
+      case .snooze(let date, let origin):
         .retry(
           lease,
           availableDate: date,
           retryCount: task.record.retryCount,
-          failure: nil
+          failure: nil,
+          countedFrom: origin
         )
-      case .suspend(let date, let names): .suspend(lease, until: date, awaiting: names)
+      case .suspend(let date, let names, let origin):
+        .suspend(lease, until: date, awaiting: names, countedFrom: origin)
       case .exhausted(let failure), .abandon(let failure):
         .abandon(
           lease,
@@ -264,7 +270,8 @@ struct AttemptJudge: Sendable {
       .cancel(target, at: now, retains: retainsCancelled || record.mayHoldUpOthers)
     case (.pause, _): .pause(target)
     case (.restart(let forgets), _): .restart(target, availableDate: now, forgets: forgets)
-    case (.reschedule(let date), _): .reschedule(target, availableDate: max(date ?? now, now))
+    case (.reschedule(let date?), _) where date > now: .reschedule(target, availableDate: date)
+    case (.reschedule, _): .reschedule(target, availableDate: now, countedFrom: now)
     case (.remove, _) where record.state.isFinished: .remove(target.id)
     case (.remove, _): .cancel(target, at: now, retains: false)
     case (.release, .claimed(let lease)): .release(lease)

@@ -99,18 +99,18 @@ final class Settlement: Sendable {
     case .succeed: .succeeded(record, timing: timing ?? .zero)
     case .abandon(_, let failure, _):
       .abandoned(record, reason: failure.reason, timing: timing)
-    case .retry(_, let date, _, let failure?):
+    case .retry(_, let date, _, let failure?, _):
       .failed(record, reason: failure.reason, retryDate: date, timing: timing ?? .zero)
-    case .retry(_, let date, _, nil): .snoozed(record, until: date)
+    case .retry(_, let date, _, nil, _): .snoozed(record, until: date)
     case .release: wasBegun ? .released(record) : nil
     case .park(_, let failure): .unhandled(record, reason: failure.reason)
     case .cancel: .cancelled(record.id)
     case .pause: .paused(record.id)
     case .resume: .resumed(record.id)
     case .restart: .restarted(record.id)
-    case .suspend(_, let date, _): .suspended(record, until: date < .distantFuture ? date : nil)
+    case .suspend(_, let date, _, _): .suspended(record, until: date < .distantFuture ? date : nil)
     case .complete(let id, _, _): .completionArrived(id)
-    case .reschedule(_, let date): wasBegun ? .rescheduled(record.id, to: date) : nil
+    case .reschedule(_, let date, _): wasBegun ? .rescheduled(record.id, to: date) : nil
     case .update(let id, _): .updated(id)
     case .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .setValue: nil
     }

@@ -50,11 +50,6 @@ struct TaskIDGenerator: Sendable {
     TaskID(high: high(milliseconds(of: date), 0) - 1, low: .max)
   }
 
-  /// Returns whether an ID is one that is made after a date.
-  static func mayHaveMade(_ id: TaskID, after date: Date) -> Bool {
-    id.high > high(milliseconds(of: date), 0xFFF)
-  }
-
   private static func high(_ milliseconds: UInt64, _ counter: UInt64) -> UInt64 {
     (milliseconds & 0xFFFF_FFFF_FFFF) << 16 | 0x7000 | counter
   }

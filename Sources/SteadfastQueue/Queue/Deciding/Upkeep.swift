@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -36,13 +38,15 @@ struct ClockStepDetector: Sendable {
 
   /// Returns whether dates in the store may lie in the future.
   ///
-  /// They may if the date went back since the last call. They may also on the first call: it has
-  /// the first date of this process, and the clock of the process before it is unknown.
-  mutating func wentBack(to now: Date) -> Bool {
-    guard let latest else {
+  /// They may if the date went back since the last call, or from a date that the queue has read in
+  /// between. They may also on the first call: it has the first date of this process, and the clock
+  /// of the process before it is unknown.
+  mutating func wentBack(to now: Date, from read: Date = .distantPast) -> Bool {
+    guard let last = latest else {
       latest = now
       return true
     }
+    let latest = max(last, read)
     guard now < latest - Self.tolerance else {
       self.latest = max(latest, now)
       return false
@@ -55,4 +59,28 @@ struct ClockStepDetector: Sendable {
   ///
   /// What was to follow from the last one has failed, or the store has dates in the future again.
   mutating func forget() { latest = nil }
+}
+
+/// The latest date that a queue has read from its clock, to a second.
+///
+/// A date that is later by less than a second changes nothing, so that callers on all cores may
+/// note theirs.
+final class LatestDate: Sendable {
+  private static let resolution = 1.0
+
+  /// In seconds since 2001.
+  private let latest = Atomic(-Double.infinity)
+
+  var value: Date { Date(timeIntervalSinceReferenceDate: latest.load(ordering: .relaxed)) }
+
+  func note(_ date: Date) {
+    let seconds = date.timeIntervalSinceReferenceDate
+    guard seconds > latest.load(ordering: .relaxed) + Self.resolution else { return }
+    latest.store(seconds, ordering: .relaxed)
+  }
+
+  /// Forgets later dates, since the clock was set back to this one.
+  func reset(to date: Date) {
+    latest.store(date.timeIntervalSinceReferenceDate, ordering: .relaxed)
+  }
 }

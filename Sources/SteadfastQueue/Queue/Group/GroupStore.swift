@@ -14,6 +14,7 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
+  var hasOneClock: Bool { base.hasOneClock }
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { members.use }
 

@@ -10,7 +10,8 @@ import Foundation
 struct AttemptMemory: Sendable {
   /// What becomes of the task when the attempt ends, whatever its handler returns or throws.
   enum Ending: Sendable, Equatable {
-    case suspended(until: Date, awaiting: [String])
+    /// If a date was counted by the clock, it was counted from the last one.
+    case suspended(until: Date, awaiting: [String], countedFrom: Date?)
     /// Something that the task remembers can't be decoded or opened.
     case parked(reason: String)
     /// The store could not store what the task was to remember.
@@ -66,11 +67,16 @@ struct AttemptMemory: Sendable {
 
   /// Decides what becomes of the task, unless that is decided.
   mutating func decide(_ ending: Ending) {
-    // What several sides of a handler await is gathered. The earliest date counts.
-    if case .suspended(let date, let names) = ending,
-      case .suspended(let other, let others)? = self.ending
+    // What several sides of a handler await is gathered. The earliest date counts. If any was
+    // counted by a clock that was ahead, the handler counts again.
+    if case .suspended(let date, let names, let origin) = ending,
+      case .suspended(let other, let others, let otherOrigin)? = self.ending
     {
-      self.ending = .suspended(until: min(date, other), awaiting: others + names)
+      self.ending = .suspended(
+        until: min(date, other),
+        awaiting: others + names,
+        countedFrom: [origin, otherOrigin].compactMap(\.self).max()
+      )
     } else if self.ending == nil {
       self.ending = ending
     }

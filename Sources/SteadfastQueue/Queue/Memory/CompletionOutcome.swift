@@ -73,6 +73,6 @@ enum CompletionOutcome {
 struct OpenCompletion: Codable, Sendable {
   /// The random part of the token.
   let secret: String
-  /// When the wait ends, in seconds since 1970; `nil` if it has no end.
-  let deadline: Double?
+  /// When the wait ends; `nil` if it has no end.
+  var deadline: WaitEnd?
 }

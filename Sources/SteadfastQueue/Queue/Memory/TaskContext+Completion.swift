@@ -103,7 +103,7 @@ extension TaskContext {
     try await begin(name, stored)
     let open: OpenCompletion
     if let bytes = remembered(stored) {
-      open = try decoded(bytes, name)
+      open = try await counted(try decoded(bytes, name), name, stored)
     } else {
       try Task.checkCancellation()
       open = try await openNew(name, stored, within: timeLimit)
@@ -117,7 +117,7 @@ extension TaskContext {
     return TaskCompletion(
       name: name,
       token: token,
-      deadline: open.deadline.map { Date(timeIntervalSince1970: $0) },
+      end: open.deadline,
       context: self
     )
   }
@@ -144,11 +144,26 @@ extension TaskContext {
     within timeLimit: Duration?
   ) async throws -> OpenCompletion {
     let token = queue.generators.makeToken(of: id)
-    let end = timeLimit.map { queue.now.storable(after: $0) }
-    let open = OpenCompletion(secret: token.secretText, deadline: end?.timeIntervalSince1970)
+    let end = timeLimit.map { WaitEnd(after: $0, from: queue.now) }
+    let open = OpenCompletion(secret: token.secretText, deadline: end)
     let bytes = try encoded(open, name)
     try check(bytes, under: name, stored)
     try await remember([(stored, bytes), (MemoryName.outcome(token), [])])
+    return open
+  }
+
+  /// Counts a deadline again if the clock was ahead when the completion was opened.
+  private func counted(
+    _ known: OpenCompletion,
+    _ name: String,
+    _ stored: String
+  ) async throws -> OpenCompletion {
+    var open = known
+    open.deadline = known.deadline?.counted(at: queue.now)
+    if open.deadline != known.deadline {
+      try Task.checkCancellation()
+      try await remember([(stored, try encoded(open, name))])
+    }
     return open
   }
 }
@@ -164,7 +179,8 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
   ///
   /// It ends when ``value`` is read on that date or later. A completion that comes before that
   /// counts.
-  public let deadline: Date?
+  public var deadline: Date? { end?.date }
+  let end: WaitEnd?
   let context: TaskContext
 
   /// The value that the wait was completed with.
@@ -182,7 +198,7 @@ public struct TaskCompletion<Value: Codable & Sendable>: Sendable {
       if !context.hasCome(outcome) { try await reread(outcome) }
       if !context.hasCome(outcome) {
         guard let deadline, deadline <= context.queue.now else {
-          throw context.suspend(until: deadline ?? .distantFuture, awaiting: [outcome])
+          throw context.suspend(until: end, awaiting: [outcome])
         }
         try await timeOut(outcome)
       }

@@ -205,8 +205,13 @@ extension TaskContext {
   }
 
   /// Has the task suspended when the attempt ends.
-  func suspend(until date: Date, awaiting names: [String] = []) -> TaskSuspended {
-    memory.with(number) { $0.decide(.suspended(until: date, awaiting: names)) }
+  ///
+  /// Without an end, only what it awaits wakes it.
+  func suspend(until end: WaitEnd?, awaiting names: [String] = []) -> TaskSuspended {
+    let date = end?.date ?? .distantFuture
+    memory.with(number) {
+      $0.decide(.suspended(until: date, awaiting: names, countedFrom: end?.countedFrom))
+    }
     return TaskSuspended()
   }
 }

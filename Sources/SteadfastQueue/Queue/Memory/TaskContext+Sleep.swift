@@ -15,7 +15,8 @@ extension TaskContext {
   /// ``TaskSuspended``, and the handler is called again on that date, by any process: it goes
   /// through its steps, whose values are known, and this returns. Whatever the handler does with
   /// the error, the task is suspended. A suspended task keeps its unique key and its place in
-  /// order.
+  /// order. If the clock turns out to have been ahead, the sleep is counted again from the present
+  /// date.
   ///
   /// Put a sleep after what must come before it. Steps that are under way side by side with a sleep
   /// are cancelled with the handler.
@@ -26,7 +27,7 @@ extension TaskContext {
   /// - Throws: ``TaskSuspended``; a ``StepError`` for a name that can't be used;
   ///   `CancellationError` if the attempt was cancelled, or the store fails.
   public func sleep(_ name: String, for duration: Duration) async throws {
-    try await sleep(name) { queue.now.storable(after: duration) }
+    try await sleep(name) { WaitEnd(after: duration, from: $0) }
   }
 
   /// Suspends the task until a date, as ``sleep(_:for:)`` does.
@@ -40,23 +41,22 @@ extension TaskContext {
   ///   hold.
   public func sleep(_ name: String, until date: Date) async throws {
     try TaskQueueError.check(storable: date, "the date of the sleep '\(name)'")
-    try await sleep(name) { date.storable }
+    try await sleep(name) { _ in WaitEnd(at: date.storable) }
   }
 
-  private func sleep(_ name: String, until end: () -> Date) async throws {
+  private func sleep(_ name: String, until first: (_ now: Date) -> WaitEnd) async throws {
     let stored = MemoryName.sleep(name)
     try await begin(name, stored)
-    let date: Date
-    if let bytes = remembered(stored) {
-      date = Date(timeIntervalSince1970: try decoded(bytes, name))
-    } else {
+    let known: WaitEnd? = try remembered(stored).map { try decoded($0, name) }
+    let now = queue.now
+    let end = known?.counted(at: now) ?? first(now)
+    if end != known {
       try Task.checkCancellation()
-      date = end()
-      let bytes = try encoded(date.timeIntervalSince1970, name)
+      let bytes = try encoded(end, name)
       try check(bytes, under: name, stored)
       try await remember([(stored, bytes)])
     }
-    guard date > queue.now else { return }
-    throw suspend(until: date)
+    guard end.date > queue.now else { return }
+    throw suspend(until: end)
   }
 }

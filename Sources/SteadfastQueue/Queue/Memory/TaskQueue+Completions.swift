@@ -89,8 +89,6 @@ extension TaskQueue {
     }
     observers.events.announce(id)
     observers.events.post(.completionArrived(id))
-    // The task is available since it was added, which is a date to come if the clock was set back.
-    if TaskIDGenerator.mayHaveMade(id, after: now + 1) { rebaseWithNextClaim() }
     lookForWork()
     return true
   }
@@ -169,7 +167,7 @@ public struct PendingCompletion: Sendable, Hashable {
         token: token,
         taskName: record.name,
         name: name,
-        deadline: open.deadline.map { Date(timeIntervalSince1970: $0) },
+        deadline: open.deadline?.date,
         isHandedOut: memory[MemoryName.handedOut(name)] != nil
       )
     }

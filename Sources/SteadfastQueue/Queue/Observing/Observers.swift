@@ -90,7 +90,7 @@ struct Observers: ~Copyable, Sendable {
     }
     if events.isObserved, let event = settlement.event { events.post(event) }
     switch settlement.change {
-    case .retry(_, _, _, let failure): if failure != nil { outcomes.report(0, of: id) }
+    case .retry(_, _, _, let failure, _): if failure != nil { outcomes.report(0, of: id) }
     case .restart: outcomes.reopen(id)
     case .succeed, .abandon, .cancel, .release, .park, .pause, .resume, .reschedule, .update,
       .remove, .insert, .unpark, .extend, .prune, .rebase, .remember, .suspend, .complete,

@@ -19,6 +19,7 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
   var appliesAtOnce: Bool { base.appliesAtOnce }
   var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
+  var hasOneClock: Bool { base.hasOneClock }
   var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { base.useIfKnown }
 

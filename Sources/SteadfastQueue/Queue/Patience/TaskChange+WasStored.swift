@@ -23,14 +23,14 @@ extension TaskChange {
     case .succeed(_, let date, _): record.hasEnded(.succeeded, at: date)
     case .abandon(_, let failure, _): record.hasEnded(.abandoned, at: failure.date)
     case .cancel(_, let date, _): record.hasEnded(.cancelled, at: date)
-    case .retry(_, let date, let count, _):
+    case .retry(_, let date, let count, _, _):
       record.retryCount == count && record.availableDate.isStored(as: date)
-    case .restart(_, let date, _), .reschedule(_, let date):
+    case .restart(_, let date, _), .reschedule(_, let date, _):
       record.availableDate.isStored(as: date)
-    case .suspend(_, let date, _):
+    case .suspend(_, let date, _, _):
       record.state == .suspended && record.availableDate.isStored(as: date)
         // It woke at once, or has woken since.
-        || record.state == .waiting && record.availableDate.isStored(as: record.wakingDate)
+        || record.state == .waiting && record.availableDate.isStored(as: record.createdDate)
     case .park: record.state == .parked
     case .pause: record.state == .paused
     case .release, .resume: record.state == .waiting
@@ -41,13 +41,6 @@ extension TaskChange {
 }
 
 extension TaskRecord {
-  /// The date of a suspended task that has woken.
-  fileprivate var wakingDate: Date {
-    var record = self
-    record.wake()
-    return record.availableDate
-  }
-
   fileprivate func hasEnded(_ state: TaskState, at date: Date) -> Bool {
     self.state == state && (finishedDate?.isStored(as: date) ?? false)
   }

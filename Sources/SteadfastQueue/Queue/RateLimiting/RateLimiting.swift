@@ -10,10 +10,9 @@ import Foundation
 final class RateLimiting: Sendable {
   /// How far the clocks of processes on one store may be apart, in microseconds: five minutes.
   ///
-  /// In a store that one queue uses, dates that are later by more than a second tell that the clock
-  /// was set back.
-  private static func tolerance(_ sharing: StoreSharing?) -> Int64 {
-    sharing == nil ? 1_000_000 : 300_000_000
+  /// If they have one clock, dates that are later by more than a second tell that it was set back.
+  private static func tolerance(hasOneClock: Bool) -> Int64 {
+    hasOneClock ? 1_000_000 : 300_000_000
   }
 
   /// What observers know of limits that are used up.
@@ -27,9 +26,9 @@ final class RateLimiting: Sendable {
   private let told = Mutex(Told())
 
   /// Returns `nil` if there are no limits.
-  init?(_ limits: [RateLimit], _ sharing: StoreSharing?) {
+  init?(_ limits: [RateLimit], hasOneClock: Bool) {
     guard !limits.isEmpty else { return nil }
-    state = Mutex(RateLimits(limits, tolerance: Self.tolerance(sharing)))
+    state = Mutex(RateLimits(limits, tolerance: Self.tolerance(hasOneClock: hasOneClock)))
   }
 
   func withLimits<Result>(_ body: (inout sending RateLimits) -> sending Result) -> sending Result {

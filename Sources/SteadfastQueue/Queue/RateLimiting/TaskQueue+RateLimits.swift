@@ -136,7 +136,7 @@ extension TaskQueue {
   ///   changed a value.
   private nonisolated func store(
     _ admission: RateLimits.Admission,
-    decidedAt date: Int64,
+    decidedAt now: Int64,
     of tasks: [ClaimedTask],
     extending isLate: Bool,
     _ limiting: RateLimiting
@@ -146,7 +146,11 @@ extension TaskQueue {
     }
     changes += admission.released.map { .release(tasks[$0].lease) }
     changes += admission.postponed.map { index, date in
-      .reschedule(.claimed(tasks[index].lease), availableDate: Date(microseconds: date))
+      .reschedule(
+        .claimed(tasks[index].lease),
+        availableDate: Date(microseconds: date),
+        countedFrom: Date(microseconds: now)
+      )
     }
     let admitted = admission.admitted.map { tasks[$0] }
     if isLate, let leaseDuration {
@@ -154,8 +158,8 @@ extension TaskQueue {
     }
     let outcomes = changes.isEmpty ? [] : try await persist(changes, .relaxed)
     if outcomes.contains(.valueDiffers) { return nil }
-    let now = self.now.microseconds
-    limiting.withLimits { $0.stored(admission, decidedAt: date, at: now) }
+    let date = self.now.microseconds
+    limiting.withLimits { $0.stored(admission, decidedAt: now, at: date) }
     for (index, date) in admission.postponed {
       let date = Date(microseconds: date)
       await observers.catchUp(with: tasks[index].record.id)

@@ -18,9 +18,12 @@ extension TaskQueue {
     let handled = handlers.room
     do {
       let (isFirst, wentBack, conditions, isInDoubt) = upkeep.withLock {
-        ($0.dates.isUnused, $0.dates.wentBack(to: date), $0.conditions.holding, $0.isInDoubt)
+        let isFirst = $0.dates.isUnused
+        let wentBack = $0.dates.wentBack(to: date, from: latestDate.value)
+        return (isFirst, wentBack, $0.conditions.holding, $0.isInDoubt)
       }
       if wentBack {
+        latestDate.reset(to: date)
         try await looking { try await rebase(to: date, isFirst: isFirst) }
       }
       if !parked.isEmpty { try await looking { try await unpark(parked) } }
@@ -107,16 +110,17 @@ extension TaskQueue {
 
   /// Rebases the store's tasks after the system's clock was set back, or may have been.
   ///
-  /// Otherwise, retries would wait until the clock reaches their old dates.
+  /// Otherwise, what was to come after a while would wait until the clock reaches its old date.
   private nonisolated func rebase(to now: Date, isFirst: Bool) async throws {
     machine.withLock { $0.dateWentBack(to: now) }
-    rateLimiting?.withLimits { $0.rebase(to: now.microseconds) }
-    // The dates in a shared store come from several clocks, of which this one may be slow.
-    guard store.sharing == nil else { return }
-    // A store that was just opened has made no claim by the old date. Without unfinished tasks, it
-    // has nothing to rebase.
+    let hasOneClock = store.hasOneClock
+    rateLimiting?.withLimits { $0.rebase(to: now.microseconds, hasOneClock: hasOneClock) }
+    // Of several clocks, this one may be slow.
+    guard hasOneClock else { return }
+    // A store that was just opened has made no claim by the old date. Without tasks, it has nothing
+    // to rebase.
     do {
-      if isFirst, try await !store.contains(.unfinished) { return }
+      if isFirst, try await !store.contains(TaskFilter()) { return }
       _ = try await store.apply([.rebase(now)], durability: .relaxed)
       // Schedules may have gone on by the old date. When a run begins, they are looked at anyway.
       if !isFirst { try await restoreSchedules() }
@@ -124,22 +128,6 @@ extension TaskQueue {
       // The next run asks the store once more.
       upkeep.withLock { $0.dates.forget() }
       throw error
-    }
-  }
-
-  /// Has the next claim rebase the store's tasks if one may have woken that a clock added which was
-  /// ahead.
-  ///
-  /// A task that has woken is available since it was added, which is a date to come then.
-  nonisolated func mayHaveWoken(_ record: TaskRecord) {
-    if record.createdDate > now + 1 { rebaseWithNextClaim() }
-  }
-
-  /// Has the next claim rebase the store's tasks, whichever queue of the group makes it.
-  nonisolated func rebaseWithNextClaim() {
-    for queue in queuesOfGroup {
-      queue.upkeep.withLock { $0.dates.forget() }
-      queue.lookForWork()
     }
   }
 

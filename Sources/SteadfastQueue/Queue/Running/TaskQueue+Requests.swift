@@ -244,7 +244,7 @@ extension TaskChange {
   fileprivate var unclaimedID: TaskID? {
     switch self {
     case .cancel(.unclaimed(let id), _, _), .pause(.unclaimed(let id)), .resume(let id),
-      .restart(.unclaimed(let id), _, _), .reschedule(.unclaimed(let id), _), .remove(let id):
+      .restart(.unclaimed(let id), _, _), .reschedule(.unclaimed(let id), _, _), .remove(let id):
       id
     default: nil
     }

@@ -200,18 +200,15 @@ extension TaskQueue {
     // Another task with the key may be the head now.
     if settlement.record.orderKey != nil { lookForWork() }
     switch settlement.change {
-    case .retry(_, let date, _, _), .reschedule(_, let date): becomesAvailable(at: date)
+    case .retry(_, let date, _, _, _), .reschedule(_, let date, _): becomesAvailable(at: date)
     case .restart(_, let date, _):
       noteUnhandled(settlement.record)
       becomesAvailable(at: date)
     case .resume:
       noteUnhandled(settlement.record)
-      // The pause of a suspended task has woken it.
-      mayHaveWoken(settlement.record)
       becomesAvailable(at: settlement.record.availableDate)
-    case .suspend(_, let date, let names):
+    case .suspend(_, let date, let names, _):
       // The completion that it awaits may have come before.
-      if !names.isEmpty { mayHaveWoken(settlement.record) }
       becomesAvailable(at: names.isEmpty ? date : .distantPast)
     case .complete: lookForWork()
     case .release, .update: becomesAvailable(at: settlement.record.availableDate)
@@ -232,7 +229,9 @@ extension TaskQueue {
   ///
   /// If the date is not after `past`, this does not read the clock.
   nonisolated func becomesAvailable(at date: Date, after past: Date = .distantPast) {
-    if date <= past || date <= now { lookForWork() } else { signals.timer.set(date) }
+    if date <= past { return lookForWork() }
+    let now = now
+    if date <= now { lookForWork() } else { signals.timer.set(date, from: now) }
   }
 
   /// Makes a worker look for available tasks.

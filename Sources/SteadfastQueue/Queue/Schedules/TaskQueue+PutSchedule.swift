@@ -83,13 +83,13 @@ extension TaskQueue {
   /// Returns whether a schedule has gone on by a clock that was far ahead and was set right since,
   /// and its occurrence, if there is one, has the date that followed from that.
   ///
-  /// In a shared store the dates come from several clocks, of which this one may be slow.
+  /// Of several clocks, this one may be slow.
   private nonisolated func isAhead(
     _ schedule: StoredSchedule,
     _ current: TaskRecord?,
     of now: Date
   ) -> Bool {
-    guard store.sharing == nil, schedule.isAhead(of: now) else { return false }
+    guard store.hasOneClock, schedule.isAhead(of: now) else { return false }
     guard let current else { return true }
     return current.state == .waiting && isUntouched(current, since: schedule.availableDate)
   }

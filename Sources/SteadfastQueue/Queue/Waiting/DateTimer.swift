@@ -41,8 +41,11 @@ final class DateTimer: Sendable {
   private let state = Mutex(State())
   private let changed = AsyncSignal()
 
-  func set(_ date: Date) {
+  /// Requests a ring at a date, which may have been counted from `now` by a clock that is ahead.
+  func set(_ date: Date, from now: Date = .distantPast) {
     let mustLook = state.withLock { state in
+      // The loop may have read the clock a little earlier, and not looked yet.
+      state.lastLook = max(state.lastLook ?? .distantPast, now - 1)
       state.wanted = state.wanted.map { min($0, date) } ?? date
       switch state.activity {
       case .looking: return false

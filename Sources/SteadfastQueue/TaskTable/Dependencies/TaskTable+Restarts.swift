@@ -128,6 +128,7 @@ extension TaskTable {
     }
     setState(.waiting, of: slot)
     entries[slot].record.restart(availableDate: availableDate)
+    noteOrigin(of: entries[slot].record)
     joinOrder(slot)
     lineUpAnew(slot)
   }

@@ -282,7 +282,7 @@ extension TaskTable {
     forgetWithoutRole(slot, key)
   }
 
-  private mutating func forgetWithoutRole(_ slot: Int, _ key: String) {
+  mutating func forgetWithoutRole(_ slot: Int, _ key: String) {
     keys.removeWithoutRole(slot, key)
     let lane = nameLane(of: slot)
     keys.removeLessRecent(slot, key, lane)

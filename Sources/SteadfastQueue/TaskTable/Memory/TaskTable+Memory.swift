@@ -125,12 +125,18 @@ extension TaskTable {
   }
 
   /// Suspends a claimed task, unless what it waits for has come.
-  mutating func suspend(_ slot: Int, until date: Date, awaiting names: [String]) {
+  mutating func suspend(
+    _ slot: Int,
+    until date: Date,
+    awaiting names: [String],
+    countedFrom origin: Date?
+  ) {
     let hasCome = names.contains { memories[slot][$0]?.isEmpty == false }
     changeRecord(of: slot) { record in
-      record.suspend(until: date)
+      record.suspend(until: date, countedFrom: origin)
       if hasCome { record.wake() }
     }
+    noteOrigin(of: entries[slot].record)
     lineUpAnew(slot)
   }
 

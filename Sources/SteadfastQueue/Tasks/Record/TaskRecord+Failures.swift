@@ -15,8 +15,8 @@ extension TaskRecord {
 
   /// Notes that an attempt has failed.
   ///
-  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:)`` with a failure,
-  /// ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
+  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` with
+  /// a failure, ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
   ///
   /// The failure becomes the last one. The one that was last becomes the last of
   /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.

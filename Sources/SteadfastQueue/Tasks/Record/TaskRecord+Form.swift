@@ -49,6 +49,7 @@ extension TaskRecord {
 
   private func checkFailureState() throws(TaskQueueError) {
     try TaskQueueError.check(failedDate, "failedDate")
+    try TaskQueueError.check(explicitOrigin, "countedFrom")
     for failure in earlierFailures {
       try TaskQueueError.check(failure.date, "the date of an earlier failure")
     }

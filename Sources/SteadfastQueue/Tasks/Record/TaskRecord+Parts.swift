@@ -20,7 +20,7 @@ extension TaskRecord {
     private var isRetriedAlways: Bool
     var usesBackoff: Bool
     var priority: TaskQueue.Priority
-    let createdDate: Date
+    var createdDate: Date
     let uniqueKey: String?
     var extras: Rare<Extras>
     private var retryLimit: Int
@@ -104,7 +104,7 @@ extension TaskRecord {
     }
   }
 
-  /// What has gone wrong with a task.
+  /// What has happened to a task, above all what has gone wrong with it.
   struct FailureState: RareValue {
     var retryCount = 0
     var interruptionCount = 0
@@ -112,10 +112,11 @@ extension TaskRecord {
     var failedDate: Date?
     var earlierFailures: [TaskFailure] = []
     var isPostponed = false
+    var countedFrom: Date?
 
     var isEmpty: Bool {
       retryCount == 0 && interruptionCount == 0 && lastError == nil && failedDate == nil
-        && earlierFailures.isEmpty && !isPostponed
+        && earlierFailures.isEmpty && !isPostponed && countedFrom == nil
     }
 
     var lastFailure: TaskFailure? {

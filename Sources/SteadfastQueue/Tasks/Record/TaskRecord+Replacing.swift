@@ -51,17 +51,19 @@ extension TaskRecord {
     )
     definition.extras.value = extras
     shared = SharedDefinition(definition)
-    if state == .suspended {
-      wake()
-      availableDate = createdDate
-    }
+    if state == .suspended { wake() }
     if state == .parked { state = .waiting }
-    if isPostponed {
-      availableDate = max(availableDate, new.availableDate)
-    } else if new.availableDate <= new.createdDate {
-      availableDate = min(availableDate, new.availableDate)
-    } else {
-      availableDate = min(new.availableDate, extras.latestDate ?? .distantFuture)
+    let isAtOnce = new.availableDate <= new.createdDate
+    let takesDate =
+      isPostponed
+      ? new.availableDate > availableDate : !isAtOnce || new.availableDate < availableDate
+    if takesDate {
+      availableDate = new.availableDate
+      countedFrom = new.countedFrom
+    }
+    if !isPostponed, !isAtOnce, let latest = extras.latestDate, latest < availableDate {
+      availableDate = latest
+      countedFrom = createdDate
     }
     return (state, priority, availableDate) != before
   }
@@ -69,13 +71,19 @@ extension TaskRecord {
   /// Takes the place of the holder of its key, which has failed.
   ///
   /// Stores call this for the successor on
-  /// ``TaskChange/retry(_:availableDate:retryCount:failure:)`` of the holder. `holder` is the
-  /// holder after that change. The successor gets its retries and its failures, and is not
+  /// ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` of the holder. `holder`
+  /// is the holder after that change. The successor gets its retries and its failures, and is not
   /// performed before the retry's date.
   public mutating func takePlace(of holder: TaskRecord) {
     keyRole = .holder
+    let origin = countedFrom
     failureState = holder.failureState
-    availableDate = max(availableDate, holder.availableDate)
+    if availableDate > holder.availableDate {
+      countedFrom = origin
+    } else {
+      availableDate = holder.availableDate
+      countedFrom = holder.countedFrom
+    }
   }
 }
 

@@ -51,6 +51,7 @@ public struct TaskRecord: Sendable, Identifiable {
     memorySize: Int = 0,
     state: TaskState = .waiting,
     availableDate: Date,
+    countedFrom: Date? = nil,
     retryCount: Int = 0,
     interruptionCount: Int = 0,
     lastError: String? = nil,
@@ -97,7 +98,8 @@ public struct TaskRecord: Sendable, Identifiable {
         lastError: lastError,
         failedDate: failedDate,
         earlierFailures: Self.kept(earlierFailures),
-        isPostponed: isPostponed ?? (retryCount > 0)
+        isPostponed: isPostponed ?? (retryCount > 0),
+        countedFrom: availableDate == createdDate && countedFrom == createdDate ? nil : countedFrom
       )
     )
     self.state = state
@@ -230,9 +232,10 @@ public struct TaskRecord: Sendable, Identifiable {
   ///
   /// The date is then that of a retry, or the end of a snooze.
   ///
-  /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:)``. It clears it
-  /// on ``TaskChange/restart(_:availableDate:forgets:)``,
-  /// ``TaskChange/reschedule(_:availableDate:)`` and ``TaskChange/suspend(_:until:awaiting:)``.
+  /// A store sets this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)``. It
+  /// clears it on ``TaskChange/restart(_:availableDate:forgets:)``,
+  /// ``TaskChange/reschedule(_:availableDate:countedFrom:)`` and
+  /// ``TaskChange/suspend(_:until:awaiting:countedFrom:)``.
   /// Nothing else changes it: neither the next attempt, nor a clock that goes back.
   public var isPostponed: Bool {
     get { failureState.present?.isPostponed ?? false }

@@ -139,7 +139,8 @@ extension TaskRecord {
       ),
       queue: task.queue,
       expiryDate: task.expiresIn.map { .second(seconds + $0) },
-      availableDate: .coarse(seconds + task.delay)
+      availableDate: .coarse(seconds + task.delay),
+      countedFrom: task.number % 2 == 0 ? .second(seconds) : nil
     )
   }
 }
@@ -174,12 +175,19 @@ extension TaskChange {
     let failure = TaskFailure(reason: "failed at \(seconds)", date: date)
     let later = Date.coarse(seconds + delay)
     let retryCount = Int(delay) % 5
+    let origin = retains ? date : nil
     return switch end {
     case .succeed: .succeed(lease, at: date, retains: retains)
     case .retry:
       .retry(lease, availableDate: later, retryCount: retryCount, failure: failure)
     case .retryWithoutFailure:
-      .retry(lease, availableDate: later, retryCount: retryCount, failure: nil)
+      .retry(
+        lease,
+        availableDate: later,
+        retryCount: retryCount,
+        failure: nil,
+        countedFrom: origin
+      )
     case .abandon: .abandon(lease, failure: failure, retains: retains)
     case .release: .release(lease)
     case .park: .park(lease, failure: failure)
@@ -187,8 +195,9 @@ extension TaskChange {
     case .pause: .pause(.claimed(lease))
     case .restart: .restart(.claimed(lease), availableDate: later)
     case .restartForgetting: .restart(.claimed(lease), availableDate: later, forgets: true)
-    case .reschedule: .reschedule(.claimed(lease), availableDate: later)
-    case .suspend: .suspend(lease, until: later, awaiting: names)
+    case .reschedule:
+      .reschedule(.claimed(lease), availableDate: later, countedFrom: origin)
+    case .suspend: .suspend(lease, until: later, awaiting: names, countedFrom: origin)
     case .suspendEndlessly: .suspend(lease, until: .distantFuture, awaiting: names)
     }
   }
@@ -207,7 +216,12 @@ extension TaskChange {
     case .restart: .restart(.unclaimed(id), availableDate: .coarse(seconds))
     case .restartForgetting:
       .restart(.unclaimed(id), availableDate: .coarse(seconds), forgets: true)
-    case .reschedule: .reschedule(.unclaimed(id), availableDate: .coarse(seconds))
+    case .reschedule:
+      .reschedule(
+        .unclaimed(id),
+        availableDate: .coarse(seconds),
+        countedFrom: retains ? date : nil
+      )
     case .update: .update(id, .drawn(at: seconds, changesAll: retains))
     case .remove: .remove(id)
     }

@@ -68,7 +68,7 @@ struct ModelRun {
         )
       )
     case .rebase(let seconds):
-      guard !isShared else { return }
+      guard store.store.hasOneClock else { return }
       // When the dates at which tasks end go back, it is not clear which of them ended last.
       for queue in ["", "other"] {
         for state: TaskState in [.succeeded, .abandoned, .cancelled] {

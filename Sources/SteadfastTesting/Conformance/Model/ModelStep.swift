@@ -66,7 +66,7 @@ enum ModelStep: Sendable {
   )
   case unpark(name: String, queue: String)
   case prune(TaskState, age: Double?, keepingLatest: Int?, queue: String)
-  /// Only for a store that one queue uses.
+  /// Only for a store whose queues have one clock.
   case rebase(back: Double)
   /// Only for a store that several queues share.
   case extend(claim: Int)

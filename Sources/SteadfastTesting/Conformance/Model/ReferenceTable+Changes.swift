@@ -58,9 +58,10 @@ extension ReferenceTable {
       let outcome = self.change(lease, to: .succeeded, retains: retains, at: date)
       if outcome == .done { forget(lease.id) }
       return outcome
-    case .retry(let lease, let date, let retryCount, let failure):
+    case .retry(let lease, let date, let retryCount, let failure, let origin):
       let outcome = self.change(lease, to: .waiting) { record in
         record.availableDate = date
+        record.countedFrom = failure?.date ?? origin
         record.retryCount = retryCount
         record.interruptionCount = 0
         record.isPostponed = true
@@ -99,11 +100,12 @@ extension ReferenceTable {
       let outcome = control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
       if outcome == .done, forgets { forget(target.id) }
       return outcome
-    case .reschedule(let target, let date):
+    case .reschedule(let target, let date, let origin):
       let state = record(of: target.id)?.state ?? .waiting
       let waitsAgain = state == .running || state == .suspended
       return control(target, Self.unclaimed, to: waitsAgain ? .waiting : state) {
         $0.availableDate = date
+        $0.countedFrom = origin
         $0.isPostponed = false
       }
     case .update(let id, let update): return self.update(id, update)
@@ -116,8 +118,8 @@ extension ReferenceTable {
     case .extend(let lease, let duration): return extend(lease, for: duration)
     case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
     case .remember(let lease, let name, let value): return remember(lease, name, value)
-    case .suspend(let lease, let date, let names):
-      return suspend(lease, until: date, awaiting: names)
+    case .suspend(let lease, let date, let names, let origin):
+      return suspend(lease, until: date, awaiting: names, countedFrom: origin)
     case .complete(let id, let name, let value): return complete(id, name, value)
     @unknown default: break
     }
@@ -196,6 +198,7 @@ extension TaskRecord {
       memorySize: memorySize,
       state: state,
       availableDate: availableDate,
+      countedFrom: countedFrom,
       retryCount: retryCount,
       interruptionCount: interruptionCount,
       lastError: lastError,

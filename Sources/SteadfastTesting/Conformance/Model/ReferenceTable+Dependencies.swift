@@ -222,12 +222,12 @@ extension TaskChange {
   /// The task that the change concerns, if it is there and the change is for it alone.
   package var taskID: TaskID? {
     switch self {
-    case .succeed(let lease, _, _), .retry(let lease, _, _, _), .abandon(let lease, _, _),
+    case .succeed(let lease, _, _), .retry(let lease, _, _, _, _), .abandon(let lease, _, _),
       .release(let lease), .park(let lease, _), .extend(let lease, _), .remember(let lease, _, _),
-      .suspend(let lease, _, _):
+      .suspend(let lease, _, _, _):
       lease.id
     case .cancel(let target, _, _), .pause(let target), .restart(let target, _, _),
-      .reschedule(let target, _):
+      .reschedule(let target, _, _):
       target.id
     case .resume(let id), .remove(let id), .update(let id, _), .complete(let id, _, _): id
     case .insert, .unpark, .prune, .rebase, .setValue: nil

@@ -72,25 +72,32 @@ extension ReferenceTable {
     if successor == nil, !entries[last].memory.isEmpty { return give(.successor, to: record) }
     if entries[last].record.state == .suspended {
       wake(id)
-      entries[last].record.availableDate = entries[last].record.createdDate
       entries[last].place = nextPlace()
     }
     replace(last, by: record)
     return .outcome(.replaced(id))
   }
 
-  /// The date from which a task may be performed that another one has replaced.
-  private static func date(of new: TaskRecord, inPlaceOf old: TaskRecord) -> Date {
-    if old.isPostponed { return max(old.availableDate, new.availableDate) }
-    if new.availableDate <= new.createdDate { return min(old.availableDate, new.availableDate) }
-    let latest = old.latestDate ?? new.latestDate
-    return latest.map { min($0, new.availableDate) } ?? new.availableDate
+  /// The date from which a task may be performed that another one has replaced, and the one from
+  /// which that was counted.
+  private static func date(of new: TaskRecord, inPlaceOf old: TaskRecord) -> (Date, from: Date?) {
+    let (kept, taken) = (
+      (old.availableDate, from: old.countedFrom), (new.availableDate, from: new.countedFrom)
+    )
+    if old.isPostponed { return new.availableDate > old.availableDate ? taken : kept }
+    if new.availableDate <= new.createdDate {
+      return new.availableDate < old.availableDate ? taken : kept
+    }
+    guard let latest = old.latestDate ?? new.latestDate, latest < new.availableDate else {
+      return taken
+    }
+    return (latest, from: old.createdDate)
   }
 
   private mutating func replace(_ index: Int, by new: TaskRecord) {
     let old = entries[index].record
     let latest = old.latestDate ?? new.latestDate
-    let date = Self.date(of: new, inPlaceOf: old)
+    let (date, origin) = Self.date(of: new, inPlaceOf: old)
     let state = old.state == .parked ? TaskState.waiting : old.state
     entries[index].record = TaskRecord(
       id: old.id,
@@ -114,6 +121,7 @@ extension ReferenceTable {
       expiryDate: new.expiryDate,
       state: state,
       availableDate: date,
+      countedFrom: origin,
       retryCount: old.retryCount,
       interruptionCount: old.interruptionCount,
       lastError: old.lastError,
@@ -130,7 +138,7 @@ extension ReferenceTable {
   ///
   /// - Returns: The successor.
   mutating func supersede(_ id: TaskID) -> TaskID? {
-    guard let index = entries.firstIndex(where: { $0.record.id == id }) else { return nil }
+    guard let index = index(id) else { return nil }
     let holder = entries[index].record
     guard holder.keyRole == .holder, let successor = twin(of: holder, .successor),
       !entries[successor].record.hasExpired(by: holder.availableDate)
@@ -158,6 +166,7 @@ extension ReferenceTable {
       expiryDate: old.expiryDate,
       state: old.state,
       availableDate: max(old.availableDate, holder.availableDate),
+      countedFrom: (old.availableDate > holder.availableDate ? old : holder).countedFrom,
       retryCount: holder.retryCount,
       interruptionCount: holder.interruptionCount,
       lastError: holder.lastError,

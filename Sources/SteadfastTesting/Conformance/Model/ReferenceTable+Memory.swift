@@ -8,8 +8,6 @@ import Foundation
 
 /// What tasks remember in the reference, and how they are suspended.
 extension ReferenceTable {
-  private func index(_ id: TaskID) -> Int? { entries.firstIndex { $0.record.id == id } }
-
   /// What a task remembers, by the bytes of the names.
   package func memory(of id: TaskID) -> [ExactText: [UInt8]] {
     index(id).map { entries[$0].memory } ?? [:]
@@ -38,11 +36,13 @@ extension ReferenceTable {
   mutating func suspend(
     _ lease: Lease,
     until date: Date,
-    awaiting names: [String]
+    awaiting names: [String],
+    countedFrom origin: Date?
   ) -> ChangeOutcome {
     let memory = memory(of: lease.id)
     let outcome = change(lease, to: .suspended) { record in
       record.availableDate = date
+      record.countedFrom = origin
       record.interruptionCount = 0
       record.isPostponed = false
     }
@@ -63,12 +63,16 @@ extension ReferenceTable {
     return .done
   }
 
-  /// Makes a suspended task wait, from the date on which it was enqueued, or failed before that.
   mutating func wake(_ id: TaskID) {
     guard let index = index(id) else { return }
-    entries[index].record.state = .waiting
-    let failed = entries[index].record.failedDate ?? .distantFuture
-    entries[index].record.availableDate = min(entries[index].record.createdDate, failed)
-    entries[index].record.isPostponed = false
+    wake(&entries[index].record)
+  }
+
+  /// Makes a suspended task wait, from the date on which it was enqueued.
+  func wake(_ record: inout TaskRecord) {
+    record.state = .waiting
+    record.availableDate = record.createdDate
+    record.countedFrom = record.createdDate
+    record.isPostponed = false
   }
 }

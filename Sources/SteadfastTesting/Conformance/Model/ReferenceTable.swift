@@ -17,6 +17,8 @@ package struct ReferenceTable: Sendable {
     package var lease: Lease?
     /// The date by the store's clock at which the claim ends; `nil` in a store that one queue uses.
     package var leaseEnd: Date?
+    /// The date by that clock from which the end was counted.
+    package var leaseStart: Date?
     /// The task's place in the order in which tasks ended.
     package var end = 0
     /// The task's place in the order of its key, which a restart does not change.
@@ -36,7 +38,7 @@ package struct ReferenceTable: Sendable {
 
   package init() {}
 
-  private func index(_ id: TaskID) -> Int? { entries.firstIndex { $0.record.id == id } }
+  func index(_ id: TaskID) -> Int? { entries.firstIndex { $0.record.id == id } }
 
   package func record(of id: TaskID) -> TaskRecord? { index(id).map { entries[$0].record } }
 
@@ -140,30 +142,9 @@ package struct ReferenceTable: Sendable {
 
   package mutating func extend(_ lease: Lease, for duration: Duration) -> ChangeOutcome {
     guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
+    entries[index].leaseStart = clock
     entries[index].leaseEnd = clock + duration / .seconds(1)
     return .done
-  }
-
-  /// Moves dates after the clock went back.
-  package mutating func rebase(to now: Date) {
-    for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place })
-    where !entries[index].record.state.isFinished && entries[index].record.state != .suspended {
-      var record = entries[index].record
-      if let failed = record.failedDate {
-        guard failed > now else { continue }
-        let moved = now + record.availableDate.timeIntervalSince(failed)
-        // Rounded as after storing it in seconds since 1970.
-        record.availableDate = Date(timeIntervalSince1970: moved.timeIntervalSince1970)
-        record.failedDate = now
-      } else {
-        guard record.availableDate > now, record.availableDate <= record.createdDate else {
-          continue
-        }
-        record.availableDate = now
-      }
-      entries[index].record = record
-      if record.state == .waiting { entries[index].place = nextPlace() }
-    }
   }
 
   package mutating func prune(
@@ -219,6 +200,7 @@ extension ReferenceTable {
     guard let index = index(lease.id) else { return }
     entries[index].record.state = .running
     entries[index].lease = lease
+    entries[index].leaseStart = clock
     entries[index].leaseEnd = duration.map { clock + $0 / .seconds(1) }
   }
 

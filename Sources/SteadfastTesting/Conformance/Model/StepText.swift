@@ -1,5 +1,11 @@
 import SteadfastQueue
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The texts of a check's steps, with tasks as numbers and dates as seconds.
 extension TaskChange {
   var step: String {
@@ -7,8 +13,9 @@ extension TaskChange {
     case .insert(let record, let policy): "insert \(record.step) (\(policy))"
     case .succeed(let lease, let date, let retains):
       "succeed \(lease.step) at \(date.step)\(retains.step)"
-    case .retry(let lease, let date, let count, let failure):
+    case .retry(let lease, let date, let count, let failure, let origin):
       "retry \(lease.step) at \(date.step), retries \(count), \(failure?.step ?? "no failure")"
+        + origin.stepFrom
     case .abandon(let lease, let failure, let retains):
       "abandon \(lease.step), \(failure.step)\(retains.step)"
     case .release(let lease): "release \(lease.step)"
@@ -20,7 +27,8 @@ extension TaskChange {
     case .resume(let id): "resume \(id.number)"
     case .restart(let target, let date, let forgets):
       "restart \(target.step) at \(date.step)\(forgets ? ", forgetting" : "")"
-    case .reschedule(let target, let date): "reschedule \(target.step) to \(date.step)"
+    case .reschedule(let target, let date, let origin):
+      "reschedule \(target.step) to \(date.step)\(origin.stepFrom)"
     case .update(let id, let update): "update \(id.number) with \(update.step)"
     case .remove(let id): "remove \(id.number)"
     case .extend(let lease, let duration): "extend \(lease.step) for \(duration.step)"
@@ -30,8 +38,8 @@ extension TaskChange {
         + (count.map { ", keeping \($0)" } ?? "")
     case .remember(let lease, let name, let value):
       "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
-    case .suspend(let lease, let date, let names):
-      "suspend \(lease.step) until \(date.step)"
+    case .suspend(let lease, let date, let names, let origin):
+      "suspend \(lease.step) until \(date.step)\(origin.stepFrom)"
         + (names.isEmpty ? "" : ", awaiting \(names.map { "'\($0.prefix(80))'" })")
     case .complete(let id, let name, let value):
       "complete '\(name.prefix(80))' of \(id.number): \([UInt8]?(value).step)"
@@ -48,6 +56,10 @@ extension BatchProgress? {
     guard let self else { return "" }
     return ", batch: \(self.succeeded) of \(self.total) succeeded, \(self.failed) failed"
   }
+}
+
+extension Date? {
+  fileprivate var stepFrom: String { self.map { ", counted from \($0.step)" } ?? "" }
 }
 
 extension Bool {

@@ -122,7 +122,7 @@ extension PersistenceConformance.Requirement {
     }
     for other: TaskRecord in [
       .numbered(1, at: 5, key: "other", order: "o"), .numbered(1, at: 5, key: "k", order: "p"),
-      .numbered(2, name: "B"), .numbered(2, created: 1), .numbered(2, payload: 7),
+      .numbered(2, name: "B"), .numbered(2, created: -1), .numbered(2, payload: 7),
     ] {
       try await store.apply(.insert(other, onDuplicate: .keep), .identityTaken)
     }

@@ -146,7 +146,7 @@ extension PersistenceConformance.Requirement {
     try await change(store, applyingTo: states) {
       .restart(.unclaimed($0), availableDate: .second(20.5))
     } leads: { before in
-      .numbered(before.id.number, at: 20.5, key: before.uniqueKey)
+      .numbered(before.id.number, at: 20.5, key: before.uniqueKey, from: 20.5)
     }
     try store.expect(try await store.claim(at: 20.25), [])
     try store.expect(try await store.claim(at: 20.5), [1, 2, 3, 4, 5, 6])
@@ -158,17 +158,18 @@ extension PersistenceConformance.Requirement {
       let target = TaskTarget.unclaimed(.numbered(number))
       try await store.apply(.restart(target, availableDate: .second(20)))
     }
-    try await store.expect(0, is: .numbered(0, at: 20))
-    try await store.expect(1, is: .numbered(1, at: 20))
-    try await store.expect(2, is: .numbered(2, at: 20, expires: .second(20.5)))
+    try await store.expect(0, is: .numbered(0, at: 20, from: 20))
+    try await store.expect(1, is: .numbered(1, at: 20, from: 20))
+    try await store.expect(2, is: .numbered(2, at: 20, from: 20, expires: .second(20.5)))
   }
 
   private static func reschedule(_ store: StoreProbe) async throws {
     try await change(store, applyingTo: [.waiting, .parked, .paused]) {
-      .reschedule(.unclaimed($0), availableDate: .second(20.5))
+      .reschedule(.unclaimed($0), availableDate: .second(20.5), countedFrom: .second(20.25))
     } leads: { before in
       before.with { record in
         record.availableDate = .second(20.5)
+        record.countedFrom = .second(20.25)
         record.isPostponed = false
       }
     }

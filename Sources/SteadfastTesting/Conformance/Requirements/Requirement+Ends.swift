@@ -70,6 +70,7 @@ extension PersistenceConformance.Requirement {
     )
     let expected = new.with { record in
       record.availableDate = .second(9.5)
+      record.countedFrom = .second(5.25)
       record.retryCount = 4
       record.isPostponed = true
       record.lastError = "no röute\n"
@@ -129,7 +130,7 @@ extension PersistenceConformance.Requirement {
     }
     try await store.expect(1, is: recordAfterFailures(long))
     try await store.apply(.restart(.unclaimed(.numbered(1)), availableDate: .second(20)))
-    try await store.expect(1, is: .numbered(1, at: 20))
+    try await store.expect(1, is: .numbered(1, at: 20, from: 20))
   }
 
   /// The task that has failed seven times, with this text again and again.
@@ -214,7 +215,9 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.cancel(.claimed(leases[1]), at: .second(5), retains: true))
     try await store.apply(.pause(.claimed(leases[2])))
     try await store.apply(.restart(.claimed(leases[3]), availableDate: .second(7)))
-    try await store.apply(.reschedule(.claimed(leases[4]), availableDate: .second(8)))
+    try await store.apply(
+      .reschedule(.claimed(leases[4]), availableDate: .second(8), countedFrom: .second(6))
+    )
     try await store.expectTasks([2, 3, 4, 5])
     let cancelled = TaskRecord.numbered(2).with { record in
       record.state = .cancelled
@@ -222,8 +225,8 @@ extension PersistenceConformance.Requirement {
     }
     try await store.expect(2, is: cancelled)
     try await store.expect(3, is: .numbered(3).with { $0.state = .paused })
-    try await store.expect(4, is: .numbered(4, at: 7))
-    try await store.expect(5, is: .numbered(5, at: 8))
+    try await store.expect(4, is: .numbered(4, at: 7, from: 7))
+    try await store.expect(5, is: .numbered(5, at: 8, from: 6))
     try store.expect(try await store.claim(at: 10), [4, 5])
   }
 }

@@ -146,7 +146,7 @@ extension PersistenceConformance.Requirement {
     )
     let next = try await store.reopened()
     try await next.expectTasks([6, 8])
-    try await next.expect(6, is: .numbered(6, at: 9, key: "key 6"))
+    try await next.expect(6, is: .numbered(6, at: 9, key: "key 6", from: 9))
     for number in 1...4 {
       let new = TaskRecord.numbered(10 + number, key: "key \(number)")
       try await next.apply(.insert(new, onDuplicate: .reject))

@@ -35,6 +35,13 @@ extension PersistenceConformance.Requirement {
       check: extended
     ),
     Self(
+      "sharing.clock-back",
+      "When the store's clock goes back, a claim that was made before lasts no longer than it was to "
+        + "last.",
+      .sharedWithOneClock,
+      check: clockBack
+    ),
+    Self(
       "sharing.next-date",
       "A claim's next date is not later than its now and the time until a claim runs out.",
       .shared,
@@ -69,6 +76,24 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.extend(lease, for: .seconds(StoreProbe.leaseTime)))
     try store.expect(try await store.claim(at: 259_200), [])
     try await store.apply(.succeed(lease, at: .second(1), retains: false))
+  }
+
+  private static func clockBack(_ store: StoreProbe) async throws {
+    for extends in [false, true] {
+      let fresh = try await store.fresh("\(extends)")
+      try await fresh.insert(.numbered(1))
+      if !extends { try await fresh.advanceClock(1e6) }
+      let lease = try await fresh.claimOne(leaseTime: StoreProbe.leaseTime)
+      if extends {
+        try await fresh.advanceClock(1e6)
+        try await fresh.apply(.extend(lease, for: .seconds(StoreProbe.leaseTime)))
+      }
+      try await fresh.advanceClock(-1e6)
+      try await fresh.apply(.rebase(.second(0)))
+      try fresh.expect(try await fresh.claim(), [])
+      try await fresh.advanceClock(StoreProbe.leaseTime + fresh.mostDelay + 1)
+      try fresh.expect(try await fresh.claim(), [1])
+    }
   }
 
   private static func runsOut(_ store: StoreProbe) async throws {

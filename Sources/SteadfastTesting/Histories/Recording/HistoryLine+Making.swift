@@ -6,18 +6,19 @@ extension HistoryChange {
     case .insert(let record, _):
       self.init(.insert, task: record.id, new: HistoryTask(recording: record, state: nil))
     case .succeed(let lease, _, _): self.init(.succeed, lease)
-    case .retry(let lease, _, let retryCount, _): self.init(.retry, lease, retryCount: retryCount)
+    case .retry(let lease, _, let retryCount, _, _):
+      self.init(.retry, lease, retryCount: retryCount)
     case .abandon(let lease, _, _): self.init(.abandon, lease)
     case .release(let lease): self.init(.release, lease)
     case .park(let lease, _): self.init(.park, lease)
     case .extend(let lease, let duration):
       self.init(.extend, lease, seconds: duration / .seconds(1))
     case .remember(let lease, _, _): self.init(.remember, lease)
-    case .suspend(let lease, _, _): self.init(.suspend, lease)
+    case .suspend(let lease, _, _, _): self.init(.suspend, lease)
     case .cancel(let target, _, _): self.init(.cancel, target)
     case .pause(let target): self.init(.pause, target)
     case .restart(let target, _, _): self.init(.restart, target)
-    case .reschedule(let target, _): self.init(.reschedule, target)
+    case .reschedule(let target, _, _): self.init(.reschedule, target)
     case .resume(let id): self.init(.resume, task: id)
     case .update(let id, _): self.init(.update, task: id)
     case .remove(let id): self.init(.remove, task: id)

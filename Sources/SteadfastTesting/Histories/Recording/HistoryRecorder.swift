@@ -49,6 +49,8 @@ public final class HistoryRecorder: Persistence {
   public var claimBatch: Int { base.claimBatch }
   /// How several queues share the underlying store.
   public let sharing: StoreSharing?
+  /// That of the store.
+  public let hasOneClock: Bool
   /// Those of the underlying store.
   public var hints: AsyncStream<Void>? { base.hints }
 
@@ -88,6 +90,7 @@ public final class HistoryRecorder: Persistence {
     self.isRefusal = isRefusal
     self.append = append
     sharing = base.sharing
+    hasOneClock = base.hasOneClock
   }
 
   /// Returns whether an error is a `TaskQueueError` with the code `invalidArgument`.

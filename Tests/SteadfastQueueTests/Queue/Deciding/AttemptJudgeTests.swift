@@ -58,7 +58,7 @@ private struct Decided: RetryAwareError {
     return switch settlement.change {
     case .succeed(_, let date, let retains):
       "succeeded at \(date.timeIntervalSince1970), \(retains ? "kept" : "gone")"
-    case .retry(_, let date, let count, let failure):
+    case .retry(_, let date, let count, let failure, _):
       "retry \(count) in \(date.timeIntervalSince(now)): \(failure?.reason ?? "-")"
     case .abandon(_, let failure, let retains):
       "abandoned: \(failure.reason), \(retains ? "kept" : "gone")"
@@ -69,8 +69,8 @@ private struct Decided: RetryAwareError {
     case .pause: "paused"
     case .restart(_, let date, _): "restarted at \(date.timeIntervalSince1970)"
     case .update: "updated"
-    case .reschedule(_, let date): "rescheduled to \(date.timeIntervalSince1970)"
-    case .suspend(_, let date, _): "suspended until \(date.timeIntervalSince1970)"
+    case .reschedule(_, let date, _): "rescheduled to \(date.timeIntervalSince1970)"
+    case .suspend(_, let date, _, _): "suspended until \(date.timeIntervalSince1970)"
     case .insert, .unpark, .prune, .rebase, .extend, .resume, .remove, .remember, .complete,
       .setValue:
       "nonsense"

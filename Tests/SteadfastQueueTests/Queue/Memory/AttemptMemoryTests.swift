@@ -38,13 +38,18 @@ import Testing
 
   @Test mutating func `several waits are gathered, and what is decided first stays`() {
     let (early, late) = (Date(timeIntervalSince1970: 1), Date(timeIntervalSince1970: 2))
-    memory.decide(.suspended(until: late, awaiting: ["a"]))
-    memory.decide(.suspended(until: early, awaiting: ["b"]))
+    memory.decide(.suspended(until: late, awaiting: ["a"], countedFrom: early))
+    memory.decide(.suspended(until: early, awaiting: ["b"], countedFrom: nil))
     memory.decide(.parked(reason: "no"))
-    #expect(memory.ending == .suspended(until: early, awaiting: ["a", "b"]))
+    let both = AttemptMemory.Ending.suspended(
+      until: early,
+      awaiting: ["a", "b"],
+      countedFrom: early
+    )
+    #expect(memory.ending == both)
     var other = AttemptMemory(of: 2)
     other.decide(.released)
-    other.decide(.suspended(until: late, awaiting: []))
+    other.decide(.suspended(until: late, awaiting: [], countedFrom: nil))
     #expect(other.ending == .released)
   }
 

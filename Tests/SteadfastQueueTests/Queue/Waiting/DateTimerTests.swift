@@ -39,6 +39,20 @@ import Foundation
     #expect(rings.entries == [30])
   }
 
+  @Test(arguments: [0, 1])
+  func `it rings within a minute if a date was counted by a clock that was set back since`(
+    lookCount: Int
+  ) async throws {
+    try await run {
+      if lookCount > 0 { set(in: 1) }
+      try await time.clock.sleep(for: .seconds(10))
+      let now = time.clock.date + 86_400
+      timer.set(now + 600, from: now)
+      try await time.clock.sleep(for: .seconds(100))
+    }
+    #expect(rings.entries.last == 10)
+  }
+
   @Test func `an earlier date cuts a long sleep short`() async throws {
     try await run {
       set(in: 86_400)

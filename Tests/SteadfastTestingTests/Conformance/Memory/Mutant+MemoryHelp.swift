@@ -20,7 +20,7 @@ extension ReferenceTable.Entry {
 
   mutating func wake() {
     record.state = .waiting
-    record.availableDate = min(record.createdDate, record.failedDate ?? .distantFuture)
+    record.availableDate = record.createdDate
   }
 }
 
@@ -126,7 +126,7 @@ extension PlainStore.Behaviour {
     apply = { batch, table in
       table.apply(
         batch.map { change in
-          guard case .suspend(let lease, let date, let names) = change else { return change }
+          guard case .suspend(let lease, let date, let names, _) = change else { return change }
           let others = body(names, table.memory(of: lease.id))
           return .suspend(lease, until: date, awaiting: others)
         }

@@ -69,13 +69,13 @@ extension Mutant {
     },
     Mutant("the distant future comes", breaks: "suspension.endless") {
       $0.afterSuspending { change, entry, _ in
-        guard case .suspend(_, let date, _) = change, date >= .distantFuture else { return }
+        guard case .suspend(_, let date, _, _) = change, date >= .distantFuture else { return }
         entry.record.state = .waiting
       }
     },
     Mutant("only the distant future is without end", breaks: "suspension.endless") {
       $0.afterSuspending { change, entry, _ in
-        guard case .suspend(_, let date, _) = change, date > .distantFuture else { return }
+        guard case .suspend(_, let date, _, _) = change, date > .distantFuture else { return }
         entry.record.state = .waiting
       }
     },
@@ -90,7 +90,7 @@ extension Mutant {
     },
     Mutant("an open name has come", breaks: "suspension.awaited") {
       $0.afterwards { change, entry, _ in
-        guard case .suspend(_, _, let names) = change, names == ["open"] else { return }
+        guard case .suspend(_, _, let names, _) = change, names == ["open"] else { return }
         entry.wake()
       }
     },
@@ -99,22 +99,10 @@ extension Mutant {
     },
     Mutant("what wakes at once has the date of its suspension", breaks: "suspension.awaited") {
       $0.afterwards { change, entry, _ in
-        guard case .suspend(_, let date, _) = change, entry.record.state == .waiting else { return }
+        guard case .suspend(_, let date, _, _) = change, entry.record.state == .waiting else {
+          return
+        }
         entry.record.availableDate = date
-      }
-    },
-    Mutant("a task that wakes has the date of its addition", breaks: "suspension.failed") {
-      $0.afterSuspending { _, entry, before in
-        guard before.record.state == .suspended, entry.record.state == .waiting,
-          entry.record.availableDate == entry.record.failedDate
-        else { return }
-        entry.record.availableDate = entry.record.createdDate
-      }
-    },
-    Mutant("a task that wakes has the date of its failure", breaks: "suspension.failed") {
-      $0.afterwards { change, entry, _ in
-        guard case .suspend = change, entry.record.state == .waiting else { return }
-        entry.record.availableDate = entry.record.failedDate ?? entry.record.availableDate
       }
     },
     Mutant("a suspended task is not cancelled", breaks: "suspension.controlled") {
@@ -139,25 +127,24 @@ extension Mutant {
         return .reschedule(.unclaimed(id), availableDate: .distantPast)
       }
     },
-    Mutant("a rebase moves suspended tasks", breaks: "suspension.rebase") {
-      $0.after { change, _, table in
-        guard case .rebase(let date) = change else { return }
-        for index in table.entries.indices
-        where table.entries[index].record.state == .suspended
-          && table.entries[index].record.availableDate > date
-          && table.entries[index].record.availableDate < .distantFuture
-        {
-          table.entries[index].record.availableDate = date
+    Mutant("a rebase wakes no task", breaks: "suspension.rebase") {
+      $0.apply = { batch, table in
+        let before = table
+        let outcomes = table.apply(batch)
+        guard case .rebase = batch.first else { return outcomes }
+        for index in table.entries.indices {
+          let id = table.entries[index].record.id
+          guard let old = before.record(of: id), old.state == .suspended else { continue }
+          table.entries[index].record = old
         }
+        return outcomes
       }
     },
-    Mutant("a rebase moves the failures of suspended tasks", breaks: "suspension.rebase") {
+    Mutant("a rebase wakes each task", breaks: "suspension.rebase") {
       $0.after { change, _, table in
-        guard case .rebase(let date) = change else { return }
+        guard case .rebase = change else { return }
         for index in table.entries.indices
-        where table.entries[index].record.failedDate.map({ $0 > date }) ?? false {
-          table.entries[index].record.failedDate = date
-        }
+        where table.entries[index].record.state == .suspended { table.entries[index].wake() }
       }
     },
   ]

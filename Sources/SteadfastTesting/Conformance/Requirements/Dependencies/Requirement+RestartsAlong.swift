@@ -44,9 +44,15 @@ extension PersistenceConformance.Requirement {
     var follower = TaskRecord.numbered(9).noting([6: .cancelled], batch: ended)
     try await store.expect(9, is: follower.cancelled(at: 1, because: 6))
     try await store.apply(.restart(1, at: 8), .along(3, 4, 5, 6, 9))
-    try await store.expect(3, is: .numbered(3, at: 8).after(1))
-    try await store.expect(5, is: last.with { $0.availableDate = .second(8) })
-    follower = .numbered(9, at: 8).noting([:], batch: BatchProgress(total: 2))
+    try await store.expect(3, is: .numbered(3, at: 8, from: 8).after(1))
+    try await store.expect(
+      5,
+      is: last.with { record in
+        record.availableDate = .second(8)
+        record.countedFrom = .second(8)
+      }
+    )
+    follower = .numbered(9, at: 8, from: 8).noting([:], batch: BatchProgress(total: 2))
     try await store.expect(9, is: follower)
     try await store.perform(7)
     try await store.perform(2, 1, at: 8)

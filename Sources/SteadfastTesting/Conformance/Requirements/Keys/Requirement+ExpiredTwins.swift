@@ -127,7 +127,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(.cancel(.unclaimed(.numbered(2)), at: .second(101), retains: true))
     try await expectRoles(store, [1: nil, 2: nil])
     try await store.apply(restart)
-    try await store.expect(1, is: .numbered(1, at: 100, key: "k"))
+    try await store.expect(1, is: .numbered(1, at: 100, key: "k", from: 100))
     let third = TaskRecord.numbered(3, key: "k", created: 102)
     try await store.apply(.insert(third, onDuplicate: .keep), .duplicate(of: .numbered(1)))
     try await store.apply(.update(.numbered(1), update))

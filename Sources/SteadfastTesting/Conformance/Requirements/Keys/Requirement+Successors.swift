@@ -136,7 +136,7 @@ extension PersistenceConformance.Requirement {
     )
     try await store.expect(
       3,
-      is: TaskRecord.numbered(3, at: 50, key: "k").with { record in
+      is: TaskRecord.numbered(3, at: 50, key: "k", from: 6).with { record in
         record.keyRole = .holder
         record.retryCount = 4
         record.isPostponed = true

@@ -215,7 +215,7 @@ extension PersistenceConformance.Requirement {
     try await store.apply(
       .retry(lease, availableDate: .second(10), retryCount: 1, failure: .at(1))
     )
-    let holder = TaskRecord.numbered(1, at: 10, key: "k").with { record in
+    let holder = TaskRecord.numbered(1, at: 10, key: "k", from: 1).with { record in
       record.memorySize = 6
       record.retryCount = 1
       record.isPostponed = true
@@ -253,6 +253,7 @@ extension PersistenceConformance.Requirement {
       is: holder.with { record in
         record.state = .suspended
         record.availableDate = .distantFuture
+        record.countedFrom = nil
         record.isPostponed = false
       }
     )

@@ -32,11 +32,6 @@ extension PersistenceConformance.Requirement {
       check: awaited
     ),
     Self(
-      "suspension.failed",
-      "A task that wakes has the date on which it has failed, if the clock was ahead when it was added.",
-      check: failed
-    ),
-    Self(
       "suspension.controlled",
       "A suspended task is cancelled, restarted, updated and given another date. One that is paused "
         + "wakes first.",
@@ -44,8 +39,9 @@ extension PersistenceConformance.Requirement {
     ),
     Self(
       "suspension.rebase",
-      "When the clock goes back, a suspended task keeps its date.",
-      .oneQueue,
+      "When the clock goes back, a suspended task wakes whose date was counted from a later one; others "
+        + "keep their dates.",
+      .oneClock,
       check: rebase
     ),
   ]
@@ -185,36 +181,6 @@ extension PersistenceConformance.Requirement {
     }
   }
 
-  /// Wakes tasks in each way that there is.
-  ///
-  /// One has failed before the date on which it was added, one after that, and one never.
-  private static func failed(_ store: StoreProbe) async throws {
-    let target = TaskTarget.unclaimed(.numbered(1))
-    let ways: [TaskChange?] = [.complete(1, "open", [1]), .pause(target), nil]
-    let dates: [(created: Double, failed: Double?, wakes: Double)] = [
-      (50, 10, 10), (50, 60, 50), (50, nil, 50),
-    ]
-    for (way, change) in ways.enumerated() {
-      for (number, date) in dates.enumerated() {
-        let fresh = try await store.fresh("\(way)_\(number)")
-        try await fresh.insert(.numbered(1, created: date.created))
-        var lease = try await fresh.claimOne()
-        if let failed = date.failed {
-          try await fresh.apply(
-            .retry(lease, availableDate: .second(0), retryCount: 1, failure: .at(failed))
-          )
-          lease = try await fresh.claimOne()
-        }
-        try await fresh.remember(lease, "open", [])
-        if change == nil { try await fresh.apply(.complete(1, "open", [1])) }
-        try await fresh.apply(.suspend(lease, until: .second(90), awaiting: ["open"]))
-        if let change { try await fresh.apply(change) }
-        let found = try await fresh.tasks().first.required()
-        try fresh.expect("the date of a task that wakes", found.availableDate, .second(date.wakes))
-      }
-    }
-  }
-
   private static func controlled(_ store: StoreProbe) async throws {
     let target = TaskTarget.unclaimed(.numbered(1))
     let update = TaskUpdate(priority: .init(rawValue: 4), tags: ["t"])
@@ -223,13 +189,16 @@ extension PersistenceConformance.Requirement {
     let cases: [(change: TaskChange, leadsTo: TaskRecord)] = [
       (.cancel(1), suspended.being(.cancelled).with { $0.finishedDate = .second(1) }),
       (.pause(target), woken.being(.paused, at: -5)),
-      (.restart(target, availableDate: .second(20)), woken.being(.waiting, at: 20)),
+      (
+        .restart(target, availableDate: .second(20)),
+        woken.being(.waiting, at: 20).with { $0.countedFrom = .second(20) }
+      ),
       (.reschedule(target, availableDate: .second(20)), woken.being(.waiting, at: 20)),
       (.update(.numbered(1), update), suspended.with { $0.apply(update) }),
       (.unpark(name: "A"), suspended), (.rebase(.second(1)), suspended),
     ]
     for (number, (change, expected)) in cases.enumerated() {
-      if case .rebase = change, store.store.sharing != nil { continue }
+      if case .rebase = change, !store.store.hasOneClock { continue }
       let fresh = try await store.fresh("\(number)")
       try await fresh.insert(woken)
       try await fresh.apply(.suspend(try await fresh.claimOne(), until: 60))
@@ -255,21 +224,40 @@ extension PersistenceConformance.Requirement {
   }
 
   private static func rebase(_ store: StoreProbe) async throws {
-    for number in 1...3 { try await store.insert(.numbered(number, created: 50)) }
-    let leases = try await store.claimed(1, 2, 3)
+    for number in 1...4 { try await store.insert(.numbered(number, created: 50)) }
+    let leases = try await store.claimed(1, 2, 3, 4)
     try await store.apply(
       .retry(leases[0], availableDate: .second(1), retryCount: 1, failure: .at(100))
     )
     let again = try await store.claimed(1, at: 1)[0]
-    try await store.apply(.suspend(again, until: 160))
-    // A date that was chosen, and is earlier than the task's.
-    try await store.apply(.suspend(leases[1], until: 40))
-    try await store.apply(.suspend(leases[2]))
+    // The date of 1 was counted from a later one, that of 4 from an earlier one.
+    let ends: [(lease: Lease, until: Double?, from: Double?)] = [
+      (again, 160, 100), (leases[1], 40, nil), (leases[2], nil, nil), (leases[3], 120, 5),
+    ]
+    for end in ends {
+      try await store.apply(
+        .suspend(
+          end.lease,
+          until: end.until.map(Date.second) ?? .distantFuture,
+          awaiting: [],
+          countedFrom: end.from.map(Date.second)
+        )
+      )
+    }
     let before = try await store.tasks()
-    try await store.apply(.rebase(.second(10)))
-    for record in before { try await store.expect(record.id.number, is: record) }
-    try store.expect(try await store.claim(at: 39), [])
+    let woken = TaskRecord.numbered(1, at: 10, created: 10).with { record in
+      record.retryCount = 1
+      record.note(.at(10))
+    }
+    for _ in 0..<2 {
+      try await store.apply(.rebase(.second(10)))
+      try await store.expect(1, is: woken)
+      for record in before.dropFirst() {
+        try await store.expect(record.id.number, is: record.dated(.second(10)))
+      }
+    }
+    try store.expect(try await store.claim(at: 39), [1])
     try store.expect(try await store.claim(at: 40), [2])
-    try store.expect(try await store.claim(at: 160), [1])
+    try store.expect(try await store.claim(at: 120), [4])
   }
 }

@@ -10,6 +10,7 @@ final class ClaimTimes: Persistence {
 
   var claimBatch: Int { base.claimBatch }
   var sharing: StoreSharing? { base.sharing }
+  var hasOneClock: Bool { base.hasOneClock }
   var hints: AsyncStream<Void>? { base.hints }
 
   /// What claims have taken since it was last asked for, in microseconds.
