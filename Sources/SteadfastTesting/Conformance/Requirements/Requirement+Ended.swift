@@ -179,8 +179,7 @@ extension PersistenceConformance.Requirement {
 }
 
 extension TaskRecord {
-  /// Returns the task as after a rebase to 50 seconds before the check, which moves what was counted
-  /// from later dates.
+  /// Returns the task as after a rebase to 50 seconds before the check.
   fileprivate func moved(_ date: (Double) -> Double) -> TaskRecord {
     with { record in
       if state.isFinished { return }
