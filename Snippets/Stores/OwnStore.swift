@@ -291,7 +291,9 @@ extension Document {
         $0.isPostponed = false
       }
     case .update(let id, let update):
-      guard let record = entries[id]?.record else { return .stale }
+      guard let record = entries[id]?.record,
+        record.uniqueKey == nil || record.keyRole != nil
+      else { return .stale }
       let keepsPlace =
         update.priority == nil || update.priority == record.priority
       return move(
@@ -358,13 +360,14 @@ extension Document {
     -> ChangeOutcome
   {
     guard let record = entries[target.id]?.record else { return .stale }
-    if record.state.isFinished, let holder = task(like: record, .holder) {
-      return .duplicate(of: holder)
-    }
-    if record.state.isFinished, record.uniqueKey != nil {
+    let states = Set(TaskState.allCases).subtracting([.running])
+    guard concerns(target, in: states) else { return .stale }
+    if record.uniqueKey != nil, record.keyRole == nil {
+      if let holder = task(like: record, .holder) {
+        return .duplicate(of: holder)
+      }
       entries[target.id]?.record.keyRole = .holder
     }
-    let states = Set(TaskState.allCases).subtracting([.running])
     let outcome = move(target, from: states, to: .waiting) {
       $0.restart(availableDate: date)
     }
@@ -383,12 +386,8 @@ extension Document {
     keepsPlace: Bool = false,
     _ note: (inout TaskRecord) -> Void = { _ in }
   ) -> ChangeOutcome {
-    guard var entry = entries[target.id] else { return .stale }
-    switch target {
-    case .claimed(let lease):
-      guard entry.token == lease.token else { return .stale }
-    case .unclaimed:
-      guard states.contains(entry.record.state) else { return .stale }
+    guard var entry = entries[target.id], concerns(target, in: states) else {
+      return .stale
     }
     entry.token = nil
     entry.record.state = state
@@ -396,6 +395,16 @@ extension Document {
     if !keepsPlace { entry.place = nextNumber() }
     entries[target.id] = entry
     return .done
+  }
+
+  private func concerns(_ target: TaskTarget, in states: Set<TaskState>)
+    -> Bool
+  {
+    guard let entry = entries[target.id] else { return false }
+    return switch target {
+    case .claimed(let lease): entry.token == lease.token
+    case .unclaimed: states.contains(entry.record.state)
+    }
   }
 }
 // snippet.end
@@ -420,35 +429,59 @@ extension Document {
     record.keyRole = nil
     record.memorySize = 0
     if record.uniqueKey != nil, !record.state.isFinished {
-      if let same = succeeded(like: record), policy != .replace {
-        return .duplicate(of: same)
-      }
-      record.keyRole = .holder
-      if let holder = task(like: record, .holder) {
-        if let outcome = outcome(of: record, policy, beside: holder) {
-          return outcome
-        }
-        record.keyRole = .successor
-      }
+      if let outcome = outcome(of: record, policy) { return outcome }
+      let isAlone = lasting(.holder, like: record) == nil
+      record.keyRole = isAlone ? .holder : .successor
     }
     if let unmet = unmetDependency(of: record) {
       return .unmetDependency(unmet)
     }
+    takeRoles(of: record)
     join(&record)
     let place = nextNumber()
     entries[record.id] = Entry(record: record, place: place, number: place)
     return .done
   }
 
+  /// The task with a role, unless it has expired when the new one is made.
+  private func lasting(_ role: UniqueKeyRole, like new: TaskRecord)
+    -> TaskID?
+  {
+    task(like: new, role).flatMap { id in
+      hasExpired(id, by: new.createdDate) ? nil : id
+    }
+  }
+
+  private func hasExpired(_ id: TaskID, by date: Date) -> Bool {
+    guard let record = entries[id]?.record, record.state != .running else {
+      return false
+    }
+    return record.expiryDate.map { $0 <= date } ?? false
+  }
+
+  /// Takes their roles from tasks that have expired, for a new one.
+  private mutating func takeRoles(of new: TaskRecord) {
+    guard new.keyRole != nil else { return }
+    for role in [UniqueKeyRole.holder, .successor] {
+      guard let id = task(like: new, role), lasting(role, like: new) == nil
+      else { continue }
+      entries[id]?.record.keyRole = nil
+    }
+  }
+
   /// The outcome of a task that is not added, because another one has its key.
-  private mutating func outcome(
-    of record: TaskRecord,
-    _ policy: UniquePolicy,
-    beside holder: TaskID
-  ) -> ChangeOutcome? {
-    if policy == .reject || policy == .join { return .duplicate(of: holder) }
-    let successor = task(like: record, .successor)
-    let twin = successor ?? holder
+  private mutating func outcome(of record: TaskRecord, _ policy: UniquePolicy)
+    -> ChangeOutcome?
+  {
+    let holder = lasting(.holder, like: record)
+    let successor = lasting(.successor, like: record)
+    guard let twin = successor ?? holder else {
+      let same = policy == .replace ? nil : succeeded(like: record)
+      return same.map { .duplicate(of: $0) }
+    }
+    if policy == .reject || policy == .join {
+      return .duplicate(of: holder ?? twin)
+    }
     let isRunning = entries[twin]?.record.state == .running
     let standsForIt =
       entries[twin]?.record.standsForOthers(on: record.createdDate) ?? false
@@ -457,14 +490,13 @@ extension Document {
     }
     guard policy == .replace else { return .duplicate(of: twin) }
     // What it has begun does not go on with another payload.
-    if successor == nil, remembers(holder) { return nil }
+    if successor == nil, remembers(twin) { return nil }
     replace(twin, by: record)
     return .replaced(twin)
   }
 
   /// The task that has succeeded, and stands for new tasks with its key.
   private func succeeded(like record: TaskRecord) -> TaskID? {
-    guard task(like: record, .holder) == nil else { return nil }
     let found = entries.values.map(\.record).filter { other in
       other.state == .succeeded && other.isTwin(of: record)
         && other.standsForOthers(on: record.createdDate)
@@ -485,7 +517,8 @@ extension Document {
   private mutating func supersede(_ id: TaskID) -> ChangeOutcome? {
     guard let holder = entries[id]?.record, holder.keyRole == .holder,
       !isAwaited(holder), !remembers(id),
-      let successor = task(like: holder, .successor)
+      let successor = task(like: holder, .successor),
+      !hasExpired(successor, by: holder.availableDate)
     else { return nil }
     entries[successor]?.record.takePlace(of: holder)
     entries[id] = nil
