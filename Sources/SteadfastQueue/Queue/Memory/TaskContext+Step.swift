@@ -119,6 +119,7 @@ extension TaskContext {
   ///
   /// It is deprecated, and not unavailable, because the compiler chooses no unavailable function if
   /// another one fits.
+  @_documentation(visibility: internal)
   @available(
     *,
     deprecated,
