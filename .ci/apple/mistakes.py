@@ -5,10 +5,10 @@ Each has its system, its file, what is changed into what, and what the compiler 
 
 BACKGROUND = "Sources/SteadfastQueue/Background/Apple/BackgroundScheduler+BackgroundTasks.swift"
 PATH_MONITOR = "Sources/SteadfastQueue/Conditions/Network/PathMonitor.swift"
-TRANSFERS = "Sources/SteadfastQueue/Queue/Memory/URLSession+TaskToken.swift"
+TRANSFERS = "Sources/SteadfastQueue/Queue/Memory/TaskToken.swift"
 SYSTEM_CALL = "Sources/SteadfastQueue/Platform/SystemCall.swift"
 THREAD = "Sources/SteadfastQueue/Platform/SystemThread.swift"
-FORK = "Sources/SteadfastQueue/Platform/ForkCount.swift"
+FORK = "Sources/SteadfastQueue/Platform/SystemCall.swift"
 STOP = "Sources/SteadfastQueue/Platform/StopSignal.swift"
 TIMEOUT = "Sources/SteadfastRetry/Time/withTimeout.swift"
 

@@ -1,3 +1,4 @@
+package import Dispatch
 package import SteadfastQueue
 import Synchronization
 
@@ -91,5 +92,182 @@ extension StoreCalls {
   /// A thread answers each call with what the call asks for.
   private static func isForAnotherCall() -> Never {
     preconditionFailure("a thread of the store has answered another call than the one it took")
+  }
+}
+
+/// A call that waits for a thread of the store.
+package struct StoreJob: Sendable {
+  package enum Call: Sendable {
+    case open
+    case apply([PreparedChange], isDurable: Bool)
+    case claim(ClaimRequest)
+    case close
+    case destroy
+    // These are for the threads that read.
+    case tasks(TaskFilter, after: TaskID?, limit: Int)
+    case count(TaskFilter)
+    case contains(TaskFilter)
+    case value(named: String)
+    case memory(of: TaskID)
+
+    /// Whether no other call comes after this one.
+    package var isLast: Bool {
+      switch self {
+      case .close, .destroy: true
+      case .open, .apply, .claim, .tasks, .count, .contains, .value, .memory: false
+      }
+    }
+
+    /// Whether the call only looks.
+    package var reads: Bool {
+      switch self {
+      case .tasks, .count, .contains, .value, .memory: true
+      case .open, .apply, .claim, .close, .destroy: false
+      }
+    }
+  }
+
+  package enum Answer: Sendable {
+    case nothing
+    case outcomes([ChangeOutcome])
+    case claim(Claim)
+    case tasks([TaskRecord])
+    case count(Int)
+    case isThere(Bool)
+    case value([UInt8]?)
+    case memory(TaskMemory)
+  }
+
+  package let call: Call
+  package let continuation: CheckedContinuation<Answer, any Error>
+
+  package init(call: Call, continuation: CheckedContinuation<Answer, any Error>) {
+    self.call = call
+    self.continuation = continuation
+  }
+
+  /// Whether the call begins or ends the use of the tables, and is part of no transaction.
+  package var isAlone: Bool {
+    switch call {
+    case .open, .close, .destroy: true
+    case .apply, .claim, .tasks, .count, .contains, .value, .memory: false
+    }
+  }
+
+  package var isDurable: Bool {
+    if case .apply(_, let isDurable) = call { isDurable } else { false }
+  }
+}
+
+extension StoreJob {
+  /// The result of a call that was undone because of an error.
+  package static func result(of error: any Error) -> Result<Answer, any Error> {
+    guard let refusal = error as? BatchRefusal else { return .failure(error) }
+    return .success(.outcomes(refusal.outcomes))
+  }
+}
+
+/// Jobs that threads of a store take, in the order in which they were added.
+package final class JobQueue: Sendable {
+  private struct State {
+    var jobs: [StoreJob] = []
+    var isEnded = false
+    var isWoken = false
+  }
+
+  private let state = Mutex(State())
+  private let changed = DispatchSemaphore(value: 0)
+
+  package init() {}
+
+  /// Adds a job, and returns whether a thread will take it.
+  package func add(_ job: StoreJob) -> Bool {
+    let isTaken = state.withLock { state in
+      guard !state.isEnded else { return false }
+      state.jobs.append(job)
+      return true
+    }
+    if isTaken { changed.signal() }
+    return isTaken
+  }
+
+  /// Waits until a thread has answered a call.
+  ///
+  /// - Throws: `closed` if no thread takes calls any more, or what the thread fails with.
+  package func perform(
+    _ call: StoreJob.Call,
+    orThrow closed: @autoclosure @Sendable () -> any Error
+  ) async throws -> StoreJob.Answer {
+    try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { continuation in
+        if !add(StoreJob(call: call, continuation: continuation)) {
+          continuation.resume(throwing: closed())
+        }
+      }
+    }
+  }
+
+  /// Ends the waiting of a thread that takes all jobs, without a job.
+  package func wake() {
+    state.withLock { $0.isWoken = true }
+    changed.signal()
+  }
+
+  /// Lets the threads end, when they have done the jobs that were added.
+  package func end() {
+    state.withLock { $0.isEnded = true }
+    changed.signal()
+  }
+
+  package enum Next {
+    case jobs([StoreJob])
+    /// The thread was woken.
+    case nothing
+    case end
+  }
+
+  /// Waits for jobs, and takes all of them, or the first one.
+  package func next(all: Bool) -> Next {
+    while true {
+      let next = state.withLock { state -> Next? in
+        guard let first = state.jobs.first else {
+          if state.isEnded { return .end }
+          guard all, state.isWoken else { return nil }
+          state.isWoken = false
+          return .nothing
+        }
+        guard all else {
+          state.jobs.removeFirst()
+          return .jobs([first])
+        }
+        defer { (state.jobs, state.isWoken) = ([], false) }
+        return .jobs(state.jobs)
+      }
+      if let next {
+        // Each thread of the group hears of the end, however many there are.
+        if case .end = next { changed.signal() }
+        return next
+      }
+      changed.wait()
+    }
+  }
+}
+
+extension SystemThread {
+  /// Starts a thread that is one of a group until it ends.
+  package static func start(
+    in group: DispatchGroup,
+    _ work: @escaping @Sendable () -> Void
+  ) throws(SystemCallError) {
+    group.enter()
+    do {
+      try start {
+        work()
+        group.leave()
+      }
+    } catch {
+      group.leave()
+      throw error
+    }
   }
 }

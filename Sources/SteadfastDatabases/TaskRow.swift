@@ -154,3 +154,159 @@ extension TaskRow {
     return found
   }
 }
+
+/// The failures before the last one as JSON: for each its text and its date.
+package enum StoredFailures {
+  private struct Failure: Codable {
+    var reason: String
+    var date: Double
+  }
+
+  /// Returns the text for failures; `nil` if there are none.
+  package static func text(of failures: [TaskFailure]) -> String? {
+    let stored = failures.map { Failure(reason: $0.reason, date: $0.date.timeIntervalSince1970) }
+    guard !stored.isEmpty, let data = try? JSONEncoder().encode(stored) else { return nil }
+    return String(decoding: data, as: UTF8.self)
+  }
+
+  /// Returns the text for the earlier failures of a task, to which its last one is added.
+  ///
+  /// The row has the text and the date of the last failure, and the earlier ones.
+  package static func textWithLast(_ row: some TaskRow) throws -> String? {
+    let earlier = try read(row.ifAny(2, row.text))
+    guard let reason = row.ifAny(0, row.text), let date = row.ifAny(1, row.date) else {
+      return text(of: earlier)
+    }
+    let last = TaskFailure(reason: reason, date: date)
+    return text(of: TaskRecord.kept(earlier + [last.shortened()]))
+  }
+
+  package static func read(_ text: String?) throws -> [TaskFailure] {
+    guard let text else { return [] }
+    do {
+      return try JSONDecoder().decode([Failure].self, from: Data(text.utf8)).map { failure in
+        TaskFailure(reason: failure.reason, date: Date(timeIntervalSince1970: failure.date))
+      }
+    } catch {
+      throw UnreadableRow(column: "earlier_failures")
+    }
+  }
+}
+
+/// A key as it is stored: behind the name of its queue, so that no two queues have the same one.
+package enum StoredKey {
+  /// No name of a queue has a control character, so the first one ends it.
+  private static let separator = "\u{1}"
+
+  package static func text(of key: String, in queue: String) -> String { queue + separator + key }
+
+  package static func text(of key: String?, in queue: String) -> String? {
+    key.map { text(of: $0, in: queue) }
+  }
+
+  package static func key(in text: String?, of queue: String) -> String? {
+    text.map { String(decoding: $0.utf8.dropFirst(queue.utf8.count + 1), as: UTF8.self) }
+  }
+}
+
+/// A row has a value that this version does not know.
+package struct UnreadableRow: Error {
+  package let column: String
+  /// The task of the row, if it is known.
+  package var id: TaskID?
+
+  package init(column: String, id: TaskID? = nil) {
+    self.column = column
+    self.id = id
+  }
+
+  package var reason: String {
+    "has a value in \(column) that this version of Steadfast does not know"
+  }
+}
+
+extension TaskState {
+  /// The states of tasks that have not ended and are not claimed.
+  package static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
+  package static let ended: Set<TaskState> = [.succeeded, .abandoned, .cancelled]
+}
+
+/// What a change has to know of its task.
+package struct TaskEntry {
+  package let id: TaskID
+  /// The number of its row, in a database that finds the row faster by it.
+  package let rowNumber: Int?
+  package let state: TaskState
+  package let name: String
+  /// The unique key as it is stored, with the queue.
+  package let uniqueKey: String?
+  package let keyRole: UniqueKeyRole?
+  package let follower: TaskID?
+  package let memorySize: Int
+  package let priority: Int
+  /// Whether another task names this one.
+  package let isNamed: Bool
+  /// The order key as it is stored, with the queue.
+  package let orderKey: String?
+  private let token: UInt64?
+
+  /// The columns that ``init(_:_:)`` reads, but for the last, which says whether it is named.
+  package static let columns = """
+    state, name, unique_key, key_role, follower, memory_size, priority, order_key, lease_token
+    """
+
+  /// Reads a row of ``columns``, of a flag that says whether another task names this one, and of
+  /// the row's number if there is one.
+  package init(_ id: TaskID, _ row: some TaskRow, hasNumber: Bool = false) throws {
+    self.id = id
+    state = try row.state(0)
+    name = row.text(1)
+    uniqueKey = row.ifAny(2, row.text)
+    keyRole = row.ifAny(3, row.text).flatMap(UniqueKeyRole.init)
+    follower = row.id(4)
+    memorySize = row.integer(5)
+    priority = row.integer(6)
+    orderKey = row.ifAny(7, row.text)
+    token = row.token(8)
+    isNamed = row.flag(9)
+    rowNumber = hasNumber ? row.integer(10) : nil
+  }
+
+  /// Whether the answer to an end says what it means for others.
+  package var concernsOthers: Bool { isNamed || follower != nil }
+
+  /// Whether it expired before a later task was added, which has taken its unique key.
+  package var isDisplaced: Bool { uniqueKey != nil && keyRole == nil && !state.isFinished }
+
+  /// Whether a change with this target concerns the task: a lease is the present one, or an
+  /// unclaimed task is in one of the states.
+  fileprivate func isConcerned(by target: TaskTarget, in states: Set<TaskState>) -> Bool {
+    switch target {
+    case .claimed(let lease): state == .running && token == lease.token
+    case .unclaimed: states.contains(state)
+    }
+  }
+}
+
+extension TaskTables {
+  /// Looks for the task of a change, and notes its order key.
+  ///
+  /// - Returns: `nil` if the change is stale: if a lease is not the present one, or an unclaimed
+  ///   task is in none of the states.
+  package func entry(_ target: TaskTarget, in states: Set<TaskState>) throws -> TaskEntry? {
+    guard let entry = try entry(of: target.id), entry.isConcerned(by: target, in: states) else {
+      return nil
+    }
+    if let key = entry.orderKey { changedOrders.append(key) }
+    return entry
+  }
+
+  /// Looks for a claimed task.
+  package func entry(_ lease: Lease) throws -> TaskEntry? { try entry(.claimed(lease), in: []) }
+
+  /// Makes the successor of a task that has ended or left the holder of its key.
+  package func promoteSuccessor(of entry: TaskEntry) throws {
+    guard entry.keyRole == .holder, let key = entry.uniqueKey else { return }
+    try promoteSuccessor(name: entry.name, key)
+  }
+}

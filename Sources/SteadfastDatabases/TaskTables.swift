@@ -185,3 +185,195 @@ extension TaskTables {
     }
   }
 }
+
+/// A task that has a role for a unique key.
+package struct KeyTwin {
+  package let id: TaskID
+  package let state: TaskState
+  /// Whether it stands for a task of the date that was asked for.
+  package let isRecent: Bool
+  package let memorySize: Int
+  /// Whether it can't be performed any more on the date that was asked for.
+  package let hasExpired: Bool
+}
+
+extension KeyTwin {
+  /// Reads a row of the ID, the role, the state, whether the task is recent, the size of its
+  /// memory, and whether it has expired.
+  package static func read(_ row: some TaskRow) throws -> (UniqueKeyRole, KeyTwin) {
+    guard let id = row.id(0), let role = UniqueKeyRole(rawValue: row.text(1)) else {
+      throw UnreadableRow(column: "key_role", id: row.id(0))
+    }
+    let twin = KeyTwin(
+      id: id,
+      state: try row.state(2),
+      isRecent: row.flag(3),
+      memorySize: row.integer(4),
+      hasExpired: row.flag(5)
+    )
+    return (role, twin)
+  }
+}
+
+/// Insertions.
+extension TaskTables {
+  func insert(
+    _ record: TaskRecord,
+    _ policy: UniquePolicy,
+    _ payload: [UInt8]
+  ) throws -> ChangeOutcome {
+    var role: UniqueKeyRole?
+    let key = StoredKey.text(of: record.uniqueKey, in: record.queue)
+    let takesKey = key != nil && !record.state.isFinished
+    if takesKey || !record.dependencies.tasks.isEmpty,
+      let sent = try outcomeIfSent(record, payload)
+    {
+      return sent
+    }
+    if takesKey, let key {
+      switch try decision(on: record, key, policy, payload) {
+      case .role(let decided): role = decided
+      case .outcome(let outcome): return outcome
+      }
+    }
+    guard try add(record, role, payload) else {
+      return try outcomeIfSent(record, payload) ?? .identityTaken
+    }
+    if let key = StoredKey.text(of: record.orderKey, in: record.queue) {
+      changedOrders.append(key)
+    }
+    if record.dependencies.follower != nil { newMembers.append(record) }
+    guard !record.dependencies.tasks.isEmpty else { return .done }
+    return try name(record.dependencies, by: record)
+  }
+
+  /// Decides what a new task with a unique key becomes, and lets its twin take it over.
+  private func decision(
+    on record: TaskRecord,
+    _ key: String,
+    _ policy: UniquePolicy,
+    _ payload: [UInt8]
+  ) throws -> KeyDecision {
+    let all = try twins(of: record, key)
+    let twins = all.filter { !$0.value.hasExpired }
+    guard let last = twins[.successor] ?? twins[.holder] else {
+      let recent = policy == .replace ? nil : try recent(record, key)
+      if let recent { return .outcome(.duplicate(of: recent)) }
+      if !all.isEmpty { try displaceTwins(of: record, key) }
+      return .role(.holder)
+    }
+    if policy == .reject || policy == .join {
+      return .outcome(.duplicate(of: (twins[.holder] ?? last).id))
+    }
+    if twins[.successor] == nil {
+      let begins = policy == .replace || !last.isRecent
+      if last.state == .running && begins || policy == .replace && last.memorySize > 0 {
+        if all[.successor] != nil { try displaceTwins(of: record, key) }
+        return .role(.successor)
+      }
+    }
+    guard policy == .replace else { return .outcome(.duplicate(of: last.id)) }
+    try takeOver(record, by: last.id, payload)
+    return .outcome(.replaced(last.id))
+  }
+}
+
+private enum KeyDecision {
+  case role(UniqueKeyRole)
+  case outcome(ChangeOutcome)
+}
+
+/// An insertion refuses its batch, of which a part was made.
+package struct BatchRefusal: Error {
+  package let outcomes: [ChangeOutcome]
+
+  package init(outcomes: [ChangeOutcome]) { self.outcomes = outcomes }
+}
+
+/// A change is of a kind that this version does not know.
+package struct UnknownChange: Error {
+  package init() {}
+}
+
+/// A change whose bytes were made before the transaction.
+package struct PreparedChange: Sendable {
+  package let change: TaskChange
+  /// The bytes of the payload, if the change has one.
+  package let payload: [UInt8]
+
+  package init(_ change: TaskChange) throws {
+    try change.checkForm()
+    self.change = change
+    switch change {
+    case .insert(let record, _): payload = try record.payload.bytes()
+    case .update(_, let update): payload = try update.payload?.bytes() ?? []
+    default: payload = []
+    }
+  }
+
+  /// Whether an outcome of the change refuses its whole batch.
+  package func refusesBatch(_ outcome: ChangeOutcome) -> Bool {
+    switch (change, outcome) {
+    case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
+    default: false
+    }
+  }
+}
+
+extension ChangeOutcome {
+  /// The outcome if the batch was refused; one that had no effect anyway stays.
+  package var ofRefusedBatch: ChangeOutcome {
+    switch self {
+    case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
+    case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers: self
+    @unknown default: .batchRefused
+    }
+  }
+}
+
+/// A connection on which tasks and values are looked up.
+package protocol TaskLookUps {
+  func tasks(matching filter: TaskFilter, after id: TaskID?, limit: Int) throws -> [TaskRecord]
+  func count(matching filter: TaskFilter) throws -> Int
+  func contains(_ filter: TaskFilter) throws -> Bool
+  func value(named name: String) throws -> [UInt8]?
+  func memory(of id: TaskID) throws -> TaskMemory
+}
+
+extension TaskLookUps {
+  /// Answers a call that only looks.
+  package func answer(_ call: StoreJob.Call) throws -> StoreJob.Answer {
+    switch call {
+    case .tasks(let filter, let id, let limit):
+      .tasks(try tasks(matching: filter, after: id, limit: limit))
+    case .count(let filter): .count(try count(matching: filter))
+    case .contains(let filter): .isThere(try contains(filter))
+    case .value(let name): .value(try value(named: name))
+    case .memory(let id): .memory(try memory(of: id))
+    case .open, .apply, .claim, .close, .destroy: .nothing
+    }
+  }
+}
+
+extension UniquePolicy {
+  /// The policy as a statement that inserts a task names it.
+  package var storedName: String {
+    switch self {
+    case .keep: "keep"
+    case .replace: "replace"
+    case .reject: "reject"
+    case .join: "join"
+    // A policy that this version does not know is refused by the database.
+    @unknown default: "unknown"
+    }
+  }
+}
+
+extension TaskRecord {
+  /// Why no statement can add the task; `nil` if one can.
+  package var objectionToStatement: String? {
+    guard state != .waiting || dependencies.follower != nil else { return nil }
+    return "a statement adds a task that waits, and that is in no batch; the task \(id) is "
+      + "\(state), or has a follower"
+  }
+}

@@ -250,4 +250,172 @@ final class Session {
     _ = pauses.wait(timeout: .now() + .milliseconds(milliseconds))
   }
 }
+
+/// The ends of transactions, of which it can be found out whether they were stored.
+extension Session {
+  /// Commits a transaction, with the row that says so if it has changed something.
+  ///
+  /// The row takes the place of the one before, which is named by its number: all that were there
+  /// while some transaction can see them stand under the session in the index.
+  ///
+  /// The row can't be written on another session than the one that holds the lock: a pooler that
+  /// gives each transaction another session would make the row worth nothing.
+  func commit(_ tables: Tables, isRepeatable: Bool) throws {
+    let database = tables.database
+    do throws(PostgreSQLFailure) {
+      if tables.hasChanged {
+        requestNumber += 1
+        // The column takes no null.
+        try database.send(
+          """
+          with earlier as (
+            delete from steadfast_request where session = $1 and number = $4)
+          insert into steadfast_request
+          values ($1, case when pg_backend_pid() = $3::bigint then $2::bigint end, now())
+          """,
+          .integer(number),
+          .integer(requestNumber),
+          .integer(backend),
+          .integer(storedRequestNumber)
+        )
+      }
+      try database.send("commit")
+      try database.flush()
+      if tables.hasChanged { storedRequestNumber = requestNumber }
+    } catch  where error.isConnectionLost {
+      guard !isRepeatable, try wasStored(unless: !tables.hasChanged) else { throw error }
+      if tables.hasChanged { storedRequestNumber = requestNumber }
+    } catch {
+      undo(on: database)
+      throw error.state == "23502" ? place.sharesSessions(error.reason) : error
+    }
+  }
+
+  /// Whether the last transaction was stored, by the row that it has written.
+  ///
+  /// A transaction that has changed nothing counts as stored.
+  ///
+  /// - Throws: ``PostgreSQLError/Code/outcomeUnknown`` if the row can't be read.
+  private func wasStored(unless hasNoRow: Bool) throws(PostgreSQLError) -> Bool {
+    guard !hasNoRow else { return true }
+    tables = nil
+    do {
+      return try retrying(for: Self.longPatience, waitsForLocks: true) { tables in
+        // The row may be there before standbys have it. Another commit waits until they do.
+        try tables.database.run(
+          "update steadfast_request set date = now() where session = $1 and number = $2",
+          .integer(number),
+          .integer(requestNumber)
+        ) > 0
+      }
+    } catch {
+      let reason =
+        switch error {
+        case let failure as PostgreSQLFailure: failure.reason
+        case let error as PostgreSQLError: error.message
+        default: "\(error)"
+        }
+      throw PostgreSQLError(
+        .outcomeUnknown,
+        "the connection to \(place.name) was lost while a change was being stored, and whether it "
+          + "was stored can't be found out: \(reason)"
+      )
+    }
+  }
+}
+
+/// What each connection is set to, and what its server must be.
+struct SessionSettings {
+  private let place: StorePlace
+
+  init(_ place: StorePlace) { self.place = place }
+
+  /// Statements have plans that do not depend on how full the tables were when they were made.
+  ///
+  /// A plan for empty tables would read all of a full one. The time-outs end a session that hangs
+  /// on both sides, and statements for which the application has set no limit of its own. The
+  /// server ends the session of a machine that is gone, with its locks, within a minute. It does
+  /// not end one that has nothing to do, whose locks keep other stores out; before version 14, it
+  /// has no such setting.
+  private static let script = """
+    set client_min_messages = error;
+    set default_transaction_isolation = 'read committed';
+    set default_transaction_deferrable = off;
+    set plan_cache_mode = force_generic_plan;
+    set enable_seqscan = off;
+    set enable_bitmapscan = off;
+    set jit = off;
+    set lock_timeout = '10s';
+    set idle_in_transaction_session_timeout = '60s';
+    set tcp_keepalives_idle = 30;
+    set tcp_keepalives_interval = 10;
+    set tcp_keepalives_count = 3;
+    set tcp_user_timeout = 30000;
+    select set_config('statement_timeout', '30s', false)
+    where current_setting('statement_timeout') = '0';
+    select set_config(name, '0', false) from pg_settings where name = 'idle_session_timeout';
+    """
+
+  /// How many milliseconds longer an answer is waited for than the server lets a statement take.
+  private static let margin = 30_000
+
+  /// Sets a connection, which then waits longer for an answer than a statement may take.
+  ///
+  /// A statement that was given up before the server ends it would be made again and again.
+  func apply(to database: Connection) throws {
+    try check(version: database.serverVersion)
+    try database.execute(Self.script)
+    try sendPath(to: database)
+    let found = try database.first(
+      """
+      select current_schema() is not null, current_setting('server_encoding'),
+        pg_is_in_recovery() or current_setting('transaction_read_only') = 'on',
+        (select setting::bigint from pg_settings where name = 'statement_timeout')
+      """
+    ) { row in
+      (
+        hasSchema: row.flag(0), encoding: row.text(1), isReadOnly: row.flag(2),
+        timeLimit: row.integer(3)
+      )
+    }
+    guard let found else { return }
+    database.patience = max(database.patience, Int32(clamping: found.timeLimit + Self.margin))
+    guard found.encoding == "UTF8" else {
+      throw PostgreSQLError(
+        .unsuitableServer,
+        "\(place.name) has the encoding \(found.encoding), which does not hold all characters; "
+          + "make one with the encoding UTF8"
+      )
+    }
+    guard found.hasSchema else {
+      throw PostgreSQLError(
+        .noSchema,
+        "\(place.name) has no schema \(place.schema ?? "public") that this user may use; make it "
+          + "with create schema, and grant usage on it"
+      )
+    }
+    guard !found.isReadOnly else { throw place.readOnly }
+  }
+
+  /// Lets names without a schema mean those of the store's own, and never those of another user.
+  private func sendPath(to database: Connection) throws(PostgreSQLFailure) {
+    try database.send(
+      """
+      select set_config('search_path',
+        quote_ident(coalesce($1::text, current_schema(), 'public')), false)
+      """,
+      .text(place.schema)
+    )
+  }
+
+  /// Throws if the server is too old; the version is a number such as 150018 for 15.18.
+  func check(version: Int) throws(PostgreSQLError) {
+    guard version / 10_000 < StorePlace.oldestServer else { return }
+    throw PostgreSQLError(
+      .unsuitableServer,
+      "the server of \(place.name) is PostgreSQL \(version / 10_000); the store needs version "
+        + "\(StorePlace.oldestServer) or newer"
+    )
+  }
+}
 #endif

@@ -102,3 +102,55 @@ public enum RealWork {
     }
   }
 }
+
+/// An observer that keeps a clock still while real work is in flight.
+package protocol RealWorkObserver: Sendable {
+  /// The executor that runs the tasks, except for their real work.
+  var taskExecutor: any TaskExecutor { get }
+  /// Whether payloads are encoded when their tasks are enqueued, and decoded for their handlers.
+  var encodesPayloads: Bool { get }
+  /// Returns why the current task can't run a queue on this clock; `nil` if it can.
+  func mistake(inRunning queue: String, on clock: any WallClock) -> (any Error)?
+  /// A caller begins to wait for what may never come.
+  ///
+  /// - Returns: The number to give to ``waitEnded(_:)``.
+  func waitBegan(_ wait: KnownWait) -> UInt64
+  /// The wait with this number has ended.
+  func waitEnded(_ number: UInt64)
+  /// Some real work began. Each call is followed by one of ``realWorkEnded()``, from any thread.
+  func realWorkBegan()
+  /// Some real work ended, and the code that waited for it has been resumed.
+  func realWorkEnded()
+  /// Suspends until an operation that takes turns may begin. One call of ``endTurn()`` follows.
+  ///
+  /// Cancelling the task does not end the wait.
+  nonisolated(nonsending) func beginTurn() async
+  /// The operation that has its turn has ended. Suspends until its caller may go on.
+  nonisolated(nonsending) func endTurn() async
+}
+
+/// A wait that can say what it waits for, and why it may never end.
+package struct KnownWait: Sendable {
+  /// Returns the description, given the clock of the observer that asks for it.
+  package let describe: @Sendable (any WallClock) async -> String
+}
+
+extension RealWork {
+  /// Performs `operation`, which waits, and tells the observer of real work what it waits for.
+  ///
+  /// If no virtual time is installed, this costs one read of an atomic value.
+  nonisolated(nonsending)
+    static func waiting<Success>(
+      _ describe: @escaping @Sendable (any WallClock) async -> String,
+      _ operation: nonisolated(nonsending) () async throws -> Success
+    ) async rethrows -> Success
+  {
+    guard let observer = observer else { return try await operation() }
+    let number = observer.waitBegan(KnownWait(describe: describe))
+    defer { observer.waitEnded(number) }
+    return try await operation()
+  }
+
+  /// Whether payloads must be encoded and decoded, as they are across a restart.
+  static var encodesPayloads: Bool { observer?.encodesPayloads ?? false }
+}

@@ -237,3 +237,126 @@ extension Persistence {
   /// Does nothing.
   public func close() async throws {}
 }
+
+/// An error of a store that says whether it may pass by itself.
+///
+/// ```swift
+/// extension DatabaseError: PersistenceError {
+///   var isTransient: Bool { isConnectionLost || isSerializationFailure }
+/// }
+/// ```
+/// A queue makes a call again whose error is transient, after a while and as often as it takes. So
+/// a database that fails over stops no worker. Any other error ends the queue's run.
+///
+/// ## What a store promises with a transient error
+///
+/// - The same call may succeed a little later, although no person has done anything.
+/// - The call may have been carried out, as when a connection breaks before the answer has come.
+///   Then a call that is made again must be understood:
+///   - An insertion whose task is in the store has the outcome ``ChangeOutcome/done``, and changes
+///     nothing (``TaskRecord/isStored(as:)``).
+///   - A change that names a lease is ``ChangeOutcome/stale``, because its first sending has ended
+///     the claim. The queue looks the task up to tell what it was.
+///   - A batch that compares a value (``TaskChange/setValue(named:from:to:)``) is not sent again,
+///     because the comparison would fail. Its caller gets the error.
+/// - A claim has handed out nothing, if one queue uses the store. In a store that several queues
+///   share, tasks whose answer was lost are handed out again when their claims have run out.
+///
+/// A caller that is cancelled while the queue waits gets the store's error, and does not know
+/// whether the call was carried out. So give a call a limit where its caller can't wait for long.
+///
+/// A store that can tell whether a call was carried out, for example because it has stored a number
+/// with each batch, answers the call itself, and throws nothing.
+public protocol PersistenceError: Error {
+  /// Whether the same call may succeed a little later.
+  var isTransient: Bool { get }
+}
+
+extension Error {
+  /// Whether a store says that the error may pass by itself.
+  var isTransientFailure: Bool { (self as? any PersistenceError)?.isTransient ?? false }
+}
+
+/// How queues in several processes use one store at the same time.
+public struct StoreSharing: Sendable, Hashable {
+  /// How long a claim lasts unless it is extended.
+  ///
+  /// A queue extends the claims of its tasks three times as often. It goes on, in a cancelled run
+  /// too, until their handlers have ended and the results are stored. When a process is gone, its
+  /// tasks are available again after this time, or up to a third of it later. The store's clock
+  /// measures it, so the clocks of the processes may differ.
+  public var leaseDuration: Duration
+  /// How often a waiting queue looks for tasks that other queues have added.
+  public var pollInterval: Duration
+
+  /// Makes the settings; by default a minute, and five seconds.
+  public init(leaseDuration: Duration = .seconds(60), pollInterval: Duration = .seconds(5)) {
+    self.leaseDuration = leaseDuration
+    self.pollInterval = pollInterval
+  }
+
+  func validate() throws(TaskQueueError) {
+    for (name, duration) in [("leaseDuration", leaseDuration), ("pollInterval", pollInterval)] {
+      guard duration <= .zero else { continue }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the store's \(name) is \(duration); it must be more than zero"
+      )
+    }
+  }
+}
+
+/// What a store has decided about a change, if reading its line again must come to the same.
+enum Decision: Sendable {
+  case addition(Addition)
+  /// The task of a retry is superseded.
+  case supersession
+  /// These tasks are not restarted along with another one, because their unique keys are held.
+  case restart(excluding: [TaskID])
+}
+
+/// What became of a new task with a unique key.
+enum Addition: Sendable, Equatable {
+  /// It became the holder of its key, or has ended already.
+  case holder
+  /// It became the successor, or the holder if there was none any more.
+  case successor
+  /// This task took it over.
+  case takenOver(by: TaskID)
+}
+
+/// One SQL statement that adds a task, within a transaction of yours.
+///
+/// ``TaskQueue/insertStatement(for:uniqueKey:options:)`` makes it. Execute it on a connection of
+/// yours to the database of the queue. The task is there when your transaction is committed, and
+/// never if it is rolled back. <doc:EnqueueInYourTransaction> shows how, and what must hold.
+public struct InsertStatement: Sendable, Equatable {
+  /// The ID of the task, if it is added.
+  ///
+  /// Another task with the same unique key may stand for it (``UniquePolicy``).
+  public let id: TaskID
+  /// The statement, with a question mark for each parameter in SQLite, and `$1`, `$2` and so on in
+  /// PostgreSQL.
+  ///
+  /// It is the same for all tasks of a queue, so a connection can keep it prepared. It shows no
+  /// payload.
+  public let text: String
+  /// The parameters, in the order of the question marks or numbers.
+  public let parameters: [SQLParameter]
+
+  /// Makes a statement; a store does.
+  public init(id: TaskID, text: String, parameters: [SQLParameter]) {
+    self.id = id
+    self.text = text
+    self.parameters = parameters
+  }
+}
+
+/// A parameter of a SQL statement.
+public enum SQLParameter: Sendable, Equatable {
+  case null
+  case integer(Int64)
+  case real(Double)
+  case text(String)
+  case bytes([UInt8])
+}

@@ -230,3 +230,408 @@ public enum Durability: Sendable, Hashable {
   /// The end of the process, however sudden, while the machine runs on.
   case relaxed
 }
+
+/// The result of a change.
+///
+/// More kinds may be added.
+@nonexhaustive
+public enum ChangeOutcome: Sendable, Hashable {
+  /// The change is stored.
+  case done
+  /// An insertion is stored: this task, which has the same unique key, has taken it over.
+  case replaced(TaskID)
+  /// The task was removed, and this one, its successor, has taken its place.
+  case superseded(by: TaskID)
+  /// The change is stored, and it concerns tasks that wait for this one.
+  ///
+  /// Stores answer so in place of ``done`` to an end, to the restart of a task that has ended, and
+  /// to a removal, if another task in the store names the task, or the task has a
+  /// ``TaskDependencies/follower``, even if nothing changes for others now.
+  indirect case doneWithConsequences(Consequences)
+  /// An insertion was skipped, because the new task would wait for this one without end.
+  ///
+  /// No task has the ID, or the task has ended without success, or is about to.
+  case unmetDependency(TaskID)
+  /// An insertion was skipped: this task has the unique key.
+  case duplicate(of: TaskID)
+  /// An insertion was skipped: another task has the same ID.
+  case identityTaken
+  /// The change was skipped, because it does not apply to the task any more.
+  ///
+  /// The lease is not the task's present one, the task is gone, or it is not in a state to which
+  /// the change applies. If the change was sent before, and the answer was a transient error
+  /// (``PersistenceError``), the reason may be that it was stored then.
+  case stale
+  /// The change was skipped, because the batch was refused.
+  ///
+  /// Another insertion of the batch could not be stored, and then no change of the batch is stored.
+  /// Changes that come after that insertion may all have this outcome.
+  case batchRefused
+  /// No change of the batch was stored: a value is not the one that the batch names.
+  ///
+  /// Every change of the batch has this outcome. Read the value and decide again.
+  case valueDiffers
+}
+
+/// What the end, the restart or the removal of a task has changed for others.
+public struct Consequences: Sendable, Hashable {
+  /// The tasks that were cancelled, restarted or removed along with it, in the order of their IDs.
+  public var tasks: [TaskID]
+  /// The progress of the batch of which the task is, after all of this.
+  ///
+  /// It is `nil` if the follower is not in the store any more, and after a removal, which is no
+  /// progress.
+  public var batch: BatchProgress?
+
+  /// Makes consequences.
+  public init(tasks: [TaskID] = [], batch: BatchProgress? = nil) {
+    self.tasks = tasks
+    self.batch = batch
+  }
+}
+
+extension ChangeOutcome {
+  /// Whether the change is stored, with or without consequences for other tasks.
+  public var isDone: Bool {
+    switch self {
+    case .done, .doneWithConsequences: true
+    case .replaced, .superseded, .unmetDependency, .duplicate, .identityTaken, .stale,
+      .valueDiffers, .batchRefused:
+      false
+    }
+  }
+
+  /// The answer to most batches of one change, which is made once.
+  private static let usualAnswer: [ChangeOutcome] = [.done]
+
+  /// The answer to a batch of one change with this outcome.
+  var answer: [ChangeOutcome] {
+    if case .done = self { Self.usualAnswer } else { [self] }
+  }
+
+  /// What the change means for other tasks; `nil` if it means nothing.
+  var consequences: Consequences? {
+    if case .doneWithConsequences(let consequences) = self { consequences } else { nil }
+  }
+}
+
+extension TaskChange {
+  /// Throws if the change has a value that not every store can hold.
+  ///
+  /// Stores call it before they store a change. A new task must not be running, and counts must not
+  /// be negative. No text has a NUL (U+0000): neither names, keys, tags and conditions, nor the
+  /// texts of failures.
+  ///
+  /// Dates are not before `Date.distantPast`, at the beginning of the year 1, and not after the
+  /// year 9999. A time limit and the duration of a lease are at most 100,000,000,000 seconds, some
+  /// 3,000 years. So text in ISO 8601, the types of databases, and 64 bits of microseconds can all
+  /// hold them.
+  ///
+  /// The name of a value has 1 to 1,024 bytes of UTF-8, and a value at most 65,536 bytes; one that
+  /// a task remembers has at most 131,072.
+  ///
+  /// What was stored before, by this version or an earlier one, is not checked again.
+  /// - Throws: A ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  public func checkForm() throws(TaskQueueError) {
+    // Most changes are these.
+    if case .insert(let record, _) = self, !record.hasExtras { return try record.checkForm() }
+    try checkReadable()
+    try checkTexts()
+    try checkDates()
+  }
+
+  /// Throws if the change makes no sense, even in a file that an earlier version has written.
+  func checkReadable() throws(TaskQueueError) {
+    switch self {
+    case .insert(let record, let policy):
+      try record.checkReadable()
+      guard policy == .replace, let dependencies = record.presentDependencies,
+        !dependencies.tasks.isEmpty || dependencies.follower != nil
+      else { break }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the new task \(record.id) waits for others, or is of a batch, so it can't replace another "
+          + "one"
+      )
+    case .succeed(_, let date, _), .cancel(_, let date, _), .restart(_, let date, _),
+      .rebase(let date):
+      try TaskQueueError.check(date, "a date")
+    case .reschedule(_, let date, let origin):
+      try TaskQueueError.check(date, "a date")
+      try TaskQueueError.check(origin, "countedFrom")
+    case .suspend(_, let date, let names, let origin):
+      try TaskQueueError.check(date, "a date")
+      try TaskQueueError.check(origin, "countedFrom")
+      for name in names { try TaskQueueError.check(valueNamed: name) }
+    case .retry(_, let date, let retryCount, let failure, let origin):
+      try TaskQueueError.check(date, "availableDate")
+      try TaskQueueError.check(origin, "countedFrom")
+      try TaskQueueError.check(retryCount, "retryCount")
+      try TaskQueueError.check(failure?.date, "the date of a failure")
+    case .abandon(_, let failure, _), .park(_, let failure):
+      try TaskQueueError.check(failure.date, "the date of a failure")
+    case .prune(_, let date, let count, let now, _):
+      try TaskQueueError.check(date, "endedBefore")
+      try TaskQueueError.check(now, "now")
+      try TaskQueueError.check(count, "keepingLatest")
+    case .extend(_, let duration):
+      guard duration < .zero else { break }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the duration of a lease is \(duration); give zero or more"
+      )
+    case .update(_, let update): try update.checkReadable()
+    case .setValue(let name, let old, let new): try TaskQueueError.check(valueNamed: name, old, new)
+    case .remember(_, let name, let value):
+      try TaskQueueError.check(rememberedUnder: name, value)
+    case .complete(_, let name, let value):
+      try TaskQueueError.check(rememberedUnder: name, value)
+      guard value.isEmpty else { break }
+      throw TaskQueueError(
+        .invalidArgument,
+        "the completion '\(name)' has no bytes, so the value would stay open; give at least one"
+      )
+    case .release, .unpark, .pause, .resume, .remove: break
+    }
+  }
+}
+
+/// Checks for texts that PostgreSQL can't store: those with the character NUL.
+extension TaskChange {
+  func checkTexts() throws(TaskQueueError) {
+    switch self {
+    case .insert(let record, _): try record.checkTexts()
+    case .retry(_, _, _, let failure, _):
+      if let failure { try failure.checkText("the text of a failure") }
+    case .abandon(_, let failure, _), .park(_, let failure):
+      try failure.checkText("the text of a failure")
+    case .unpark(let name, let queue):
+      try TaskQueueError.check(text: name, "name")
+      try TaskQueueError.check(queue: queue)
+    case .prune(_, _, _, _, let queue): try TaskQueueError.check(queue: queue)
+    case .update(_, let update): try update.checkTexts()
+    case .setValue(let name, _, _): try TaskQueueError.check(text: name, "the name of a value")
+    case .remember(_, let name, _), .complete(_, let name, _):
+      try TaskQueueError.check(text: name, "the name of a remembered value")
+    case .suspend(_, _, let names, _):
+      for name in names { try TaskQueueError.check(text: name, "the name of an awaited value") }
+    case .succeed, .release, .cancel, .pause, .resume, .restart, .reschedule, .remove, .extend,
+      .rebase:
+      break
+    }
+  }
+}
+
+extension TaskRecord {
+  func checkTexts() throws(TaskQueueError) {
+    try TaskQueueError.check(text: name, "name")
+    if let uniqueKey { try TaskQueueError.check(text: uniqueKey, "uniqueKey") }
+    if hasExtras {
+      try TaskQueueError.check(texts: tags, "tags")
+      if let orderKey { try TaskQueueError.check(text: orderKey, "orderKey") }
+      try TaskQueueError.check(texts: Set(conditions.map(\.rawValue)), "conditions")
+    }
+    guard hasFailureState else { return }
+    if let lastError { try TaskQueueError.check(text: lastError, "lastError") }
+    for failure in earlierFailures { try failure.checkText("the text of an earlier failure") }
+  }
+}
+
+extension TaskUpdate {
+  func checkTexts() throws(TaskQueueError) {
+    if let tags { try TaskQueueError.check(texts: tags, "tags") }
+  }
+}
+
+extension TaskFailure {
+  fileprivate func checkText(_ name: @autoclosure () -> String) throws(TaskQueueError) {
+    try TaskQueueError.check(text: reason, name())
+  }
+}
+
+extension TaskQueueError {
+  static func check(text: String, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    guard text.hasNUL else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name()) has a NUL (U+0000), which a database can't store; leave it out"
+    )
+  }
+
+  static func check(texts: Set<String>, _ name: @autoclosure () -> String) throws(TaskQueueError) {
+    for text in texts { try check(text: text, name()) }
+  }
+}
+
+extension String {
+  /// Whether the text has the character NUL (U+0000), which not every store can hold in a text.
+  package var hasNUL: Bool {
+    // A text from Objective-C has no contiguous bytes.
+    unsafe utf8.withContiguousStorageIfAvailable { unsafe $0.contains(0) } ?? utf8.contains(0)
+  }
+
+  /// The text with U+FFFD, the replacement character, in place of each NUL.
+  var withoutNUL: String {
+    guard hasNUL else { return self }
+    var scalars = UnicodeScalarView()
+    for scalar in unicodeScalars { scalars.append(scalar == "\0" ? "\u{FFFD}" : scalar) }
+    return String(scalars)
+  }
+}
+
+/// Checks for dates and durations that not every store can hold.
+extension TaskChange {
+  func checkDates() throws(TaskQueueError) {
+    switch self {
+    case .insert(let record, _): try record.checkDates()
+    case .succeed(_, let date, _), .cancel(_, let date, _):
+      try TaskQueueError.check(storable: date, "the date of an end")
+    case .retry(_, let date, _, let failure, let origin):
+      try TaskQueueError.check(storable: date, "availableDate")
+      try TaskQueueError.check(storable: failure?.date, "the date of a failure")
+      try TaskQueueError.check(storable: origin, "countedFrom")
+    case .abandon(_, let failure, _), .park(_, let failure):
+      try TaskQueueError.check(storable: failure.date, "the date of a failure")
+    case .restart(_, let date, _): try TaskQueueError.check(storable: date, "availableDate")
+    case .reschedule(_, let date, let origin):
+      try TaskQueueError.check(storable: date, "availableDate")
+      try TaskQueueError.check(storable: origin, "countedFrom")
+    case .update(_, let update): try update.checkDates()
+    case .suspend(_, let date, _, let origin):
+      try TaskQueueError.check(storable: date, "the date of a suspension")
+      try TaskQueueError.check(storable: origin, "countedFrom")
+    case .extend(_, let duration):
+      try TaskQueueError.check(storable: duration, "the duration of a lease")
+    case .prune(_, let date, _, let now, _):
+      try TaskQueueError.check(storable: date, "endedBefore")
+      try TaskQueueError.check(storable: now, "now")
+    case .rebase(let date): try TaskQueueError.check(storable: date, "the date of a rebase")
+    case .release, .unpark, .pause, .resume, .remove, .remember, .complete, .setValue: break
+    }
+  }
+}
+
+extension TaskRecord {
+  func checkDates() throws(TaskQueueError) {
+    try TaskQueueError.check(storable: createdDate, "createdDate")
+    try TaskQueueError.check(storable: availableDate, "availableDate")
+    try TaskQueueError.check(storable: finishedDate, "finishedDate")
+    if hasFailureState {
+      try TaskQueueError.check(storable: failedDate, "failedDate")
+      try TaskQueueError.check(storable: explicitOrigin, "countedFrom")
+      for failure in earlierFailures {
+        try TaskQueueError.check(storable: failure.date, "the date of an earlier failure")
+      }
+    }
+    guard hasExtras else { return }
+    try TaskQueueError.check(storable: expiryDate, "expiryDate")
+    try TaskQueueError.check(storable: timeLimit, "timeLimit")
+    try TaskQueueError.check(storable: uniqueUntil, "uniqueUntil")
+    try TaskQueueError.check(storable: latestDate, "latestDate")
+  }
+}
+
+extension TaskUpdate {
+  func checkDates() throws(TaskQueueError) {
+    try TaskQueueError.check(storable: expiryDate, "expiryDate")
+    try TaskQueueError.check(storable: timeLimit, "timeLimit")
+  }
+}
+
+extension TaskQueueError {
+  static func check(storable date: Date?, _ name: @autoclosure () -> String) throws(TaskQueueError)
+  {
+    guard let date, !date.isStorable else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name()) is \(date.timeIntervalSince1970) seconds after 1970; give a date of the years 1 to "
+        + "9999"
+    )
+  }
+
+  static func check(storable duration: Duration?, _ name: @autoclosure () -> String)
+    throws(TaskQueueError)
+  {
+    guard let duration, duration > .longestStorable else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "\(name()) is \(duration); give at most 100000000000 seconds, some 3000 years"
+    )
+  }
+}
+
+extension Duration {
+  /// The longest duration that is chosen for a task or a lease.
+  ///
+  /// A date of the next 4,000 years plus this duration is a date that every store can hold.
+  static var longestStorable: Duration { .seconds(100_000_000_000) }
+
+  /// The whole microseconds, rounded up: a positive duration has at least one.
+  ///
+  /// They are at most those of the longest duration that can be stored, whatever its sign.
+  package var microseconds: Int64 {
+    let storable = max(.zero - .longestStorable, min(self, .longestStorable))
+    let (seconds, attoseconds) = storable.components
+    let (whole, rest) = attoseconds.quotientAndRemainder(dividingBy: 1_000_000_000_000)
+    return seconds * 1_000_000 + whole + (rest > 0 ? 1 : 0)
+  }
+}
+
+extension TaskQueueError {
+  /// The greatest number of bytes of a value: 64 KiB.
+  static var maxValueSize: Int { 64 << 10 }
+  /// The greatest number of bytes of a value's name, in UTF-8.
+  ///
+  /// A database has it in an index, whose rows can't be much longer.
+  static var maxValueNameSize: Int { 1 << 10 }
+
+  /// The greatest number of bytes that a task remembers under a name: 128 KiB.
+  ///
+  /// A queue has a lower limit, so that there is room for what a seal adds.
+  static var maxRememberedSize: Int { 128 << 10 }
+
+  /// Checks the name of a value that a task remembers, and the value.
+  static func check(
+    rememberedUnder name: String,
+    _ value: [UInt8]
+  ) throws(TaskQueueError) {
+    try check(valueNamed: name)
+    guard value.count > maxRememberedSize else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "the value to remember under '\(name)' has \(value.count) bytes; a task remembers at most "
+        + "\(maxRememberedSize) under a name"
+    )
+  }
+
+  /// Checks the name of a value, and values.
+  static func check(valueNamed name: String, _ values: [UInt8]?...) throws(TaskQueueError) {
+    let size = name.utf8.count
+    guard 1...maxValueNameSize ~= size else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the name of a value has \(size) bytes of UTF-8; give it 1 to \(maxValueNameSize)"
+      )
+    }
+    for value in values {
+      guard let value, value.count > maxValueSize else { continue }
+      throw TaskQueueError(
+        .invalidArgument,
+        "a value has \(value.count) bytes; a store holds at most \(maxValueSize) under a name"
+      )
+    }
+  }
+
+  /// The error for a store that refuses each comparison with what it has just returned.
+  static func comparesWrongly(
+    _ store: any Persistence,
+    _ what: String,
+    changedBy others: String = "other callers"
+  ) -> TaskQueueError {
+    TaskQueueError(
+      .storeFailed,
+      "the store (\(store)) says each time that \(what) is not the one that it has just returned: "
+        + "\(others) change it all the time, or the store compares wrongly"
+    )
+  }
+}

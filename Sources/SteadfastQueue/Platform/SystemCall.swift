@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(Darwin)
 import Darwin
 #elseif canImport(Glibc)
@@ -91,5 +93,89 @@ enum SystemCall {
     // No limit is the greatest unsigned number.
     return result != 0 || UInt64(limit.rlim_cur) <= UInt64(Int64.max)
     #endif
+  }
+}
+
+/// A system call that failed.
+package struct SystemCallError: Error, Equatable, CustomStringConvertible {
+  package let call: String
+  package let number: Int32
+
+  package init(_ call: String, _ number: Int32) {
+    self.call = call
+    self.number = number
+  }
+
+  /// The error of the last system call that failed on this thread.
+  package static func last(_ call: String) -> SystemCallError { SystemCallError(call, errno) }
+
+  /// The error of a write that returned without an error, but wrote nothing.
+  package static var nothingWritten: SystemCallError { SystemCallError("write", EIO) }
+
+  package var description: String {
+    // Only some of the C libraries say that it is never null.
+    let text: UnsafeMutablePointer<CChar>? = unsafe strerror(number)
+    return "\(unsafe text.map { unsafe String(cString: $0) } ?? "error \(number)") (\(call))"
+  }
+}
+
+/// Messages to the people who run a program, about matters that concern no caller.
+enum StandardError {
+  /// The greatest length of a line, in bytes.
+  ///
+  /// A pipe that has room at all has room for a line of this length (POSIX): 4,096 bytes on Linux,
+  /// 512 on Darwin.
+  static let maxLength = Int(PIPE_BUF)
+
+  /// Writes a line; if that fails, or would have to wait, the message is lost.
+  ///
+  /// A reader that does not keep up, or has gone, must not stop a store.
+  static func write(_ message: String) { _ = write(message, to: STDERR_FILENO) }
+
+  /// - Returns: Whether the line was written.
+  static func write(_ message: String, to file: Int32) -> Bool {
+    var line = Array("Steadfast: \(message)".utf8)
+    if line.count >= maxLength {
+      line.removeSubrange((maxLength - 4)...)
+      // Half a character at the end would not be read.
+      while let last = line.last, last & 0xC0 == 0x80 { line.removeLast() }
+      if let last = line.last, last >= 0xC0 { line.removeLast() }
+      line += "…".utf8
+    }
+    line.append(UInt8(ascii: "\n"))
+    guard takesBytes(file) else { return false }
+    return systemWrite(file, line) == line.count
+  }
+
+  /// Returns whether a write would neither wait nor raise a signal.
+  private static func takesBytes(_ file: Int32) -> Bool {
+    var status = pollfd(fd: file, events: Int16(POLLOUT), revents: 0)
+    // Darwin's `poll` knows not every device, and says so (POLLNVAL); a write tells more then.
+    return unsafe poll(&status, 1, 0) == 1 && status.revents & Int16(POLLERR | POLLHUP) == 0
+  }
+}
+
+// The name of this call is also the name of the method above.
+private func systemWrite(_ file: Int32, _ bytes: [UInt8]) -> Int {
+  unsafe write(file, bytes, bytes.count)
+}
+
+/// Tells a forked process, which goes on without a new program, from its parent.
+///
+/// Such a child has a copy of everything that its parent had open, but only one of its threads. A
+/// check costs the reading of one number. Asking the system for the process ID would take a call
+/// each time.
+package enum ForkCount {
+  private static let count = Atomic<Int>(0)
+
+  private static let isCounted: Bool = {
+    // The number that a child reads must exist before the fork.
+    _ = count.load(ordering: .relaxed)
+    return pthread_atfork(nil, nil, { ForkCount.count.add(1, ordering: .relaxed) }) == 0
+  }()
+
+  /// A number that stays the same within a process, and is different in its children.
+  package static var current: Int {
+    isCounted ? count.load(ordering: .relaxed) : Int(getpid())
   }
 }

@@ -1,3 +1,7 @@
+import Dispatch
+import SteadfastRetry
+import Synchronization
+
 #if canImport(Darwin)
 import Darwin
 #elseif canImport(Glibc)
@@ -70,5 +74,112 @@ package enum SystemThread {
     if number == 0 { pthread_detach(thread) }
     #endif
     return number
+  }
+}
+
+/// The identity of a thread; no two threads of a process ever have the same.
+///
+/// ``current`` asks the system again each time. The C libraries declare `pthread_self` constant, so
+/// an optimizer may keep its answer across a suspension, after which the code may run on another
+/// thread.
+package struct ThreadIdentity: Sendable, Equatable {
+  private static let count = Atomic<UInt>(0)
+
+  private static let key: pthread_key_t = {
+    var key = pthread_key_t()
+    let error = unsafe pthread_key_create(&key, nil)
+    precondition(error == 0, "\(SystemCallError("pthread_key_create", error))")
+    return key
+  }()
+
+  private let number: UInt
+
+  package static var current: ThreadIdentity {
+    if let stored = unsafe pthread_getspecific(key) {
+      return ThreadIdentity(number: UInt(bitPattern: stored))
+    }
+    let number = count.add(1, ordering: .relaxed).newValue
+    let error = unsafe pthread_setspecific(key, UnsafeRawPointer(bitPattern: number))
+    precondition(error == 0, "\(SystemCallError("pthread_setspecific", error))")
+    return ThreadIdentity(number: number)
+  }
+}
+
+/// A thread of the system that keeps deadlines while handlers occupy Swift's threads.
+///
+/// Swift has as many threads as there are cores. A handler that computes or blocks occupies one of
+/// them until it suspends, and with it all that waits for that thread. So what proves that this
+/// process is alive, and what ends attempts, waits and runs here.
+///
+/// It never runs a handler. It does call what a cancelled task has registered with
+/// `withTaskCancellationHandler`, which is not to block.
+final class DeadlineThread: TaskExecutor {
+  private typealias Sleepers = DeadlineHeap<
+    CheckedContinuation<Void, any Error>, ContinuousClock.Instant
+  >
+
+  private struct State: Sendable {
+    var jobs: [UnownedJob] = []
+    var sleepers = Sleepers()
+  }
+
+  /// The one thread of the process; `nil` if the system can't start it.
+  static let shared = try? DeadlineThread()
+
+  private let state = Mutex(State())
+  private let changed = DispatchSemaphore(value: 0)
+
+  /// Starts the thread, which never ends.
+  private init() throws(SystemCallError) {
+    try SystemThread.start { [self] in while true { step() } }
+  }
+
+  func enqueue(_ job: consuming ExecutorJob) {
+    let job = UnownedJob(job)
+    state.withLock { $0.jobs.append(job) }
+    changed.signal()
+  }
+
+  /// Suspends for the delay.
+  /// - Throws: `CancellationError` as soon as the task is cancelled.
+  nonisolated(nonsending) func sleep(for delay: Duration) async throws {
+    try Task.checkCancellation()
+    let end = ContinuousClock.now + max(delay, .zero).sleepable
+    try await CancellableSuspension<Sleepers.Ticket>.suspend { continuation in
+      let (ticket, isFirst) = state.withLock { state in
+        let ticket = state.sleepers.insert(continuation, deadline: end)
+        return (ticket, state.sleepers.firstDeadline == end)
+      }
+      if isFirst { changed.signal() }
+      return (ticket, [])
+    } withdraw: { ticket in
+      state.withLock { $0.sleepers.remove(ticket) }
+    }
+  }
+
+  /// Does what is due, and then sleeps until there is more.
+  private func step() {
+    let now = ContinuousClock.now
+    var due: [CheckedContinuation<Void, any Error>] = []
+    let (jobs, next) = state.withLock { state in
+      while let (_, sleeper) = state.sleepers.popFirst(through: now) { due.append(sleeper) }
+      defer { state.jobs = [] }
+      return (state.jobs, state.sleepers.firstDeadline)
+    }
+    for sleeper in due { sleeper.resume() }
+    for job in jobs { unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
+    guard due.isEmpty, jobs.isEmpty else { return }
+    changed.wait(until: next)
+  }
+}
+
+extension DispatchSemaphore {
+  /// Waits for a signal, or until an instant if there is one.
+  func wait(until instant: ContinuousClock.Instant?) {
+    guard let instant else { return wait() }
+    let (seconds, attoseconds) = ContinuousClock.now.duration(to: instant).components
+    let nanoseconds = seconds * 1_000_000_000 + attoseconds / 1_000_000_000
+    // Where an integer has 32 bits, the wait lasts two seconds at most, and another one follows.
+    _ = wait(timeout: .now() + .nanoseconds(Int(clamping: max(0, nanoseconds) + 1)))
   }
 }

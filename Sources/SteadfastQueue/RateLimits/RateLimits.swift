@@ -306,3 +306,356 @@ struct RateLimits: Sendable {
     }
   }
 }
+
+extension RateLimits {
+  /// The tasks of a claim that may not begin, under their places in it: until when they are put
+  /// off, or `nil` if they return to their places in line.
+  typealias Denials = [Int: Int64?]
+}
+
+extension RateLimits.Admission {
+  /// The tasks that may not begin.
+  var denials: RateLimits.Denials {
+    var denials: RateLimits.Denials = [:]
+    for index in released { denials.updateValue(nil, forKey: index) }
+    for (index, date) in postponed { denials.updateValue(date, forKey: index) }
+    return denials
+  }
+
+  /// Notes that a task may not begin.
+  mutating func deny(_ index: Int, until date: Int64?) {
+    if let date { postponed.append((index, date)) } else { released.append(index) }
+  }
+}
+
+/// Pauses of limits.
+extension RateLimits {
+  /// Returns the places that are paused when a task says that it has met a limit: those of a key,
+  /// else those of its name, else those of all tasks.
+  func pausedPlaces(of record: TaskRecord) -> [Place] {
+    let places = places(of: record)
+    let keyed = places.filter { scopes[$0.scope].key != nil }
+    let named = places.filter { scopes[$0.scope].names != nil }
+    return keyed.isEmpty ? named.isEmpty ? places : named : keyed
+  }
+
+  /// Returns the bytes of a value in which a place is paused.
+  func pausing(_ place: Place, _ bytes: [UInt8]?, from now: Int64, until end: Int64) -> [UInt8]? {
+    var histories = StartHistories(bytes) ?? usedUp(place.valueName, at: now)
+    histories[place.key].pause(from: now, until: end)
+    return histories.bytes
+  }
+}
+
+extension RateLimits {
+  /// The limits for the same tasks, which have one history.
+  struct Scope: Sendable {
+    /// The names of the tasks; `nil` for all of the queue.
+    var names: [String]?
+    var windows: [RateWindow]
+    let key: (@Sendable (TaskRecord) -> String?)?
+    /// How the names of the values begin that hold the histories.
+    let prefix: String
+    var description: String
+
+    /// The name of the value with the history of a limit without keys.
+    var valueName: String { prefix + (names.map { "/\($0[0])" } ?? "") }
+
+    /// The name of the value with the history of a key.
+    func valueName(ofKey number: UInt64) -> String {
+      "\(prefix).\(number % RateLimits.partCount)" + (names.map { "/\($0[0])" } ?? "")
+    }
+
+    /// Adds a limit with the same first name.
+    ///
+    /// A history does not say which name a start had. So each limit of the scope counts the tasks
+    /// of all names of any of them: too few may begin, never too many.
+    mutating func add(_ limit: RateLimit, _ window: RateWindow) {
+      windows.append(window)
+      description += ", \(limit)"
+      for name in limit.names ?? [] where !concerns(name) { names?.append(name) }
+    }
+
+    func concerns(_ name: String) -> Bool { names?.contains { $0.isExactly(name) } ?? true }
+  }
+
+  /// The history that a start of a task counts for.
+  struct Place: Sendable, Hashable {
+    let scope: Int
+    let valueName: String
+    let key: UInt64
+  }
+
+  /// Over how many values the keys of a limit are spread.
+  private static let partCount: UInt64 = 256
+
+  /// Returns the number that stands for a key in a store.
+  ///
+  /// Two keys with the same number would share a limit. Of a million keys, two have the same one
+  /// with a probability of 3 in 100 million.
+  static func number(of key: String) -> UInt64 { key.utf8.stableHash }
+
+  /// How many tasks of a key have been put off until its next free start.
+  struct Line: Sendable, Hashable {
+    /// How many of them look again whenever a start is free.
+    static let nearCount = 16
+    /// In how many starts each of the others looks at least once.
+    static let mostStarts = 32
+
+    /// The date of the start.
+    let date: Int64
+    private var counts: [TaskQueue.Priority: Int] = [:]
+
+    init(date: Int64) { self.date = date }
+
+    /// Adds a task, and returns how many are ahead of it.
+    mutating func add(_ priority: TaskQueue.Priority) -> Int {
+      let ahead = counts.reduce(0) { $1.key >= priority ? $0 + $1.value : $0 }
+      counts[priority, default: 0] += 1
+      return ahead
+    }
+  }
+}
+
+/// A number of starts, and the interval within which no more may be.
+struct RateWindow: Sendable, Hashable {
+  /// The most starts whose dates are kept.
+  static let maxCount = 1_024
+  /// The shortest interval, in microseconds.
+  static let shortestPart: Int64 = 1_000
+
+  /// From 1 to 1,024.
+  let count: Int
+  /// In microseconds.
+  let interval: Int64
+
+  /// Makes a window of `count` starts per interval.
+  ///
+  /// For more than 1,024, the interval and the count are divided by the same number. Every interval
+  /// of the whole length is covered by as many parts, so it has no more starts than it may.
+  init(_ count: Int, per interval: Duration) {
+    let count = max(count, 1)
+    let parts = (count - 1) / Self.maxCount + 1
+    let microseconds = min(max(interval, .zero), RateLimit.longestInterval).microseconds
+    self.count = count / parts
+    // Rounded up: a part that is too long lets too few through, never too many.
+    self.interval = (microseconds + Int64(parts) - 1) / Int64(parts)
+  }
+}
+
+/// When attempts have begun that share a limit, and until when it is paused; in microseconds since
+/// 1970.
+struct StartHistory: Sendable, Hashable {
+  struct Pause: Sendable, Hashable {
+    var begin: Int64
+    var end: Int64
+  }
+
+  /// In order; of several at the same time, each is listed.
+  private(set) var starts: [Int64] = []
+  private(set) var pause: Pause?
+
+  init(starts: [Int64] = [], pause: Pause? = nil) {
+    self.starts = starts
+    self.pause = pause
+  }
+
+  var isEmpty: Bool { starts.isEmpty && pause == nil }
+
+  /// Notes that an attempt begins.
+  ///
+  /// It counts from the last start on if that is later by another process's clock.
+  mutating func start(at now: Int64) { starts.append(max(now, starts.last ?? now)) }
+
+  /// Moves the starts from a date on to a later one, on which those attempts begin.
+  mutating func delay(from date: Int64, to now: Int64) {
+    guard now > date, let last = starts.last, last >= date else { return }
+    starts = starts.map { $0 >= date ? max($0, now) : $0 }
+  }
+
+  /// Lets nothing begin until a date, or until a later one that was set before.
+  mutating func pause(from now: Int64, until end: Int64) {
+    guard end > max(now, pause?.end ?? now) else { return }
+    pause = Pause(begin: now, end: end)
+  }
+
+  /// Drops what has no meaning any more on a date.
+  mutating func trim(_ windows: [RateWindow], at now: Int64) {
+    if let pause, pause.end <= now { self.pause = nil }
+    let (count, interval) = (
+      windows.map(\.count).max() ?? 0, windows.map(\.interval).max() ?? 0
+    )
+    let extra = max(0, starts.count - count)
+    let first = starts[extra...].firstIndex { $0 > now - interval } ?? starts.endIndex
+    if first > 0 { starts.removeFirst(first) }
+  }
+
+  /// Moves what is later than `now`, because the clock was set back, to a date by which it was.
+  ///
+  /// Nothing is moved if it is later by no more than the tolerance: it comes from the clock of
+  /// another process. Without this, a limit would hold tasks up until the clock reaches the old
+  /// date.
+  mutating func rebase(to date: Int64, at now: Int64, tolerance: Int64) {
+    if let last = starts.last, last > now + tolerance {
+      starts = starts.map { $0 > now ? date : $0 }.sorted()
+    }
+    if let pause, pause.begin > now + tolerance {
+      self.pause = Pause(begin: date, end: date + (pause.end - pause.begin))
+    }
+  }
+}
+
+/// Decides when attempts may begin that share a limit.
+///
+/// It keeps the dates of the last starts, as many as the limit allows. That is exact: a bucket of
+/// tokens that is filled at the rate of the limit lets nearly twice as many through in the interval
+/// after a pause.
+struct RateLimiter: Sendable {
+  let windows: [RateWindow]
+  var history: StartHistory
+
+  /// Returns how many attempts may begin on a date.
+  func room(at now: Int64) -> Int {
+    if let pause = history.pause, pause.end > now { return 0 }
+    var room = Int.max
+    for window in windows {
+      let begin = now - window.interval
+      // Those of the window are the last ones, and there are mostly few of them to look at.
+      let first = history.starts.lastIndex { $0 <= begin }.map { $0 + 1 } ?? 0
+      room = min(room, max(0, window.count - (history.starts.count - first)))
+    }
+    return room
+  }
+
+  /// Returns how long a number of attempts takes to begin, as the slowest of the windows allows it.
+  func duration(ofStarts count: Int) -> Int64 {
+    let each = windows.map { Double($0.interval) / Double($0.count) }.max() ?? 0
+    return Int64(min(each * Double(count), Double(RateLimit.longestInterval.microseconds)))
+  }
+
+  /// Returns the first date, from `now` on, on which an attempt may begin.
+  func nextStart(from now: Int64) -> Int64 {
+    var date = max(now, history.pause?.end ?? now)
+    for window in windows where history.starts.count >= window.count {
+      date = max(date, history.starts[history.starts.count - window.count] + window.interval)
+    }
+    return date
+  }
+}
+
+/// The histories that one value of a store holds, each under the number of its key.
+///
+/// The bytes are a 1 and, for each history in the order of its number: the number (8 bytes, the
+/// highest first), the begin and the end of its pause (0 and 0 if there is none), how many starts
+/// it has, the first one, and the time from each to the next. All but the number are written with
+/// seven bits to a byte, the lowest first, and the highest bit set in all but the last.
+struct StartHistories: Sendable, Equatable {
+  /// The form of the bytes.
+  private static let form: UInt8 = 1
+  /// The number of the history of a limit without keys.
+  static let onlyKey: UInt64 = 0
+
+  private(set) var histories: [UInt64: StartHistory] = [:]
+
+  init() {}
+
+  /// Reads a value; `nil` is an empty one.
+  ///
+  /// - Returns: `nil` if the bytes make no sense.
+  init?(_ bytes: [UInt8]?) {
+    guard let bytes else { return }
+    guard bytes.first == Self.form else { return nil }
+    var reader = Reader(bytes: bytes[1...])
+    while !reader.bytes.isEmpty {
+      guard let key = reader.readNumber(), let history = reader.readHistory() else { return nil }
+      histories[key] = history
+    }
+  }
+
+  /// The bytes of the value; `nil` if there is nothing to hold.
+  var bytes: [UInt8]? {
+    guard !histories.isEmpty else { return nil }
+    var bytes = [Self.form]
+    for (key, history) in histories.sorted(by: { $0.key < $1.key }) {
+      for shift in stride(from: 56, through: 0, by: -8) {
+        bytes.append(UInt8(truncatingIfNeeded: key >> shift))
+      }
+      bytes.append(varint: history.pause?.begin ?? 0)
+      bytes.append(varint: history.pause?.end ?? 0)
+      bytes.append(varint: Int64(history.starts.count))
+      var last: Int64 = 0
+      for start in history.starts {
+        bytes.append(varint: start - last)
+        last = start
+      }
+    }
+    return bytes
+  }
+
+  subscript(key: UInt64) -> StartHistory {
+    get { histories[key] ?? StartHistory() }
+    set { histories[key] = newValue.isEmpty ? nil : newValue }
+  }
+
+  /// Applies a change to each history, and drops those that are empty then.
+  mutating func changeAll(_ change: (inout StartHistory) -> Void) {
+    histories = histories.compactMapValues { history in
+      var history = history
+      change(&history)
+      return history.isEmpty ? nil : history
+    }
+  }
+
+  /// An upper limit for the number of bytes.
+  var maxByteCount: Int { histories.values.reduce(1) { $0 + 40 + 9 * $1.starts.count } }
+
+  private struct Reader {
+    var bytes: ArraySlice<UInt8>
+
+    mutating func readNumber() -> UInt64? {
+      guard bytes.count >= 8 else { return nil }
+      defer { bytes.removeFirst(8) }
+      return bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) }
+    }
+
+    /// Reads a number of up to 62 bits: sums of two of them can't overflow.
+    mutating func readVarint() -> Int64? {
+      var (number, shift): (Int64, Int64) = (0, 0)
+      while let byte = bytes.popFirst() {
+        guard shift < 56 || shift == 56 && byte < 64 else { return nil }
+        number |= Int64(byte & 127) << shift
+        if byte < 128 { return number }
+        shift += 7
+      }
+      return nil
+    }
+
+    mutating func readHistory() -> StartHistory? {
+      guard let begin = readVarint(), let end = readVarint(), let count = readVarint(),
+        begin <= end, count <= RateWindow.maxCount
+      else { return nil }
+      var (starts, last): ([Int64], Int64) = ([], 0)
+      for _ in 0..<count {
+        guard let step = readVarint(), last + step < 1 << 61 else { return nil }
+        last += step
+        starts.append(last)
+      }
+      return StartHistory(
+        starts: starts,
+        pause: end > 0 ? StartHistory.Pause(begin: begin, end: end) : nil
+      )
+    }
+  }
+}
+
+extension [UInt8] {
+  /// Appends a number that is not negative; a negative one counts as 0.
+  fileprivate mutating func append(varint number: Int64) {
+    var rest = UInt64(Swift.max(number, 0))
+    while rest >= 128 {
+      append(UInt8(rest & 127 | 128))
+      rest >>= 7
+    }
+    append(UInt8(rest))
+  }
+}

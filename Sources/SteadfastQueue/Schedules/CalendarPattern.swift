@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Days and times of day, as a line of cron gives them.
 ///
 /// Sets of numbers are bits: bit 5 of ``minutes`` says that the pattern has minute 5.
@@ -97,5 +103,138 @@ struct CalendarPattern: Sendable, Hashable {
       minute = 0
     }
     return nil
+  }
+}
+
+/// A day of the proleptic Gregorian calendar.
+///
+/// Days are counted from 1 January 1970. The arithmetic is that of H. Hinnant, "chrono-Compatible
+/// Low-Level Date Algorithms": eras of 400 years, each of 146,097 days, and years that begin in
+/// March, so that the leap day is the last of a year.
+struct CivilDate: Equatable {
+  var year: Int
+  /// From 1 to 12.
+  var month: Int
+  /// From 1 to 31.
+  var day: Int
+
+  init(year: Int, month: Int, day: Int) {
+    self.year = year
+    self.month = month
+    self.day = day
+  }
+
+  /// Makes the day that is this number of days after 1 January 1970.
+  init(dayNumber: Int) {
+    let shifted = dayNumber + Self.daysFromMarch0To1970
+    let era = shifted.flooredQuotient(Self.daysOfEra)
+    let dayOfEra = shifted - era * Self.daysOfEra
+    let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+    let shiftedMonth = (5 * dayOfYear + 2) / 153
+    day = dayOfYear - (153 * shiftedMonth + 2) / 5 + 1
+    month = shiftedMonth < 10 ? shiftedMonth + 3 : shiftedMonth - 9
+    year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+  }
+
+  /// The number of days from 1 January 1970 to this day.
+  var dayNumber: Int {
+    let shiftedYear = month <= 2 ? year - 1 : year
+    let era = shiftedYear.flooredQuotient(400)
+    let yearOfEra = shiftedYear - era * 400
+    let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+    let dayOfEra = yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear
+    return era * Self.daysOfEra + dayOfEra - Self.daysFromMarch0To1970
+  }
+
+  /// The first day of the next month.
+  var firstOfNextMonth: CivilDate {
+    month == 12
+      ? CivilDate(year: year + 1, month: 1, day: 1)
+      : CivilDate(year: year, month: month + 1, day: 1)
+  }
+
+  /// The day of the week of a day, from 0 for Sunday.
+  static func weekday(ofDayNumber number: Int) -> Int {
+    // 1 January 1970 was a Thursday.
+    let weekday = (number + 4) % 7
+    return weekday < 0 ? weekday + 7 : weekday
+  }
+
+  /// The greatest number of days that a month ever has.
+  static func mostDays(ofMonth month: Int) -> Int {
+    switch month {
+    case 2: 29
+    case 4, 6, 9, 11: 30
+    default: 31
+    }
+  }
+
+  private static let daysOfEra = 146_097
+  /// From 1 March of the year 0 to 1 January 1970.
+  private static let daysFromMarch0To1970 = 719_468
+}
+
+extension Int {
+  /// Returns the quotient, rounded down.
+  func flooredQuotient(_ divisor: Int) -> Int {
+    let quotient = self / divisor
+    return self % divisor < 0 ? quotient - 1 : quotient
+  }
+}
+
+/// The instants at which the clocks of a time zone show a time.
+///
+/// It asks the zone for nothing but its offset from GMT at an instant. A time is the number of
+/// seconds from 1 January 1970, 00:00, as the clocks of the zone show it; an instant is the number
+/// of seconds from that moment in GMT.
+struct ZoneClock {
+  let zone: TimeZone
+
+  /// How much later than GMT the clocks are, at most, and how much earlier, in seconds.
+  ///
+  /// Offsets are from -12 to +14 hours; an hour more on either side does no harm.
+  private static let (latest, earliest) = (15 * 3_600, 13 * 3_600)
+
+  /// Returns what the clocks show at an instant.
+  func time(at instant: Int) -> Int { instant + offset(at: instant) }
+
+  /// Returns the instant at which the clocks show a time.
+  ///
+  /// A time that they show twice, because they go back, has the first of the two instants. A time
+  /// that they skip, because they go forward, has the first instant after that.
+  ///
+  /// It assumes that the offset changes at most once within 28 hours.
+  func instant(of time: Int) -> Int {
+    // All instants that can be meant are between these two.
+    let (start, end) = (time - Self.latest, time + Self.earliest)
+    let (before, after) = (offset(at: start), offset(at: end))
+    // Before the change, this instant comes first if both are right.
+    let first = time - before
+    if before == after || offset(at: first) == before { return first }
+    let second = time - after
+    if offset(at: second) == after { return second }
+    return change(from: before, between: start, and: end)
+  }
+
+  /// Returns the first instant in a range at which the offset has changed; `nil` if it has not at
+  /// its end.
+  func change(after start: Int, through end: Int) -> Int? {
+    let before = offset(at: start)
+    return offset(at: end) == before ? nil : change(from: before, between: start, and: end)
+  }
+
+  /// Returns the first instant at which the offset is not `offset` any more.
+  private func change(from offset: Int, between start: Int, and end: Int) -> Int {
+    var (low, high) = (start, end)
+    while high - low > 1 {
+      let middle = low + (high - low) / 2
+      if self.offset(at: middle) == offset { low = middle } else { high = middle }
+    }
+    return high
+  }
+
+  private func offset(at instant: Int) -> Int {
+    zone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(instant)))
   }
 }

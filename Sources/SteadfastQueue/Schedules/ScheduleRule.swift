@@ -96,3 +96,372 @@ public struct ScheduleRule: Sendable, Hashable {
     return sinceHour == 0 ? instant : instant + 3_600 - sinceHour
   }
 }
+
+extension ScheduleRule {
+  /// A time of day, as in `.time(2, 30)`.
+  public struct TimeOfDay: Sendable, Hashable, CustomStringConvertible {
+    let hour, minute, second: Int
+
+    /// Makes a time of day: an hour from 0 to 23, a minute and a second.
+    public static func time(_ hour: Int, _ minute: Int, _ second: Int = 0) -> TimeOfDay {
+      TimeOfDay(hour: hour, minute: minute, second: second)
+    }
+
+    /// As in `02:30`, or `02:30:15`.
+    public var description: String {
+      let parts = second == 0 ? [hour, minute] : [hour, minute, second]
+      return parts.map { $0 < 10 ? "0\($0)" : "\($0)" }.joined(separator: ":")
+    }
+
+    fileprivate func check() throws(TaskQueueError) {
+      guard (0..<24).contains(hour), (0..<60).contains(minute), (0..<60).contains(second) else {
+        throw TaskQueueError(
+          .invalidArgument,
+          "the time of day \(self) does not exist; give an hour from 0 to 23, and a minute and a "
+            + "second from 0 to 59"
+        )
+      }
+    }
+  }
+
+  /// A day of the week.
+  ///
+  /// Its raw value counts from Sunday, which is 0, as in a line of cron. The weekdays of `Calendar`
+  /// are greater by one.
+  public enum Weekday: Int, Sendable, Hashable, CaseIterable {
+    /// A day of the week.
+    case sunday, monday, tuesday, wednesday, thursday, friday, saturday
+
+    /// As in `Mon`.
+    var text: String { ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"][rawValue] }
+  }
+
+  /// Each time that this much time has passed, whatever clocks on the wall show.
+  ///
+  /// The first date is one interval after the schedule was made. After that, dates are whole
+  /// intervals apart, however long the task takes.
+  ///
+  /// - Parameter interval: whole seconds, at least one.
+  /// - Returns: The rule.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  public static func every(_ interval: Duration) throws(TaskQueueError) -> ScheduleRule {
+    let (seconds, fraction) = interval.components
+    guard seconds >= 1, fraction == 0, interval <= .longestStorable else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "a schedule can't have the interval \(interval); give whole seconds, at least one and at most "
+          + "100000000000"
+      )
+    }
+    return ScheduleRule(.every(seconds: Int(seconds)), .gmt, "every \(seconds) s")
+  }
+
+  /// Each hour, when the clocks of a zone show these minutes.
+  ///
+  /// Each real hour has one, also when the clocks go forward or back by an hour.
+  ///
+  /// - Parameters:
+  ///   - minute: the minutes after the full hour, from 0 to 59.
+  ///   - zone: the zone whose clocks count; by default GMT. Zones differ in it if they are not
+  ///     whole hours from GMT, as India is.
+  /// - Returns: The rule.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  public static func hourly(
+    minute: Int,
+    in zone: TimeZone = .gmt
+  ) throws(TaskQueueError) -> ScheduleRule {
+    guard (0..<60).contains(minute) else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "no hour has a minute \(minute); give a minute from 0 to 59"
+      )
+    }
+    return try ScheduleRule(.hourly(minute: minute), clocksOf: zone, "hourly \(minute)")
+  }
+
+  /// Each day, when the clocks of a zone show a time.
+  ///
+  /// - Parameters:
+  ///   - time: the time of day, as in `.time(2, 30)`.
+  ///   - zone: the zone whose clocks count.
+  /// - Returns: The rule.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  public static func daily(
+    at time: TimeOfDay,
+    in zone: TimeZone
+  ) throws(TaskQueueError) -> ScheduleRule {
+    try time.check()
+    let pattern = CalendarPattern(time, on: CalendarPattern.allWeekdays)
+    return try ScheduleRule(.calendar(pattern), clocksOf: zone, "daily \(time)")
+  }
+
+  /// Each week on some days, when the clocks of a zone show a time.
+  ///
+  /// - Parameters:
+  ///   - days: the days of the week; at least one.
+  ///   - time: the time of day, as in `.time(6, 0)`.
+  ///   - zone: the zone whose clocks count.
+  /// - Returns: The rule.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``.
+  public static func weekly(
+    on days: Set<Weekday>,
+    at time: TimeOfDay,
+    in zone: TimeZone
+  ) throws(TaskQueueError) -> ScheduleRule {
+    try time.check()
+    guard !days.isEmpty else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "a weekly schedule has no day of the week; give at least one"
+      )
+    }
+    let sorted = days.sorted { $0.rawValue < $1.rawValue }
+    let pattern = CalendarPattern(time, on: sorted.reduce(0) { $0 | 1 << UInt8($1.rawValue) })
+    let names = sorted.map(\.text).joined(separator: ",")
+    return try ScheduleRule(.calendar(pattern), clocksOf: zone, "weekly \(names) \(time)")
+  }
+
+  /// The dates of a line of cron: `minute hour day-of-month month day-of-week`.
+  ///
+  /// A field is `*`, a number, a range as in `1-5`, either of the last two with a step as in `*/15`
+  /// or `10-50/20`, or several of these with commas between them. Months and days of the week have
+  /// names as well, as in `jan` and `mon`; 0 and 7 are both Sunday. `@hourly`, `@daily`,
+  /// `@midnight`, `@weekly`, `@monthly`, `@yearly` and `@annually` are known.
+  ///
+  /// If neither the day of the month nor the day of the week begins with `*`, a day needs to match
+  /// only one of the two, as in cron: `0 8 1 * mon` is 8:00 on each first of a month and on each
+  /// Monday.
+  ///
+  /// - Parameters:
+  ///   - line: the five fields, without a command.
+  ///   - zone: the zone whose clocks count.
+  /// - Returns: The rule.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument``, which
+  ///   names the field and what is wrong with it.
+  public static func cron(
+    _ line: String,
+    in zone: TimeZone
+  ) throws(TaskQueueError) -> ScheduleRule {
+    let (pattern, text) = try CronLine.pattern(of: line)
+    return try ScheduleRule(.calendar(pattern), clocksOf: zone, "cron \(text)")
+  }
+}
+
+extension ScheduleRule {
+  /// Makes a rule whose zone is stored by its identifier.
+  private init(_ kind: Kind, clocksOf zone: TimeZone, _ text: String) throws(TaskQueueError) {
+    // A zone that differs from what its identifier says has a constant offset.
+    let (date, stored) = (Date(timeIntervalSince1970: 0), TimeZone(identifier: zone.identifier))
+    let offset = zone.secondsFromGMT(for: date)
+    if let stored, stored.secondsFromGMT(for: date) != offset {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the time zone \(zone.identifier) is \(offset) s from GMT, which its identifier does not say; "
+          + "give one of whole minutes"
+      )
+    }
+    self.init(kind, zone, text)
+  }
+}
+
+extension CalendarPattern {
+  fileprivate init(_ time: ScheduleRule.TimeOfDay, on weekdays: UInt8) {
+    self.init(
+      minutes: 1 << UInt64(time.minute),
+      hours: 1 << UInt32(time.hour),
+      days: Self.allDays,
+      months: Self.allMonths,
+      weekdays: weekdays,
+      second: time.second
+    )
+  }
+}
+
+extension ScheduleRule: CustomStringConvertible {
+  /// As in `daily 02:30 (Europe/Berlin)`.
+  public var description: String {
+    timeZoneIdentifier.map { "\(text) (\($0))" } ?? text
+  }
+}
+
+/// Rules as texts, from which they are made again.
+extension ScheduleRule {
+  /// Makes a rule of its text (``text``), in a zone.
+  ///
+  /// - Returns: The rule; `nil` if this version knows no such rule.
+  init?(text: String, in zone: TimeZone) {
+    let words = text.split(separator: " ")
+    let rest = words.dropFirst()
+    let made: ScheduleRule? =
+      switch words.first {
+      case "every": Self.every(rest)
+      case "hourly": rest.first.flatMap { Int($0) }.flatMap { try? .hourly(minute: $0, in: zone) }
+      case "daily": rest.first.flatMap(Self.time).flatMap { try? .daily(at: $0, in: zone) }
+      case "weekly": Self.weekly(rest, zone)
+      case "cron": try? .cron(rest.joined(separator: " "), in: zone)
+      default: nil
+      }
+    guard let made else { return nil }
+    self = made
+  }
+
+  private static func every(_ words: ArraySlice<Substring>) -> ScheduleRule? {
+    guard let seconds = words.first.flatMap({ Int($0) }) else { return nil }
+    return try? .every(.seconds(seconds))
+  }
+
+  private static func weekly(_ words: ArraySlice<Substring>, _ zone: TimeZone) -> ScheduleRule? {
+    guard words.count == 2, let names = words.first, let time = words.last.flatMap(time) else {
+      return nil
+    }
+    let days = names.split(separator: ",").map { name in
+      Weekday.allCases.first { $0.text == name }
+    }
+    guard !days.contains(nil) else { return nil }
+    return try? .weekly(on: Set(days.compactMap(\.self)), at: time, in: zone)
+  }
+
+  private static func time(_ text: Substring) -> TimeOfDay? {
+    let numbers = text.split(separator: ":").compactMap { Int($0) }
+    guard numbers.count == 2 || numbers.count == 3 else { return nil }
+    return .time(numbers[0], numbers[1], numbers.count == 3 ? numbers[2] : 0)
+  }
+}
+
+/// Reads lines of cron.
+enum CronLine {
+  /// What may be in one of the five fields.
+  private struct Field {
+    var name: String
+    var range: ClosedRange<Int>
+    var names: [String] = []
+    /// The number of the first of `names`.
+    var firstName = 0
+  }
+
+  private static let fields = [
+    Field(name: "minute", range: 0...59),
+    Field(name: "hour", range: 0...23),
+    Field(name: "day of the month", range: 1...31),
+    Field(
+      name: "month",
+      range: 1...12,
+      names: [
+        "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+      ],
+      firstName: 1
+    ),
+    Field(
+      name: "day of the week",
+      range: 0...7,
+      names: ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+    ),
+  ]
+
+  private static let shorthands = [
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+  ]
+
+  /// Returns the pattern of a line, and the line with single spaces.
+  static func pattern(of line: String) throws(TaskQueueError) -> (CalendarPattern, String) {
+    // A line that was read from a file may end with its line end.
+    var words = line.split(whereSeparator: \.isWhitespace).map { $0.lowercased() }
+    let text = words.joined(separator: " ")
+    if words.count == 1, let meaning = shorthands[words[0]] {
+      words = meaning.split(separator: " ").map(String.init)
+    }
+    guard words.count == fields.count else {
+      throw error(
+        line,
+        "it has \(words.count) fields; give five: minute, hour, day of the month, month and day of "
+          + "the week, without a command"
+      )
+    }
+    var sets: [UInt64] = []
+    for (word, field) in zip(words, fields) { sets.append(try set(word, field, line)) }
+    let pattern = CalendarPattern(
+      minutes: sets[0],
+      hours: UInt32(sets[1]),
+      days: UInt32(sets[2]),
+      months: UInt16(sets[3]),
+      // 7 is Sunday, as 0 is.
+      weekdays: UInt8(sets[4] & 0x7F | sets[4] >> 7),
+      needsOneOfBoth: !words[2].hasPrefix("*") && !words[4].hasPrefix("*")
+    )
+    guard pattern.hasDays else { throw error(line, "none of its months has such a day") }
+    return (pattern, text)
+  }
+
+  private static func set(
+    _ word: String,
+    _ field: Field,
+    _ line: String
+  ) throws(TaskQueueError) -> UInt64 {
+    var set: UInt64 = 0
+    for part in word.split(separator: ",", omittingEmptySubsequences: false) {
+      let (range, step) = try range(part, field, line)
+      for number in stride(from: range.lowerBound, through: range.upperBound, by: step) {
+        set |= 1 << UInt64(number)
+      }
+    }
+    return set
+  }
+
+  /// Reads `*`, `5`, `1-5`, `*/15` or `10-50/20`.
+  private static func range(
+    _ part: Substring,
+    _ field: Field,
+    _ line: String
+  ) throws(TaskQueueError) -> (ClosedRange<Int>, step: Int) {
+    let pieces = part.split(separator: "/", omittingEmptySubsequences: false)
+    let ends = pieces[0].split(separator: "-", omittingEmptySubsequences: false)
+    guard pieces.count <= 2, ends.count <= 2 else {
+      throw error(line, "'\(part)' is no \(field.name): it has too many '/' or '-'")
+    }
+    let isAll = pieces[0] == "*"
+    let low = isAll ? field.range.lowerBound : try number(ends[0], field, line)
+    let high =
+      isAll ? field.range.upperBound : ends.count == 2 ? try number(ends[1], field, line) : low
+    guard low <= high else {
+      throw error(line, "the range '\(part)' of the \(field.name) ends before it begins")
+    }
+    guard pieces.count == 2 else { return (low...high, 1) }
+    guard isAll || ends.count == 2 else {
+      throw error(
+        line,
+        "the step of '\(part)' needs a range before it, as in '\(low)-\(field.range.upperBound)/2'"
+      )
+    }
+    guard let step = Int(pieces[1]), step >= 1 else {
+      throw error(line, "the step of '\(part)' is not a number of at least 1")
+    }
+    return (low...high, step)
+  }
+
+  private static func number(
+    _ text: Substring,
+    _ field: Field,
+    _ line: String
+  ) throws(TaskQueueError) -> Int {
+    if let index = field.names.firstIndex(where: { $0 == text }) { return index + field.firstName }
+    let isDigits = !text.isEmpty && text.utf8.allSatisfy { $0 >= 0x30 && $0 <= 0x39 }
+    guard isDigits, let number = Int(text), field.range.contains(number) else {
+      throw error(
+        line,
+        "'\(text)' is no \(field.name); give \(field.range.lowerBound) to \(field.range.upperBound)"
+          + (field.names.isEmpty ? "" : ", or a name such as '\(field.names[1])'")
+      )
+    }
+    return number
+  }
+
+  private static func error(_ line: String, _ problem: String) -> TaskQueueError {
+    TaskQueueError(.invalidArgument, "the line of cron '\(line)' makes no sense: \(problem)")
+  }
+}

@@ -231,3 +231,145 @@ extension TaskSchedule {
     )
   }
 }
+
+/// What all occurrences of a schedule have in common: the task's name, payload and options.
+struct TaskTemplate: Codable, Equatable, Sendable {
+  let name: String
+  private let format: String
+  private let version: Int
+  /// The bytes of a payload that is JSON.
+  private let json: String?
+  /// The bytes of any other payload.
+  private let data: Data?
+  private let priority: Int?
+  /// -1 stands for any number.
+  private let maxRetries: Int?
+  private let usesBackoff: Bool?
+  private let timeLimit: Duration?
+  private let tags: [String]?
+  private let orderKey: String?
+  private let holdsOrder: Bool?
+  private let conditions: [String]?
+
+  init(_ name: String, _ payload: StoredPayload, _ options: TaskOptions) throws {
+    self.name = name
+    priority = options.priority?.rawValue
+    maxRetries =
+      switch options.maxRetries {
+      case .atMost(let count): count
+      case .alwaysRetry: -1
+      case nil: nil
+      }
+    usesBackoff = options.usesBackoff
+    timeLimit = options.timeLimit
+    tags = options.tags.isEmpty ? nil : options.tags.sorted()
+    orderKey = options.inOrder
+    holdsOrder = options.inOrder == nil ? nil : options.holdsOrder
+    conditions = options.requires.isEmpty ? nil : options.requires.map(\.rawValue).sorted()
+    let bytes = try payload.bytes()
+    format = payload.format.rawValue
+    version = payload.version
+    json = payload.format == .json ? String(decoding: bytes, as: UTF8.self) : nil
+    data = payload.format == .json ? nil : Data(bytes)
+  }
+
+  /// The payload as it is stored.
+  ///
+  /// - Throws: A ``TaskQueueError`` if a later version has stored it in a format of its own.
+  var payload: StoredPayload {
+    get throws(TaskQueueError) {
+      guard let format = StoredPayload.Format(rawValue: format) else {
+        throw TaskQueueError(
+          .undecodablePayload,
+          "the payload of '\(name)' has the format '\(format)', which this version does not know"
+        )
+      }
+      let bytes = json.map { Array($0.utf8) } ?? data.map { Array($0) } ?? []
+      return StoredPayload(bytes, format: format, version: version)
+    }
+  }
+
+  /// Makes the record of an occurrence.
+  func record(
+    id: TaskID,
+    payload: StoredPayload,
+    prohibitsBackoff: Bool,
+    availableDate: Date,
+    now: Date
+  ) -> TaskRecord {
+    TaskRecord(
+      id: id,
+      name: name,
+      payload: payload,
+      priority: priority.map(TaskQueue.Priority.init(rawValue:)) ?? .normal,
+      createdDate: now,
+      maxRetries: maxRetries.map { $0 < 0 ? .alwaysRetry : .atMost($0) } ?? 10,
+      usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
+      orderKey: orderKey,
+      holdsOrder: holdsOrder ?? false,
+      conditions: Set((conditions ?? []).map(TaskCondition.init(rawValue:))),
+      tags: Set(tags ?? []),
+      timeLimit: timeLimit,
+      availableDate: availableDate.storable
+    )
+  }
+}
+
+/// Which schedules a store has: values of the store.
+///
+/// A store can't list its values. So one value says which parts of the index there are, and each
+/// part which schedules: their keys, 9 hexadecimal digits each, in order.
+enum ScheduleIndex {
+  /// The name of the value that says which parts there are.
+  ///
+  /// Each of them is a bit of a number in 16 hexadecimal digits. If there was never a schedule, the
+  /// value is missing.
+  static let rootName = "steadfast.schedules"
+
+  /// The name of the value that holds a part, from 0 to 63.
+  static func name(ofPart part: Int) -> String {
+    "steadfast.schedules.\(Hexadecimal.text(UInt64(part), digits: 2))"
+  }
+
+  /// The parts that a root names.
+  static func parts(of root: [UInt8]) throws(TaskQueueError) -> [Int] {
+    guard root.count == 16, let bits = UInt64(String(decoding: root, as: UTF8.self), radix: 16)
+    else { throw unreadable(rootName) }
+    return (0..<64).filter { bits & (1 << UInt64($0)) != 0 }
+  }
+
+  static func root(of parts: some Sequence<Int>) -> [UInt8] {
+    Array(Hexadecimal.text(parts.reduce(0) { $0 | 1 << UInt64($1) }, digits: 16).utf8)
+  }
+
+  /// The schedules that a part names.
+  static func keys(of part: [UInt8]?, _ number: Int) throws(TaskQueueError) -> [ScheduleKey] {
+    guard let part else { return [] }
+    var keys: [ScheduleKey] = []
+    for start in stride(from: 0, to: part.count, by: digits) {
+      let text = String(decoding: part[start...].prefix(digits), as: UTF8.self)
+      guard text.utf8.count == digits, let bits = UInt64(text, radix: 16) else {
+        throw unreadable(name(ofPart: number))
+      }
+      keys.append(ScheduleKey(bits: bits))
+    }
+    return keys
+  }
+
+  /// The bytes of a part; `nil` if it names no schedule.
+  static func part(of keys: some Collection<ScheduleKey>) -> [UInt8]? {
+    guard !keys.isEmpty else { return nil }
+    return keys.sorted { $0.bits < $1.bits }
+      .flatMap { Hexadecimal.text($0.bits, digits: digits).utf8 }
+  }
+
+  private static let digits = 9
+
+  private static func unreadable(_ name: String) -> TaskQueueError {
+    TaskQueueError(
+      .storeFailed,
+      "the value '\(name)' of the store does not say which schedules there are: this version can't "
+        + "read it"
+    )
+  }
+}

@@ -278,3 +278,320 @@ extension TaskOptions {
     choices.value.fill(from: others.choices.value)
   }
 }
+
+extension TaskQueue {
+  /// The rank of a task among the available tasks: a higher one always goes first.
+  ///
+  /// Priority is strict: a task of low priority waits for as long as tasks of higher priority are
+  /// available. Any integer is a priority.
+  public struct Priority: RawRepresentable, Hashable, Comparable, Sendable,
+    ExpressibleByIntegerLiteral, CustomStringConvertible
+  {
+    /// The rank; a higher one goes first.
+    public let rawValue: Int
+
+    /// Makes a priority of any rank.
+    public init(rawValue: Int) { self.rawValue = rawValue }
+
+    /// Makes a priority of any rank.
+    public init(integerLiteral value: Int) { self.init(rawValue: value) }
+
+    /// After everything else: rank −10.
+    public static let low = Priority(rawValue: -10)
+    /// The default: rank 0.
+    public static let normal = Priority(rawValue: 0)
+    /// Before everything else: rank 10.
+    public static let high = Priority(rawValue: 10)
+
+    /// The rank.
+    public var description: String { "\(rawValue)" }
+
+    /// Returns whether the left priority goes after the right one.
+    public static func < (left: Priority, right: Priority) -> Bool {
+      left.rawValue < right.rawValue
+    }
+  }
+}
+
+/// How often a failed task is tried again.
+///
+/// An integer literal is enough: `maxRetries: 3` allows 3 retries, so 4 attempts in all.
+public enum RetryLimit: Sendable, Hashable, ExpressibleByIntegerLiteral {
+  /// At most this many retries after the first attempt. The number must not be negative.
+  case atMost(Int)
+  /// Retries until the task succeeds, or its handler abandons it.
+  case alwaysRetry
+
+  /// At most this many retries after the first attempt.
+  public init(integerLiteral value: Int) { self = .atMost(value) }
+
+  /// Returns whether the retry with this number is allowed, counted from 1.
+  func allows(retryCount: Int) -> Bool {
+    switch self {
+    case .atMost(let limit): retryCount <= limit
+    case .alwaysRetry: true
+    }
+  }
+}
+
+extension RetryLimit: CustomStringConvertible {
+  /// As in `at most 3`, or `always`.
+  public var description: String {
+    switch self {
+    case .atMost(let limit): "at most \(limit)"
+    case .alwaysRetry: "always"
+    }
+  }
+}
+
+/// What to do with a new task if another task of its name has its unique key.
+///
+/// Of the tasks with one name and one key, at most one is the *holder*: it waits, or is performed.
+/// At most one more is its *successor*, which waits until the holder has ended. A task that has
+/// ended is neither, and keeps no new task from being added. Nor does a task that waits, and whose
+/// expiry date has come. So whatever is enqueued last is performed last.
+///
+/// With ``keep``, ``replace`` and ``join``, the call returns a task in any case.
+/// ``EnqueuedTask/isNew`` says whether it was added.
+@nonexhaustive
+public enum UniquePolicy: Sendable, Hashable {
+  /// Keeps the task that waits, and returns it.
+  ///
+  /// If the holder is being performed, it may already have looked at what the new task is about. So
+  /// the new task is added as its successor. If the holder has a successor already, the call
+  /// returns that one.
+  case keep
+  /// Gives the task that waits the payload, the options and the date of the new one.
+  ///
+  /// It is the same task as before, with its ID, its order and its retries, and its outcome is
+  /// that of both. A task that is paused stays so; one that is parked waits again. If the holder
+  /// is being performed, the new task is added as its successor, or its successor gets what the
+  /// new one has.
+  ///
+  /// The task keeps its place in line if the new one is available at once. A later date postpones
+  /// it (a *debounce*), but not beyond ``TaskOptions/maxDelay``. A task that waits for a retry is
+  /// not performed before the retry's date.
+  case replace
+  /// Throws an error with the code ``TaskQueueError/Code/duplicate``.
+  case reject
+  /// Returns the holder, whether it waits or is being performed.
+  ///
+  /// Several callers share one attempt in this way.
+  case join
+}
+
+/// What a task is for its unique key.
+public enum UniqueKeyRole: String, Sendable, Hashable, CaseIterable {
+  /// The task that is performed next, or is being performed.
+  case holder
+  /// The task that waits until the holder has ended.
+  case successor
+}
+
+extension TaskRecord {
+  /// Returns whether another task has the same queue, name and unique key.
+  ///
+  /// Texts are the same only if their UTF-8 bytes are; Swift's `==` takes others for the same. A
+  /// task without a key is no twin of any.
+  public func isTwin(of other: TaskRecord) -> Bool {
+    guard let uniqueKey, let otherKey = other.uniqueKey else { return false }
+    return uniqueKey.isExactly(otherKey) && name.isExactly(other.name)
+      && queue.isExactly(other.queue)
+  }
+}
+
+/// The changes to a task that waits: all properties that are not `nil`.
+public struct TaskUpdate: Sendable {
+  /// The new payload of the task.
+  public var payload: StoredPayload?
+  /// Its rank among the available tasks.
+  public var priority: TaskQueue.Priority?
+  /// How often it may be retried.
+  public var maxRetries: RetryLimit?
+  /// Whether a failure is followed by the queue's backoff.
+  public var usesBackoff: Bool?
+  /// How long one attempt may take.
+  public var timeLimit: Duration?
+  /// The date from which no attempt begins.
+  public var expiryDate: Date?
+  /// The labels by which it is found, in place of those that it has.
+  public var tags: Set<String>?
+
+  /// Makes an update that changes only what is given.
+  public init(
+    payload: StoredPayload? = nil,
+    priority: TaskQueue.Priority? = nil,
+    maxRetries: RetryLimit? = nil,
+    usesBackoff: Bool? = nil,
+    timeLimit: Duration? = nil,
+    expiryDate: Date? = nil,
+    tags: Set<String>? = nil
+  ) {
+    self.payload = payload
+    self.priority = priority
+    self.maxRetries = maxRetries
+    self.usesBackoff = usesBackoff
+    self.timeLimit = timeLimit
+    self.expiryDate = expiryDate
+    self.tags = tags
+  }
+
+  /// Returns the same update with its payload in another form.
+  func replacing(payload: StoredPayload) -> TaskUpdate {
+    var update = self
+    update.payload = payload
+    return update
+  }
+
+  /// Throws if the update has a value that not every store can hold.
+  func checkForm() throws(TaskQueueError) {
+    try checkReadable()
+    try checkTexts()
+    try checkDates()
+  }
+
+  /// Throws if the update makes no sense, even in a file that an earlier version has written.
+  func checkReadable() throws(TaskQueueError) {
+    if let maxRetries { try TaskQueueError.check(maxRetries, "maxRetries") }
+    try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
+    try TaskQueueError.check(expiryDate, "expiryDate")
+  }
+
+  /// Returns roughly how many more bytes the task takes in a file afterwards.
+  func growth(of record: TaskRecord) -> Int {
+    func size(_ payload: StoredPayload) -> Int { (try? payload.bytes().count) ?? 0 }
+    func size(_ tags: Set<String>) -> Int { tags.reduce(0) { $0 + $1.utf8.count + 3 } }
+    return (payload.map { size($0) - size(record.payload) } ?? 0)
+      + (tags.map { size($0) - size(record.tags) } ?? 0)
+  }
+}
+
+/// What the options make of a new task, and when they make no sense.
+extension TaskOptions {
+  /// Throws if the options make no sense for any task.
+  ///
+  /// - Parameter path: the text to write before the name of an option.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/invalidArgument`` that
+  ///   names the option.
+  package func check(path: String) throws(TaskQueueError) {
+    guard let choices = choices.present else { return }
+    if let delay = choices.delay {
+      guard choices.availableDate == nil else {
+        throw TaskQueueError(
+          .invalidArgument,
+          "\(path)delay and \(path)availableDate are both given; give one of them"
+        )
+      }
+      try TaskQueueError.check(delay: delay, "\(path)delay")
+    }
+    try TaskQueueError.check(delay: choices.uniqueFor, "\(path)uniqueFor")
+    try TaskQueueError.check(delay: choices.maxDelay, "\(path)maxDelay")
+    if let delay = choices.delay, let maxDelay = choices.maxDelay, delay > maxDelay {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(path)delay (\(delay)) is longer than \(path)maxDelay (\(maxDelay))"
+      )
+    }
+    try TaskQueueError.check(storable: choices.availableDate, "\(path)availableDate")
+    if let limit = choices.maxRetries { try TaskQueueError.check(limit, "\(path)maxRetries") }
+    try TaskQueueError.check(storable: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(timeLimit: choices.timeLimit, "\(path)timeLimit")
+    try TaskQueueError.check(storable: choices.expiryDate, "\(path)expiryDate")
+    try TaskQueueError.check(choices.tags, "\(path)tags")
+    try TaskQueueError.check(key: choices.orderKey, "\(path)inOrder")
+    try TaskQueueError.check(choices.conditions, "\(path)requires")
+    try TaskQueueError.check(dependencies: choices.dependencies, "\(path)after")
+    if !choices.dependencies.isEmpty, choices.onDuplicate == .replace {
+      throw TaskQueueError(
+        .invalidArgument,
+        "\(path)after is given with \(path)onDuplicate: .replace: a task that waits for others "
+          + "can't replace one with the same unique key"
+      )
+    }
+  }
+
+  /// Makes the new task, once all options that are chosen elsewhere are filled in.
+  ///
+  /// - Throws: a ``TaskQueueError`` that names the option that makes no sense.
+  func record(
+    id: TaskID,
+    name: String,
+    payload: StoredPayload,
+    uniqueKey: String?,
+    prohibitsBackoff: Bool,
+    follower: TaskID? = nil,
+    now: Date
+  ) throws(TaskQueueError) -> TaskRecord {
+    try check(name: name)
+    try TaskQueueError.check(key: uniqueKey, "uniqueKey")
+    try check(path: "")
+    let record =
+      isEmpty && follower == nil
+      ? TaskRecord(
+        id: id,
+        name: name,
+        payload: payload,
+        usesBackoff: !prohibitsBackoff,
+        uniqueKey: uniqueKey,
+        now: now
+      )
+      : chosenRecord(id, name, payload, uniqueKey, prohibitsBackoff, follower, now)
+    // The store checks the rest. The dates are within their bounds by now.
+    try record.checkReadable()
+    try check(isInTime: record)
+    return record
+  }
+
+  private func chosenRecord(
+    _ id: TaskID,
+    _ name: String,
+    _ payload: StoredPayload,
+    _ uniqueKey: String?,
+    _ prohibitsBackoff: Bool,
+    _ follower: TaskID?,
+    _ now: Date
+  ) -> TaskRecord {
+    let chosen = availableDate?.storable
+    return TaskRecord(
+      id: id,
+      name: name,
+      payload: payload,
+      priority: priority ?? .normal,
+      createdDate: now,
+      maxRetries: maxRetries ?? 10,
+      usesBackoff: !prohibitsBackoff && usesBackoff ?? true,
+      uniqueKey: uniqueKey,
+      uniqueUntil: uniqueKey == nil ? nil : uniqueFor.map { now.storable(after: $0) },
+      latestDate: uniqueKey == nil ? nil : maxDelay.map { now.storable(after: $0) },
+      orderKey: inOrder,
+      holdsOrder: inOrder != nil && holdsOrder ?? false,
+      conditions: requires,
+      dependencies: dependencies(follower),
+      tags: tags,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate?.storable,
+      availableDate: chosen ?? delay.map { now.storable(after: $0) } ?? now,
+      // A date that has come means now.
+      countedFrom: chosen.map { $0 > now } ?? false ? nil : now
+    )
+  }
+
+  private func check(isInTime record: TaskRecord) throws(TaskQueueError) {
+    guard let expiryDate, record.availableDate >= expiryDate else { return }
+    throw TaskQueueError(
+      .invalidArgument,
+      "expiryDate (\(expiryDate)) is not after availableDate (\(record.availableDate)): "
+        + "the task could never be performed"
+    )
+  }
+
+  private func check(name: String) throws(TaskQueueError) {
+    guard name.isEmpty else { return }
+    throw TaskQueueError(.invalidArgument, "the name of a task is empty; give it a name")
+  }
+
+  private func dependencies(_ follower: TaskID?) -> TaskDependencies? {
+    guard follower != nil || !after.isEmpty || when != nil else { return nil }
+    return TaskDependencies(on: after, rule: when ?? .allSucceeded, follower: follower)
+  }
+}

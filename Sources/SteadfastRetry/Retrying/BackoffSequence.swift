@@ -21,3 +21,113 @@ public struct BackoffSequence<C: Clock>: AsyncSequence, Sendable where C.Duratio
   /// Makes an iterator at its beginning.
   public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(policy, clock: clock) }
 }
+
+extension BackoffSequence {
+  /// Waits for the delays of one ``BackoffSequence``, one after another.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    private enum State {
+      case fresh
+      case attempting
+      case ended
+    }
+
+    private let policy: RetryPolicy
+    private var machine: RetryMachine
+    private var timer: RetryTimer<C>
+    private let clock: C
+    private var state = State.fresh
+
+    init(_ policy: RetryPolicy, clock: C) {
+      self.policy = policy
+      self.clock = clock
+      machine = RetryMachine(policy)
+      timer = RetryTimer(clock)
+    }
+
+    /// The next attempt, after its delay; nil when the limits are reached or the task is cancelled.
+    public nonisolated(nonsending) mutating func next() async -> RetryAttempt? {
+      await next(isolation: #isolation)
+    }
+
+    /// The next attempt, after its delay; nil when the limits are reached or the task is cancelled.
+    public mutating func next(isolation: isolated (any Actor)?) async -> RetryAttempt? {
+      switch state {
+      case .ended: return nil
+      case .fresh: return Task.isCancelled ? end() : begin()
+      case .attempting:
+        machine.fail(elapsed: timer.elapsed())
+        guard case .retry(let delay) = machine.step(after: .retry) else { return end() }
+        if Task.isCancelled { return end() }
+        if delay == .zero {
+          machine.beginAtOnce()
+        } else {
+          do { try await timer.sleep(for: delay) } catch { return end() }
+          guard machine.begin(delay: delay, elapsed: timer.elapsed()) else { return end() }
+        }
+        return machine.attempt
+      }
+    }
+
+    /// Starts over: the first attempt comes at once, and the limits count from here.
+    ///
+    /// An iterator that has ended starts over, too. Seeded random numbers continue where they were,
+    /// so the delays after a reset differ from those before it.
+    public mutating func reset() {
+      machine.reset()
+      timer = RetryTimer(clock)
+      state = .fresh
+    }
+
+    private mutating func begin() -> RetryAttempt {
+      state = .attempting
+      if policy.maxElapsedTime != nil { timer.start() }
+      return machine.attempt
+    }
+
+    private mutating func end() -> RetryAttempt? {
+      state = .ended
+      return nil
+    }
+  }
+}
+
+@available(*, unavailable)
+extension BackoffSequence.AsyncIterator: Sendable {}
+
+/// A result that means "ask again": an operation throws it to be retried as after a failure.
+///
+/// With it, `withRetry` can wait for something:
+/// ```swift
+/// let every = Backoff.constant(.seconds(2))
+/// let report = try await withRetry(.within(.seconds(60), backoff: every)) {
+///   let report = try await api.report(id)
+///   guard report.isComplete else { throw NotYet(report) }
+///   return report
+/// }
+/// ```
+/// When the policy gives up, the caller gets the last one as an error, with the last result in it.
+public struct NotYet<Value: Sendable>: RetryAwareError, CustomStringConvertible {
+  /// The result that is not the awaited one.
+  public let value: Value
+  /// How long to wait before asking again; nil for the policy's backoff.
+  public let retryAfter: Duration?
+
+  /// A result that is not the awaited one.
+  public init(_ value: Value, retryAfter: Duration? = nil) {
+    self.value = value
+    self.retryAfter = retryAfter
+  }
+
+  /// Try again, after ``retryAfter`` if it is set.
+  public var retryDecision: RetryDecision { retryAfter.map { .retry(after: $0) } ?? .retry }
+
+  /// The result that came instead of the awaited one.
+  public var description: String {
+    "not yet the awaited result, but \(value); allow more attempts or time to wait longer"
+  }
+}
+
+extension NotYet where Value == Void {
+  /// Makes a `NotYet` without a result.
+  public init(retryAfter: Duration? = nil) { self.init((), retryAfter: retryAfter) }
+}

@@ -1,6 +1,7 @@
 #if SQLite
 import SteadfastDatabases
 public import SteadfastQueue
+import SystemSQLite
 
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
@@ -220,6 +221,47 @@ extension Persistence where Self == SQLiteStore {
     sharing: StoreSharing? = nil
   ) -> SQLiteStore {
     SQLiteStore(at: url, prefix: prefix, sharing: sharing)
+  }
+}
+
+extension SQLiteStore {
+  /// Returns the statement with which a program adds a task within its own transaction.
+  ///
+  /// It inserts one row into the view `steadfast_insertion`, or that of your prefix. The store must
+  /// have been opened once, by a version that makes the view. After the statement,
+  /// `select count(*) from steadfast_insertion where id = ?`, with the statement's first parameter,
+  /// tells whether the task was added, or another one stands for it. SQLite's `changes()` does not
+  /// tell: it does not count what is inserted into a view.
+  ///
+  /// - Throws: A ``SQLiteError`` for a task that a statement can't add: one that does not wait, or
+  ///   is a member of a batch. A `TaskQueueError` for one that makes no sense; what a payload's
+  ///   encoding throws.
+  public func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try core.place.check()
+    if let objection = record.objectionToStatement {
+      throw SQLiteError(.invalidArgument, url, objection)
+    }
+    return try InsertStatement(record, policy, prefix: core.place.prefix)
+  }
+}
+
+/// The system's SQLite library.
+enum Library {
+  /// The oldest version whose statements the store can use, which is of November 2021.
+  private static let oldest: Int32 = 3_037_000
+
+  static func check(_ place: StorePlace) throws(SQLiteError) {
+    let version = sqlite3_libversion_number()
+    guard version < oldest || sqlite3_threadsafe() == 0 else { return }
+    throw SQLiteError(
+      .unsuitableLibrary,
+      place.url,
+      "the store needs SQLite 3.37 or newer that was built for threads; the system has version "
+        + "\(version / 1_000_000).\(version / 1_000 % 1_000)"
+    )
   }
 }
 #endif

@@ -1,7 +1,8 @@
 #if SQLite
-import SystemSQLite
 import SteadfastDatabases
 import SteadfastQueue
+import Synchronization
+import SystemSQLite
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -161,5 +162,152 @@ struct StorePlace: Sendable {
       )
     }
   }
+}
+
+/// A file that lost its end, which SQLite takes for a new database.
+extension StorePlace {
+  private static let magic = Array("SQLite format 3\0".utf8)
+  private static let largestPage: UInt64 = 65_536
+
+  private var realURL: URL { url.resolvingSymlinksInPath() }
+
+  /// The write-ahead log, which stands beside the file itself.
+  var logPath: String { realURL.path + "-wal" }
+
+  /// Whether no file is there; `false` if the system does not tell.
+  var isMissing: Bool {
+    do {
+      return try FileIdentity.following(path) == nil
+    } catch {
+      return false
+    }
+  }
+
+  /// Throws if the file was cut, and what is left of it would be taken for a new database.
+  ///
+  /// A file that is empty is new: SQLite makes such a file when it opens a database, and writes it
+  /// later. But if it has a log, SQLite removes that, and with it what was stored.
+  /// - Throws: a ``SQLiteError`` that names the log.
+  func checkEmptyFile() throws(SQLiteError) {
+    // Another process that makes the database writes the log later than the file.
+    guard (byteCount(logPath) ?? 0) > 0, byteCount(realURL.path) == 0 else { return }
+    throw SQLiteError(
+      .damaged,
+      url,
+      "\(path) was cut: it is empty, but \(logPath) has what was stored in it. Neither was changed; "
+        + "restore a backup, or remove both"
+    )
+  }
+
+  /// Throws if the file is shorter than the first page of its database.
+  ///
+  /// SQLite reads what is missing of the first page as zeros, which say that there are no tables.
+  /// - Parameter database: a connection that has read nothing yet.
+  /// - Throws: a ``SQLiteError`` that says how many bytes are left.
+  func checkFirstPage(_ database: Connection) throws(SQLiteError) {
+    let file = realURL.path
+    // A log, or the journal of a change that was not finished, may have the first page.
+    let mayHavePage = [logPath, file + "-journal"].contains { (byteCount($0) ?? 0) > 0 }
+    guard !mayHavePage, let count = byteCount(file), (1..<Self.largestPage).contains(count),
+      let bytes = database.firstBytes(18), bytes.starts(with: Self.magic),
+      count < pageSize(bytes)
+    else { return }
+    throw SQLiteError(
+      .damaged,
+      url,
+      "\(path) was cut: it has \(count) bytes, and no whole page of a database. It was not "
+        + "changed; restore a backup"
+    )
+  }
+
+  /// The size of the pages of a database, as its beginning says; by default the smallest one.
+  private func pageSize(_ bytes: [UInt8]) -> UInt64 {
+    let stored = UInt64(bytes[16]) << 8 | UInt64(bytes[17])
+    return stored == 1 ? Self.largestPage : max(512, stored)
+  }
+
+  /// The size of a plain file; `nil` if there is none.
+  private func byteCount(_ path: String) -> UInt64? {
+    let attributes = try? FileManager.default.attributesOfItem(atPath: path)
+    guard attributes?[.type] as? FileAttributeType == .typeRegular else { return nil }
+    return attributes?[.size] as? UInt64
+  }
+}
+
+/// The file that the thread that writes has opened, and the lock that keeps other stores out.
+///
+/// The path of a store may lead to another file later. Its real path may, too.
+final class StoreFile: Sendable {
+  private struct State {
+    var path = ""
+    var file: FileIdentity?
+    /// The write-ahead log and its index, which SQLite has open beside the file.
+    var others: [FileIdentity?] = []
+    var lock: FileLock?
+  }
+
+  private let state = Mutex(State())
+
+  /// Notes the file that a connection has opened.
+  ///
+  /// - Throws: A ``SQLiteError`` if another file has its name by now.
+  func note(_ database: Connection, _ place: StorePlace) throws {
+    let path = database.path
+    let file = try FileIdentity.following(path)
+    guard file != nil, !database.hasMoved else { throw place.displaced }
+    let others = try Self.others(beside: path)
+    state.withLock { ($0.path, $0.file, $0.others) = (path, file, others) }
+  }
+
+  /// Returns the log and its index beside a file.
+  ///
+  /// SQLite does not notice that another program has deleted or replaced them, and loses what it
+  /// writes then.
+  private static func others(beside path: String) throws -> [FileIdentity?] {
+    try ["-wal", "-shm"].map { try FileIdentity.following(path + $0) }
+  }
+
+  /// Checks that what a connection has open still has its names.
+  ///
+  /// - Throws: A ``SQLiteError`` if not.
+  func check(_ database: Connection, _ place: StorePlace) throws {
+    let (path, others) = state.withLock { ($0.path, $0.others) }
+    guard !database.hasMoved, try Self.others(beside: path) == others else {
+      throw place.displaced
+    }
+  }
+
+  /// Opens the file for a thread that reads.
+  ///
+  /// - Throws: A ``SQLiteError`` if another file has its name or that of its log by now.
+  func openedForReading(_ place: StorePlace) throws -> Connection {
+    let (path, file, others) = state.withLock { ($0.path, $0.file, $0.others) }
+    // A new connection would make a new log.
+    guard try Self.others(beside: path) == others else { throw place.displaced }
+    let database = Result { () throws(SQLiteFailure) in
+      try Connection(path, .reading, prefix: place.prefix)
+    }
+    guard try FileIdentity.following(path) == file else { throw place.displaced }
+    return try database.get()
+  }
+
+  /// The write-ahead log of the file; `nil` if none is open.
+  var logPath: String? {
+    state.withLock { $0.file == nil ? nil : $0.path + "-wal" }
+  }
+
+  // MARK: The lock
+
+  func hold(_ lock: FileLock) { state.withLock { $0.lock = lock } }
+
+  /// Returns the lock, which its last reference gives up; `nil` if there is none.
+  func takeLock() -> FileLock? {
+    state.withLock { state in
+      defer { state.lock = nil }
+      return state.lock
+    }
+  }
+
+  func giveUpLock() { _ = takeLock() }
 }
 #endif

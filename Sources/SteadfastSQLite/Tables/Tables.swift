@@ -2,6 +2,12 @@
 import SteadfastDatabases
 import SteadfastQueue
 
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The tables as the thread that writes sees them, within a transaction.
 final class Tables: TaskTables {
   let database: Connection
@@ -55,6 +61,274 @@ final class Tables: TaskTables {
       )
     }
     changedOrders = []
+  }
+}
+
+/// What a change has to know of its task, and what it notes.
+extension Tables {
+  func entry(of id: TaskID) throws -> TaskEntry? {
+    try database.first(
+      """
+      select \(TaskEntry.columns),
+        exists (select 1 from steadfast_dependency where dependency = ?1 and is_named),
+        seq
+      from steadfast_task where id = ?1
+      """,
+      .id(id)
+    ) { row in try TaskEntry(id, row, hasNumber: true) }
+  }
+
+  func promoteSuccessor(name: String, _ key: String) throws {
+    try database.run(
+      """
+      update steadfast_task set key_role = 'holder'
+      where name = ?1 and unique_key = ?2 and key_role = 'successor'
+        and not exists (
+          select 1 from steadfast_task as other
+          where other.name = ?1 and other.unique_key = ?2 and other.key_role = 'holder')
+      """,
+      .text(name),
+      .text(key)
+    )
+  }
+
+  /// Notes a failure as the last one of a task.
+  func note(_ failure: TaskFailure, _ entry: TaskEntry) throws {
+    let earlier = try database.first(
+      "select last_error, failed_date, earlier_failures from steadfast_task where seq = ?1",
+      entry.seq,
+      read: StoredFailures.textWithLast
+    )
+    try database.run(
+      """
+      update steadfast_task set last_error = ?2, failed_date = ?3, earlier_failures = ?4
+      where seq = ?1
+      """,
+      entry.seq,
+      .text(failure.reason),
+      .date(failure.date),
+      .text(earlier ?? nil)
+    )
+  }
+}
+
+extension TaskEntry {
+  /// The number of the row.
+  var seq: SQLValue { .integer(rowNumber) }
+}
+
+/// Reading tasks.
+extension Connection {
+  /// The columns that `record(_:)` reads.
+  static let columns = TaskColumns.names.map { name in
+    // A long payload has a row of its own.
+    name == "payload"
+      ? "coalesce(payload, (select bytes from steadfast_payload where task_id = id))" : name
+  }.joined(separator: ", ")
+
+  /// Returns the task in a row, with what it waits for.
+  ///
+  /// - Throws: An ``UnreadableRow`` that names the task.
+  func record(_ row: Statement) throws -> TaskRecord {
+    try row.record { id in
+      try all(
+        """
+        select dependency, is_named, failed
+        from steadfast_dependency indexed by steadfast_dependent
+        where dependent = ?1 and (is_named or failed is not null) order by dependency
+        """,
+        .id(id),
+        read: StoredDependency.init
+      )
+    }
+  }
+
+  /// Returns the task with an ID; `nil` if there is none.
+  func record(of id: TaskID) throws -> TaskRecord? {
+    try first("select \(Self.columns) from steadfast_task where id = ?1", .id(id), read: record)
+  }
+}
+
+/// Look-ups.
+extension Connection: TaskLookUps {
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) throws -> [TaskRecord] {
+    var condition = try condition(filter)
+    if let id { condition.add("id > ?", .id(id)) }
+    return try rows(
+      ofOnce: """
+        select \(Self.columns) from \(condition.table) where \(condition.text)
+        order by id limit \(max(0, limit))
+        """,
+      condition.values,
+      read: record
+    )
+  }
+
+  func count(matching filter: TaskFilter) throws -> Int {
+    let condition = try conditionInNoOrder(filter)
+    return try rows(
+      ofOnce: "select count(*) from \(condition.table) where \(condition.text)",
+      condition.values
+    ) { $0.integer(0) }.first ?? 0
+  }
+
+  func contains(_ filter: TaskFilter) throws -> Bool {
+    let (statement, values) = try containing(filter)
+    return try rows(ofOnce: statement, values) { $0.flag(0) }.first ?? false
+  }
+
+  /// The statement that tells whether a task matches a filter.
+  func containing(_ filter: TaskFilter) throws -> (statement: String, values: [SQLValue]) {
+    let condition = try conditionInNoOrder(filter)
+    let statement = "select exists (select 1 from \(condition.table) where \(condition.text))"
+    return (statement, condition.values)
+  }
+
+  /// The condition of a look-up that need not read the tasks in the order of their IDs.
+  private func conditionInNoOrder(_ filter: TaskFilter) throws -> Condition {
+    var condition = try condition(filter)
+    if filter.states?.isSubset(of: TaskState.ended) == true {
+      condition.parts.append("has_ended")
+      if filter.ids == nil { condition.index = condition.index ?? "steadfast_ended" }
+    }
+    if filter.states == [.parked] {
+      // An index of some rows is used only for a statement that names what they have.
+      condition.parts.append("state = 'parked'")
+      if filter.ids == nil { condition.index = condition.index ?? "steadfast_parked" }
+    }
+    return condition
+  }
+
+  /// A condition in SQL, with its parameters in order.
+  private struct Condition {
+    var parts: [String] = []
+    var values: [SQLValue] = []
+    /// The index to use; `nil` if SQLite chooses.
+    ///
+    /// It would choose another way if it counted the rows of the table while that was small.
+    var index: String?
+
+    var table: String { index.map { "steadfast_task indexed by \($0)" } ?? "steadfast_task" }
+
+    var text: String { parts.isEmpty ? "1" : parts.joined(separator: " and ") }
+
+    mutating func add(_ part: String, _ values: SQLValue...) {
+      parts.append(part)
+      self.values += values
+    }
+
+    mutating func add(_ part: String, _ texts: some Collection<String>) {
+      add(part, .text(StoredTexts.json(of: texts)))
+    }
+  }
+
+  private func condition(_ filter: TaskFilter) throws -> Condition {
+    var condition = Condition()
+    if let ids = filter.ids { condition.parts.append(try want(ids)) }
+    // The rows are read in the order of their IDs; the plus sign keeps an index of queues out.
+    if let queue = filter.queue { condition.add("+queue = ?", .text(queue)) }
+    let among = "in (select value from json_each(?))"
+    if let names = filter.names { condition.add("+name \(among)", names) }
+    if !filter.excludedNames.isEmpty { condition.add("name not \(among)", filter.excludedNames) }
+    if let states = filter.states {
+      if states.isDisjoint(with: TaskState.ended) { condition.parts.append("not has_ended") }
+      condition.add("+state \(among)", states.map(\.rawValue))
+    }
+    if let keys = filter.uniqueKeys {
+      condition.add(Self.isKey("unique_key", in: filter.queue), stored(keys, filter.queue))
+      if filter.queue != nil, filter.ids == nil { condition.index = "steadfast_key" }
+    }
+    if let keys = filter.orderKeys {
+      condition.add(Self.isKey("order_key", in: filter.queue), stored(keys, filter.queue))
+    }
+    if let met = filter.unmetBy {
+      condition.add(
+        "exists (select 1 from json_each(conditions) where value not \(among))",
+        met.map(\.rawValue)
+      )
+    }
+    if let tags = filter.tags {
+      condition.add("exists (select 1 from json_each(tags) where value \(among))", tags)
+    }
+    if let isPostponed = filter.isPostponed { condition.add("put_off = ?", .flag(isPostponed)) }
+    if let remembers = filter.remembers { condition.add("(memory_size > 0) = ?", .flag(remembers)) }
+    if let dates = filter.availableDates {
+      condition.add(
+        "available_date >= ? and available_date < ?",
+        .date(dates.lowerBound),
+        .date(dates.upperBound)
+      )
+    }
+    return condition
+  }
+
+  /// The condition that a key is one of those that are given, in one queue or in any.
+  private static func isKey(_ column: String, in queue: String?) -> String {
+    let given = "in (select value from json_each(?))"
+    return "\(queue == nil ? StoredKey.key(inColumn: column) : column) \(given)"
+  }
+
+  private func stored(_ keys: Set<String>, _ queue: String?) -> [String] {
+    guard let queue else { return Array(keys) }
+    return keys.map { StoredKey.text(of: $0, in: queue) }
+  }
+
+  /// Lists IDs in a table of this connection alone, and returns the condition that a task is one.
+  private func want(_ ids: Set<TaskID>) throws -> String {
+    try execute(
+      """
+      create temp table if not exists wanted (id blob primary key) without rowid;
+      delete from temp.wanted;
+      """
+    )
+    for id in ids { try run("insert into temp.wanted values (?1)", .id(id)) }
+    return "id in (select id from temp.wanted)"
+  }
+}
+
+/// Texts as a JSON array, which statements look into.
+enum StoredTexts {
+  /// Returns the array; `nil` if there are no texts.
+  static func text(of texts: some Collection<String>) -> String? {
+    texts.isEmpty ? nil : json(of: texts)
+  }
+
+  /// Returns the array, without the texts that have a NUL.
+  ///
+  /// No row has such a text. Some versions of SQLite would find what stands before the NUL.
+  static func json(of texts: some Collection<String>) -> String {
+    let texts = texts.filter { !$0.hasNUL }
+    // Texts can always be encoded.
+    guard !texts.isEmpty, let data = try? JSONEncoder().encode(texts) else { return "[]" }
+    return String(decoding: data, as: UTF8.self)
+  }
+
+  static func read(_ text: String?) throws -> [String] {
+    guard let text else { return [] }
+    do {
+      return try JSONDecoder().decode([String].self, from: Data(text.utf8))
+    } catch {
+      throw UnreadableRow(column: "tags or conditions")
+    }
+  }
+}
+
+extension StoredKey {
+  /// The key without its queue, in SQL.
+  ///
+  /// It counts bytes, since SQLite's characters end at one that is zero.
+  static func key(inColumn column: String) -> String {
+    "cast(substr(cast(\(column) as blob), length(cast(queue as blob)) + 2) as text)"
+  }
+}
+
+extension Statement {
+  func texts(_ column: Int32) throws -> [String] {
+    try StoredTexts.read(ifAny(column, text))
   }
 }
 #endif

@@ -1,3 +1,4 @@
+import SteadfastQueue
 import SteadfastRetry
 import Synchronization
 
@@ -63,6 +64,223 @@ public final class VirtualClock: WallClock, Sendable {
       }
     } withdraw: { ticket in
       state.withLock { $0.removeSleeper(ticket) }
+    }
+  }
+}
+
+extension VirtualClock {
+  /// A point in the time of a ``VirtualClock``, as an offset from the clock's beginning.
+  public struct Instant: InstantProtocol, CustomStringConvertible {
+    /// The time since the clock's beginning; negative for an instant before it.
+    public var offset: Duration
+
+    /// Makes the instant at this offset from the clock's beginning.
+    public init(offset: Duration = .zero) { self.offset = offset }
+
+    /// Returns the instant this much later; it saturates at the last and the first instant.
+    public func advanced(by duration: Duration) -> Instant {
+      let (sum, overflow) = offset.attoseconds.addingReportingOverflow(duration.attoseconds)
+      guard overflow else { return Instant(offset: Duration(attoseconds: sum)) }
+      return duration < .zero ? .first : .last
+    }
+
+    /// Returns the time from this instant to the other, or the nearest that a `Duration` can hold.
+    public func duration(to other: Instant) -> Duration {
+      let (difference, overflow) =
+        other.offset.attoseconds.subtractingReportingOverflow(offset.attoseconds)
+      guard overflow else { return Duration(attoseconds: difference) }
+      return other < self ? Instant.first.offset : Instant.last.offset
+    }
+
+    /// The offset in seconds, such as `60.0 seconds`.
+    public var description: String { offset.description }
+
+    /// Returns whether the left instant comes before the right one.
+    public static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+
+    static let first = Instant(offset: Duration(attoseconds: .min))
+    static let last = Instant(offset: Duration(attoseconds: .max))
+  }
+}
+
+extension VirtualClock {
+  /// A task that sleeps on a ``VirtualClock``.
+  public struct PendingSleep: Sendable, Hashable {
+    /// The instant at which the task wakes.
+    public let deadline: Instant
+    /// The name of the task, if it has one and the platform can tell.
+    public let taskName: String?
+  }
+}
+
+extension VirtualClock {
+  /// Moves the time forward by `duration` and wakes every sleeper that is due by then.
+  ///
+  /// It works like ``advance(to:)``. Calls that are made at the same time may count from the same
+  /// time, so that one of them has no effect. A negative duration is a programming error: time
+  /// never runs backwards, though the clock's date may (``setDate(_:)``).
+  public func advance(by duration: Duration) {
+    guard duration >= .zero else {
+      preconditionFailure(
+        "VirtualClock.advance(by: \(duration)) would move the time backwards; "
+          + "to step the date backwards, call setDate(_:)"
+      )
+    }
+    advance(to: now.advanced(by: duration))
+  }
+
+  /// Moves the time forward to `instant` and wakes every sleeper that is due by then.
+  ///
+  /// Sleepers are woken in the order of their deadlines, then of their arrival, and each one at its
+  /// own deadline: ``now`` never passes a pending deadline. This method does not wait for the woken
+  /// tasks. If such a task begins to sleep again after this call has moved the time to the instant,
+  /// this call does not wake it. An instant in the past has no effect: another call has moved the
+  /// time further. The cost is O(log n) for each sleeper.
+  public func advance(to instant: Instant) {
+    // A sleep that begins in between is found by the next look, or sees the time that has moved.
+    while let sleeper = state.withLock({ $0.advance(to: instant) }) { sleeper.resume() }
+  }
+
+  /// The sleeps that have not ended, in the order in which they will end.
+  public var pendingSleeps: [PendingSleep] {
+    state.withLock { $0.sleepers.sorted }.map { deadline, sleeper in
+      PendingSleep(deadline: deadline, taskName: sleeper.taskName)
+    }
+  }
+
+  /// The earliest deadline of all pending sleeps; nil if nothing sleeps.
+  public var nextDeadline: Instant? { state.withLock { $0.sleepers.firstDeadline } }
+
+  /// Suspends until at least `count` sleeps are pending on this clock at once.
+  ///
+  /// Returns at once if they already are. The sleeps themselves notify it; it never polls. It can't
+  /// know of a sleep that the code under test begins later, for other reasons than time.
+  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before.
+  public func waitForSleepers(count: Int = 1) async throws {
+    try Task.checkCancellation()
+    try await CancellableSuspension.suspend { continuation in
+      state.withLock { state in
+        guard state.sleepers.count < count else { return (nil, [continuation]) }
+        return (state.addWaiter(continuation, count: count), [])
+      }
+    } withdraw: { waiter in
+      state.withLock { $0.removeWaiter(waiter) }
+    }
+  }
+
+  /// Moves the time to the first pending deadline, and wakes the one sleeper that is due first.
+  ///
+  /// Returns false, and does nothing, if no deadline comes by `limit`.
+  func wakeFirstSleeper(through limit: Instant) -> Bool {
+    guard let sleeper = state.withLock({ $0.wakeFirst(through: limit) }) else { return false }
+    sleeper.resume()
+    return true
+  }
+
+  /// Ends every pending sleep with a `CancellationError`, in order; the time does not move.
+  func cancelSleeps() {
+    while let sleeper = state.withLock({ $0.removeFirstSleeper() }) {
+      sleeper.resume(throwing: CancellationError())
+    }
+  }
+}
+
+/// What a ``VirtualClock`` guards with its lock: the time, the date, the sleepers and the waiters.
+///
+/// Each event is one method. If it returns continuations, the caller resumes each of them, once,
+/// after it releases the lock.
+struct VirtualClockState {
+  typealias Continuation = CheckedContinuation<Void, any Error>
+
+  private struct Waiter {
+    let id: UInt64
+    let count: Int
+    let continuation: Continuation
+  }
+
+  private(set) var now = VirtualClock.Instant()
+  /// The thread of this clock's virtual time, while that virtual time runs jobs.
+  var drivingThread: ThreadIdentity?
+  /// Whether a sleep began on any other thread.
+  private(set) var hasSleepsFromOutside = false
+  private(set) var sleepers = DeadlineHeap<Sleeper, VirtualClock.Instant>()
+  private var steppedDate: Date
+  private var steppedAt = VirtualClock.Instant()
+  private var waiters: [Waiter] = []
+  private var waiterIDs: UInt64 = 0
+
+  init(date: Date) { steppedDate = date }
+
+  // The date is counted from where it was set last, so that a date just set reads back exactly.
+  var date: Date {
+    get { steppedDate.addingTimeInterval(steppedAt.duration(to: now) / .seconds(1)) }
+    set { (steppedDate, steppedAt) = (newValue, now) }
+  }
+
+  /// Moves the time to `instant`, unless it is already there or later.
+  private mutating func move(to instant: VirtualClock.Instant) { now = max(now, instant) }
+
+  /// Removes the first sleeper due by `limit`, and moves the time to its deadline.
+  mutating func wakeFirst(through limit: VirtualClock.Instant) -> Continuation? {
+    guard let (deadline, sleeper) = sleepers.popFirst(through: limit) else { return nil }
+    move(to: deadline)
+    return sleeper.continuation
+  }
+
+  /// Does so, or moves the time to `instant` if no sleeper is due by then.
+  mutating func advance(to instant: VirtualClock.Instant) -> Continuation? {
+    if let sleeper = wakeFirst(through: instant) { return sleeper }
+    move(to: instant)
+    return nil
+  }
+
+  /// Adds a sleeper; also returns the waiters for which there are now enough sleepers.
+  mutating func addSleeper(
+    _ sleeper: Sleeper,
+    deadline: VirtualClock.Instant
+  ) -> (ticket: DeadlineHeap<Sleeper, VirtualClock.Instant>.Ticket?, resumed: [Continuation]) {
+    hasSleepsFromOutside = hasSleepsFromOutside || drivingThread != .current
+    let ticket = sleepers.insert(sleeper, deadline: deadline)
+    guard waiters.contains(where: { $0.count <= sleepers.count }) else { return (ticket, []) }
+    let satisfied = waiters.filter { $0.count <= sleepers.count }
+    waiters.removeAll { $0.count <= sleepers.count }
+    return (ticket, satisfied.map(\.continuation))
+  }
+
+  mutating func removeSleeper(
+    _ ticket: DeadlineHeap<Sleeper, VirtualClock.Instant>.Ticket
+  ) -> Continuation? {
+    sleepers.remove(ticket)?.continuation
+  }
+
+  mutating func removeFirstSleeper() -> Continuation? {
+    sleepers.popFirst(through: .last)?.element.continuation
+  }
+
+  mutating func addWaiter(_ waiter: Continuation, count: Int) -> UInt64 {
+    waiterIDs += 1
+    waiters.append(Waiter(id: waiterIDs, count: count, continuation: waiter))
+    return waiterIDs
+  }
+
+  mutating func removeWaiter(_ id: UInt64) -> Continuation? {
+    guard let index = waiters.firstIndex(where: { $0.id == id }) else { return nil }
+    return waiters.remove(at: index).continuation
+  }
+}
+
+/// A suspended sleep on a virtual clock.
+struct Sleeper {
+  let continuation: CheckedContinuation<Void, any Error>
+  let taskName: String?
+
+  /// Makes the sleep of the current task.
+  init(_ continuation: CheckedContinuation<Void, any Error>) {
+    self.continuation = continuation
+    if #available(macOS 26, iOS 26, tvOS 26, watchOS 26, visionOS 26, *) {
+      taskName = Task.name
+    } else {
+      taskName = nil
     }
   }
 }

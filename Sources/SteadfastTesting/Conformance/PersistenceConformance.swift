@@ -1,4 +1,5 @@
 public import SteadfastQueue
+import Synchronization
 
 /// Checks that a store does what `Persistence` promises, requirement by requirement.
 ///
@@ -180,5 +181,253 @@ public struct PersistenceConformance: Sendable {
       advanceClock: advanceClock,
       uptime: uptime
     )
+  }
+}
+
+extension PersistenceConformance {
+  /// The result of a check.
+  public struct Report: Sendable, CustomStringConvertible {
+    /// The requirements that the store does not meet.
+    public internal(set) var failures: [Failure] = []
+    /// The requirements that it meets.
+    public internal(set) var passed: [Requirement] = []
+    /// The requirements that were not checked, each with the reason.
+    public internal(set) var skipped: [(requirement: Requirement, reason: String)] = []
+
+    /// Whether the store meets every requirement that was checked.
+    public var passes: Bool { failures.isEmpty }
+
+    /// A readable text: the counts, each failure with its steps, and the unchecked requirements.
+    public var description: String {
+      let counts = "\(passed.count) requirements are met, \(failures.count) are not"
+      let notes = skipped.map { "not checked: \($0.requirement.id), \($0.reason)" }
+      return ([counts] + failures.map(\.description) + notes).joined(separator: "\n")
+    }
+  }
+
+  /// A requirement that a store does not meet.
+  public struct Failure: Sendable, CustomStringConvertible {
+    /// The requirement.
+    public let requirement: Requirement
+    /// What the last step should have resulted in.
+    public let expected: String
+    /// What the last step resulted in.
+    public let found: String
+    /// The calls that led to the failure, with their answers, in order.
+    ///
+    /// Tasks are shown as numbers, and dates as seconds.
+    public let steps: [String]
+
+    /// The requirement, what was expected and found, and the steps, one on each line.
+    public var description: String {
+      let lines = steps.enumerated().map { "    \($0 + 1). \($1)" }
+      return """
+        \(requirement.id): \(requirement.sentence)
+          expected: \(expected)
+          found: \(found)
+          after:
+        \(lines.joined(separator: "\n"))
+        """
+    }
+  }
+}
+
+extension PersistenceConformance.Failure {
+  init(_ requirement: PersistenceConformance.Requirement, _ error: any Error, steps: [String]) {
+    let mismatch = error as? ConformanceMismatch
+    self.requirement = requirement
+    self.steps = steps
+    expected = mismatch?.expected ?? "no error"
+    found = mismatch?.found ?? "the error: \(error)"
+  }
+
+  static func factory(_ error: any Error) -> Self {
+    let requirement = PersistenceConformance.Requirement(
+      "factory",
+      "The closure that is handed to the check makes a store.",
+      check: { _ in }
+    )
+    return Self(requirement, error, steps: [])
+  }
+
+  static func unknownExclusion(_ id: String) -> Self {
+    let requirement = PersistenceConformance.Requirement(
+      id,
+      "What is excluded is a requirement.",
+      check: { _ in }
+    )
+    let mismatch = ConformanceMismatch(
+      expected: "an identifier among those of Requirement.all",
+      found: "'\(id)', which no requirement has"
+    )
+    return Self(requirement, mismatch, steps: [])
+  }
+}
+
+/// The error of an answer that differs from the expected one.
+struct ConformanceMismatch: Error {
+  let expected: String
+  let found: String
+}
+
+extension PersistenceConformance {
+  /// A requirement that every store must meet.
+  public struct Requirement: Sendable, Identifiable, CustomStringConvertible {
+    /// The kind of store that can be checked for the requirement.
+    enum Condition: Sendable {
+      case any, oneClock, shared, reopened, reopenedByOneQueue
+      /// The store is shared, and the check can move its clock.
+      case sharedWithClock
+      /// So can it, and all queues have that clock.
+      case sharedWithOneClock
+    }
+
+    /// A topic and a short name, such as `order.priority`.
+    public let id: String
+    /// What the store must do.
+    public let sentence: String
+    let condition: Condition
+    let check: @Sendable (StoreProbe) async throws -> Void
+
+    init(
+      _ id: String,
+      _ sentence: String,
+      _ condition: Condition = .any,
+      check: @escaping @Sendable (StoreProbe) async throws -> Void
+    ) {
+      self.id = id
+      self.sentence = sentence
+      self.condition = condition
+      self.check = check
+    }
+
+    /// The identifier and the sentence.
+    public var description: String { "\(id): \(sentence)" }
+
+    /// All requirements, in the order in which they are checked.
+    public static let all: [Requirement] =
+      order + claims + ends + leases + control + ended + batches + form + uniqueKeys + successors
+      + expiredTwins
+      + orderKeys + conditions + waiting + endsAlong + restartsAlong + removalsAlong
+      + waitingInStores + queues + values + valuesInStores + memory + forgetting + suspension
+      + suspensionAndOthers + completion + memoryInStores + lookUps + records + life + reopening
+      + sharing
+      + concurrency
+      + model
+  }
+}
+
+extension PersistenceConformance.Requirement.Condition {
+  /// Returns why a store is not checked; `nil` if it is checked.
+  func reasonToSkip(
+    reopens: Bool,
+    isShared: Bool,
+    hasOneClock: Bool,
+    movesClock: Bool
+  ) -> String? {
+    let notReopened = "the closure that makes stores takes no place to open again"
+    let notShared = "the store's sharing is nil"
+    let notAlone = "several queues share the store"
+    let notOne = "the queues on the store have several clocks"
+    let notMoved = "the check has no closure that moves the store's clock"
+    return switch self {
+    case .any: nil
+    case .oneClock: hasOneClock ? nil : notOne
+    case .shared: !reopens ? notReopened : isShared ? nil : notShared
+    case .sharedWithClock:
+      !reopens ? notReopened : !isShared ? notShared : movesClock ? nil : notMoved
+    case .sharedWithOneClock:
+      hasOneClock
+        ? Self.sharedWithClock.reasonToSkip(
+          reopens: reopens,
+          isShared: isShared,
+          hasOneClock: hasOneClock,
+          movesClock: movesClock
+        ) : notOne
+    case .reopened: reopens ? nil : notReopened
+    case .reopenedByOneQueue: !reopens ? notReopened : isShared ? notAlone : nil
+    }
+  }
+}
+
+/// The check of one requirement: the steps that it took, and the stores that it opened.
+final class RequirementCheck: Sendable {
+  private struct State {
+    var steps: [String] = []
+    /// Roughly how many calls have returned.
+    var progress = 0
+    /// The call that has not returned yet.
+    var pending: String?
+    var stores: [String: any Persistence] = [:]
+  }
+
+  /// Whether stores can be opened again.
+  let reopens: Bool
+  let randomCases: Int
+  let callsPerCase: Int
+  let seed: UInt64
+  /// Moves the clock of the stores at a place; `nil` if the check has no way to.
+  let advanceClock: PersistenceConformance.AdvanceClock?
+  /// By how much clocks that go on by themselves may have gone on.
+  let uptime: @Sendable () -> Duration
+  private let state = Mutex(State())
+
+  init(
+    reopens: Bool,
+    randomCases: Int,
+    callsPerCase: Int = 40,
+    seed: UInt64,
+    advanceClock: PersistenceConformance.AdvanceClock? = nil,
+    uptime: @escaping @Sendable () -> Duration = { .zero }
+  ) {
+    self.reopens = reopens
+    self.randomCases = randomCases
+    self.callsPerCase = callsPerCase
+    self.seed = seed
+    self.advanceClock = advanceClock
+    self.uptime = uptime
+  }
+
+  /// The steps that were taken, and at the end the call that has not returned.
+  var steps: [String] {
+    state.withLock { state in
+      state.steps + (state.pending.map { ["\($0) does not return"] } ?? [])
+    }
+  }
+
+  /// How many steps were taken, including those that were forgotten.
+  var progress: Int { state.withLock { $0.progress } }
+
+  /// Notes that a call begins; the next step tells how it ended.
+  func begin(_ call: String) { state.withLock { $0.pending = call } }
+
+  func note(_ step: String) {
+    state.withLock { state in
+      state.steps.append(step)
+      state.progress += 1
+      state.pending = nil
+    }
+  }
+
+  /// Forgets all steps, so that only those of the last case are reported.
+  func forgetSteps() { state.withLock { $0.steps = [] } }
+
+  func opened(_ store: any Persistence, at place: String) {
+    state.withLock { state in
+      state.stores[place] = store
+      state.progress += 1
+    }
+  }
+
+  /// Destroys the opened stores, and ignores their errors.
+  func cleanUp() async {
+    let stores = state.withLock { state in
+      defer { state.stores = [:] }
+      return state.stores
+    }
+    for store in stores.values {
+      try? await store.destroy()
+      state.withLock { $0.progress += 1 }
+    }
   }
 }

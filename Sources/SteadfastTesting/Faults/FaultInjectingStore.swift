@@ -251,3 +251,136 @@ extension FaultInjectingStore {
   /// - Throws: an injected error; what the underlying store throws.
   public func destroy() async throws { try await perform(.destroy) { try await base.destroy() } }
 }
+
+extension FaultInjectingStore {
+  /// What goes wrong in a call.
+  @nonexhaustive
+  public enum Fault: Sendable {
+    /// The call throws this error.
+    case error(any Error)
+    /// The call waits until ``FaultInjectingStore/letGo()``, even if its caller is cancelled.
+    case hang
+    /// The call waits for this duration on a clock, or until its caller is cancelled.
+    case delay(Duration, on: any Clock<Duration>)
+
+    /// The call throws a ``TransientFault``, after which a queue makes it again.
+    public static var transientError: Fault { .error(TransientFault()) }
+  }
+
+  /// When in a call a fault happens.
+  @nonexhaustive
+  public enum Moment: Sendable, Hashable {
+    /// Before the underlying store is called.
+    ///
+    /// A call that throws has changed nothing, as when the disk is full.
+    case beforeEffect
+    /// After the underlying store has returned, so that only the answer is affected.
+    ///
+    /// A call that throws has made its changes, but the caller can't know, as when a connection
+    /// breaks.
+    case afterEffect
+  }
+
+  /// A call that was made to the store.
+  public struct Call: Sendable, CustomStringConvertible {
+    /// A requirement of `Persistence`.
+    @nonexhaustive
+    public enum Kind: String, Sendable, Hashable, CaseIterable {
+      /// `open()`.
+      case open
+      /// `apply(_:durability:)`.
+      case apply
+      /// `claim(_:)`.
+      case claim
+      /// `tasks(matching:after:limit:)`.
+      case tasks
+      /// `count(matching:)`.
+      case count
+      /// `contains(_:)`.
+      case contains
+      /// `value(named:)`.
+      case value
+      /// `memory(of:)`.
+      case memory
+      /// `close()`.
+      case close
+      /// `destroy()`.
+      case destroy
+    }
+
+    /// The call's place among the calls to the store; the first call is 1.
+    public let number: Int
+    /// The requirement that was called.
+    public let kind: Kind
+    /// The changes that `apply` was called with; empty for all other calls.
+    public let changes: [TaskChange]
+
+    /// The call's number and the requirement that was called.
+    public var description: String { "\(number). \(kind)" }
+  }
+}
+
+/// The calls that hang until they are let go, and the watchers that wait for such calls.
+final class HeldCalls: Sendable {
+  private struct State {
+    var held: [CheckedContinuation<Void, Never>] = []
+    var watchers: [Int: (count: Int, continuation: CancellableSuspension<Int>.Continuation)] = [:]
+    var lastTicket = 0
+
+    /// Removes and returns the watchers for which enough calls are held.
+    mutating func takeSatisfied() -> [CancellableSuspension<Int>.Continuation] {
+      let satisfied = watchers.filter { $0.value.count <= held.count }.keys.sorted()
+      return satisfied.compactMap { watchers.removeValue(forKey: $0)?.continuation }
+    }
+  }
+
+  private let state = Mutex(State())
+
+  /// Holds a call until it is let go, unless `check`, called under the lock, returns true.
+  func hold(unless check: () -> Bool) async {
+    await withCheckedContinuation { call in
+      let satisfied: [CancellableSuspension<Int>.Continuation]? = state.withLock { state in
+        if check() { return nil }
+        state.held.append(call)
+        return state.takeSatisfied()
+      }
+      guard let satisfied else { return call.resume() }
+      for watcher in satisfied { watcher.resume() }
+    }
+  }
+
+  func letGo() -> Int {
+    let calls = state.withLock { state in
+      defer { state.held = [] }
+      return state.held
+    }
+    for call in calls { call.resume() }
+    return calls.count
+  }
+
+  /// Waits until at least `count` calls are held.
+  func wait(for count: Int) async throws {
+    try await CancellableSuspension<Int>.suspend { continuation in
+      state.withLock { state in
+        guard state.held.count < count else { return (nil, [continuation]) }
+        state.lastTicket += 1
+        state.watchers[state.lastTicket] = (count, continuation)
+        return (state.lastTicket, [])
+      }
+    } withdraw: { ticket in
+      state.withLock { $0.watchers.removeValue(forKey: ticket)?.continuation }
+    }
+  }
+}
+
+/// The error of a store that is unavailable for a while, as when a database fails over.
+public struct TransientFault: PersistenceError, CustomStringConvertible {
+  /// Makes an error.
+  public init() {}
+
+  /// `true`.
+  public var isTransient: Bool { true }
+
+  /// What happened.
+  public var description: String { "the store is unavailable for a while" }
+}

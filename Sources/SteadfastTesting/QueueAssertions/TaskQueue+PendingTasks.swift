@@ -1,4 +1,11 @@
 public import SteadfastQueue
+public import Testing
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 extension TaskQueue {
   /// Returns the tasks with payloads of this type that were enqueued and have not ended.
@@ -35,5 +42,109 @@ extension TaskQueue {
       // A store may return fewer than it was asked for, so only an empty page is the last one.
       guard !page.isEmpty else { return records }
     }
+  }
+}
+
+/// A task that has not ended, with its decoded payload.
+public struct PendingTask<Payload: TaskPayload>: Sendable, Identifiable {
+  /// The payload that its handler will get.
+  public let payload: Payload
+  /// The task's record in the store, such as its state, its dates and its priority.
+  public let record: TaskRecord
+
+  /// The task's ID.
+  public var id: TaskID { record.id }
+}
+
+extension PendingTask: Equatable where Payload: Equatable {
+  /// Returns whether both are the same task, with equal payloads.
+  public static func == (left: PendingTask, right: PendingTask) -> Bool {
+    left.id == right.id && left.payload == right.payload
+  }
+}
+
+#if canImport(Testing)
+extension TaskQueue {
+  /// Expects that a task with this payload was enqueued and has not ended.
+  ///
+  /// Otherwise it records an issue that lists the tasks of this type in the queue.
+  ///
+  /// ```swift
+  /// let later = PostComment(text: "later")
+  /// try await queue.expectEnqueued(later, availableDate: clock.date + 60)
+  /// ```
+  /// - Parameters:
+  ///   - payload: the payload that its handler is to get.
+  ///   - availableDate: the date from which the task may be performed, to the microsecond; `nil`
+  ///     for any date.
+  ///   - sourceLocation: where an issue is recorded.
+  /// - Returns: the first such task; `nil` if there is none.
+  /// - Throws: the errors of ``pendingTasks(of:)``.
+  @discardableResult
+  public nonisolated func expectEnqueued<Payload: TaskPayload & Equatable>(
+    _ payload: Payload,
+    availableDate: Date? = nil,
+    sourceLocation: SourceLocation = #_sourceLocation
+  ) async throws -> PendingTask<Payload>? {
+    let tasks = try await pendingTasks(of: Payload.self)
+    let task = tasks.first { task in
+      // A store may store dates a little less precisely than memory holds them.
+      task.payload == payload
+        && availableDate.map { abs($0.timeIntervalSince(task.record.availableDate)) < 1e-6 } ?? true
+    }
+    if task == nil {
+      let wanted = availableDate.map { "\(payload) at \($0)" } ?? "\(payload)"
+      let found = tasks.map { "\($0.payload) at \($0.record.availableDate)" }
+      Issue.record(
+        """
+        \(wanted) is not in the queue '\(name)'. Of \(Payload.taskName) it has \
+        \(found.isEmpty ? "nothing" : found.joined(separator: ", "))
+        """,
+        sourceLocation: sourceLocation
+      )
+    }
+    return task
+  }
+
+  /// Not here: a payload is expected, and not a type.
+  @available(*, unavailable, message: "give the payload, or look at pendingTasks(of:)")
+  public nonisolated func expectEnqueued<Payload: TaskPayload>(_ type: Payload.Type) async throws {}
+}
+#endif
+
+extension TaskPayload {
+  /// Decodes a payload from its bytes, as for a handler after a restart.
+  ///
+  /// It uses the bytes even if the value is still in memory, so that a lossy `Codable` conformance
+  /// shows.
+  static func decoded(from stored: StoredPayload, of task: String) throws -> Self {
+    guard !stored.format.isSealed else {
+      throw QueueTestError(
+        code: .unreadablePayload,
+        description: """
+          the payload of \(task) is sealed, and the queue's store has no seal to open it with: give \
+          the queue its store with sealingPayloads(with:)
+          """
+      )
+    }
+    do {
+      return try JSONDecoder().decode(Self.self, from: Data(stored.bytes()))
+    } catch let error as TaskQueueError where error.code == .unopenedPayload {
+      throw error
+    } catch {
+      throw QueueTestError(
+        code: .unreadablePayload,
+        description: """
+          the payload of \(task) can't be read as \(Self.self) from what is stored of it, so that \
+          after a restart it would never be performed: \(error). Mend the type's Codable conformance
+          """
+      )
+    }
+  }
+
+  /// Returns the payload that a handler would get after a restart.
+  func decodedAnew() throws -> Self {
+    let bytes = Array(try JSONEncoder().encode(self))
+    return try Self.decoded(from: StoredPayload(bytes, format: .json), of: "the task to perform")
   }
 }

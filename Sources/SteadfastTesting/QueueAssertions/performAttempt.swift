@@ -1,4 +1,11 @@
 public import SteadfastQueue
+import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// Performs a task once, in this call, and returns what a queue would do then.
 ///
@@ -134,4 +141,214 @@ public func performAttempt<Handler: TaskHandler>(
     memory: memory
   )
   return try await attempted.perform(by: handler, configuration, clock)
+}
+
+/// How one attempt at a task ended, and what a queue does then.
+public struct AttemptResult: Sendable {
+  /// What a queue does when an attempt ends.
+  @nonexhaustive
+  public enum Ending: Sendable, Hashable {
+    /// The handler returned: the task has succeeded.
+    case succeeded
+    /// The handler threw an error, and the task is retried at this date.
+    case failed(retryDate: Date)
+    /// The task is abandoned: the handler said so, or no retries are left. The reason is the text
+    /// of the error.
+    case abandoned(reason: String)
+    /// The handler snoozed the task until this date, without counting a retry.
+    case snoozed(until: Date)
+    /// The attempt suspended the task until this date, or until a completion if it is `nil`.
+    case suspended(until: Date?)
+    /// Something that the task remembers can't be decoded, and the task is parked.
+    case parked(reason: String)
+  }
+
+  /// What a queue does with the task.
+  public let ending: Ending
+  /// The error that the handler threw; `nil` if it returned.
+  public let error: (any Error)?
+
+  /// What the task remembers afterwards; nothing if it has succeeded.
+  ///
+  /// Give it to the next attempt: `performAttempt(…, remembering: first.memory)`.
+  public let memory: TaskMemory
+
+  /// The date of the next attempt; `nil` if the task has ended, or only waits for a completion.
+  public var nextDate: Date? {
+    switch ending {
+    case .failed(let date), .snoozed(let date): date
+    case .suspended(let date): date
+    case .succeeded, .abandoned, .parked: nil
+    }
+  }
+}
+
+extension AttemptResult.Ending {
+  /// Makes the ending that an event reports; `nil` if the event is about something else.
+  init?(_ event: TaskEvent) {
+    switch event {
+    case .succeeded: self = .succeeded
+    case .failed(_, _, let date, _): self = .failed(retryDate: date)
+    case .abandoned(_, let reason, _): self = .abandoned(reason: reason)
+    case .snoozed(_, let date): self = .snoozed(until: date)
+    case .suspended(_, let date): self = .suspended(until: date)
+    case .unhandled(_, let reason): self = .parked(reason: reason)
+    default: return nil
+    }
+  }
+}
+
+/// A task of which one attempt is made, by a queue of its own.
+struct AttemptedTask<Payload: TaskPayload> {
+  let payload: Payload
+  let retryCount: Int
+  /// The options, with those that are chosen elsewhere filled in.
+  let options: TaskOptions
+  let memory: TaskMemory
+
+  func perform(
+    by handler: some TaskHandler<Payload>,
+    _ configuration: TaskQueueConfiguration,
+    _ clock: some WallClock
+  ) async throws -> AttemptResult {
+    let store = InMemoryStore()
+    let task = try record(at: clock.date)
+    _ = try await store.apply([.insert(task, onDuplicate: .keep)], durability: .durable)
+    try await store.remember(memory, of: task)
+    let queue = TaskQueue(persistence: store, configuration: configuration, clock: clock)
+    let standIn = StandIn(handler: handler, payload: payload, queue: queue)
+    await queue.register(handler: standIn)
+    let events = queue.events
+    try await queue.run()
+    for await event in events {
+      guard let ending = AttemptResult.Ending(event) else { continue }
+      let memory = try await queue.memory(of: task.id)
+      return AttemptResult(ending: ending, error: standIn.thrown.error, memory: memory)
+    }
+    // The events end early if the caller is cancelled.
+    throw CancellationError()
+  }
+
+  /// The task, without what would keep the attempt from beginning.
+  private func record(at date: Date) throws(TaskQueueError) -> TaskRecord {
+    try options.check(path: "")
+    return TaskRecord(
+      id: TaskID(high: 0x7000, low: 0x8000_0000_0000_0000),
+      name: Payload.taskName,
+      payload: StoredPayload(Array("{}".utf8), format: .json),
+      priority: options.priority ?? .normal,
+      createdDate: date,
+      maxRetries: options.maxRetries ?? 10,
+      usesBackoff: options.usesBackoff ?? true,
+      tags: options.tags,
+      timeLimit: options.timeLimit,
+      expiryDate: options.expiryDate,
+      availableDate: date,
+      retryCount: retryCount
+    )
+  }
+}
+
+/// A handler that calls a closure, and has no hooks.
+struct ClosureHandler<Payload: TaskPayload, Output: Sendable>: TaskHandler {
+  let closure: @Sendable (Payload, TaskContext) async throws -> Output
+
+  func perform(_ payload: Payload, in context: TaskContext) async throws -> Output {
+    try await closure(payload, context)
+  }
+}
+
+/// Calls a handler with the payload of the attempt, for one attempt.
+private struct StandIn<Handler: TaskHandler>: TaskHandler {
+  /// Takes the place of the payload in the store, so that the handler is called whatever that is.
+  struct Payload: TaskPayload {
+    static var taskName: String { Handler.Payload.taskName }
+  }
+
+  /// The error that the handler has thrown.
+  final class Thrown: Sendable {
+    private let thrown = Mutex<(any Error)?>(nil)
+
+    var error: (any Error)? { thrown.withLock { $0 } }
+
+    func note(_ error: any Error) { thrown.withLock { $0 = error } }
+  }
+
+  let handler: Handler
+  let payload: Handler.Payload
+  let queue: TaskQueue
+  let thrown = Thrown()
+
+  func perform(_: Payload, in context: TaskContext) async throws -> Handler.Output {
+    // No attempt follows this one, even if a retry is due at once.
+    queue.beginShutDown()
+    do {
+      return try await handler.perform(payload, in: context)
+    } catch {
+      thrown.note(error)
+      throw error
+    }
+  }
+
+  func retryDate(
+    of _: Payload,
+    after error: any Error,
+    proposed date: Date,
+    in context: TaskContext
+  ) async -> Date {
+    await handler.retryDate(of: payload, after: error, proposed: date, in: context)
+  }
+
+  func shouldRestart(_: Payload, after error: any Error, in context: TaskContext) async -> Bool {
+    await handler.shouldRestart(payload, after: error, in: context)
+  }
+
+  func willEnd(_: Payload, outcome: TaskOutcome, in context: TaskContext) async {
+    await handler.willEnd(payload, outcome: outcome, in: context)
+  }
+}
+
+extension InMemoryStore {
+  /// Has a task remember this, as if earlier attempts had stored it.
+  fileprivate func remember(_ memory: TaskMemory, of task: TaskRecord) async throws {
+    guard !memory.isEmpty else { return }
+    let request = ClaimRequest(limit: 1, names: [task.name: 1], now: task.availableDate)
+    for claimed in try await claim(request).tasks {
+      let changes = memory.names.compactMap { name in
+        memory[name].map { TaskChange.remember(claimed.lease, named: name, value: $0) }
+      }
+      _ = try await apply(changes, durability: .durable)
+      _ = try await apply([.release(claimed.lease)], durability: .durable)
+    }
+  }
+}
+
+/// What a task remembers in a test, as if an earlier attempt had stored it.
+extension TaskMemory {
+  /// Makes a memory in which steps have ended, each with its value.
+  ///
+  /// ```swift
+  /// let attempt = try await performAttempt(
+  ///   order,
+  ///   remembering: TaskMemory(steps: ["charge": receipt]),
+  ///   perform: checkOut
+  /// )
+  /// #expect(attempt.memory.steps == ["charge", "label"])
+  /// ```
+  /// - Parameters:
+  ///   - steps: the values of the steps, by their names, with what they are for in brackets, as in
+  ///     `pick[7]`. A step without a value has `true`.
+  ///   - interrupted: the steps that are not repeated, and that were interrupted.
+  ///   - checkpoint: the checkpoint that was saved last; by default none.
+  /// - Throws: What encoding a value throws.
+  public init(
+    steps: [String: any Encodable & Sendable] = [:],
+    interrupted: [String] = [],
+    checkpoint: (any Encodable & Sendable)? = nil
+  ) throws {
+    self.init()
+    for (name, value) in steps { try setValue(value, ofStep: name) }
+    for name in interrupted { setInterrupted(step: name) }
+    if let checkpoint { try setCheckpoint(checkpoint) }
+  }
 }

@@ -1,3 +1,4 @@
+import SteadfastQueue
 import SteadfastRetry
 import Synchronization
 
@@ -116,5 +117,170 @@ extension VirtualTime {
     ///
     /// Other seeds explore other interleavings; the same seed repeats its own.
     case shuffled(seed: UInt64)
+  }
+}
+
+extension VirtualTime {
+  /// Runs `body` in this virtual time until it has ended, and closes the virtual time.
+  @concurrent
+  func run<Success: Sendable>(
+    mayBeginOnMainActor: Bool,
+    lastResort: sending VirtualTimeDriver.LastResort,
+    _ body: @escaping @Sendable (VirtualTime) async throws -> Success
+  ) async throws -> Success {
+    let task = Task(executorPreference: jobs) { [jobs] in
+      defer { jobs.endBody() }
+      return try await VirtualTime.$current.withValue(self) {
+        try await RealWork.observed(by: jobs) { try await body(self) }
+      }
+    }
+    let ending = await withTaskCancellationHandler {
+      var driver = VirtualTimeDriver(
+        time: self,
+        mayBeginOnMainActor: mayBeginOnMainActor,
+        lastResort: lastResort
+      ) { task.cancel() }
+      return await driver.drive()
+    } onCancel: {
+      task.cancel()
+    }
+    let mistake = jobs.state.withLock { $0.mistake }
+    let leftovers = close()
+    switch ending {
+    case .ended:
+      let success = try await task.value
+      if let error = mistake ?? leftovers { throw error }
+      return success
+    case .stuck(let error), .abandoned(let error): throw mistake ?? error
+    case .reported: return try await task.value
+    }
+  }
+}
+
+extension VirtualTime {
+  /// The step to take now that no job can run.
+  var nextStep: IdleStep {
+    let firstDeadline = clock.nextDeadline
+    return jobs.state.withLock { state in
+      IdleStep(
+        mode: mode,
+        firstDeadline: firstDeadline,
+        firstTarget: state.advances.firstDeadline,
+        hasTurn: state.turns.hasNext,
+        isHeld: state.isHeld
+      )
+    }
+  }
+
+  /// Whether an advance is under way, to whose target each step of the time leads.
+  var isAdvancing: Bool { jobs.state.withLock { $0.advances.firstDeadline != nil } }
+
+  /// Whether code outside of the virtual time has slept on its clock, or has made its tasks ready
+  /// without being announced as real work.
+  var isUsedFromOutside: Bool {
+    jobs.state.withLock { $0.hasCallsFromOutside }
+      || clock.state.withLock { $0.hasSleepsFromOutside }
+  }
+
+  /// Returns what tasks wait for and why it may never come, as far as that is known.
+  func knownWaits() async -> [String] {
+    var texts: [String] = []
+    for wait in jobs.state.withLock({ $0.waits.all }) { texts.append(await wait.describe(clock)) }
+    return texts
+  }
+
+  /// Runs `wake`, then jobs until none is left, and returns the number of jobs.
+  ///
+  /// It stops early if the caller is cancelled and the body has ended, so that a task that spins
+  /// can't keep it running for ever.
+  @discardableResult func runJobs(wake: () -> Void = {}) -> Int {
+    clock.state.withLock { $0.drivingThread = .current }
+    defer { clock.state.withLock { $0.drivingThread = nil } }
+    return jobs.run(wake: wake) { Task.isCancelled && jobs.bodyHasEnded }
+  }
+
+  /// Moves the time to the first deadline, and wakes what is due there.
+  ///
+  /// That is one sleeper, or all of them if their order is to be shuffled.
+  func wakeSleepers() {
+    guard let deadline = clock.nextDeadline else { return }
+    switch order {
+    case .inOrder: _ = clock.wakeFirstSleeper(through: deadline)
+    case .shuffled: clock.advance(to: deadline)
+    }
+  }
+
+  /// Moves the time to the target of the first advance and ends that advance.
+  func endAdvance() {
+    guard let (target, advance) = jobs.state.withLock({ $0.popAdvance() }) else { return }
+    clock.advance(to: target)
+    advance.resume()
+  }
+
+  /// Closes the virtual time; returns an error if its body has left tasks asleep.
+  ///
+  /// Sleeps that are left end as if they were cancelled, and remaining jobs run on the global pool,
+  /// so that every task that can end does.
+  func close() -> VirtualTimeError? {
+    let error = VirtualTimeError.sleepersLeft(self)
+    jobs.close()
+    clock.cancelSleeps()
+    return error
+  }
+}
+
+extension VirtualClock {
+  /// Suspends for a duration of this clock, like ``sleep(until:tolerance:)``.
+  ///
+  /// In a task that belongs to a ``VirtualTime`` but does not run on it, because it was started
+  /// with `Task { }`, this method throws at once: it would be left to chance whether the time moves
+  /// before or after the sleep begins. Tasks on the main actor may sleep, because the virtual time
+  /// waits for them.
+  /// - Throws: `CancellationError` as soon as the task is cancelled, or if it was before; a
+  ///   ``VirtualTimeError`` with the code ``VirtualTimeError/Code/sleepOutside`` in a task that
+  ///   does not run on its virtual time, which then ends with that error, too.
+  public func sleep(for duration: Duration, tolerance: Duration? = nil) async throws {
+    if let time = VirtualTime.current, time.clock === self, !Self.isMainActor(#isolation),
+      time.jobs.state.withLock({ $0.isLeft(by: .current) })
+    {
+      let error = VirtualTimeError.sleepOutside(time)
+      time.jobs.state.withLock { $0.note(error) }
+      throw error
+    }
+    try await sleep(until: now.advanced(by: duration), tolerance: tolerance)
+  }
+
+  // Swift 6.3.1 generates invalid code for the comparison if it is inlined into an async function.
+  @inline(never)
+  private static func isMainActor(_ isolation: (any Actor)?) -> Bool {
+    isolation === MainActor.shared
+  }
+}
+
+/// How far a virtual time may move by itself before the test fails.
+struct VirtualTimeLimit {
+  /// How far the time may move.
+  let duration: Duration
+  /// How often the time may still move further, so that a single sleep may have any length.
+  private var stepsLeft: Int
+  private var excluded = Duration.zero
+
+  /// Makes a limit.
+  ///
+  /// A given duration is exact. The default is ten years, and 1,000 steps beyond.
+  init(_ duration: Duration?) {
+    // A few days longer than any ten years.
+    self.duration = duration ?? .seconds(86_400 * 3_660)
+    stepsLeft = duration == nil ? 1_000 : 0
+  }
+
+  /// Notes that the time has moved because of an advance, and not by itself.
+  mutating func exclude(_ advance: Duration) { excluded += advance }
+
+  /// Returns whether the time may move to this instant, and counts a step beyond the duration.
+  mutating func allows(_ instant: VirtualClock.Instant) -> Bool {
+    guard instant.offset - excluded > duration else { return true }
+    stepsLeft -= 1
+    return stepsLeft >= 0
   }
 }

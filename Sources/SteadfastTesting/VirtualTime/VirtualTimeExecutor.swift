@@ -119,3 +119,132 @@ extension VirtualTimeExecutor: RealWorkObserver {
     return true
   }
 }
+
+/// The jobs that can run, and the order in which they do.
+///
+/// Jobs that other jobs of the same virtual time made ready run in order, or in an order drawn from
+/// a seed. Jobs from outside, made ready by a thread whose speed is unknown, wait until no other
+/// job is left, and then run one at a time. So the speed of such threads doesn't change the order.
+struct RunQueue<Job> {
+  private var ready = FIFOQueue<Job>()
+  private var outside = FIFOQueue<Job>()
+  private var generator: SplitMix64?
+
+  init(order: VirtualTime.Order) {
+    if case .shuffled(let seed) = order { generator = Randomness.seeded(seed).makeGenerator() }
+  }
+
+  var isEmpty: Bool { ready.isEmpty && outside.isEmpty }
+
+  mutating func append(_ job: Job) { ready.append(job) }
+
+  mutating func appendFromOutside(_ job: Job) { outside.append(job) }
+
+  /// Removes and returns the job to run next, in O(1).
+  mutating func popNext() -> Job? {
+    if ready.isEmpty { return outside.popFirst() }
+    if ready.count > 1, let chosen = generator?.next(upperBound: UInt64(ready.count)) {
+      ready.bringToFront(Int(chosen))
+    }
+    return ready.popFirst()
+  }
+}
+
+/// The real work that takes turns: the piece of work whose turn it is, and those that wait.
+///
+/// Each piece of work waits twice: to begin, and, after it has ended, for its caller to go on. Both
+/// times ``popNext()`` lets it go on. The driver calls that method when nothing else can run.
+struct Turns<Waiter> {
+  private enum Stage {
+    case free
+    case underWay
+    case ended(Waiter)
+  }
+
+  private var stage = Stage.free
+  private var waiting = FIFOQueue<Waiter>()
+
+  /// Whether a piece of work has begun and not ended.
+  var isUnderWay: Bool {
+    switch stage {
+    case .underWay: true
+    case .free, .ended: false
+    }
+  }
+
+  /// Whether ``popNext()`` has a waiter to let go on.
+  var hasNext: Bool {
+    switch stage {
+    case .free: !waiting.isEmpty
+    case .underWay: false
+    case .ended: true
+    }
+  }
+
+  /// Adds a piece of work that waits to begin.
+  mutating func append(_ work: Waiter) { waiting.append(work) }
+
+  /// Notes that the work whose turn it was has ended, and that its caller waits.
+  mutating func end(_ caller: Waiter) {
+    guard isUnderWay else { preconditionFailure("a work ended whose turn it was not") }
+    stage = .ended(caller)
+  }
+
+  /// Removes and returns what goes on: the caller of the work that has ended, else the next work.
+  mutating func popNext() -> Waiter? {
+    switch stage {
+    case .underWay: return nil
+    case .ended(let caller):
+      stage = .free
+      return caller
+    case .free:
+      guard let work = waiting.popFirst() else { return nil }
+      stage = .underWay
+      return work
+    }
+  }
+
+  /// Removes and returns any waiter, even if it is not its turn.
+  mutating func popAny() -> Waiter? {
+    if case .ended = stage { return popNext() }
+    return waiting.popFirst()
+  }
+}
+
+/// What a virtual time does when none of its jobs can run.
+enum IdleStep: Equatable {
+  /// Lets real work that takes turns begin, or lets its caller go on after it has ended.
+  case takeTurn
+  /// Moves the time to the first deadline and wakes what sleeps until then.
+  case wake
+  /// Moves the time to the target of the first advance and ends that advance.
+  case endAdvance
+  /// Waits for real work: the time stands still.
+  case waitForRealWork
+  /// Gives up: no step of the virtual time can make a job run.
+  case stuck
+
+  /// Decides on the step.
+  ///
+  /// Sleeps that are due at the target of an advance end before the advance.
+  init(
+    mode: VirtualTime.Mode,
+    firstDeadline: VirtualClock.Instant?,
+    firstTarget: VirtualClock.Instant?,
+    hasTurn: Bool,
+    isHeld: Bool
+  ) {
+    if hasTurn {
+      // Even while other real work is in flight: it may be waiting for this turn.
+      self = .takeTurn
+    } else if isHeld {
+      self = .waitForRealWork
+    } else if let firstTarget {
+      self = firstDeadline.map { $0 <= firstTarget } ?? false ? .wake : .endAdvance
+    } else if firstDeadline != nil, mode == .automatic {
+      self = .wake
+    } else {
+      self = .stuck
+    }
+  }
+}

@@ -125,4 +125,281 @@ enum InternetFamily {
   static let ipv4: UInt8 = 2
   static let ipv6: UInt8 = 10
 }
+
+/// Decides what to ask the kernel for, and whether its answers have a route to the internet.
+///
+/// This is a value. It asks for the interfaces first, and then for the routes of IPv4 and of IPv6.
+/// It ends at the first route that leads outside. So the list of the routes is read to its end only
+/// while there is none.
+struct RouteReading {
+  struct Answer: Equatable {
+    let holds: Bool
+    /// Whether the answer stays right until the kernel reports a change.
+    let isSure: Bool
+
+    /// The answer if the kernel refuses one, or gives one that can't be read.
+    static let unknown = Answer(holds: true, isSure: false)
+  }
+
+  enum Step: Equatable {
+    case send([UInt8])
+    case receive
+    case end(Answer)
+  }
+
+  /// The lists, by the numbers of the requests.
+  private enum List: UInt32 {
+    case interfaces = 1
+    case ipv4Routes
+    case ipv6Routes
+
+    /// The type of the request, and its body, of which only the family is set.
+    var request: NetlinkMessage {
+      let (type, family, length) =
+        switch self {
+        case .interfaces: (NetlinkMessage.Kind.listInterfaces, UInt8(0), 16)
+        case .ipv4Routes: (NetlinkMessage.Kind.listRoutes, InternetFamily.ipv4, 12)
+        case .ipv6Routes: (NetlinkMessage.Kind.listRoutes, InternetFamily.ipv6, 12)
+        }
+      return NetlinkMessage(
+        type: type,
+        flags: NetlinkMessage.Flag.request | NetlinkMessage.Flag.list,
+        sequence: rawValue,
+        body: [family] + Array(repeating: 0, count: length - 1)
+      )
+    }
+  }
+
+  private var list = List.interfaces
+  private var interfaces: Set<UInt32> = []
+  private var wasInterrupted = false
+
+  /// Returns the first step.
+  func begin() -> Step { .send(list.request.bytes) }
+
+  /// Takes in a datagram, and returns the next step.
+  mutating func take(_ datagram: [UInt8]) -> Step {
+    guard let messages = NetlinkMessage.all(in: datagram) else { return .end(.unknown) }
+    for message in messages where message.sequence == list.rawValue {
+      if message.flags & NetlinkMessage.Flag.interrupted != 0 { wasInterrupted = true }
+      if let step = take(message) { return step }
+    }
+    return .receive
+  }
+
+  /// Returns the next step, or `nil` if the next message tells.
+  private mutating func take(_ message: NetlinkMessage) -> Step? {
+    switch message.type {
+    case NetlinkMessage.Kind.newInterface where list == .interfaces:
+      guard let interface = NetworkInterface(message.body) else { return .end(.unknown) }
+      if interface.leadsOutside { interfaces.insert(interface.index) }
+    case NetlinkMessage.Kind.newRoute where list != .interfaces:
+      guard let route = Route(message.body) else { return .end(.unknown) }
+      if route.leadsOutside(by: interfaces) { return .end(Answer(holds: true, isSure: true)) }
+    case NetlinkMessage.Kind.error, NetlinkMessage.Kind.done:
+      // Both begin with the number of an error, or zero. A list may end with one.
+      guard let number = message.body.number(UInt32.self, at: 0) else { return .end(.unknown) }
+      return endList(isWhole: number == 0)
+    default:
+      break
+    }
+    return nil
+  }
+
+  private mutating func endList(isWhole: Bool) -> Step {
+    switch list {
+    case .interfaces, .ipv4Routes:
+      guard isWhole else { return .end(.unknown) }
+      list = list == .interfaces ? .ipv4Routes : .ipv6Routes
+      return .send(list.request.bytes)
+    case .ipv6Routes:
+      // A kernel without IPv6 refuses to list its routes, and has none.
+      return .end(Answer(holds: false, isSure: !wasInterrupted))
+    }
+  }
+}
+
+/// Decides when the routes are read, and what the consumer is told.
+///
+/// This is a value. The kernel's reports say only that the routes must be read again, so none of
+/// them needs to arrive. Reports that come at the same time cause one reading.
+struct RouteWatch {
+  enum Step: Equatable {
+    /// Wait for a report.
+    case wait
+    /// Take a report that is there already.
+    case take
+    case read
+  }
+
+  /// How many reports are taken before a reading that is due, because they might never end.
+  private static var mostReports: Int { 1_000 }
+  /// How many unsure answers follow each other before one of them is believed.
+  private static var mostTries: Int { 4 }
+
+  private var isDue = true
+  private var isSure = false
+  private var reports = 0
+  private var tries = 0
+  private var told: Bool?
+
+  var next: Step {
+    guard isDue else { return .wait }
+    return reports == 0 || reports >= Self.mostReports ? .read : .take
+  }
+
+  /// Takes in what the socket had.
+  mutating func take(_ received: NetlinkSocket.Received) {
+    switch received {
+    case .datagram(let bytes):
+      isDue = isDue || !isSure || Self.mayMatter(bytes)
+      reports += 1
+    case .lost:
+      isDue = true
+      reports += 1
+    case .nothing:
+      reports = 0
+    }
+  }
+
+  /// Takes in what was read.
+  ///
+  /// - Returns: What the consumer is told, if anything.
+  mutating func take(_ answer: RouteReading.Answer) -> Bool? {
+    (isSure, reports) = (answer.isSure, 0)
+    tries = isSure ? 0 : tries + 1
+    isDue = !isSure && tries < Self.mostTries
+    guard !isDue else { return nil }
+    tries = 0
+    return tell(answer.holds)
+  }
+
+  /// Ends the watch, because the kernel reports no changes any more.
+  ///
+  /// - Returns: What the consumer is told, if anything.
+  mutating func fail() -> Bool? { tell(RouteReading.Answer.unknown.holds) }
+
+  private mutating func tell(_ holds: Bool) -> Bool? {
+    guard told != holds else { return nil }
+    told = holds
+    return holds
+  }
+
+  /// Returns whether a report may tell of a change that matters.
+  ///
+  /// That a route has gone is not always reported by itself: it goes with its address, or with its
+  /// interface. A router changes other routes than the default one all the time.
+  private static func mayMatter(_ report: [UInt8]) -> Bool {
+    guard let messages = NetlinkMessage.all(in: report) else { return true }
+    return messages.contains { message in
+      switch message.type {
+      case NetlinkMessage.Kind.newRoute, NetlinkMessage.Kind.removedRoute:
+        Route(message.body)?.isDefault ?? true
+      default:
+        true
+      }
+    }
+  }
+}
+
+/// The monitoring of the routes on Linux, on a thread of its own.
+struct RouteMonitor: Sendable {
+  /// Opens a socket for the reports of some groups.
+  typealias Open = @Sendable (_ groups: UInt32) throws(SystemCallError) -> NetlinkSocket
+
+  private let open: Open
+  private let stop: StopSignal
+  private let tell: @Sendable (Bool) -> Void
+
+  /// Begins to monitor the routes, and returns whether there is one to the internet, and each
+  /// change.
+  ///
+  /// It calls `didEnd` when the thread has closed its sockets, or could not be started.
+  static func values(
+    open: @escaping Open = { groups throws(SystemCallError) in try NetlinkSocket.open(groups) },
+    didEnd: @escaping @Sendable () -> Void = {}
+  ) -> AsyncStream<Bool> {
+    AsyncStream(bufferingPolicy: .bufferingNewest(1)) { continuation in
+      do throws(SystemCallError) {
+        let stop = try StopSignal()
+        continuation.onTermination = { _ in stop.stop() }
+        let monitor = RouteMonitor(open: open, stop: stop) { continuation.yield($0) }
+        try SystemThread.start {
+          monitor.run()
+          didEnd()
+        }
+      } catch {
+        continuation.yield(RouteReading.Answer.unknown.holds)
+        didEnd()
+      }
+    }
+  }
+
+  private func run() {
+    var watch = RouteWatch()
+    do throws(SystemCallError) {
+      // The reports begin before the first reading, so that no change is missed.
+      try monitor(open(NetlinkSocket.Groups.all), &watch)
+    } catch {
+      if let holds = watch.fail() { tell(holds) }
+    }
+  }
+
+  /// Follows the reports, and returns when it is stopped.
+  private func monitor(
+    _ reports: consuming NetlinkSocket,
+    _ watch: inout RouteWatch
+  ) throws(SystemCallError) {
+    while true {
+      let step = watch.next
+      switch step {
+      case .wait, .take:
+        let milliseconds: Int32 = step == .wait ? -1 : 0
+        switch try stop.wait(for: reports.descriptor, milliseconds: milliseconds) {
+        case .stop: return
+        case .input: watch.take(try reports.receive())
+        case .nothing: watch.take(.nothing)
+        }
+      case .read:
+        guard let answer = read() else { return }
+        if let holds = watch.take(answer) { tell(holds) }
+      }
+    }
+  }
+
+  /// Reads the routes, and returns `nil` if it is stopped during this.
+  ///
+  /// Each reading has a socket of its own, because an answer that was not read to its end would be
+  /// in the way of the next one.
+  private func read() -> RouteReading.Answer? {
+    do throws(SystemCallError) {
+      return try read(from: open(NetlinkSocket.Groups.none))
+    } catch {
+      return .unknown
+    }
+  }
+
+  private func read(
+    from socket: consuming NetlinkSocket
+  ) throws(SystemCallError) -> RouteReading.Answer? {
+    var reading = RouteReading()
+    var step = reading.begin()
+    while true {
+      switch step {
+      case .send(let request):
+        try socket.send(request)
+        step = .receive
+      case .receive:
+        guard try stop.wait(for: socket.descriptor, milliseconds: -1) == .input else { return nil }
+        switch try socket.receive() {
+        case .datagram(let bytes): step = reading.take(bytes)
+        case .lost: step = .end(.unknown)
+        case .nothing: continue
+        }
+      case .end(let answer):
+        return answer
+      }
+    }
+  }
+}
 #endif

@@ -265,3 +265,180 @@ package final class FileLock: Sendable {
     return true
   }
 }
+
+/// What a lock file holds: the number of the process that has the lock.
+extension FileLock {
+  /// The most bytes that a lock file holds.
+  private static let maxLength = 32
+
+  /// Refuses a locked file that holds something else than a lock file does, before it is written.
+  ///
+  /// It may be another queue's file, or another program's. A lock file has digits and line feeds. A
+  /// power cut may leave zeros in place of them, and so may processes that share the lock and write
+  /// their numbers at the same time.
+  static func refuseOtherContents(_ file: Opened) throws(Failure) {
+    let bytes: [UInt8]
+    do {
+      bytes = try read(file.descriptor, maxLength + 1)
+    } catch {
+      throw .systemCall(error)
+    }
+    guard bytes.count <= maxLength,
+      bytes.allSatisfy({ UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 || $0 == 0x0A || $0 == 0 })
+    else {
+      throw unfit(
+        file.path,
+        "it holds something else than the number of a process",
+        advice: "it was not changed; move it away, or choose another file"
+      )
+    }
+  }
+
+  /// Writes this process's number into the lock file, for the messages of other processes.
+  ///
+  /// The lock is valid without it: on a full disk, for example, their messages have no number.
+  static func writeHolder(_ file: Int32) {
+    let text = Array("\(getpid())\n".utf8)
+    // Overwriting a number that is there already needs no room on a full disk.
+    let written = unsafe pwrite(file, text, text.count, 0)
+    _ = ftruncate(file, off_t(max(0, written)))
+  }
+
+  /// Returns the number of the process that has the lock, or `nil` if it can't be told.
+  static func holder(_ file: Int32) -> Int32? {
+    guard let text = try? read(file, maxLength), !text.isEmpty,
+      let process = Int32(String(decoding: text.prefix { $0 != 0x0A }, as: UTF8.self))
+    else { return nil }
+    // The number may be of no process here: a forked child may hold the lock after the process that
+    // took it has ended, and a process of another container has another number here.
+    return kill(process, 0) == 0 || errno != ESRCH ? process : nil
+  }
+
+  private static func read(_ file: Int32, _ count: Int) throws(SystemCallError) -> [UInt8] {
+    var bytes = [UInt8](repeating: 0, count: count)
+    let length = try SystemCall.retryingInterrupted("read") {
+      unsafe pread(file, &bytes, count, 0)
+    }
+    return Array(bytes.prefix(length))
+  }
+}
+
+/// The lock for other stores of this package.
+extension FileLock {
+  /// Why a store can't have the lock.
+  package struct Refusal: Error {
+    /// Whether another store has it, in this process or another one.
+    package let isHeld: Bool
+    /// What is wrong, for a person to read.
+    package let reason: String
+  }
+
+  /// Takes the lock of a store in a file that is there, until the last reference is gone.
+  ///
+  /// The lock file has `name` and `.lock` behind the file's real path, so that no symbolic link
+  /// leads to another lock. A file with two real names is refused, as each would have a lock of its
+  /// own. A shared lock keeps only those out that are not.
+  package static func acquire(
+    forStoreIn file: String,
+    named name: String,
+    isShared: Bool
+  ) throws(Refusal) -> FileLock {
+    let path = (try realPath(of: file) ?? file) + name
+    let lockFile = "its lock file, \(path).lock"
+    do throws(Failure) {
+      return try acquire(for: path, isShared: isShared)
+    } catch {
+      switch error {
+      case .heldByThisProcess:
+        throw Refusal(isHeld: true, reason: "another store of this process uses it")
+      case .held(let process):
+        let name = process.map { "the process \($0)" } ?? "another process"
+        throw Refusal(isHeld: true, reason: "\(name) uses it")
+      case .systemCall(let error):
+        throw Refusal(isHeld: false, reason: "\(lockFile), can't be locked: \(error)")
+      case .opening(.unsafe(let reason, let advice)):
+        throw Refusal(isHeld: false, reason: "\(file) can't be opened: \(reason); \(advice)")
+      case .opening(let error):
+        throw Refusal(isHeld: false, reason: "\(lockFile), can't be opened: \(error)")
+      }
+    }
+  }
+
+  /// Refuses a file with two real names, before anything is changed under one of them.
+  package static func refuseOtherNames(ofStoreIn file: String) throws(Refusal) {
+    _ = try realPath(of: file)
+  }
+
+  /// Returns the only real path of a file; `nil` if there is no file.
+  private static func realPath(of file: String) throws(Refusal) -> String? {
+    guard let found = unsafe realpath(file, nil) else {
+      guard errno != ENOENT else { return nil }
+      throw lookUpFailed(file, "realpath")
+    }
+    defer { unsafe free(found) }
+    let path = unsafe String(cString: found)
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else {
+      guard errno != ENOENT else { return nil }
+      throw lookUpFailed(file, "lstat")
+    }
+    guard status.st_nlink <= 1 else {
+      throw Refusal(
+        isHeld: false,
+        reason: "\(file) can't be opened: it has another name, a hard link, under which another "
+          + "store could use it at the same time; remove that one, or make a copy"
+      )
+    }
+    return path
+  }
+
+  private static func lookUpFailed(_ file: String, _ call: String) -> Refusal {
+    let error = SystemCallError.last(call)
+    return Refusal(isHeld: false, reason: "\(file) can't be looked up: \(error)")
+  }
+}
+
+/// The identity of a file, whatever its name is.
+package struct FileIdentity: Hashable, Sendable {
+  private let device: UInt64
+  private let node: UInt64
+
+  init(_ status: stat) {
+    // Darwin's device numbers have a sign.
+    device = UInt64(truncatingIfNeeded: status.st_dev)
+    node = UInt64(status.st_ino)
+  }
+
+  init(ofDescriptor file: Int32) throws(SystemCallError) {
+    var status = stat()
+    guard unsafe fstat(file, &status) == 0 else { throw .last("fstat") }
+    self.init(status)
+  }
+
+  /// Returns the file at a path and its size in bytes, or `nil` if there is none.
+  static func lookUp(
+    _ path: String
+  ) throws(SystemCallError) -> (identity: FileIdentity, size: Int)? {
+    let status = try unsafe status(of: path, "lstat") { unsafe lstat($0, $1) }
+    guard let status else { return nil }
+    return (FileIdentity(status), Int(status.st_size))
+  }
+
+  /// Returns the file to which a path leads, through links too, or `nil` if there is none.
+  package static func following(_ path: String) throws(SystemCallError) -> FileIdentity? {
+    try unsafe status(of: path, "stat") { unsafe stat($0, $1) }.map(FileIdentity.init)
+  }
+
+  private static func status(
+    of path: String,
+    _ name: String,
+    _ call: (UnsafePointer<CChar>, UnsafeMutablePointer<stat>) -> Int32
+  ) throws(SystemCallError) -> stat? {
+    var status = stat()
+    guard unsafe call(path, &status) == 0 else {
+      if errno == ENOENT || errno == ENOTDIR { return nil }
+      throw .last(name)
+    }
+    return status
+  }
+}

@@ -4,6 +4,77 @@ import FoundationEssentials
 import Foundation
 #endif
 
+/// What one line of the file says.
+enum JournalEntry: Sendable {
+  /// The first line: what the file is.
+  case header(version: Int, generation: Int)
+  /// A task as it stood when the file was compacted.
+  case task(KeptTask)
+  /// The file was compacted. Everything before this line is durable.
+  case compacted(at: Date, bytesBefore: Int)
+  /// A change to a task. The tokens of its leases have no meaning.
+  ///
+  /// An insertion is one that earlier versions wrote if its task has a unique key.
+  case change(TaskChange)
+  /// A new task that earlier versions don't know how to treat, and what becomes of it.
+  case addition(TaskRecord, Addition)
+  /// The retry of a task that has a successor, which takes its place.
+  case supersession(TaskChange)
+  /// The restart of a task along with which these tasks were not restarted.
+  ///
+  /// They were cancelled because of it, and other tasks have their unique keys.
+  case restart(TaskChange, excluding: [TaskID])
+  /// The value of this name, from now on; `nil` if there is none any more.
+  case value(named: String, [UInt8]?)
+  /// What the task of the lines before remembered under this name when the file was compacted.
+  case memory(TaskID, named: String, [UInt8])
+  /// An attempt has begun.
+  case begin(TaskID)
+  /// The file was opened, and the tasks that had begun were made available again.
+  ///
+  /// Each of them has one more interruption.
+  case interruption
+  /// The file was closed in good order. Everything before this line is durable.
+  case seal
+
+  /// The name of the format, in the header.
+  static var formatName: String { "steadfast-queue" }
+  /// The version of the format that this code writes, and the greatest that it reads.
+  static var formatVersion: Int { 1 }
+}
+
+extension JournalEntry {
+  /// Whether the entry is of a kind with which a compacted file begins.
+  ///
+  /// A `task` may stand only among these entries: its place is a number from which later lines
+  /// count on.
+  var isOfSnapshot: Bool {
+    switch self {
+    case .header, .task, .memory, .begin: true
+    case .compacted, .change, .addition, .supersession, .restart, .value, .interruption, .seal:
+      false
+    }
+  }
+}
+
+/// A task with the state that its record does not have.
+struct KeptTask: Sendable {
+  /// The greatest place that is written or read.
+  static var maxPosition: UInt64 { .max >> 1 - 1 }
+
+  var record: TaskRecord
+  /// The task's place among its equals, where a greater number comes later.
+  let position: UInt64
+  /// Whether a later task has taken the task's unique key, though this one has not ended.
+  let hasLostKey: Bool
+  /// The task's place among those with its order key; 0 if it has none.
+  var orderNumber: UInt64 = 0
+  /// Whether an earlier version has written the task.
+  ///
+  /// A task that had ended held its key there, and no other task with the key could be added.
+  var isOld = false
+}
+
 /// The text of an entry, from its kind to the closing brace.
 ///
 /// It is made before the entry's place in the file is known.
@@ -289,4 +360,207 @@ extension TaskRecord {
     uniqueKey == nil && orderKey == nil && conditions.isEmpty && presentDependencies == nil
       && queue.isEmpty && state != .suspended
   }
+}
+
+/// The greatest lengths of the lines of the file.
+extension JournalBody {
+  /// The greatest length of a change's body: a longer one is neither written nor read.
+  ///
+  /// After a compaction, a task's line holds what the task was made with and what has happened to
+  /// it since, above all its last error. Together these must not be too long to be read.
+  static func maxLength(of change: TaskChange) -> Int {
+    switch change {
+    case .insert, .update: maxInsertionLength
+    case .setValue: maxValueLength
+    case .remember, .complete, .suspend: maxMemoryLength
+    case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+      .reschedule, .remove, .extend, .prune, .rebase:
+      maxOtherLength
+    }
+  }
+
+  /// The greatest length of the body of a line of some kind.
+  ///
+  /// For changes, it is that of `maxLength(of:)` above. Other lines may be as long as any line.
+  static func maxLength(of kind: JournalKind) -> Int {
+    switch kind {
+    case .insert, .update: maxInsertionLength
+    case .add: maxInsertionLength + maxDecisionLength
+    case .retry: maxOtherLength + maxDecisionLength
+    case .value: maxValueLength
+    case .remember, .complete, .suspend, .memory: maxMemoryLength
+    case .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .reschedule,
+      .remove, .extend, .prune, .rebase:
+      maxOtherLength
+    // A restart lists the tasks that are not restarted along with it.
+    case .restart, .header, .task, .kept, .compacted, .begin, .interruption, .seal:
+      JournalLine.maxLength
+    }
+  }
+
+  private static var maxInsertionLength: Int { JournalLine.maxLength - 64 << 10 }
+  /// The greatest length of what the table adds to a line when it decides about the change.
+  private static var maxDecisionLength: Int { 64 }
+  private static var maxOtherLength: Int { 32 << 10 }
+  /// The greatest length of the line of a value.
+  ///
+  /// It is almost twice as much as the longest line has, in which each byte is escaped.
+  private static var maxValueLength: Int { 256 << 10 }
+  /// The greatest length of the line of something that a task remembers, likewise.
+  private static var maxMemoryLength: Int { 512 << 10 }
+}
+
+/// Writes the fields of a line's body, one after the other.
+struct JournalFieldWriter: Sendable {
+  private(set) var bytes: [UInt8]
+
+  init() { bytes = [] }
+
+  /// Makes the writer of a body that was read.
+  init(_ bytes: ArraySlice<UInt8>) { self.bytes = Array(bytes) }
+
+  mutating func reserveCapacity(_ count: Int) { bytes.reserveCapacity(count) }
+
+  mutating func begin(_ kind: StaticString) {
+    bytes.reserveCapacity(128)
+    add(ascii: "\"k\":\"")
+    add(ascii: kind)
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  mutating func begin(_ kind: StaticString, _ id: TaskID) {
+    begin(kind)
+    add("id", id)
+  }
+
+  mutating func add(_ key: StaticString, _ value: Int) {
+    addKey(key)
+    // Most numbers have one digit, for which there is a shorter way.
+    if 0...9 ~= value {
+      bytes.append(UInt8(ascii: "0") + UInt8(value))
+    } else {
+      bytes.append(contentsOf: String(value).utf8)
+    }
+  }
+
+  mutating func add(_ key: StaticString, _ value: Date) {
+    add(key, raw: Self.text(of: value).utf8)
+  }
+
+  static func text(of date: Date) -> String { date.timeIntervalSince1970.description }
+
+  mutating func addIfTrue(_ key: StaticString, _ value: Bool) {
+    if value { add(key, raw: "true".utf8) }
+  }
+
+  mutating func add(_ key: StaticString, _ id: TaskID) {
+    addKey(key)
+    bytes.append(UInt8(ascii: "\""))
+    unsafe id.withText { unsafe bytes.append(contentsOf: $0) }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  mutating func add(_ key: StaticString, _ text: String) {
+    addKey(key)
+    add(text)
+  }
+
+  private mutating func add(_ text: String) {
+    bytes.append(UInt8(ascii: "\""))
+    // Most texts need no escapes, so their bytes are copied at once.
+    if !text.utf8.contains(where: Self.needsEscape) {
+      bytes.append(contentsOf: text.utf8)
+    } else {
+      addEscaped(text)
+    }
+    bytes.append(UInt8(ascii: "\""))
+  }
+
+  private static func needsEscape(_ byte: UInt8) -> Bool {
+    byte < 0x20 || byte == UInt8(ascii: "\"") || byte == UInt8(ascii: "\\")
+  }
+
+  private mutating func addEscaped(_ text: String) {
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"):
+        bytes.append(UInt8(ascii: "\\"))
+        bytes.append(byte)
+      case 0..<0x20:
+        add(ascii: "\\u00")
+        bytes.append(Hexadecimal.digit(UInt64(byte >> 4)))
+        bytes.append(Hexadecimal.digit(UInt64(byte)))
+      default:
+        bytes.append(byte)
+      }
+    }
+  }
+
+  mutating func add(_ key: StaticString, _ texts: [String]) {
+    addKey(key)
+    bytes.append(UInt8(ascii: "["))
+    for (index, text) in texts.enumerated() {
+      if index > 0 { bytes.append(UInt8(ascii: ",")) }
+      add(text)
+    }
+    bytes.append(UInt8(ascii: "]"))
+  }
+
+  /// Adds IDs, or nothing if there are none.
+  mutating func addIfAny(_ key: StaticString, _ ids: some Sequence<TaskID>) {
+    let texts = ids.sorted().map(\.description)
+    if !texts.isEmpty { add(key, texts) }
+  }
+
+  mutating func add(_ key: StaticString, _ failures: [TaskFailure]) {
+    addKey(key)
+    var separator = UInt8(ascii: "[")
+    for failure in failures {
+      bytes.append(separator)
+      bytes.append(UInt8(ascii: "["))
+      add(failure.reason)
+      bytes.append(UInt8(ascii: ","))
+      bytes.append(contentsOf: Self.text(of: failure.date).utf8)
+      bytes.append(UInt8(ascii: "]"))
+      separator = UInt8(ascii: ",")
+    }
+    bytes.append(UInt8(ascii: "]"))
+  }
+
+  /// Adds whole seconds and attoseconds, so that every duration can be read back.
+  mutating func add(_ key: StaticString, _ duration: Duration) {
+    let (seconds, attoseconds) = duration.components
+    add(key, raw: "[\(seconds),\(attoseconds)]".utf8)
+  }
+
+  mutating func add(_ key: StaticString, _ limit: RetryLimit) {
+    switch limit {
+    case .atMost(let count): add(key, count)
+    case .alwaysRetry: add(key, "always")
+    }
+  }
+
+  mutating func add(_ key: StaticString, raw value: some Sequence<UInt8>) {
+    addKey(key)
+    bytes.append(contentsOf: value)
+  }
+
+  private mutating func addKey(_ key: StaticString) {
+    bytes.append(UInt8(ascii: ","))
+    bytes.append(UInt8(ascii: "\""))
+    add(ascii: key)
+    bytes.append(UInt8(ascii: "\""))
+    bytes.append(UInt8(ascii: ":"))
+  }
+
+  private mutating func add(ascii text: StaticString) {
+    // The text is a literal, so its bytes are never freed.
+    text.withUTF8Buffer { unsafe bytes.append(contentsOf: $0) }
+  }
+
+  /// Ends the body.
+  mutating func end() { bytes.append(UInt8(ascii: "}")) }
+
+  /// Takes back the end of the body, so that further fields can be added.
+  mutating func reopen() { bytes.removeLast() }
 }

@@ -4,6 +4,108 @@ import FoundationEssentials
 import Foundation
 #endif
 
+/// The fields of a line's body.
+///
+/// The raw values are used in memory only. The file holds the texts.
+enum JournalField: Int, CaseIterable, Sendable {
+  case id, name, priority, created, available, maxRetries, backoff, key, tags, limit, expires
+  case role, into, uniqueUntil, latestDate, superseded
+  case order, orderNumber, holds, requires
+  case after, when, follower, afterAbandoned, afterCancelled, cause
+  case members, membersSucceeded, membersFailed, except
+  case schema, state, retries, interruptions, error, failed, earlier, putOff, from, ended
+  case payload, data, sealed, sealedData
+  case place, keyless, replace, keep, at, until, before, latest
+  case format, version, generation
+  case value, queue
+  case awaits, forgets
+
+  /// The field's name in the file.
+  var text: String {
+    switch self {
+    case .id: "id"
+    case .name: "name"
+    case .priority: "priority"
+    case .created: "created"
+    case .available: "available"
+    case .maxRetries: "maxRetries"
+    case .backoff: "backoff"
+    case .key: "key"
+    case .role: "role"
+    case .into: "into"
+    case .uniqueUntil: "uniqueUntil"
+    case .latestDate: "latestDate"
+    case .superseded: "superseded"
+    case .order: "order"
+    case .orderNumber: "orderNumber"
+    case .holds: "holds"
+    case .requires: "requires"
+    case .after: "after"
+    case .when: "when"
+    case .follower: "follower"
+    case .afterAbandoned: "afterAbandoned"
+    case .afterCancelled: "afterCancelled"
+    case .cause: "cause"
+    case .members: "members"
+    case .membersSucceeded: "membersSucceeded"
+    case .membersFailed: "membersFailed"
+    case .except: "except"
+    case .tags: "tags"
+    case .limit: "limit"
+    case .expires: "expires"
+    case .schema: "schema"
+    case .state: "state"
+    case .retries: "retries"
+    case .interruptions: "interruptions"
+    case .error: "error"
+    case .failed: "failed"
+    case .earlier: "earlier"
+    case .putOff: "putOff"
+    case .from: "from"
+    case .ended: "ended"
+    case .payload: "payload"
+    case .data: "data"
+    case .sealed: "sealed"
+    case .sealedData: "sealedData"
+    case .place: "place"
+    case .keyless: "keyless"
+    case .replace: "replace"
+    case .keep: "keep"
+    case .at: "at"
+    case .until: "until"
+    case .before: "before"
+    case .latest: "latest"
+    case .format: "format"
+    case .version: "version"
+    case .generation: "generation"
+    case .value: "value"
+    case .queue: "queue"
+    case .awaits: "awaits"
+    case .forgets: "forgets"
+    }
+  }
+
+  static let table = WordTable(allCases.map { ($0.text, $0) })
+}
+
+/// Some fields, which are looked for all at once.
+struct JournalFieldSet: Sendable {
+  let bits: UInt64
+
+  init(_ fields: [JournalField]) { bits = fields.reduce(0) { $0 | 1 << UInt64($1.rawValue) } }
+}
+
+/// The kinds of lines.
+enum JournalKind: String, CaseIterable, Sendable {
+  case header, task, kept, compacted, begin, interruption, seal
+  case insert, add, succeed, retry, abandon, release, park, cancel, pause, resume, restart
+  case reschedule, update, remove, extend, unpark, prune, rebase
+  case value
+  case remember, suspend, complete, memory
+
+  static let table = WordTable(allCases.map { ($0.rawValue, $0) })
+}
+
 /// Finds the fields in the bodies of a file's lines, and reads the values that are asked for.
 ///
 /// It holds the fields of one line at a time.
@@ -256,5 +358,111 @@ struct JournalFields {
   private func number(_ scanner: inout JSONScanner) -> String? {
     guard let range = scanner.number(), range.count <= Self.maxTokenLength else { return nil }
     return String(decoding: bytes[range], as: UTF8.self)
+  }
+}
+
+/// Reads what a task waits for.
+extension JournalFields {
+  /// The dependencies of a task; `nil` if the line has none.
+  func dependencies() throws(JournalDecodingError) -> TaskDependencies? {
+    guard hasAny(Self.dependencyFields) else { return nil }
+    var dependencies = TaskDependencies(
+      on: Set(try idsIfAny(.after)),
+      rule: try rule(),
+      follower: has(.follower) ? try id(.follower) : nil,
+      cause: has(.cause) ? try id(.cause) : nil,
+      batch: has(.members) ? try batch() : nil
+    )
+    for id in try idsIfAny(.afterAbandoned) { dependencies.failed[id] = .abandoned }
+    for id in try idsIfAny(.afterCancelled) { dependencies.failed[id] = .cancelled }
+    return dependencies
+  }
+
+  private static let dependencyFields = JournalFieldSet([
+    .after, .when, .follower, .cause, .members, .afterAbandoned, .afterCancelled,
+  ])
+
+  private func rule() throws(JournalDecodingError) -> DependencyRule {
+    guard has(.when) else { return .allSucceeded }
+    guard let rule = DependencyRule(rawValue: try text(.when)) else {
+      throw .malformed("the rule for its dependencies is unknown")
+    }
+    return rule
+  }
+
+  private func batch() throws(JournalDecodingError) -> BatchProgress {
+    let batch = BatchProgress(
+      total: try integer(.members),
+      succeeded: try integer(.membersSucceeded),
+      failed: try integer(.membersFailed)
+    )
+    guard batch.isPossible else { throw .malformed("the progress of its batch is impossible") }
+    return batch
+  }
+}
+
+/// Finds which of its words is at a place in a file, without making a string of the bytes.
+///
+/// A word is compared as one number. The table uses open addressing, and is at most half full.
+///
+/// With this, `JournalFields` and `Double(decimal:)`, reading 50,000 tasks takes 986 million
+/// instructions. Strings, an array for each line and `strtod` took 2,313 million.
+struct WordTable<Word: Sendable>: Sendable {
+  private var slots: [(word: PackedWord, meaning: Word)?]
+
+  /// - Parameter words: The words, each once. There may be at most half as many as there are slots.
+  init(_ words: [(text: String, meaning: Word)]) {
+    slots = Array(repeating: nil, count: 1 << PackedWord.hashBits)
+    precondition(words.count * 2 <= slots.count, "the table would be too full")
+    for (text, meaning) in words {
+      guard let word = PackedWord(text.utf8) else { preconditionFailure("'\(text)' is no word") }
+      var slot = word.hash
+      while slots[slot] != nil { slot = (slot + 1) % slots.count }
+      slots[slot] = (word, meaning)
+    }
+  }
+
+  subscript(word: PackedWord) -> Word? {
+    var slot = word.hash
+    while let found = slots[slot] {
+      if found.word == word { return found.meaning }
+      slot = (slot + 1) % slots.count
+    }
+    return nil
+  }
+}
+
+/// Up to 16 ASCII characters, none of them a backslash or a control character below 0x20.
+struct PackedWord: Equatable, Sendable {
+  static var maxLength: Int { 16 }
+  static var hashBits: Int { 7 }
+
+  private var bits: UInt128 = 0
+
+  init() {}
+
+  /// Packs a text, or returns `nil` if it is too long or has a character that is not allowed.
+  init?(_ text: some Collection<UInt8>) {
+    guard text.count <= Self.maxLength else { return nil }
+    for byte in text {
+      guard append(byte) else { return nil }
+    }
+  }
+
+  /// Appends a byte, and returns `false` if it is not allowed in a word.
+  ///
+  /// The caller makes sure that the word does not become too long.
+  mutating func append(_ byte: UInt8) -> Bool {
+    guard byte >= 0x20, byte < 0x80, byte != UInt8(ascii: "\\") else { return false }
+    bits = bits << 8 | UInt128(byte)
+    return true
+  }
+
+  /// The highest bits of the word's hash.
+  ///
+  /// It is Knuth's multiplicative hashing ("The Art of Computer Programming", section 6.4).
+  var hash: Int {
+    let folded = UInt64(truncatingIfNeeded: bits ^ bits >> 64)
+    return Int((folded &* 0x9E37_79B9_7F4A_7C15) >> UInt64(64 - Self.hashBits))
   }
 }

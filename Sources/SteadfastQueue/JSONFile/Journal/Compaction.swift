@@ -4,6 +4,16 @@ import FoundationEssentials
 import Foundation
 #endif
 
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
 /// Writes a file again without its obsolete lines, in steps between which other work is done.
 ///
 /// A compaction has three phases. First, it writes the tasks and the values as they were when it
@@ -293,5 +303,284 @@ struct Compaction {
     guard unflushed >= policy.flushSize else { return }
     try replacement.synchronize()
     unflushed = 0
+  }
+}
+
+/// When a file is worth a compaction, and how large the steps are.
+struct CompactionPolicy: Sendable {
+  /// The size that a file must reach before it is compacted, in bytes.
+  var minimumSize = 4 << 20
+  /// How many bytes a file may be larger than twice its compact size.
+  var spareSize = 32 << 20
+  /// About how many bytes a step writes, while other work waits.
+  var stepSize = 256 << 10
+  /// How many tasks a step writes, at most.
+  ///
+  /// The line of each task is encoded again.
+  var stepTasks = 64
+  /// How many bytes are written between flushes.
+  ///
+  /// All work waits for the last flush, so that one should be short.
+  var flushSize = 1 << 20
+
+  /// Returns whether a compaction is due: most lines are dead, and the file is far too large.
+  ///
+  /// The compact size is the size after the last compaction or at the opening, or what the tasks
+  /// take now, if that is less. Writing a task again costs more than writing the lines of its life.
+  /// So a small file may become four times as large as its compact size: one byte is rewritten for
+  /// three that are dropped. For a large file, disk space may cost more, so there the ratio is
+  /// about one to one.
+  func isDue(size: Int, compactSize: Int, records: Int, liveRecords: Int) -> Bool {
+    size >= minimumSize && records / 2 >= liveRecords
+      && (size / 4 >= compactSize || (size - spareSize) / 2 >= compactSize)
+  }
+}
+
+/// A copy of the part of a file that is about to be lost, under a name that was free.
+enum AsideCopy {
+  /// How many bytes are copied at a time.
+  private static let partSize = 1 << 20
+
+  /// Makes a durable copy with a durable name, and returns its number.
+  ///
+  /// An identical copy that is there already is used. A new copy is complete before it gets its
+  /// name. No other file that has such a name is changed.
+  static func keep(
+    _ source: JournalSource,
+    _ range: Range<Int>,
+    as name: (Int) -> JournalFileName,
+    in storage: any JournalStorage
+  ) throws -> (number: Int, isNew: Bool) {
+    var number = 1
+    while try !claim(name(number), in: storage) {
+      if try take(name(number), source, range, in: storage) { return (number, false) }
+      number += 1
+    }
+    do {
+      try write(source, range, in: storage)
+      try storage.openFolder()
+      // This replaces the empty file that kept the name free.
+      try storage.rename(.replacement, to: name(number))
+      try storage.synchronizeFolder()
+    } catch {
+      // The next opening removes a replacement that can't be removed now. A whole copy does no
+      // harm.
+      try? storage.removeOwn(.replacement)
+      try? storage.removeOwn(name(number))
+      throw error
+    }
+    return (number, true)
+  }
+
+  /// Creates an empty file with a name, if the name is free.
+  ///
+  /// - Returns: Whether the name was free.
+  static func claim(
+    _ name: JournalFileName,
+    in storage: any JournalStorage
+  ) throws(FileOpeningError) -> Bool {
+    do throws(FileOpeningError) {
+      try storage.create(name).close()
+      return true
+    } catch {
+      guard case .systemCall(let cause) = error, cause.number == EEXIST else { throw error }
+      return false
+    }
+  }
+
+  /// Makes an existing file durable, if it is a copy of the range.
+  ///
+  /// - Returns: Whether it is such a copy.
+  private static func take(
+    _ name: JournalFileName,
+    _ source: JournalSource,
+    _ range: Range<Int>,
+    in storage: any JournalStorage
+  ) throws -> Bool {
+    // What can't be opened is no copy: a link, for instance, or another user's file.
+    guard let file = try? storage.open(name) else { return false }
+    defer { file.close() }
+    guard try file.size() == range.count else { return false }
+    for part in parts(of: range) {
+      let bytes = try file.read(part.count, at: part.lowerBound - range.lowerBound)
+      guard try bytes == source.read(part) else { return false }
+    }
+    try file.synchronize()
+    try storage.synchronizeFolder()
+    return true
+  }
+
+  private static func write(
+    _ source: JournalSource,
+    _ range: Range<Int>,
+    in storage: any JournalStorage
+  ) throws {
+    try Leftover.clear(storage, beside: source)
+    let file = try storage.create(.replacement)
+    defer { file.close() }
+    for part in parts(of: range) {
+      try file.writeAll(try source.read(part)[...], at: part.lowerBound - range.lowerBound)
+    }
+    try file.synchronize()
+  }
+
+  private static func parts(of range: Range<Int>) -> [Range<Int>] {
+    stride(from: range.lowerBound, to: range.upperBound, by: partSize).map {
+      $0..<min(range.upperBound, $0 + partSize)
+    }
+  }
+}
+
+/// A file that has the replacement's name before a replacement is made.
+///
+/// A crash leaves there what was being written, which is removed. A file that another program put
+/// there is not removed. If it is in use, or is plainly not a journal, it is in the way, and an
+/// error says so. Any other file that no crash has left gets a name of its own.
+struct Leftover {
+  /// How many bytes are compared at a time.
+  private static let partSize = 1 << 20
+
+  private let file: any JournalFile
+  private let size: Int
+
+  /// Makes the name free, or throws, for instance ``FileOpeningError/obstructed(_:)``.
+  ///
+  /// A comparison with the bytes of the present journal, if there is one, shows what the file is.
+  /// `copyStart` is the offset in the journal at which an unfinished copy of its bytes may begin.
+  static func clear(
+    _ storage: any JournalStorage,
+    beside journal: JournalSource?,
+    copyStart: Int = 0
+  ) throws {
+    guard let file = try open(storage) else { return }
+    defer { file.close() }
+    guard try !storage.hasLockFile(.replacement) else {
+      throw FileOpeningError.obstructed("it is the file of another queue, as its lock file says")
+    }
+    let leftover = Leftover(file: file, size: try file.size())
+    if try leftover.wasLeftByCrash(beside: journal)
+      || leftover.isPart(of: journal, from: copyStart)
+    {
+      return try storage.remove(.replacement)
+    }
+    var number = 1
+    while try !AsideCopy.claim(.stranger(number), in: storage) { number += 1 }
+    try storage.rename(.replacement, to: .stranger(number))
+  }
+
+  private static func open(
+    _ storage: any JournalStorage
+  ) throws(FileOpeningError) -> (any JournalFile)? {
+    do {
+      return try storage.open(.replacement)
+    } catch .unsafe(let reason, _) {
+      throw .obstructed(reason)
+    } catch .inUse {
+      throw .obstructed("it is in use by another queue")
+    } catch {
+      throw error
+    }
+  }
+
+  /// Returns whether this library wrote the file, and nothing is lost with it.
+  private func wasLeftByCrash(beside journal: JournalSource?) throws -> Bool {
+    let start = try file.read(min(size, JournalLine.maxEnvelopeLength * 4), at: 0)
+    guard let journal, journal.count > 0 else {
+      // A new file has nothing but its header.
+      return isTorn(start) || Self.header(in: start)?.length == size
+    }
+    if isTorn(start) { return true }
+    if let header = Self.header(in: start) {
+      let first = try journal.read(0..<min(journal.count, JournalLine.maxEnvelopeLength * 4))
+      let generation = Self.header(in: first)?.generation
+      if let generation, header.generation == generation + (generation < .max ? 1 : 0) {
+        return try !wasInUse()
+      }
+    }
+    return try isPart(of: journal, from: 0)
+  }
+
+  /// Returns whether the file was in use as a queue's file.
+  ///
+  /// A compaction ends with a line that says so, and seals nothing. So a file that goes on after
+  /// such a line, or has a seal, is a queue's file that was moved here.
+  private func wasInUse() throws -> Bool {
+    var (bytes, position, isCompacted) = ([UInt8](), 0, false)
+    while bytes.count <= JournalLine.maxLength {
+      let part = try file.read(min(Self.partSize, size - position), at: position)
+      guard !part.isEmpty else { return false }
+      position += part.count
+      bytes += part
+      var start = 0
+      while let end = bytes.lineFeed(from: start) {
+        guard let line = JournalLine(bytes, start..<end) else { return false }
+        let body = bytes[line.body]
+        if isCompacted || body.starts(with: JournalBody.seal.bytes) { return true }
+        isCompacted = body.starts(with: #""k":"compacted""#.utf8)
+        start = end + 1
+      }
+      bytes.removeFirst(start)
+    }
+    return false
+  }
+
+  /// Returns whether the file has nothing but the beginning of a header.
+  private func isTorn(_ start: [UInt8]) -> Bool {
+    start.count == size && start.lineFeed(from: 0) == nil
+      && (start.starts(with: JournalLine.prefix) || JournalLine.prefix.starts(with: start))
+  }
+
+  /// Returns the generation in the first line, and the length of that line with its line feed.
+  static func header(in start: [UInt8]) -> (generation: Int, length: Int)? {
+    guard let end = start.lineFeed(from: 0), let line = JournalLine(start, 0..<end) else {
+      return nil
+    }
+    var decoder = JournalDecoder(start)
+    guard case .header(_, let generation)? = try? decoder.entry(of: line) else { return nil }
+    return (generation, end + 1)
+  }
+
+  /// Returns whether the file, zeros aside, is also in the journal from `offset` on.
+  ///
+  /// Such a file is an unfinished copy, or what a power cut has left of one.
+  private func isPart(of journal: JournalSource?, from offset: Int) throws -> Bool {
+    for start in stride(from: 0, to: size, by: Self.partSize) {
+      let bytes = try file.read(min(Self.partSize, size - start), at: start)
+      let place = offset + start
+      let end = min(journal?.count ?? 0, place + bytes.count)
+      let other = place < end ? try journal?.read(place..<end) ?? [] : []
+      let isEqual = bytes.indices.allSatisfy { index in
+        bytes[index] == 0 || index < other.count && bytes[index] == other[index]
+      }
+      guard isEqual else { return false }
+    }
+    return true
+  }
+}
+
+/// By how much a table underestimates the size of a compacted file, as a compaction has found.
+///
+/// The estimate counts some texts without the escapes that they need, for example. All sizes are in
+/// bytes.
+struct Underestimate: Sendable {
+  /// How much the lines were estimated to take.
+  private var estimate = 0
+  /// How much they take, at most.
+  private var size = 0
+
+  /// Takes note of lines that a compaction leaves.
+  mutating func add(_ lines: [JournalBody], estimate: Int) {
+    self.estimate += estimate
+    size += lines.reduce(0) { $0 + $1.byteCount }
+  }
+
+  /// Returns what is to be added to an estimate.
+  ///
+  /// It is 0 if less than a quarter was missing, which makes no file seem worth a compaction. It is
+  /// 0, too, if the estimate has fallen by a quarter since: what takes more than was estimated may
+  /// be gone, and the next compaction finds out.
+  func excess(over estimate: Int) -> Int {
+    guard size - self.estimate >= size / 4, estimate > self.estimate / 4 * 3 else { return 0 }
+    return size - self.estimate
   }
 }

@@ -1,3 +1,5 @@
+import Synchronization
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -225,5 +227,211 @@ extension JournalStorage {
     guard case .there(let size) = place else { throw .displaced }
     guard let size, size != journal.fileSize else { return }
     throw .changed(size: size, expected: journal.fileSize)
+  }
+}
+
+extension Journal {
+  /// How many bytes are rewritten at a time.
+  ///
+  /// Without flushes, there may be many to rewrite.
+  private static let partSize = 1 << 20
+
+  /// Opens the file, or creates it, and returns the tasks in it.
+  ///
+  /// If the process crashes in the middle of a step, the step can be repeated. Nothing is changed
+  /// before everything that was read is accepted. `date` is called only if a compaction is needed.
+  static func open(
+    _ storage: any JournalStorage,
+    at date: () -> Date = { Date() }
+  ) throws -> (journal: Journal, table: TaskTable) {
+    guard let file = try storage.open(.journal) else {
+      return (try create(in: storage), TaskTable())
+    }
+    do {
+      let whole = try JournalSource(file)
+      if whole.count == 0 {
+        file.close()
+        return (try create(in: storage), TaskTable())
+      }
+      let source = try whole.withoutReservation()
+      let contents = try JournalReader.read(source)
+      try Leftover.clear(storage, beside: source, copyStart: contents.goodSize)
+      if contents.tornLineCount > 0 {
+        let end = contents.goodSize..<source.count
+        _ = try AsideCopy.keep(source, end, as: JournalFileName.torn, in: storage)
+      }
+      if file.hasOtherNames {
+        let journal = Journal(file, contents.withSize(source.count), fileSize: whole.count)
+        return (try detach(journal, contents.table, in: storage, at: date()), contents.table)
+      }
+      try file.protect()
+      return (try recover(file, whole, contents, in: storage), contents.table)
+    } catch {
+      file.close()
+      throw error
+    }
+  }
+
+  /// Makes durable what was read of a file, and removes the rest.
+  private static func recover(
+    _ file: any JournalFile,
+    _ source: JournalSource,
+    _ contents: JournalContents,
+    in storage: any JournalStorage
+  ) throws -> Journal {
+    if contents.goodSize < source.count { try file.truncate(to: contents.goodSize) }
+    // After a failed flush, the system may treat the last lines as stored although they are not. If
+    // they are written again, the next flush stores them.
+    for start in stride(from: contents.unsyncedOffset, to: contents.goodSize, by: partSize) {
+      let part = try source.read(start..<min(start + partSize, contents.goodSize))
+      try file.writeAll(part[...], at: start)
+    }
+    try file.synchronize()
+    try storage.synchronizeFolder()
+    return Journal(file, contents)
+  }
+
+  /// Compacts a file that has other names to a new file, and leaves the old one as it is.
+  ///
+  /// Another name, which a backup has made for instance, is to preserve what the file holds now.
+  private static func detach(
+    _ journal: Journal,
+    _ table: TaskTable,
+    in storage: any JournalStorage,
+    at date: Date
+  ) throws -> Journal {
+    do throws(Compaction.Failure) {
+      var compaction = try Compaction(
+        of: journal,
+        snapshot: table.snapshot,
+        in: storage
+      )
+      let replacement = try compaction.finish(journal, at: date)
+      journal.abandon()
+      return replacement
+    } catch {
+      throw error.cause
+    }
+  }
+
+  private static func create(in storage: any JournalStorage) throws -> Journal {
+    var journal = try makeReplacement(in: storage, generation: 1, beside: nil)
+    do {
+      try journal.synchronize()
+      try storage.openFolder()
+      try storage.rename(.replacement, to: .journal)
+    } catch {
+      journal.abandon()
+      // The next opening removes what can't be removed now.
+      try? storage.removeOwn(.replacement)
+      throw error
+    }
+    do {
+      try storage.synchronizeFolder()
+    } catch {
+      journal.abandon()
+      throw error
+    }
+    return journal
+  }
+
+  /// Creates a file with a header, which may take the journal's place once it is durable.
+  ///
+  /// `journal` has the bytes of the present journal, if there is one.
+  static func makeReplacement(
+    in storage: any JournalStorage,
+    generation: Int,
+    beside journal: JournalSource?
+  ) throws -> Journal {
+    try Leftover.clear(storage, beside: journal)
+    var journal = Journal(
+      try storage.create(.replacement),
+      JournalContents(generation: generation)
+    )
+    do {
+      try journal.append([
+        [JournalBody(.header(version: JournalEntry.formatVersion, generation: generation))]
+      ])
+    } catch {
+      journal.abandon()
+      // The next opening removes what can't be removed now.
+      try? storage.removeOwn(.replacement)
+      throw error
+    }
+    return journal
+  }
+}
+
+extension JournalContents {
+  /// Returns the contents of a journal that takes `size` bytes for lines, and copies none of them.
+  fileprivate func withSize(_ size: Int) -> JournalContents {
+    var contents = self
+    contents.goodSize = size
+    return contents
+  }
+}
+
+/// A journal's file, which one thread may write while another flushes it.
+///
+/// Flushes are performed one after another: if two ran at the same time, the system would report
+/// lost bytes to only one of them. After a failed flush, the file accepts no further calls: the
+/// system may have dropped what it could not write, and would report success the next time.
+///
+/// A file is also given up without a failure, when another file has taken its place. All that was
+/// written is durable in the new file, so a flush of the old one that comes late has nothing to do.
+final class SyncedFile: Sendable {
+  private let file: any JournalFile
+  /// Serializes flushes, and holds whether the file was given up.
+  private let isClosed = Mutex(false)
+  private let poison = Mutex<SystemCallError?>(nil)
+
+  init(_ file: any JournalFile) { self.file = file }
+
+  func checkPoison() throws(Journal.Failure) {
+    if let error = poison.withLock({ $0 }) { throw .poisoned(error) }
+  }
+
+  /// Makes everything durable that was written before the call.
+  func synchronize() throws(Journal.Failure) {
+    try isClosed.withLock { isClosed throws(Journal.Failure) in
+      try checkPoison()
+      guard !isClosed else { return }
+      try poisoning { () throws(SystemCallError) in try file.synchronize() }
+    }
+  }
+
+  func size() throws(SystemCallError) -> Int { try file.size() }
+
+  func write(_ bytes: [UInt8], at offset: Int) throws(SystemCallError) {
+    try file.writeAll(bytes[...], at: offset)
+  }
+
+  /// Shortens the file.
+  ///
+  /// If that fails, the file accepts no further calls.
+  func truncate(to size: Int) throws(Journal.Failure) {
+    try poisoning { () throws(SystemCallError) in try file.truncate(to: size) }
+  }
+
+  private func poisoning(_ body: () throws(SystemCallError) -> Void) throws(Journal.Failure) {
+    do {
+      try body()
+    } catch {
+      poison.withLock { $0 = error }
+      throw .poisoned(error)
+    }
+  }
+
+  func read(_ count: Int, at offset: Int) throws(SystemCallError) -> [UInt8] {
+    try file.read(count, at: offset)
+  }
+
+  /// Closes the file after a flush that is under way has ended.
+  ///
+  /// A flush that begins during the call does not wait: the system takes long to close a large file
+  /// that has no name any more.
+  func close() {
+    isClosed.withLock { $0 = true }
+    file.close()
   }
 }

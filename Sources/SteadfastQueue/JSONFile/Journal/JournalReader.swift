@@ -1,3 +1,6 @@
+import Dispatch
+import Synchronization
+
 /// Reads a file, and tells a torn end from damage.
 ///
 /// An interrupted write leaves a torn end, and no caller was promised that it is durable. Damage is
@@ -267,4 +270,268 @@ struct JournalReader {
       }
     }
   }
+}
+
+extension JournalReader {
+  /// The size of a part, in bytes; a file that is not longer is read by one thread.
+  static var partSize: Int { 64 << 10 }
+  /// How many parts are read while as many are taken in.
+  ///
+  /// This limits how much of a file is in memory at a time.
+  private static var partsAtOnce: Int { 64 }
+
+  static func read(_ bytes: [UInt8]) throws(JournalProblem) -> JournalContents {
+    try read(JournalSource(bytes))
+  }
+
+  static func read(
+    _ source: JournalSource,
+    partSize: Int = partSize
+  ) throws(JournalProblem) -> JournalContents {
+    var contents = try readAsWritten(source, partSize: partSize)
+    contents.interruptionCount = contents.table.interruptLeased()
+    return contents
+  }
+
+  /// Does what `read(_:)` does, but leaves tasks running whose attempts have begun and not ended.
+  static func readAsWritten(
+    _ source: JournalSource,
+    partSize: Int = partSize
+  ) throws(JournalProblem) -> JournalContents {
+    let reader = Mutex(JournalReader(source))
+    var start = 0
+    repeat {
+      let end = min(source.count, start + partsAtOnce * partSize)
+      let ranges = stride(from: start, to: end, by: partSize).map { $0..<min(end, $0 + partSize) }
+      let parts = JournalChunk.read(ranges, of: source) { reader.withLock { $0.takeIn() } }
+      reader.withLock { $0.add(parts) }
+      start = end
+    } while !reader.withLock(\.isDone)
+    return try reader.withLock { reader throws(JournalProblem) in try reader.end() }
+  }
+}
+
+extension JournalChunk {
+  /// Reads parts of a file while `body` is performed, which is called once.
+  fileprivate static func read(
+    _ ranges: [Range<Int>],
+    of source: JournalSource,
+    during body: @Sendable () -> Void
+  ) -> [JournalChunk] {
+    guard ranges.count > 1 else {
+      body()
+      return ranges.map { JournalChunk(of: source, linesBeginningIn: $0) }
+    }
+    let parts = Mutex([JournalChunk?](repeating: nil, count: ranges.count))
+    // Nothing here waits for another thread: if none is free, this thread does all the work.
+    DispatchQueue.concurrentPerform(iterations: 1 + ranges.count) { index in
+      guard index > 0 else { return body() }
+      let part = JournalChunk(of: source, linesBeginningIn: ranges[index - 1])
+      parts.withLock { $0[index - 1] = part }
+    }
+    return parts.withLock { $0.compactMap(\.self) }
+  }
+}
+
+/// The bytes of a file, which are in memory, or are read from the file on demand.
+///
+/// While a file is opened, only some of its parts are in memory at a time. Any thread may read.
+/// Nothing else may write the file at the same time.
+struct JournalSource: Sendable {
+  /// How many bytes there are.
+  let count: Int
+  private let bytes: @Sendable (Range<Int>) throws(SystemCallError) -> [UInt8]
+
+  init(
+    count: Int,
+    _ bytes: @escaping @Sendable (Range<Int>) throws(SystemCallError) -> [UInt8]
+  ) {
+    self.count = count
+    self.bytes = bytes
+  }
+
+  init(_ bytes: [UInt8]) {
+    self.init(count: bytes.count) { range in
+      range == bytes.indices ? bytes : Array(bytes[range])
+    }
+  }
+
+  /// Reads a file at once if it is not longer than `sizeInMemory`, and otherwise on demand.
+  init(
+    _ file: any JournalFile,
+    sizeInMemory: Int = JournalReader.partSize
+  ) throws(SystemCallError) {
+    let count = try file.size()
+    if count <= sizeInMemory {
+      self.init(try file.read(count, at: 0))
+    } else {
+      self.init(count: count) { range throws(SystemCallError) in
+        try file.read(range.count, at: range.lowerBound)
+      }
+    }
+  }
+
+  /// The most zeros at the end of a file that may be reserved space.
+  static var maxReservation: Int { 64 << 20 }
+
+  /// Returns the bytes without the zeros at their end, which reserve space for lines.
+  ///
+  /// More zeros than a store reserves stay.
+  func withoutReservation() throws(SystemCallError) -> JournalSource {
+    var end = count
+    while end > 0, count - end <= Self.maxReservation {
+      let part = try read(max(0, end - min(Self.searchSize, max(64, count - end)))..<end)
+      if let last = part.lastIndex(where: { $0 != 0 }) {
+        let lines = end - part.count + last + 1
+        return count - lines <= Self.maxReservation ? JournalSource(count: lines, bytes) : self
+      }
+      guard !part.isEmpty else { break }
+      end -= part.count
+    }
+    return self
+  }
+
+  private static var searchSize: Int { 1 << 20 }
+
+  /// Reads all bytes.
+  func readAll() throws(JournalProblem) -> [UInt8] {
+    do { return try read(0..<count) } catch { throw .unreadable(error) }
+  }
+
+  /// Returns the bytes in a range, or fewer if the file has become shorter.
+  func read(_ range: Range<Int>) throws(SystemCallError) -> [UInt8] { try bytes(range) }
+}
+
+/// The lines that begin in one part of a file, and what they say.
+///
+/// A part is read independently of the others, so several can be read at the same time. It does not
+/// check whether the lines may stand where they do: ``JournalReader`` does so, going through the
+/// parts in order.
+struct JournalChunk: Sendable {
+  struct Line: Sendable {
+    /// The line, with its offsets in the file.
+    let line: JournalLine
+    let range: Range<Int>
+    let entry: Result<JournalEntry, JournalDecodingError>
+  }
+
+  /// How far beyond the end of a part its last line usually ends, at most, in bytes.
+  private static let usualOverhang = 4 << 10
+
+  /// The usual length of a line, in bytes.
+  private static let usualLineLength = 200
+
+  private var lines = FIFOQueue<Line>()
+  /// Whether the lines are followed by one that is not what was written, or has no end.
+  private(set) var isCutShort = false
+  /// Why the part could not be read; if this is set, the part has no lines.
+  private(set) var failure: SystemCallError?
+
+  init(of source: JournalSource, linesBeginningIn range: Range<Int>) {
+    do throws(SystemCallError) {
+      // The byte before the part shows whether a line begins with the part.
+      let start = max(0, range.lowerBound - 1)
+      let end = min(source.count, range.upperBound + Self.usualOverhang)
+      var bytes = try source.read(start..<end)
+      guard let first = Self.firstLine(in: bytes, isBeginning: range.lowerBound == 0),
+        start + first < range.upperBound
+      else { return }
+      try Self.readToLineEnd(source, from: start, linesBeginningIn: range, &bytes)
+      readLines(bytes, at: start, from: first, before: range.upperBound - start)
+    } catch {
+      failure = error
+    }
+  }
+
+  mutating func popFirstLine() -> Line? { lines.popFirst() }
+
+  /// Reads on to the end of the last line, or as far as a line may reach.
+  ///
+  /// Call this only for a part in which a line begins. Otherwise, every part of a very long line
+  /// would read the rest of that line.
+  private static func readToLineEnd(
+    _ source: JournalSource,
+    from start: Int,
+    linesBeginningIn range: Range<Int>,
+    _ bytes: inout [UInt8]
+  ) throws(SystemCallError) {
+    let limit = min(source.count, range.upperBound + JournalLine.maxLength + 1)
+    while start + bytes.count < limit, bytes.lineFeed(from: range.upperBound - 1 - start) == nil {
+      let end = start + bytes.count
+      let more = try source.read(end..<min(limit, end + bytes.count))
+      guard !more.isEmpty else { return }
+      bytes += more
+    }
+  }
+
+  /// Returns where the first line begins, after the end of a line that began in an earlier part.
+  private static func firstLine(in bytes: [UInt8], isBeginning: Bool) -> Int? {
+    isBeginning ? 0 : bytes.lineFeed(from: 0).map { $0 + 1 }
+  }
+
+  private mutating func readLines(_ bytes: [UInt8], at start: Int, from first: Int, before end: Int)
+  {
+    var decoder = JournalDecoder(bytes)
+    lines = FIFOQueue(minimumCapacity: bytes.count / Self.usualLineLength)
+    var position = first
+    while position < min(end, bytes.count) {
+      guard let end = bytes.lineFeed(from: position), let line = JournalLine(bytes, position..<end)
+      else {
+        isCutShort = true
+        return
+      }
+      lines.append(
+        Line(
+          line: line.moved(by: start),
+          range: start + position..<start + end,
+          entry: decoder.result(of: line)
+        )
+      )
+      position = end + 1
+    }
+  }
+}
+
+extension JournalDecoder {
+  fileprivate mutating func result(
+    of line: JournalLine
+  ) -> Result<JournalEntry, JournalDecodingError> {
+    do throws(JournalDecodingError) {
+      return .success(try entry(of: line))
+    } catch {
+      return .failure(error)
+    }
+  }
+}
+
+/// What a reader found in a file.
+struct JournalContents: Sendable {
+  var table = TaskTable()
+  var version = 0
+  var generation = 0
+  var lastCompaction: JSONFileStatistics.Compaction?
+  /// How many tasks had an attempt that began and did not end.
+  var interruptionCount = 0
+  /// Whether the last good line says that the file was closed properly.
+  var isSealed = false
+  /// The sequence number of the line to write next.
+  var nextSequence: UInt64 = 0
+  /// The offset at which the last good line ends; what follows is torn.
+  var goodSize = 0
+  /// How many lines after the first torn one can be read.
+  var tornLineCount = 0
+  /// The offset of the first line that the last good line did not know to be durable.
+  var unsyncedOffset = 0
+}
+
+/// Why a file can't be used.
+enum JournalProblem: Error, Equatable {
+  /// The first line is not a header of this format.
+  case notAJournal
+  case newerVersion(Int)
+  case unknownKind(String, line: Int)
+  /// A line that was durable, or that follows such a line, is not what was written.
+  case damaged(line: Int, byte: Int, reason: String)
+  /// The system can't read the bytes of the file.
+  case unreadable(SystemCallError)
 }

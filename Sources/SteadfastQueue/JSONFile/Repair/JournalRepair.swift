@@ -80,3 +80,200 @@ struct JournalRepair {
     }
   }
 }
+
+/// What a queue's file holds, and what is wrong with it.
+public struct JSONFileReport: Sendable, Hashable {
+  /// Something in a file that is not as it was written.
+  public struct Problem: Sendable, Hashable, CustomStringConvertible {
+    /// The number of the line, from 1; `nil` if the problem concerns the whole file, or a task.
+    public let line: Int?
+    /// The offset in bytes at which the line begins; `nil` if ``line`` is `nil`.
+    public let byte: Int?
+    /// What is wrong, for a person to read.
+    ///
+    /// The text shows no payload.
+    public let reason: String
+
+    /// The place and the reason.
+    public var description: String {
+      guard let line, let byte else { return reason }
+      return "line \(line), byte \(byte): \(reason)"
+    }
+  }
+
+  /// The version of the format; `nil` if the header can't be read.
+  public internal(set) var version: Int?
+  /// How many times the file was written as a whole; `nil` if the header can't be read.
+  ///
+  /// The count includes the first time, and each compaction adds one.
+  public internal(set) var generation: Int?
+  /// The size of the file, in bytes.
+  public internal(set) var byteCount = 0
+  /// How many lines can be read.
+  public internal(set) var recordCount = 0
+  /// How many lines are known to be missing or unreadable.
+  ///
+  /// These are the sequence numbers that no line has, although later ones are there. The count is
+  /// zero unless the file is damaged. Lines that were lost from the end can't be known.
+  public internal(set) var lostRecordCount = 0
+  /// How many tasks the file holds, by state; a state without tasks is not listed.
+  ///
+  /// If no store has the file open, these are the tasks that opening it would find or, if the file
+  /// is damaged, those that a repair would save.
+  public internal(set) var counts: [TaskState: Int] = [:]
+  /// Whether the file was closed properly, and not left by a crash.
+  public internal(set) var wasClosed = false
+  /// How many bytes at the end of the file are torn.
+  ///
+  /// Torn bytes begin with what can't be read, or with a batch that has no end, and no line says
+  /// that they were flushed. A crash leaves such an end, and so does damage to what was written
+  /// last. The two can't be told apart (``JSONFileStore/Flushing``).
+  ///
+  /// Opening the file cuts these bytes off. They are no problem, unless a store has the file open.
+  /// The count is zero if the file is damaged in another way. Zeros that reserve space
+  /// (``JSONFileStore/Options/reservedSpace``) don't count.
+  public internal(set) var tornByteCount = 0
+  /// The problems, in the order of lines; at most the first thousand of them.
+  public internal(set) var problems: [Problem] = []
+  /// How many problems there are.
+  public internal(set) var problemCount = 0
+
+  /// Whether no problem was found.
+  ///
+  /// If no store has the file open, a sound file can be opened, unless something else is in the
+  /// way: permissions, for example, or a folder at its path plus `.new`. ``tornByteCount`` bytes
+  /// are cut off then, and what else was lost from its end can't be known. If a store has the file
+  /// open, a sound file says what the store holds.
+  public var isSound: Bool { problemCount == 0 }
+}
+
+extension JSONFileReport {
+  mutating func count(tasksOf table: TaskTable) {
+    for state in TaskState.allCases {
+      let count = table.count(matching: TaskFilter(states: [state]))
+      counts[state] = count > 0 ? count : nil
+    }
+  }
+
+  mutating func add(_ list: ProblemList) {
+    problems = list.first
+    problemCount = list.count
+  }
+}
+
+extension JSONFileReport: CustomStringConvertible {
+  /// The findings, for a person to read.
+  ///
+  /// The text has one line for the file as a whole, and one for each of the first ten problems.
+  public var description: String {
+    var parts = ["\(recordCount) good line\(recordCount == 1 ? "" : "s")"]
+    if lostRecordCount > 0 { parts.append("\(lostRecordCount) lost") }
+    if tornByteCount > 0 { parts.append("\(tornByteCount) bytes torn at the end") }
+    let tasks = TaskState.allCases.compactMap { state in
+      counts[state].map { "\($0) \(state.rawValue)" }
+    }
+    let summary =
+      "\(isSound ? "sound" : "damaged"), \(byteCount) bytes: \(parts.joined(separator: ", ")); tasks: "
+      + (tasks.isEmpty ? "none" : tasks.joined(separator: ", "))
+    let lines = [summary] + problems.prefix(10).map(\.description)
+    let rest = problemCount - (lines.count - 1)
+    return lines.joined(separator: "\n") + (rest > 0 ? "\nand \(rest) problems more" : "")
+  }
+}
+
+/// Looks at a file, and finds what opening it would find.
+///
+/// If opening would refuse the file as damaged, the inspection finds all that is wrong with it, and
+/// what can be saved.
+struct JournalInspection {
+  private(set) var report = JSONFileReport()
+  /// The tasks; those with an unfinished attempt are interrupted.
+  private(set) var table = TaskTable()
+  /// Lines of a damaged file that are left out.
+  private(set) var skipped = ProblemList()
+
+  /// - Throws: Why nothing can be told about the file: it has another format, or a newer version.
+  init(_ bytes: [UInt8]) throws(JournalProblem) { try self.init(JournalSource(bytes)) }
+
+  /// Does what `init(_:)` does; of a damaged file, all bytes are read at once.
+  init(_ source: JournalSource) throws(JournalProblem) {
+    report.byteCount = source.count
+    // Opening an empty file makes a new one of it.
+    guard source.count > 0 else { return }
+    let lines: JournalSource
+    do { lines = try source.withoutReservation() } catch { throw .unreadable(error) }
+    do throws(JournalProblem) {
+      describe(try JournalReader.read(lines), lines.count)
+    } catch {
+      guard case .damaged(let line, let byte, let reason) = error else { throw error }
+      describe(
+        try JournalSalvage(try lines.readAll()),
+        JSONFileReport.Problem(line: line, byte: byte, reason: reason)
+      )
+    }
+    report.count(tasksOf: table)
+  }
+
+  private mutating func describe(_ contents: JournalContents, _ size: Int) {
+    table = contents.table
+    report.version = contents.version
+    report.generation = contents.generation
+    report.recordCount = Int(contents.nextSequence)
+    report.tornByteCount = size - contents.goodSize
+    report.wasClosed = contents.isSealed && contents.goodSize == report.byteCount
+  }
+
+  private mutating func describe(
+    _ salvage: JournalSalvage,
+    _ reason: JSONFileReport.Problem
+  ) {
+    table = salvage.table
+    skipped = salvage.skipped
+    report.version = salvage.version
+    report.generation = salvage.generation
+    report.recordCount = salvage.readableLineCount
+    report.lostRecordCount = Int(clamping: salvage.lostLineCount)
+    report.wasClosed = salvage.isSealed
+    var problems = salvage.skipped.merged(with: salvage.misplaced)
+    problems.addIfNew(reason)
+    report.add(problems)
+  }
+}
+
+/// Counts problems, and stores the first 1000 of them.
+struct ProblemList: Sendable {
+  private static var limit: Int { 1000 }
+
+  private(set) var count = 0
+  private(set) var first: [JSONFileReport.Problem] = []
+
+  mutating func add(_ reason: String, line: Int? = nil, byte: Int? = nil) {
+    add(JSONFileReport.Problem(line: line, byte: byte, reason: reason))
+  }
+
+  mutating func add(_ problem: JSONFileReport.Problem) {
+    count += 1
+    if first.count < Self.limit { first.append(problem) }
+  }
+
+  /// Returns the problems of both lists, in the order of lines.
+  ///
+  /// No line may have a problem in both lists.
+  func merged(with other: ProblemList) -> ProblemList {
+    var merged = self
+    merged.count += other.count
+    merged.first = (first + other.first).sorted { ($0.line ?? .max) < ($1.line ?? .max) }
+    if merged.first.count > Self.limit {
+      merged.first.removeLast(merged.first.count - Self.limit)
+    }
+    return merged
+  }
+
+  /// Adds a problem in the order of lines, unless its line has one already.
+  mutating func addIfNew(_ problem: JSONFileReport.Problem) {
+    guard !first.contains(where: { $0.line == problem.line }) else { return }
+    var list = ProblemList()
+    list.add(problem)
+    self = list.merged(with: self)
+  }
+}

@@ -265,3 +265,185 @@ extension Persistence where Self == JSONFileStore {
     JSONFileStore(at: url, flushing: flushing, options: options)
   }
 }
+
+extension JSONFileStore {
+  /// When written changes are flushed, so that they survive a power cut and not only the process.
+  ///
+  /// With every choice, a change is written before its call returns, and ``JSONFileStore/close()``
+  /// flushes. A change that is stored with ``Durability/relaxed``, for example that an attempt has
+  /// begun, is flushed together with later changes. Only the end of the file can be lost: every
+  /// change from some point on, and none before it. A lost task was, in effect, never enqueued. If
+  /// the end of a task is lost, the task is performed again.
+  ///
+  /// - **The process ends**, however suddenly: nothing that was acknowledged is lost.
+  /// - **The power fails**: what was not flushed may be lost.
+  /// - **The file is damaged**, by its disk or by another program: opening finds the damage and
+  ///   refuses the file if a good line after the damage says that the damaged part had been
+  ///   flushed. Every line says how much had been flushed when it was written. Damage without such
+  ///   a line after it looks like an end that a crash has torn, and opening cuts the file off
+  ///   there, without an error. This applies to damage that reaches the end of the file. In a file
+  ///   that was not closed in good order, it also applies to damage to what was written last.
+  ///
+  /// If damage must be found, choose ``eachBatch`` or ``atMostEvery(_:)``.
+  public struct Flushing: Sendable, Hashable {
+    enum Moment: Hashable {
+      case eachBatch
+      case atMostEvery(Duration)
+      case leftToSystem
+    }
+
+    let moment: Moment
+
+    /// Flushes before the call returns.
+    ///
+    /// A power cut loses nothing that was acknowledged as durable. A flush takes from a tenth of a
+    /// millisecond on a fast disk to ten milliseconds and more on a slow one. Concurrent calls
+    /// share it. What the last flush has made durable is cut off if it is damaged and no line was
+    /// written after it.
+    ///
+    /// This relies on a drive that does not lose what it reports as flushed. On Darwin, the store
+    /// tells the drive to empty its cache (`F_FULLFSYNC`). On a file system that does not support
+    /// that, the store only calls `fsync`, which may leave what was written in the cache.
+    public static let eachBatch = Flushing(moment: .eachBatch)
+
+    /// Flushes at the latest when `interval` has passed after a change was written.
+    ///
+    /// A power cut loses the changes of the last interval, and of the flush that ends it. The
+    /// changes of the last interval in which there were any are cut off if they are damaged.
+    ///
+    /// If a flush fails, the next call throws the error. An interval of zero or less means the
+    /// shortest one possible.
+    public static func atMostEvery(_ interval: Duration) -> Flushing {
+      Flushing(moment: .atMostEvery(max(interval, .zero)))
+    }
+
+    /// Leaves it to the system when to flush.
+    ///
+    /// A power cut loses what the system has not written yet, and everything after that: mostly the
+    /// changes of the last half minute.
+    ///
+    /// The store itself flushes only when the file is opened, compacted and closed, and when a
+    /// write has failed. If anything is damaged that was written since then, the rest of the file
+    /// is cut off, which may be nearly all of it.
+    public static let leftToSystem = Flushing(moment: .leftToSystem)
+  }
+}
+
+extension JSONFileStore {
+  /// Saves what can be read of a damaged file that no store has open, and keeps a copy of the file.
+  ///
+  /// The file is first copied, byte for byte and durably, to a free name beside it:
+  /// `queue.jsonl.damaged-1`, and so on. Then a new file with everything that can be read takes its
+  /// place in one step. If nothing is wrong, the file is left alone. A torn end is left alone too,
+  /// because opening cuts it off. <doc:DamagedFiles> explains what is saved and what is not. In
+  /// short: if an insertion is lost, the task is lost; if an end is lost, the task is performed
+  /// again.
+  ///
+  /// A crash at any moment leaves either the damaged file, or the repaired one with the whole copy
+  /// beside it. Repairing again is always possible. If a crash cut an earlier repair short and its
+  /// copy is there, no second copy is made. When the repair throws, the file is as it was and what
+  /// was made is removed, unless the error says otherwise.
+  ///
+  /// The work is done on a thread of its own. Once it has begun, it runs to its end. Unlike
+  /// opening, it holds the whole file in memory, in addition to the tasks.
+  ///
+  /// - Returns: What was found, what is lost, and where the copy is.
+  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a
+  ///   store has the file open; ``JSONFileError/Code/notAQueueFile`` or
+  ///   ``JSONFileError/Code/newerVersion`` for a file that this version did not write, or of which
+  ///   no line can be read; ``JSONFileError/Code/systemCall`` if it is not there, can't be read, or
+  ///   there is no room for two files of its size; ``JSONFileError/Code/outcomeUnknown`` if the
+  ///   disk failed at the very end: the file is repaired, but a power cut may bring the damaged one
+  ///   back.
+  public static func repair(at url: URL) async throws -> JSONFileRepair {
+    try await OfflineFile(url: url).locked { closed, storage in
+      try repair(closed, storage)
+    }
+  }
+
+  private static func repair(
+    _ closed: OfflineFile,
+    _ storage: FileStorage
+  ) throws -> JSONFileRepair {
+    do {
+      guard let repair = try JournalRepair.repair(storage, at: Date()) else {
+        throw closed.errors.missing
+      }
+      return JSONFileRepair(
+        report: repair.report,
+        copy: repair.copy.map { URL(filePath: storage.path(.copy($0))) },
+        skippedLines: repair.skipped.first,
+        skippedLineCount: repair.skipped.count
+      )
+    } catch let error as SystemCallError {
+      throw closed.errors.repairing(error)
+    } catch let error as JournalRepair.PerhapsUndone {
+      throw closed.errors.repairedPerhaps(error.reason, copy: storage.path(.copy(error.copy)))
+    }
+  }
+}
+
+/// What a repair of a queue's file has saved, and what is lost.
+public struct JSONFileRepair: Sendable, Hashable {
+  /// The report on the file as it was found, with everything that was wrong.
+  ///
+  /// Its ``JSONFileReport/counts`` are the tasks that were saved.
+  public let report: JSONFileReport
+  /// The copy of the file as it was, byte for byte; `nil` if nothing was wrong and nothing was
+  /// done.
+  public let copy: URL?
+  /// The lines that are left out of the repaired file, a thousand of them at most.
+  ///
+  /// A line is left out if it can't be read, or does not fit what is known of its task. Lines that
+  /// are missing are counted only by ``JSONFileReport/lostRecordCount``.
+  public let skippedLines: [JSONFileReport.Problem]
+  /// How many lines are left out of the repaired file.
+  public let skippedLineCount: Int
+}
+
+extension JSONFileStore {
+  /// Reads a file that no store has open, and reports what it holds and what is wrong with it.
+  ///
+  /// The file is not changed: an end that a crash has torn stays as it is. If there is no lock file
+  /// beside it, one is made so that no store opens the file during this, and removed again. So the
+  /// caller must be allowed to write the file and its folder. Copy a file from a medium that is
+  /// read-only, and verify the copy.
+  ///
+  /// The work is done on a thread of its own. Once it has begun, it runs to its end. In addition to
+  /// the tasks, little of a sound file is held in memory. A damaged file is held whole.
+  ///
+  /// - Returns: A report. Its ``JSONFileReport/isSound`` says whether the file can be opened.
+  /// - Throws: A ``JSONFileError``: ``JSONFileError/Code/inUse`` with the holder's process if a
+  ///   store has the file open, ``JSONFileError/Code/notAQueueFile`` or
+  ///   ``JSONFileError/Code/newerVersion`` if nothing can be said of it,
+  ///   ``JSONFileError/Code/systemCall`` if it is not there or can't be read.
+  public static func verify(at url: URL) async throws -> JSONFileReport {
+    try await OfflineFile(url: url).locked { closed, storage in
+      guard let file = try storage.open(.journal) else { throw closed.errors.missing }
+      defer { file.close() }
+      return try JournalInspection(JournalSource(file)).report
+    }
+  }
+
+  /// Reads the file back, and compares it with what the store holds.
+  ///
+  /// It checks that every line is good and that the file says what the store holds. It finds
+  /// changes that the store did not make: bits that the disk lost, edits, and a file that was cut,
+  /// replaced or deleted. What is being stored at that moment is left out of the comparison. The
+  /// system may answer from its cache instead of reading the disk again.
+  ///
+  /// The store opens first if it is not open. It goes on as before, whatever is found. Its writes
+  /// wait until this ends, which takes about as long as opening the file. Until then, a second
+  /// table of the tasks is held in memory and, if the file is damaged, all its bytes too.
+  ///
+  /// If there are problems, what the store holds in memory is still right: look at its tasks before
+  /// it is closed, and then call ``repair(at:)``.
+  ///
+  /// - Returns: A report. Its ``JSONFileReport/counts`` are those of the store, and its
+  ///   ``JSONFileReport/wasClosed`` is `false`.
+  /// - Throws: A ``JSONFileError`` if the store can't be opened, or the file can't be read back.
+  public func verify() async throws -> JSONFileReport {
+    try await core.open()
+    return try await core.verify()
+  }
+}

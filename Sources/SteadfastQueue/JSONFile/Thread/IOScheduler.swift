@@ -1,3 +1,17 @@
+import Dispatch
+import SteadfastRetry
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
 /// The jobs of several threads, and which thread has the turn to do them.
 ///
 /// This is a value. One thread at a time has the turn. A guest is a thread of the program that does
@@ -161,5 +175,154 @@ struct IOScheduler<Thread: Equatable & Sendable>: Sendable {
     let next = delayedJobs.indices.min { delayedJobs[$0].instant < delayedJobs[$1].instant }
     if let next, delayedJobs[next].instant <= now { return delayedJobs.remove(at: next).job }
     return jobs.popFirst()
+  }
+}
+
+/// A thread that does a store's jobs, one after another, in order.
+protocol JobThread: AnyObject, Sendable {
+  func add(_ job: @escaping @Sendable () -> Void)
+  /// Adds a job that is done when `delay` has passed.
+  ///
+  /// The job is not done if the thread ends before.
+  func add(after delay: Duration, _ job: @escaping @Sendable () -> Void)
+  /// Performs a short job on the calling thread, which is not this one, if the turn is free.
+  ///
+  /// - Returns: Whether it has performed the job. If not, a job has the turn or waits for it.
+  func performNow(_ job: () -> Void) -> Bool
+  /// Ends the turn of the calling job, and performs `body`.
+  ///
+  /// From then on, another thread does the jobs behind the calling one, in order. They run while
+  /// `body` does, and must not wait for it.
+  func yieldTurn<Result, Failure: Error>(
+    during body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result
+  /// Asks for a turn again, for a job that has yielded its turn.
+  ///
+  /// - Returns: Whether the calling job has a turn. It gets none while another job has one.
+  func takeTurn() -> Bool
+}
+
+/// Two threads for work that blocks, so that the work does not hold up Swift's shared threads.
+///
+/// One of the two threads does the jobs one after another, in order. When a job yields its turn,
+/// the other thread takes over. The threads end when the last reference to this object is gone and
+/// all jobs are done.
+///
+/// With one thread, claims waited for the flush before them: 64 producers and 8 workers were done
+/// with 10,500 tasks a second. With two they are done with 31,000 to 38,000 (flushes of 0.1 ms).
+final class IOThread: JobThread {
+  private let work = IOQueue()
+
+  /// Starts the threads.
+  init() throws(SystemCallError) {
+    for _ in 0..<2 {
+      do throws(SystemCallError) {
+        try SystemThread.start { [work] in work.doAll() }
+      } catch {
+        work.end()
+        throw error
+      }
+    }
+  }
+
+  deinit { work.end() }
+
+  func add(_ job: @escaping @Sendable () -> Void) { work.add(job) }
+
+  func add(after delay: Duration, _ job: @escaping @Sendable () -> Void) {
+    work.add(job, at: .now + delay.sleepable)
+  }
+
+  func performNow(_ job: () -> Void) -> Bool { work.performNow(job) }
+
+  func takeTurn() -> Bool { work.takeTurn() }
+
+  func yieldTurn<Result, Failure: Error>(
+    during body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    work.yieldTurn()
+    return try body()
+  }
+}
+
+/// The jobs of two threads, of which one at a time has the turn.
+final class IOQueue: Sendable {
+  typealias Job = IOScheduler<ThreadIdentity>.Job
+
+  /// How long a thread watches for a job before it sleeps.
+  ///
+  /// This is about the time that waking two threads takes, because a caller that comes back at once
+  /// has to be woken first.
+  private static let watch = Duration.microseconds(100)
+
+  private let turns = Mutex(IOScheduler<ThreadIdentity>())
+  private let changed = DispatchSemaphore(value: 0)
+  /// Whether there is a job for the thread that watches.
+  private let endsWatch = Atomic(false)
+
+  func add(_ job: @escaping Job) { change { $0.add(job) } }
+
+  func add(_ job: @escaping Job, at instant: ContinuousClock.Instant) {
+    change { $0.add(job, at: instant) }
+  }
+
+  func takeTurn() -> Bool { turns.withLock { $0.takeTurn(.current) } }
+
+  /// Performs a job on the calling thread, which is none of the two, if the turn is free.
+  ///
+  /// - Returns: Whether it has performed the job.
+  func performNow(_ job: () -> Void) -> Bool {
+    guard turns.withLock({ $0.beginGuestTurn(.now) }) else { return false }
+    job()
+    wakeIfNeeded { turns in turns.endGuestTurn() }
+    return true
+  }
+
+  /// Ends the turn of the calling thread, if it has the turn.
+  func yieldTurn() { change { $0.yieldTurn(.current) } }
+
+  func end() {
+    turns.withLock { $0.end() }
+    for _ in 0..<2 { changed.signal() }
+  }
+
+  /// Does jobs until the end, on each of the two threads.
+  func doAll() {
+    while true {
+      let step = turns.withLock { turns in
+        endsWatch.store(false, ordering: .relaxed)
+        return turns.next(for: .current, .now)
+      }
+      switch step {
+      case .perform(let job): job()
+      case .watch: watch()
+      case .sleep(let instant): changed.wait(until: instant)
+      case .end: return
+      }
+    }
+  }
+
+  /// Changes the jobs or the turn, and wakes a thread if one is needed.
+  private func change(_ body: (inout IOScheduler<ThreadIdentity>) -> Void) {
+    wakeIfNeeded { turns in
+      body(&turns)
+      return turns.takeWakeUp()
+    }
+  }
+
+  /// Makes a change, and wakes a thread if the change returns that one is needed.
+  private func wakeIfNeeded(after change: (inout IOScheduler<ThreadIdentity>) -> Bool) {
+    let wakes = turns.withLock { turns in
+      let wakes = change(&turns)
+      if turns.endsWatch { endsWatch.store(true, ordering: .relaxed) }
+      return wakes
+    }
+    if wakes { changed.signal() }
+  }
+
+  /// Watches for a job, and yields the processor to other threads that need it.
+  private func watch() {
+    let end = ContinuousClock.now + Self.watch
+    while !endsWatch.load(ordering: .relaxed), ContinuousClock.now < end { sched_yield() }
   }
 }

@@ -299,3 +299,179 @@ struct WorkMachine: Sendable {
     return takeRequest(of: attempt.id)
   }
 }
+
+/// What a worker is told to do.
+extension WorkMachine {
+  enum Mode: Sendable, Equatable {
+    /// Perform tasks until told to stop.
+    case untilStopped
+    /// Perform tasks until none is left that was available at the cutoff.
+    case pass(cutoff: Date)
+  }
+
+  enum Step: Sendable {
+    case perform(ClaimedTask, AttemptNumber, wakesAnother: Bool)
+    /// Carry out what was asked of the task, instead of performing it.
+    case obey(Directive, ClaimedTask, wakesAnother: Bool)
+    case claim(limit: Int, unparking: ParkedNames)
+    /// Release these tasks, whose claim has run out; ``hasPutBack()`` follows.
+    case putBack([ClaimedTask])
+    case wait
+    case stop
+  }
+
+  /// Names whose parked tasks may be performed now.
+  struct ParkedNames: Sendable, Equatable {
+    var names: Set<String> = []
+    /// Whether names that have no handler of their own are meant, too.
+    var others = false
+
+    var isEmpty: Bool { names.isEmpty && !others }
+  }
+}
+
+/// Handlers that are registered, and the parked tasks that they make available.
+extension WorkMachine {
+  /// Notes that a handler was registered: tasks of these names may be performed now.
+  mutating func registered(_ names: [String], areLimited: Bool = false) {
+    toUnpark.names.formUnion(names)
+    workArrived()
+    guard areLimited else { return }
+    // Tasks that were claimed before count, too.
+    for name in names {
+      let count =
+        attempts.count { $0?.name == name } + ready.count { $0.record.name == name }
+      concurrencyLimits.add(name, leasedCount: count)
+    }
+  }
+
+  /// Notes that a handler was registered for all names that no other handler has.
+  mutating func registeredFallback() {
+    toUnpark.others = true
+    workArrived()
+  }
+}
+
+/// Whether a queue has anything to do.
+extension WorkMachine {
+  /// In a pass, the date that decides what is available.
+  var cutoff: Date? {
+    guard case .pass(let cutoff) = mode else { return nil }
+    return cutoff
+  }
+
+  /// Whether the queue will perform no task any more.
+  var hasEnded: Bool { isShutDown && mode == nil }
+
+  /// Whether the queue is destroyed, with its tasks.
+  enum Destruction: Sendable {
+    case none
+    /// What becomes of its tasks is not known yet.
+    case underWay
+    case done
+  }
+
+  /// The error for callers that wait for a task or for an idle queue, if neither will come.
+  var reasonToFailWaiters: TaskQueueError? {
+    guard hasEnded else { return nil }
+    return switch destruction {
+    case .none: .waitedForShutDownQueue
+    case .underWay: nil
+    case .done: .waitedForDestroyedQueue
+    }
+  }
+
+  enum Idleness: Sendable {
+    /// Something is performed, claimed or being stored.
+    case busy
+    /// Nothing is under way. Only a claim can tell whether a task is available.
+    case unknown
+    /// Nothing is under way, and nothing may begin.
+    case idle
+    /// The queue was shut down or destroyed, and performs nothing any more.
+    case ended(TaskQueueError)
+    /// The run has ended, because its store has failed.
+    case failed(TaskQueueError)
+  }
+
+  /// Returns how idle the queue is.
+  ///
+  /// Only claims after this one count. A claim of a pass counts only if the pass's cutoff is not
+  /// before this date.
+  func idleness(afterClaim claim: Int, at date: Date) -> Idleness {
+    if hasEnded { return reasonToFailWaiters.map { .ended($0) } ?? .busy }
+    if mode == nil, let failure { return .failed(failure) }
+    guard performing == 0, !claims.isInFlight, ready.isEmpty, returning.isEmpty, obeying.isEmpty,
+      outbox.isEmpty
+    else { return .busy }
+    if isPaused, mode != nil { return .idle }
+    guard let look = claims.emptyLook, look.claim > claim, look.cutoff.map({ $0 >= date }) ?? true
+    else { return .unknown }
+    return .idle
+  }
+}
+
+extension TaskQueueError {
+  fileprivate static let waitedForShutDownQueue = TaskQueueError(
+    .shutDown,
+    "the queue was shut down before the task ended; the task is kept by its store"
+  )
+  fileprivate static let waitedForDestroyedQueue = TaskQueueError(
+    .destroyed,
+    "the queue was destroyed, with its tasks"
+  )
+}
+
+/// Counts the leased tasks of the names with a limit on how many are performed at a time.
+struct ConcurrencyLimits: Sendable {
+  private var names: Set<String> = []
+  /// The number of leased tasks of each name; a name without any has no entry.
+  private var leasedCounts: [String: Int] = [:]
+  /// The last result of `room(in:version:)`.
+  ///
+  /// It is stored because there may be many names, and little changes from one claim to the next.
+  private var lastRoom: [String: Int] = [:]
+  private var lastVersion: Int?
+  /// The names whose number has changed since the last result.
+  private var changedNames: Set<String> = []
+
+  /// Returns how many more tasks of each name may be claimed within its limit.
+  ///
+  /// The version must differ from that of the last call if the limits do.
+  mutating func room(in limits: [String: Int], version: Int) -> [String: Int] {
+    guard !names.isEmpty else { return limits }
+    if lastVersion != version {
+      lastVersion = version
+      lastRoom = limits
+      changedNames = Set(leasedCounts.keys)
+    }
+    for name in changedNames {
+      lastRoom[name] = limits[name, default: 0] - leasedCounts[name, default: 0]
+    }
+    changedNames.removeAll(keepingCapacity: true)
+    return lastRoom
+  }
+
+  /// Begins to limit a name, of which `leasedCount` tasks are leased already.
+  mutating func add(_ name: String, leasedCount: Int) {
+    names.insert(name)
+    leasedCounts[name] = leasedCount > 0 ? leasedCount : nil
+    changedNames.insert(name)
+  }
+
+  /// Counts tasks that were claimed.
+  mutating func enter(_ tasks: [ClaimedTask]) {
+    guard !names.isEmpty else { return }
+    for task in tasks where names.contains(task.record.name) {
+      leasedCounts[task.record.name, default: 0] += 1
+      changedNames.insert(task.record.name)
+    }
+  }
+
+  /// Notes that a task of this name is no longer leased.
+  mutating func leave(_ name: String) {
+    guard !leasedCounts.isEmpty, let count = leasedCounts[name] else { return }
+    leasedCounts[name] = count > 1 ? count - 1 : nil
+    changedNames.insert(name)
+  }
+}

@@ -106,3 +106,122 @@ final class EventHub: Sendable {
     for observer in observers { observer.wake() }
   }
 }
+
+/// The event buffer of one observer, and the observer itself while it waits.
+final class EventSubscription: Sendable {
+  private struct State {
+    var buffer: EventBuffer
+    var hasEnded = false
+  }
+
+  private let state: Mutex<State>
+  private let waiters = Waiters<Void>()
+
+  init(capacity: Int) { state = Mutex(State(buffer: EventBuffer(capacity: capacity))) }
+
+  func post(_ event: TaskEvent) {
+    leave(event)
+    wake()
+  }
+
+  /// Leaves an event without waking the observer; a call of ``wake()`` must follow.
+  func leave(_ event: TaskEvent) {
+    state.withLock { if !$0.hasEnded { $0.buffer.append(event) } }
+  }
+
+  func wake() { waiters.resumeLast(returning: ()) }
+
+  func end() {
+    state.withLock { $0.hasEnded = true }
+    waiters.resumeAll(with: .success(()))
+  }
+
+  func next() async -> TaskEvent? {
+    while !Task.isCancelled {
+      let (event, hasEnded) = state.withLock { ($0.buffer.popFirst(), $0.hasEnded) }
+      if let event { return event }
+      if hasEnded { return nil }
+      // If this is cancelled, the loop ends.
+      try? await waiters.wait {
+        state.withLock { $0.hasEnded || !$0.buffer.isEmpty } ? .success(()) : nil
+      }
+    }
+    // The observer was woken and cancelled at the same time. Another reader gets the event.
+    if state.withLock({ !$0.buffer.isEmpty }) { wake() }
+    return nil
+  }
+}
+
+/// The latest events for a slow observer, and the number of events that were dropped for them.
+///
+/// It holds no event that was dropped or delivered.
+struct EventBuffer: Sendable {
+  private var events = FIFOQueue<TaskEvent>()
+  private var missedCount = 0
+  private let capacity: Int
+
+  var isEmpty: Bool { events.isEmpty }
+
+  init(capacity: Int) { self.capacity = max(1, capacity) }
+
+  mutating func append(_ event: TaskEvent) {
+    if events.count == capacity {
+      _ = events.popFirst()
+      missedCount += 1
+    }
+    events.append(event)
+  }
+
+  mutating func popFirst() -> TaskEvent? {
+    if missedCount > 0 {
+      defer { missedCount = 0 }
+      return .missed(count: missedCount)
+    }
+    return events.popFirst()
+  }
+}
+
+/// An asynchronous sequence of what happens in a queue from now on, for one observer.
+///
+/// The sequence begins when ``TaskQueue/events`` is read, not when the loop begins. It ends when
+/// the observing task is cancelled. It also ends when the queue is freed, or has been shut down and
+/// its run has ended; the events until then come first.
+///
+/// Up to ``TaskQueueConfiguration/eventBufferSize`` events wait for a slow observer. Then the
+/// oldest events are dropped, and ``TaskEvent/missed(count:)`` says how many.
+///
+/// The events of one task come in the order in which the changes that they report were stored. An
+/// attempt begins when the earlier changes have been reported. Events of different tasks may come
+/// in another order. If several processes share a store, a queue posts only what it has done
+/// itself.
+public struct TaskEvents: AsyncSequence, Sendable {
+  /// What the sequence delivers.
+  public typealias Element = TaskEvent
+  /// The sequence never fails.
+  public typealias Failure = Never
+
+  private let subscription: EventSubscription
+
+  init(_ subscription: EventSubscription) { self.subscription = subscription }
+
+  /// Makes the iterator.
+  ///
+  /// All iterators of one sequence share its events: each event goes to one of them.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: subscription) }
+
+  /// Delivers the events.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    fileprivate let subscription: EventSubscription
+
+    /// Returns the next event, or `nil` if the task is cancelled or no event will follow.
+    public mutating func next() async -> TaskEvent? { await subscription.next() }
+
+    /// Returns the next event, or `nil` if the task is cancelled or no event will follow.
+    public mutating func next(isolation actor: isolated (any Actor)?) async -> TaskEvent? {
+      await subscription.next()
+    }
+  }
+}
+
+@available(*, unavailable)
+extension TaskEvents.AsyncIterator: Sendable {}

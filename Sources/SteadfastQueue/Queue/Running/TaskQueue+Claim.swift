@@ -1,3 +1,4 @@
+import SteadfastRetry
 import Synchronization
 
 #if canImport(FoundationEssentials)
@@ -153,5 +154,443 @@ extension TaskQueue {
       names.formUnion(page.lazy.map { ExactText($0.name) })
     }
     return names
+  }
+}
+
+/// Claims within the queue's rate limits.
+///
+/// Tasks are claimed first, as many as may begin by what is known. Then their starts are stored, by
+/// comparing and setting the values that hold them. Only when that is done do the attempts begin.
+/// If another process has changed a value, the present one is read, and tasks that it leaves no
+/// room for are released. If the process ends in between, starts were counted that never were.
+extension TaskQueue {
+  /// How often the claims of one step may hand out nothing that may begin.
+  private static let mostVainClaims = 100
+
+  /// Claims tasks that may begin now, and notes when they were claimed or extended, by the queue's
+  /// stopwatch.
+  nonisolated func claim(
+    _ request: ClaimRequest,
+    within limiting: RateLimiting,
+    since begin: inout Duration
+  ) async throws -> Claim {
+    for _ in 0..<Self.mostVainClaims {
+      try await readLimits(limiting)
+      let now = self.now.microseconds
+      let (limited, usedUpLimits) = limiting.withLimits {
+        ($0.within(request, at: now), $0.usedUpLimits(at: now))
+      }
+      tell(usedUpLimits, limiting)
+      // Nothing may begin before the date for which the timer is set now.
+      guard limited.limit > 0 else { return Claim(tasks: [], nextDate: nil) }
+      begin = time.stopwatch()
+      var claim = try await store.claim(limited)
+      guard !claim.tasks.isEmpty else { return claim }
+      let tasks = claim.tasks
+      do {
+        let replaced = try await replacedOccurrences(among: tasks)
+        let others = replaced.isEmpty ? tasks : tasks.filter { !replaced.contains($0.record.id) }
+        claim.tasks = others.isEmpty ? [] : try await admit(others, limiting, since: &begin)
+        claim.tasks += tasks.filter { replaced.contains($0.record.id) }
+      } catch {
+        fail(error, to: "count the starts of tasks", losing: true)
+        // They are released when the run ends.
+        machine.withLock { $0.hold(tasks) }
+        throw error
+      }
+      if !claim.tasks.isEmpty { return claim }
+      if machine.withLock({ $0.isStopping || $0.isPaused }) || Task.isCancelled { break }
+    }
+    // There may be tasks behind those that were put off.
+    lookForWork()
+    return Claim(tasks: [], nextDate: nil)
+  }
+
+  /// Returns the occurrences whose place later ones take: no attempt is made, so no start counts.
+  private nonisolated func replacedOccurrences(
+    among tasks: [ClaimedTask]
+  ) async throws -> Set<TaskID> {
+    var replaced: Set<TaskID> = []
+    for task in tasks where task.record.id.isOccurrence {
+      if try await isReplaced(task.record, now: now) { replaced.insert(task.record.id) }
+    }
+    return replaced
+  }
+
+  /// Reads what other calls of this queue, or another queue before it, have stored.
+  private nonisolated func readLimits(_ limiting: RateLimiting) async throws {
+    for name in limiting.withLimits({ $0.missingValues }) {
+      try await looking { try await readLimit(name, limiting) }
+    }
+  }
+
+  private nonisolated func readLimit(_ name: String, _ limiting: RateLimiting) async throws {
+    let bytes = try await store.value(named: name)
+    let now = self.now.microseconds
+    guard limiting.withLimits({ $0.read(name, bytes, at: now) }) else { return }
+    try await setValue(named: name, .relaxed) { bytes in
+      limiting.withLimits { $0.mend(name, bytes, at: now) }
+    }
+  }
+
+  /// Stores the starts of the tasks that may begin, and gives the others back.
+  ///
+  /// It notes when it has extended the claims.
+  ///
+  /// - Returns: The tasks that may begin.
+  private nonisolated func admit(
+    _ tasks: [ClaimedTask],
+    _ limiting: RateLimiting,
+    since begin: inout Duration
+  ) async throws -> [ClaimedTask] {
+    let records = tasks.map(\.record)
+    var retries = 0
+    var denied: RateLimits.Denials = [:]
+    while true {
+      let now = self.now.microseconds
+      switch limiting.withLimits({ [denied] in $0.admit(records, at: now, denied: denied) }) {
+      case .missing(let names):
+        for name in names.sorted() { try await readLimit(name, limiting) }
+      case .decided(let admission):
+        // While the store was gone, nothing has extended these claims.
+        let time = time.stopwatch()
+        let isLate = leaseDuration.map { time - begin >= $0 / 3 } ?? false
+        do {
+          if let begun = try await store(
+            admission,
+            decidedAt: now,
+            of: tasks,
+            extending: isLate,
+            limiting
+          ) {
+            // Those that were released, and others behind them, begin when there is room.
+            tell(limiting.withLimits { $0.usedUpLimits(at: now) }, limiting)
+            if isLate { begin = time }
+            return begun
+          }
+        } catch {
+          // All of it may be stored. If so, the starts count, although the tasks have not begun,
+          // and those that were denied are not claimed any more: they must not begin.
+          denied = admission.denials
+          try await waitToRepeat(after: error, &retries)
+        }
+        limiting.withLimits { $0.forget(admission.writes.map(\.valueName)) }
+      }
+    }
+  }
+
+  /// Stores what was decided.
+  ///
+  /// If it extends the claims of the tasks that may begin, those whose claims have run out don't.
+  ///
+  /// - Returns: The tasks that begin; `nil` if nothing is stored, because another process has
+  ///   changed a value.
+  private nonisolated func store(
+    _ admission: RateLimits.Admission,
+    decidedAt now: Int64,
+    of tasks: [ClaimedTask],
+    extending isLate: Bool,
+    _ limiting: RateLimiting
+  ) async throws -> [ClaimedTask]? {
+    var changes = admission.writes.map {
+      TaskChange.setValue(named: $0.valueName, from: $0.old, to: $0.new)
+    }
+    changes += admission.released.map { .release(tasks[$0].lease) }
+    changes += admission.postponed.map { index, date in
+      .reschedule(
+        .claimed(tasks[index].lease),
+        availableDate: Date(microseconds: date),
+        countedFrom: Date(microseconds: now)
+      )
+    }
+    let admitted = admission.admitted.map { tasks[$0] }
+    if isLate, let leaseDuration {
+      changes += admitted.map { .extend($0.lease, for: leaseDuration) }
+    }
+    let outcomes = changes.isEmpty ? [] : try await persist(changes, .relaxed)
+    if outcomes.contains(.valueDiffers) { return nil }
+    let date = self.now.microseconds
+    limiting.withLimits { $0.stored(admission, decidedAt: now, at: date) }
+    for (index, date) in admission.postponed {
+      let date = Date(microseconds: date)
+      await observers.catchUp(with: tasks[index].record.id)
+      observers.events.post(.rescheduled(tasks[index].record.id, to: date))
+      becomesAvailable(at: date)
+    }
+    guard isLate else { return admitted }
+    return zip(admitted, outcomes.suffix(admitted.count)).filter { $1 != .stale }.map(\.0)
+  }
+
+  /// Sets the timer for limits that are used up, and tells observers of them.
+  ///
+  /// They are those at the date for which it was decided what may begin: one that has room again
+  /// since is looked at once more at once.
+  private nonisolated func tell(_ usedUpLimits: [RateLimits.UsedUp], _ limiting: RateLimiting) {
+    guard !usedUpLimits.isEmpty else { return }
+    for limit in usedUpLimits { signals.timer.set(Date(microseconds: limit.until)) }
+    let new = limiting.notTold(usedUpLimits)
+    guard observers.events.isObserved, !new.isEmpty else { return }
+    let scopes = limiting.withLimits { $0.scopes }
+    for limit in new {
+      observers.events.post(
+        .rateLimited(
+          scopes[limit.scope].description,
+          until: Date(microseconds: limit.until)
+        )
+      )
+    }
+  }
+
+  // MARK: Pauses
+
+  /// Pauses the limits of a task whose attempt says that it has met one.
+  nonisolated func pauseLimits(of record: TaskRecord, after end: AttemptEnd) async {
+    guard let rateLimiting, case .threw(let error) = end,
+      let snooze = error as? TaskSnoozed, snooze.scope == .rateLimit
+    else { return }
+    let now = self.now
+    let until = now.storable(after: snooze.duration).microseconds
+    do {
+      for place in rateLimiting.withLimits({ $0.pausedPlaces(of: record) }) {
+        try await setValue(named: place.valueName, .relaxed) { bytes in
+          rateLimiting.withLimits {
+            $0.pausing(place, bytes, from: now.microseconds, until: until)
+          }
+        }
+        rateLimiting.withLimits { $0.forget(CollectionOfOne(place.valueName)) }
+      }
+    } catch {
+      fail(error, to: "pause a rate limit")
+    }
+  }
+}
+
+extension WorkMachine {
+  /// Takes claimed tasks that may not begin, because the run is about to end.
+  mutating func hold(_ tasks: [ClaimedTask]) {
+    concurrencyLimits.enter(tasks)
+    ready = tasks.reversed() + ready
+  }
+}
+
+/// The rate limits of a queue, and until when it was told last that each of them is used up.
+final class RateLimiting: Sendable {
+  /// How far the clocks of processes on one store may be apart, in microseconds: five minutes.
+  ///
+  /// If they have one clock, dates that are later by more than a second tell that it was set back.
+  private static func tolerance(hasOneClock: Bool) -> Int64 {
+    hasOneClock ? 1_000_000 : 300_000_000
+  }
+
+  /// What observers know of limits that are used up.
+  private struct Told: Sendable {
+    /// Until when each of the scopes is, in microseconds since 1970.
+    var dates: [Int: Int64] = [:]
+    var count = 0
+  }
+
+  private let state: Mutex<RateLimits>
+  private let told = Mutex(Told())
+
+  /// Returns `nil` if there are no limits.
+  init?(_ limits: [RateLimit], hasOneClock: Bool) {
+    guard !limits.isEmpty else { return nil }
+    state = Mutex(RateLimits(limits, tolerance: Self.tolerance(hasOneClock: hasOneClock)))
+  }
+
+  func withLimits<Result>(_ body: (inout sending RateLimits) -> sending Result) -> sending Result {
+    state.withLock { body(&$0) }
+  }
+
+  /// How often a limit was used up.
+  var usedUpCount: Int { told.withLock { $0.count } }
+
+  /// Returns those of the limits about which this was not called before.
+  func notTold(_ usedUpLimits: [RateLimits.UsedUp]) -> [RateLimits.UsedUp] {
+    guard !usedUpLimits.isEmpty else { return [] }
+    return told.withLock { told in
+      let new = usedUpLimits.filter { limit in
+        told.dates.updateValue(limit.until, forKey: limit.scope) != limit.until
+      }
+      told.count += new.count
+      return new
+    }
+  }
+}
+
+extension Date {
+  /// The date in microseconds since 1970, in which rate limits count.
+  var microseconds: Int64 { Int64((storable.timeIntervalSince1970 * 1e6).rounded()) }
+
+  /// The date of a number of microseconds since 1970, as it reads after it was stored.
+  init(microseconds: Int64) {
+    self = Date(timeIntervalSince1970: Double(microseconds) / 1e6).storable
+  }
+}
+
+/// What a queue does on a store that others use at the same time.
+extension TaskQueue {
+  /// How long a claim lasts unless it is extended; `nil` if the store is not shared.
+  nonisolated var leaseDuration: Duration? {
+    store.sharing.map { min($0.leaseDuration, .longestStorable) }
+  }
+
+  /// Extends leases until the body has returned.
+  ///
+  /// It does so in a cancelled run, too: the run's handlers may take long to end, and no other
+  /// queue may take over their tasks before that.
+  nonisolated func extendingLeases(_ sharing: StoreSharing, while body: () async -> Void) async {
+    let executor = time.deadlineExecutor ?? RealWork.taskExecutor
+    let extending = Task(executorPreference: executor) {
+      await self.extendLeases(sharing)
+    }
+    await body()
+    extending.cancel()
+    await extending.value
+  }
+
+  /// Extends the leases of the queue's tasks, until cancelled.
+  private nonisolated func extendLeases(_ sharing: StoreSharing) async {
+    while !Task.isCancelled {
+      // Cancellation ends the loop.
+      try? await time.wait(for: max(sharing.leaseDuration / 3, .milliseconds(1)))
+      guard let duration = leaseDuration, !Task.isCancelled else { continue }
+      do {
+        try await extendPresentLeases(for: duration)
+      } catch {
+        fail(error, to: "extend its claims")
+      }
+    }
+  }
+
+  /// Extends the leases that the queue holds at this moment.
+  ///
+  /// After a transient error, it extends those that the queue holds by then: while one task is
+  /// locked, all calls that extend its lease may fail, and leases of later claims must not run out.
+  nonisolated func extendPresentLeases(for duration: Duration) async throws {
+    // What could not be extended in time has run out, so the first try counts.
+    let start = time.stopwatch()
+    var retries = 0
+    while true {
+      let leases = machine.withLock { $0.leases }
+      let extensions = leases.map { TaskChange.extend($0, for: duration) }
+      do {
+        let results = try await extensions.isEmpty ? [] : persistOnce(extensions, .relaxed)
+        // An end of a task whose lease ran out is in doubt until it is stored: whose end is it?
+        if !results.contains(.stale) || !leasesMayHaveRunOut(by: start) {
+          machine.withLock { $0.leasesExtended = start }
+        }
+        for (lease, result) in zip(leases, results) where result == .stale { lost(lease) }
+        return
+      } catch {
+        try await waitToRepeat(after: error, &retries)
+      }
+    }
+  }
+
+  /// Whether a claim of this queue may have run out, because it could not be extended.
+  nonisolated var leasesMayHaveRunOut: Bool { leasesMayHaveRunOut(by: time.stopwatch()) }
+
+  private nonisolated func leasesMayHaveRunOut(by now: Duration) -> Bool {
+    guard let leaseDuration else { return false }
+    return machine.withLock { now >= $0.leasesExtended + leaseDuration }
+  }
+
+  /// Extends the leases of this process that may have run out, before a claim.
+  ///
+  /// The process may have been stopped, with the whole machine for example. A claim would take its
+  /// tasks back from it, and count that as an interruption, while their handlers go on.
+  nonisolated func extendLateLeases() async throws {
+    guard let leaseDuration else { return }
+    for queue in queuesOfGroup where queue.leasesMayHaveRunOut {
+      try await looking { try await queue.extendPresentLeases(for: leaseDuration) }
+    }
+  }
+
+  /// Handles a lease whose task another queue has taken over.
+  ///
+  /// The attempt in this queue is cut short, and its end is not stored.
+  nonisolated func lost(_ lease: Lease) {
+    let worker = machine.withLock { $0.lose(lease) }
+    // There may be nothing left that a pause waits for.
+    signals.pauseProgress.resumeAll(with: .success(()))
+    if let worker { signals.interrupts[worker].signal() }
+  }
+
+  /// Looks at regular intervals for tasks that other queues have added, until cancelled.
+  nonisolated func lookForOthersTasks(_ sharing: StoreSharing) async {
+    while !Task.isCancelled {
+      // Cancellation ends the loop.
+      try? await time.clock.wait(for: max(sharing.pollInterval, .milliseconds(1)))
+      await lookAtStore()
+    }
+  }
+
+  /// Looks for the tasks of others when the store hints at them, until cancelled.
+  ///
+  /// In a store that is not shared, no queue has added them, but a statement of another program
+  /// (``insertStatement(for:uniqueKey:options:)``).
+  nonisolated func follow(_ hints: AsyncStream<Void>) async {
+    for await _ in hints {
+      if store.sharing == nil { lookForWork() } else { await lookAtStore() }
+    }
+  }
+
+  /// Looks for what other queues on the store have changed.
+  private nonisolated func lookAtStore() async {
+    // First, so that nothing begins that another queue has paused.
+    await followStoredPause()
+    lookForWork()
+    await tellOfOthersTasks()
+    do {
+      try await restoreSchedulesEachHour()
+    } catch {
+      fail(error, to: "look after its schedules")
+    }
+  }
+
+  /// Looks up awaited tasks that another process may have ended, and resumes their waiters.
+  private nonisolated func tellOfOthersTasks() async {
+    do {
+      try await tellWhatIsStored(of: observers.outcomes.awaited)
+    } catch {
+      fail(error, to: "look tasks up")
+    }
+  }
+
+  /// Tells waiting callers how tasks ended whose ends were not reported to this queue.
+  ///
+  /// - Throws: What the store throws.
+  nonisolated func tellWhatIsStored(of ids: [TaskID]) async throws {
+    for page in ids.lookUpPages { try await tellWhatIsStored(ofPage: page) }
+  }
+
+  private nonisolated func tellWhatIsStored(ofPage ids: ArraySlice<TaskID>) async throws {
+    let filter = TaskFilter(ids: Set(ids))
+    let versions = observers.outcomes.versions(of: ids)
+    let records = try await store.tasks(matching: filter, after: nil, limit: ids.count)
+    // If an end is on its way into the store, or was stored just now, it is reported, and a success
+    // with its value.
+    func isReported(_ id: TaskID) -> Bool {
+      machine.withLock { $0.isUnsettled(id) } || observers.changes.isUnderWay(id)
+    }
+    for record in records {
+      guard let outcome = record.outcome, outcome != .succeeded || !isReported(record.id) else {
+        continue
+      }
+      observers.outcomes.resolve(record.id, outcome, ifStill: versions[record.id])
+    }
+    let found = Set(records.map(\.id))
+    for id in ids where !found.contains(id) && !isReported(id) {
+      observers.outcomes.fail(id, Self.unknown(id), ifStill: versions[id])
+    }
+  }
+
+  static func unknown(_ id: TaskID) -> TaskQueueError {
+    TaskQueueError(
+      .unknownTask,
+      "the task \(id) is not there any more: it has ended, and its outcome was not kept; to learn "
+        + "outcomes, set succeededRetention and cancelledRetention in each queue on the store"
+    )
   }
 }

@@ -80,3 +80,100 @@ struct Signals: ~Copyable, Sendable {
     conditionsTold.resumeAll(with: .success(()))
   }
 }
+
+/// A level-triggered signal for several waiters.
+///
+/// A signal raises the level and resumes one waiter. While the level is up, each further signal
+/// costs one atomic read. A waiter lowers the level first and only then looks for work, so that no
+/// signal is lost between looking and waiting.
+final class AsyncSignal: Sendable {
+  private let waiters = Waiters<Void>()
+  private let isUp = Atomic(false)
+
+  func signal() {
+    // Usually the level is up already. A read costs less than a write of what other threads read.
+    guard !isUp.load(ordering: .sequentiallyConsistent),
+      !isUp.exchange(true, ordering: .sequentiallyConsistent)
+    else { return }
+    waiters.resumeLast(returning: ())
+  }
+
+  func signalAll() {
+    isUp.store(true, ordering: .sequentiallyConsistent)
+    waiters.resumeAll(with: .success(()))
+  }
+
+  /// Lowers the level, and so forgets signals that no waiter has waited for.
+  func reset() { isUp.store(false, ordering: .sequentiallyConsistent) }
+
+  /// Returns once signalled since the level was last lowered, or when cancelled.
+  func wait() async {
+    if isUp.exchange(false, ordering: .sequentiallyConsistent) { return }
+    do {
+      try await waiters.wait {
+        isUp.load(ordering: .sequentiallyConsistent) ? .success(()) : nil
+      }
+      isUp.store(false, ordering: .sequentiallyConsistent)
+    } catch {
+      // If this is cancelled, the level stays up: a signal may be meant for another waiter.
+    }
+  }
+}
+
+/// Notifies the callers that wait for an idle queue of each step that may make it idle.
+///
+/// While no caller waits, a step costs one read of an atomic number.
+final class IdleWatch: Sendable {
+  private let waiters = Waiters<Void>()
+  private let waiterCount = Atomic(0)
+
+  /// Wakes the waiters because something has ended: a claim, the storing of ends, or a run.
+  func step() {
+    guard waiterCount.load(ordering: .sequentiallyConsistent) > 0 else { return }
+    waiters.resumeAll(with: .success(()))
+  }
+
+  /// Returns after the next step, or at once if `check` has a result.
+  ///
+  /// - Throws: the error of `check`; `CancellationError` when cancelled.
+  func wait(unless check: () -> Result<Void, any Error>?) async throws {
+    // Counts before the check looks, so that a change after the check reaches this waiter.
+    waiterCount.add(1, ordering: .sequentiallyConsistent)
+    defer { waiterCount.subtract(1, ordering: .sequentiallyConsistent) }
+    try await waiters.wait(unless: check)
+  }
+}
+
+/// The deadline for the attempts of a queue that is being shut down; its run keeps to it.
+final class ShutDownLimit: Sendable {
+  private let deadline = Mutex<Duration?>(nil)
+  private let changed = AsyncSignal()
+
+  /// Sets a deadline; of several, the earliest counts.
+  func set(_ new: Duration) {
+    deadline.withLock { $0 = min($0 ?? new, new) }
+    changed.signalAll()
+  }
+
+  /// Waits until a deadline has passed, as `time` measures it.
+  ///
+  /// - Returns: Whether one has passed; `false` if the wait was cancelled before.
+  func hasPassed(by time: QueueTime) async -> Bool {
+    while !Task.isCancelled {
+      guard let deadline = deadline.withLock({ $0 }) else {
+        await changed.wait()
+        continue
+      }
+      let left = deadline - time.stopwatch()
+      if left <= .zero { return true }
+      await withTaskGroup { group in
+        // If this is cancelled, the loop looks at the deadline again.
+        group.addTask { try? await time.wait(for: left) }
+        group.addTask { await self.changed.wait() }
+        await group.next()
+        group.cancelAll()
+      }
+    }
+    return false
+  }
+}

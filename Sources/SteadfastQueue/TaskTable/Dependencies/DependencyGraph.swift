@@ -78,3 +78,128 @@ struct DependencyGraph: Sendable {
   /// The tasks that a staged restart leaves as they are, because their keys are held.
   func excluded(byRestartOf id: TaskID) -> [TaskID] { staged[id]?.excluded ?? [] }
 }
+
+/// Which tasks of the table name which others, and how many of these have not ended.
+///
+/// The task that names is known by its slot. The task that is named is known by its ID, because it
+/// need not be in the table: it has ended and gone, or its line comes later in a compacted file.
+///
+/// A new edge costs one look-up of the ID that it names. With a set of IDs for each named task, and
+/// counts by ID, a task that waits for one other took 1.65 times the processor time of a plain one;
+/// so it takes 1.4 times.
+struct DependencyEdges: Sendable {
+  /// One task names another one.
+  private struct Edge: Sendable {
+    let named: TaskID
+    let dependent: Int32
+    /// The edges to the same named task, before and after this one; `none` at the ends.
+    var older, newer: Int32
+    /// The edge of the same dependent task before this one; `none` if it is the first.
+    let sibling: Int32
+  }
+
+  /// What is known of the task of a slot.
+  private struct Dependent: Sendable {
+    var lastEdge = DependencyEdges.none
+    var openCount: Int32 = 0
+  }
+
+  private static let none: Int32 = -1
+
+  private var edges = Slab<Edge>(
+    filler: Edge(
+      named: TaskID(high: 0, low: 0),
+      dependent: none,
+      older: none,
+      newer: none,
+      sibling: none
+    )
+  )
+  /// The newest edge to each task that is named.
+  private var newest: [TaskID: Int32] = [:]
+  /// What is known of each slot, up to the last one whose task has named another one.
+  private var dependents: [Dependent] = []
+
+  /// Whether no task of the table names another one.
+  var isEmpty: Bool { newest.isEmpty }
+
+  // MARK: Who names whom
+
+  /// Notes that the task of a slot names another one.
+  mutating func add(from slot: Int, to named: TaskID) {
+    makeRoom(for: slot)
+    let edge = Int32(
+      edges.insert(
+        Edge(
+          named: named,
+          dependent: Int32(slot),
+          older: newest[named] ?? Self.none,
+          newer: Self.none,
+          sibling: dependents[slot].lastEdge
+        )
+      )
+    )
+    if let older = newest.updateValue(edge, forKey: named) { edges[Int(older)].newer = edge }
+    dependents[slot].lastEdge = edge
+  }
+
+  /// Forgets what the task of a slot names, and how many of these have not ended.
+  mutating func removeAll(from slot: Int) {
+    guard slot < dependents.count else { return }
+    var next = dependents[slot].lastEdge
+    dependents[slot] = Dependent()
+    while next != Self.none {
+      let edge = edges[Int(next)]
+      unlink(edge)
+      edges.remove(Int(next))
+      next = edge.sibling
+    }
+  }
+
+  private mutating func unlink(_ edge: Edge) {
+    if edge.older != Self.none { edges[Int(edge.older)].newer = edge.newer }
+    if edge.newer != Self.none {
+      edges[Int(edge.newer)].older = edge.older
+    } else {
+      newest[edge.named] = edge.older == Self.none ? nil : edge.older
+    }
+  }
+
+  /// The slots of the tasks that name a task, in the order in which they came.
+  func slots(naming id: TaskID) -> [Int] {
+    var slots: [Int] = []
+    var next = newest.isEmpty ? Self.none : newest[id] ?? Self.none
+    while next != Self.none {
+      slots.append(Int(edges[Int(next)].dependent))
+      next = edges[Int(next)].older
+    }
+    slots.reverse()
+    return slots
+  }
+
+  /// Whether any task of the table names a task.
+  func hasDependents(_ id: TaskID) -> Bool { newest[id] != nil }
+
+  // MARK: How many have not ended
+
+  /// How many of the tasks that the task of a slot names have not ended.
+  func openCount(of slot: Int) -> Int {
+    slot < dependents.count ? Int(dependents[slot].openCount) : 0
+  }
+
+  mutating func addOpen(_ difference: Int, to slot: Int) {
+    makeRoom(for: slot)
+    dependents[slot].openCount = max(0, dependents[slot].openCount + Int32(difference))
+  }
+
+  mutating func removeOpenCount(of slot: Int) {
+    if slot < dependents.count { dependents[slot].openCount = 0 }
+  }
+
+  private mutating func makeRoom(for slot: Int) {
+    guard slot >= dependents.count else { return }
+    dependents.append(
+      contentsOf: repeatElement(Dependent(), count: slot + 1 - dependents.count)
+    )
+  }
+}

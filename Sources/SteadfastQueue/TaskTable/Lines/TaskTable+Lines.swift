@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// The lines: each holds the tasks that are at rest in one way, once and in order.
 ///
 /// A task that a staged change holds leaves the line of waiting or ready tasks, so that a claim
@@ -113,5 +119,238 @@ extension TaskTable {
       date: entries[slot].record.availableDate,
       node: node(of: slot)
     )
+  }
+}
+
+extension TaskTable {
+  /// Leases the first tasks.
+  ///
+  /// O(log n) for each task, however many names the request lists. A ready task that comes first in
+  /// its line, and is available only later, costs as much: it waits again. Each name that has ready
+  /// tasks and no room costs one more look if it comes before others. If the request lists fewer
+  /// than half as many names as have ready tasks, and allows no others, each of its names costs one
+  /// look instead.
+  mutating func claim(_ request: ClaimRequest) -> Claim {
+    promote(until: request.now)
+    guard let queue = lanes.number(ofQueue: request.queue) else {
+      // It has never had a task.
+      return Claim(tasks: [], nextDate: nil)
+    }
+    var tasks: [ClaimedTask] = []
+    var leavesMore = false
+    var search = lanes.beginSearch(request, in: queue)
+    while !leavesMore, let lane = lanes.nextLane(in: &search) {
+      let slot = lanes.first(of: lane)
+      let isDue = entries[slot].record.availableDate <= request.now
+      if isDue, tasks.count >= request.limit {
+        leavesMore = true
+      } else {
+        lanes.takeFirst(of: lane, in: &search, usesRoom: isDue)
+        entries[slot].isInLine = false
+        // It became ready by a later date, and the clock has gone back since.
+        if isDue { tasks.append(lease(slot)) } else { lineUp(slot) }
+      }
+    }
+    lanes.end(search)
+    return Claim(tasks: tasks, nextDate: leavesMore ? request.now : waiting.first?.date)
+  }
+
+  /// Undoes a claim: each task returns to its place in line.
+  mutating func unclaim(_ claim: Claim) {
+    for task in claim.tasks.reversed() {
+      commit(stage(.release(task.lease)))
+    }
+  }
+
+  mutating func lease(_ slot: Int) -> ClaimedTask {
+    leaveLine(slot)
+    let token = nextNumber()
+    setState(.running, of: slot)
+    setPlace(.leased(token: token), of: slot)
+    let record = shownRecord(of: slot)
+    return ClaimedTask(record: record, lease: Lease(id: record.id, token: token))
+  }
+
+  /// Makes the tasks ready that have become available.
+  private mutating func promote(until now: Date) {
+    cutoff = now
+    while let first = waiting.first, first.date <= now {
+      waiting.popFirst()
+      entries[first.node.slot].isInLine = false
+      lineUp(first.node.slot)
+    }
+  }
+}
+
+extension TaskTable {
+  /// A task in a line, ordered by its position.
+  ///
+  /// Two tasks can have the same position in a file that was edited by hand.
+  struct Node: Comparable, Sendable {
+    let slot: Int
+    let position: UInt64
+
+    static func < (left: Node, right: Node) -> Bool {
+      left.position != right.position ? left.position < right.position : left.slot < right.slot
+    }
+  }
+
+  /// A ready task in its lane: first by higher priority, then by earlier date, then by position.
+  struct ReadyNode: Comparable, Sendable {
+    let priority: Int
+    let date: Date
+    let node: Node
+
+    static func < (left: ReadyNode, right: ReadyNode) -> Bool {
+      if left.priority != right.priority { return left.priority > right.priority }
+      if left.date != right.date { return left.date < right.date }
+      return left.node < right.node
+    }
+  }
+
+  /// A lane, ordered by its first ready task.
+  struct RankedLane: Comparable, Sendable {
+    let first: ReadyNode
+    let lane: Int
+
+    static func < (left: RankedLane, right: RankedLane) -> Bool { left.first < right.first }
+  }
+
+  /// A task that waits for its date.
+  struct DateNode: Comparable, Sendable {
+    let date: Date
+    let node: Node
+
+    static func < (left: DateNode, right: DateNode) -> Bool {
+      left.date != right.date ? left.date < right.date : left.node < right.node
+    }
+  }
+}
+
+/// The retained tasks of each queue and each state, in the order in which they ended.
+///
+/// The queues are given by their numbers.
+/// Those that no pruning may remove yet are apart, so that a pruning need not visit them.
+struct EndedTasks: Sendable {
+  /// The tasks of one state.
+  private struct Line: Sendable {
+    var prunable = OrderedLine<TaskTable.Node>()
+    /// The tasks that stay until a date, in the order of these dates.
+    var staying = OrderedLine<TaskTable.DateNode>()
+    /// The latest date of a pruning: tasks that stay until then became prunable.
+    var releaseDate = Date.distantPast
+  }
+
+  private var lines: [[TaskState: Line]] = []
+  /// How many prunings are staged and not yet committed.
+  ///
+  /// While there are any, it is not known which ended tasks stay.
+  var stagedPrunes = 0
+
+  /// Adds a task, which stays until a date if one is given.
+  mutating func insert(_ node: TaskTable.Node, _ state: TaskState, in queue: Int, until date: Date?)
+  {
+    while lines.count <= queue { lines.append([:]) }
+    guard let date else { return lines[queue][state, default: Line()].prunable.insert(node) }
+    lines[queue][state, default: Line()].staying.insert(TaskTable.DateNode(date: date, node: node))
+  }
+
+  /// Removes a task, which stays until a date if one is given.
+  ///
+  /// - Returns: Whether the task was there.
+  mutating func remove(
+    _ node: TaskTable.Node,
+    _ state: TaskState,
+    in queue: Int,
+    until date: Date?
+  ) -> Bool {
+    guard queue < lines.count else { return false }
+    if let date,
+      lines[queue][state]?.staying.remove(TaskTable.DateNode(date: date, node: node)) == true
+    {
+      return true
+    }
+    return lines[queue][state]?.prunable.remove(node) ?? false
+  }
+
+  private func line(_ state: TaskState, in queue: Int) -> Line? {
+    queue < lines.count ? lines[queue][state] : nil
+  }
+
+  // MARK: Pruning
+
+  /// Returns whether tasks became prunable by a later date than this, before the clock went back.
+  func hasReleased(_ state: TaskState, in queue: Int, after now: Date) -> Bool {
+    line(state, in: queue).map { $0.releaseDate > now } ?? false
+  }
+
+  /// The tasks that a pruning may remove, in the order in which they ended.
+  func prunable(_ state: TaskState, in queue: Int) -> [TaskTable.Node] {
+    line(state, in: queue)?.prunable.elements() ?? []
+  }
+
+  /// Makes the tasks prunable that stay until a date that has come.
+  mutating func release(_ state: TaskState, in queue: Int, until now: Date) {
+    guard queue < lines.count else { return }
+    lines[queue][state]?.releaseDate = now
+    while let first = lines[queue][state]?.staying.first, first.date <= now {
+      lines[queue][state]?.staying.popFirst()
+      lines[queue][state]?.prunable.insert(first.node)
+    }
+  }
+
+  /// The task that ended first, of those that a pruning may remove.
+  func first(_ state: TaskState, in queue: Int) -> TaskTable.Node? {
+    line(state, in: queue)?.prunable.first
+  }
+
+  /// The number of tasks that a pruning may remove.
+  func prunableCount(_ state: TaskState, in queue: Int) -> Int {
+    line(state, in: queue)?.prunable.count ?? 0
+  }
+
+  /// All tasks of a state in all queues, in no order.
+  func nodes(_ state: TaskState) -> [TaskTable.Node] {
+    lines.compactMap { $0[state] }.flatMap { line in
+      line.prunable.elements() + line.staying.elements().map(\.node)
+    }
+  }
+}
+
+extension TaskRecord {
+  /// The date until which no pruning removes the task, which has ended; `nil` if one may.
+  var prunableDate: Date? {
+    holdsUpOthers || presentDependencies?.cause != nil
+      ? Date(timeIntervalSinceReferenceDate: .infinity) : uniqueUntil
+  }
+}
+
+/// The number of tasks in each state.
+///
+/// The counts are in an array: every task changes them several times, and hashing a state costs
+/// more.
+struct StateCounts: Sendable {
+  private var counts = Array(repeating: 0, count: TaskState.allCases.count)
+
+  subscript(state: TaskState) -> Int {
+    get { counts[Self.index(of: state)] }
+    set { counts[Self.index(of: state)] = newValue }
+  }
+
+  var total: Int { counts.reduce(0, +) }
+
+  func total(of states: Set<TaskState>) -> Int { states.reduce(0) { $0 + self[$1] } }
+
+  private static func index(of state: TaskState) -> Int {
+    switch state {
+    case .waiting: 0
+    case .running: 1
+    case .parked: 2
+    case .paused: 3
+    case .succeeded: 4
+    case .abandoned: 5
+    case .cancelled: 6
+    case .suspended: 7
+    }
   }
 }

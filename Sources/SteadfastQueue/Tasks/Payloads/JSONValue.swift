@@ -1,3 +1,9 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
 /// Any JSON value: the payload of a task that has a name and no payload type.
 ///
 /// A number is read back as ``integer(_:)`` whenever it has no fraction and fits.
@@ -148,5 +154,29 @@ extension JSONValue: ExpressibleByNilLiteral, ExpressibleByBooleanLiteral,
   /// Makes an object; of members with the same name, the last one counts.
   public init(dictionaryLiteral members: (String, JSONValue)...) {
     self = .object(Dictionary(members) { _, last in last })
+  }
+}
+
+/// JSON with its keys in one order, so that the same value has the same bytes each time.
+package enum StableJSON {
+  static func makeEncoder() -> JSONEncoder {
+    let encoder = JSONEncoder()
+    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+    return encoder
+  }
+
+  package static func encode(_ value: some Encodable) throws -> [UInt8] {
+    Array(try makeEncoder().encode(value))
+  }
+}
+
+extension EncodingError {
+  /// The same error without the value and its path, which may show what must not appear in a log.
+  var withoutValue: EncodingError {
+    guard case .invalidValue(let value, let context) = self else { return self }
+    return .invalidValue(
+      "a value of the type \(type(of: value))",
+      Context(codingPath: [], debugDescription: context.debugDescription)
+    )
   }
 }

@@ -167,3 +167,92 @@ extension StoredPayload: CustomStringConvertible {
   /// The kind of the payload; never its content.
   public var description: String { "payload (\(format), version \(version))" }
 }
+
+extension TaskRecord {
+  /// Returns the task's payload, as its handler gets it.
+  ///
+  /// ```swift
+  /// let letters = try await queue.tasks(matching: .deadLetters)
+  /// for letter in letters where letter.name == Mail.taskName {
+  ///   let mail = try letter.payload(as: Mail.self)
+  /// }
+  /// ```
+  /// ``TaskPayload/decode(from:version:)`` reads a payload that an earlier version of the type has
+  /// stored.
+  ///
+  /// - Parameter type: the payload's type; ``name`` must be its ``TaskPayload/taskName`` or one of
+  ///   its ``TaskPayload/formerTaskNames``.
+  /// - Returns: the payload.
+  /// - Throws: a ``TaskQueueError`` with the code ``TaskQueueError/Code/undecodablePayload`` if the
+  ///   task's name is not the type's, or if the payload can't be decoded; with the code
+  ///   ``TaskQueueError/Code/unopenedPayload`` if the payload is sealed and can't be opened.
+  ///   Neither error shows the payload.
+  public func payload<Payload: TaskPayload>(as type: Payload.Type = Payload.self) throws -> Payload
+  {
+    guard name == Payload.taskName || Payload.formerTaskNames.contains(name) else {
+      throw TaskQueueError(
+        .undecodablePayload,
+        "the task \(id) is named '\(name)', and \(TypeName.readable(type)) has the name "
+          + "'\(Payload.taskName)': ask for the payload with the type that the task was enqueued with"
+      )
+    }
+    do {
+      return try decodedPayload(as: type)
+    } catch let error as UndecodablePayload {
+      throw TaskQueueError(.undecodablePayload, "\(error) (the task \(id))")
+    } catch let error as TaskQueueError {
+      throw error
+    } catch {
+      // The error may show the payload.
+      throw TaskQueueError(
+        .undecodablePayload,
+        "the payload of the task \(id) ('\(name)') can't be encoded: it throws a "
+          + "\(TypeName.readable(Swift.type(of: error)))"
+      )
+    }
+  }
+}
+
+/// An error for a payload that does not fit its handler's type.
+///
+/// It names what is missing, and never shows the payload. Of a path, it shows only the keys that
+/// the program has declared, not those of a dictionary.
+struct UndecodablePayload: Error, CustomStringConvertible {
+  let description: String
+
+  init(description: String) { self.description = description }
+
+  init(name: String, type: String, _ error: any Error) {
+    let problem =
+      switch error {
+      case DecodingError.keyNotFound(let key, let context):
+        "the key \((context.codingPath + [key]).shownPath) is missing"
+      case DecodingError.typeMismatch(let type, let context):
+        "\(context.codingPath.shownPath) is not of type \(type)"
+      case DecodingError.valueNotFound(let type, let context):
+        "\(context.codingPath.shownPath) is null instead of a value of type \(type)"
+      case DecodingError.dataCorrupted(let context):
+        "\(context.codingPath.shownPath) can't be read"
+      default:
+        "\(Swift.type(of: error)) was thrown"
+      }
+    description = "the payload of '\(name)' can't be decoded as \(type): \(problem)"
+  }
+}
+
+extension [any CodingKey] {
+  /// The path as an error shows it: of its keys only those that the program has declared.
+  var shownPath: String {
+    if isEmpty { return "it" }
+    return "'\(map { Self.isDeclared($0) ? $0.stringValue : "…" }.joined(separator: "."))'"
+  }
+
+  /// Returns whether a key is a case that the program has declared.
+  ///
+  /// The keys of dictionaries and the indices of arrays look alike, but are structures or have
+  /// associated values.
+  private static func isDeclared(_ key: any CodingKey) -> Bool {
+    let mirror = Mirror(reflecting: key)
+    return mirror.displayStyle == .enum && mirror.children.isEmpty
+  }
+}

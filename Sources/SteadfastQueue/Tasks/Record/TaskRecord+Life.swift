@@ -144,3 +144,258 @@ extension TaskRecord {
 
   private static func next(_ count: Int) -> Int { count < .max ? count + 1 : count }
 }
+
+extension TaskRecord {
+  /// The number of failures that are kept in addition to the last one.
+  private static var maxEarlierFailures: Int { 4 }
+
+  /// The last five failures of the task, the oldest first; empty if it has none.
+  ///
+  /// The text of the last failure is ``lastError``, and its date is ``failedDate``. The texts of
+  /// the earlier ones are cut to 500 Unicode scalars. It also counts as a failure that a payload
+  /// could not be decoded, or that a task was abandoned because it had expired. A restart forgets
+  /// all failures.
+  public var failures: [TaskFailure] {
+    guard let lastError, let failedDate else { return earlierFailures }
+    return earlierFailures + [TaskFailure(reason: lastError, date: failedDate)]
+  }
+
+  /// Notes that an attempt has failed.
+  ///
+  /// Stores call this on ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` with
+  /// a failure, ``TaskChange/abandon(_:failure:retains:)`` and ``TaskChange/park(_:failure:)``.
+  ///
+  /// The failure becomes the last one. The one that was last becomes the last of
+  /// ``earlierFailures``, which keeps the first 500 Unicode scalars of its text.
+  public mutating func note(_ failure: TaskFailure) {
+    var noted = failureState.value
+    if let last = noted.lastFailure {
+      noted.earlierFailures = Self.kept(noted.earlierFailures + [last.shortened()])
+    }
+    noted.lastError = failure.reason
+    noted.failedDate = failure.date
+    failureState.value = noted
+  }
+
+  /// Returns the failures before the last one that are kept.
+  package static func kept(_ failures: [TaskFailure]) -> [TaskFailure] {
+    failures.count > maxEarlierFailures ? Array(failures.suffix(maxEarlierFailures)) : failures
+  }
+
+  /// Roughly how many bytes the failures take in a file.
+  var failureByteCount: Int {
+    // Each text comes with its date and with separators.
+    earlierFailures.reduce(lastError?.utf8.count ?? 0) { $0 + $1.reason.utf8.count + 24 }
+  }
+}
+
+extension TaskFailure {
+  /// The limit of a text in Unicode scalars, which databases count as characters.
+  private static var longestEarlierReason: Int { 500 }
+
+  /// Returns the failure as it is kept when it is no longer the last one.
+  package func shortened() -> TaskFailure {
+    let limit = Self.longestEarlierReason
+    guard reason.utf8.count > limit, reason.unicodeScalars.count > limit else { return self }
+    return TaskFailure(reason: String(reason.unicodeScalars.prefix(limit)), date: date)
+  }
+}
+
+extension TaskRecord: CustomStringConvertible {
+  /// The name, the ID and the state, as in `PostComment 0199… (waiting, retry 2)`.
+  ///
+  /// It never shows the payload, keys, tags or errors.
+  public var description: String {
+    "\(name) \(id) (\(state)\(retryCount > 0 ? ", retry \(retryCount)" : ""))"
+  }
+}
+
+/// What an update, a new task, or another store changes.
+extension TaskRecord {
+  /// Changes what an update names.
+  ///
+  /// Stores call this on ``TaskChange/update(_:_:)``.
+  public mutating func apply(_ update: TaskUpdate) {
+    var definition = shared.value
+    if let payload = update.payload { definition.payload = payload }
+    if let priority = update.priority { definition.priority = priority }
+    if let maxRetries = update.maxRetries { definition.maxRetries = maxRetries }
+    if let usesBackoff = update.usesBackoff { definition.usesBackoff = usesBackoff }
+    var extras = definition.extras.value
+    if let timeLimit = update.timeLimit { extras.timeLimit = timeLimit }
+    if let expiryDate = update.expiryDate { extras.expiryDate = expiryDate }
+    if let tags = update.tags { extras.tags = tags }
+    definition.extras.value = extras
+    shared = SharedDefinition(definition)
+  }
+
+  /// Takes over the payload, the options and the date of a new task with the same key.
+  ///
+  /// Stores call this on ``TaskChange/insert(_:onDuplicate:)`` with ``UniquePolicy/replace``, if
+  /// this task is not running. ``UniquePolicy/replace`` says what becomes of the date. The store
+  /// itself moves the task in line. The task keeps its order key and its place in that order, and
+  /// waits for the tasks that it waited for.
+  ///
+  /// - Returns: Whether the task goes behind its equals: its priority or its date becomes another
+  ///   one, or it was parked or suspended.
+  public mutating func takeOver(_ new: TaskRecord) -> Bool {
+    let before = (state, priority, availableDate)
+    var definition = shared.value
+    let old = definition.extras.value
+    definition.payload = new.payload
+    definition.maxRetries = new.maxRetries
+    definition.usesBackoff = new.usesBackoff
+    definition.priority = new.priority
+    var extras = new.shared.value.extras.value
+    extras.latestDate = old.latestDate ?? extras.latestDate
+    extras.prerequisites.value = Prerequisites(
+      orderKey: orderKey,
+      orderNumber: orderNumber,
+      holdsOrder: holdsOrder,
+      conditions: new.conditions,
+      dependencies: Rare(dependencies)
+    )
+    definition.extras.value = extras
+    shared = SharedDefinition(definition)
+    if state == .suspended { wake() }
+    if state == .parked { state = .waiting }
+    let isAtOnce = new.availableDate <= new.createdDate
+    let takesDate =
+      isPostponed
+      ? new.availableDate > availableDate : !isAtOnce || new.availableDate < availableDate
+    if takesDate {
+      availableDate = new.availableDate
+      countedFrom = new.countedFrom
+    }
+    if !isPostponed, !isAtOnce, let latest = extras.latestDate, latest < availableDate {
+      availableDate = latest
+      countedFrom = createdDate
+    }
+    return (state, priority, availableDate) != before
+  }
+
+  /// Takes the place of the holder of its key, which has failed.
+  ///
+  /// Stores call this for the successor on
+  /// ``TaskChange/retry(_:availableDate:retryCount:failure:countedFrom:)`` of the holder. `holder`
+  /// is the holder after that change. The successor gets its retries and its failures, and is not
+  /// performed before the retry's date.
+  public mutating func takePlace(of holder: TaskRecord) {
+    keyRole = .holder
+    let origin = countedFrom
+    failureState = holder.failureState
+    if availableDate > holder.availableDate {
+      countedFrom = origin
+    } else {
+      availableDate = holder.availableDate
+      countedFrom = holder.countedFrom
+    }
+  }
+}
+
+extension TaskRecord {
+  /// Returns the same task with its payload in another form.
+  func replacing(payload: StoredPayload) -> TaskRecord {
+    var definition = shared.value
+    definition.payload = payload
+    var record = self
+    record.shared = SharedDefinition(definition)
+    return record
+  }
+
+  /// Returns the same task in another queue.
+  package func replacing(queue: String) -> TaskRecord {
+    var definition = shared.value
+    definition.extras.value.queue = queue
+    var record = self
+    record.shared = SharedDefinition(definition)
+    return record
+  }
+
+  /// Returns the same task with another ID.
+  func replacing(id: TaskID) -> TaskRecord {
+    var record = self
+    record.shared = SharedDefinition(shared.value.replacing(id: id))
+    return record
+  }
+}
+
+extension TaskRecord {
+  /// Throws if not every store can hold this as a new task, as ``TaskChange/checkForm()`` does.
+  func checkForm() throws(TaskQueueError) {
+    try checkReadable()
+    try checkTexts()
+    try checkDates()
+  }
+
+  /// Throws if the task makes no sense, even in a file that an earlier version has written.
+  func checkReadable() throws(TaskQueueError) {
+    guard state != .running else {
+      throw TaskQueueError(.invalidArgument, "the new task \(id) is running; a new task waits")
+    }
+    try TaskQueueError.check(createdDate, "createdDate")
+    try TaskQueueError.check(availableDate, "availableDate")
+    try TaskQueueError.check(finishedDate, "finishedDate")
+    try TaskQueueError.check(maxRetries, "maxRetries")
+    if hasFailureState { try checkFailureState() }
+    if hasExtras {
+      try TaskQueueError.check(expiryDate, "expiryDate")
+      try TaskQueueError.check(timeLimit: timeLimit, "timeLimit")
+      try TaskQueueError.check(uniqueUntil, "uniqueUntil")
+      try TaskQueueError.check(latestDate, "latestDate")
+      try TaskQueueError.check(key: orderKey, "orderKey")
+      try TaskQueueError.check(queue: queue)
+      try TaskQueueError.check(conditions, "conditions")
+      if let dependencies = presentDependencies { try check(dependencies) }
+    }
+  }
+
+  private func check(_ dependencies: TaskDependencies) throws(TaskQueueError) {
+    try TaskQueueError.check(dependencies: dependencies.tasks, "after")
+    guard !dependencies.tasks.contains(id), dependencies.follower != id else {
+      throw TaskQueueError(.invalidArgument, "the task \(id) waits for itself")
+    }
+    guard dependencies.batch?.isPossible ?? true else {
+      throw TaskQueueError(
+        .invalidArgument,
+        "the progress of the batch before the task \(id) is impossible"
+      )
+    }
+  }
+
+  private func checkFailureState() throws(TaskQueueError) {
+    try TaskQueueError.check(failedDate, "failedDate")
+    try TaskQueueError.check(explicitOrigin, "countedFrom")
+    for failure in earlierFailures {
+      try TaskQueueError.check(failure.date, "the date of an earlier failure")
+    }
+    try TaskQueueError.check(retryCount, "retryCount")
+    try TaskQueueError.check(interruptionCount, "interruptionCount")
+  }
+}
+
+extension TaskRecord {
+  /// Returns whether a task that is in the store is this new one, which was stored before.
+  ///
+  /// Stores call it when the ID of a new task is taken: a queue may send an insertion again if the
+  /// answer was lost. What never changes must be the same: the ID, the name, the queue, the unique
+  /// key and the order key, and the payload. The date on which the task was made is the same to a
+  /// microsecond, or an earlier one since a rebase. All else may have changed since.
+  public func isStored(as other: TaskRecord) -> Bool {
+    guard id == other.id, name.isExactly(other.name), queue.isExactly(other.queue),
+      uniqueKey.map(ExactText.init) == other.uniqueKey.map(ExactText.init),
+      orderKey.map(ExactText.init) == other.orderKey.map(ExactText.init),
+      other.createdDate < createdDate || other.createdDate.isStored(as: createdDate),
+      payload.format == other.payload.format, payload.version == other.payload.version,
+      let bytes = try? payload.bytes(), let others = try? other.payload.bytes()
+    else { return false }
+    return bytes == others
+  }
+}
+
+extension Date {
+  /// Returns whether the date may be another one that was stored to a microsecond.
+  func isStored(as other: Date) -> Bool {
+    abs(timeIntervalSince(other)) <= 1e-6 + 4 * other.timeIntervalSince1970.ulp
+  }
+}

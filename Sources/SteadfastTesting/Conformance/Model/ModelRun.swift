@@ -1,4 +1,5 @@
 import SteadfastQueue
+import SteadfastRetry
 
 #if canImport(FoundationEssentials)
 import FoundationEssentials
@@ -279,5 +280,78 @@ struct ModelRun {
     for name in ModelDrawing.valueNames {
       try await store.expectValue(name, reference.values[ExactText(name)])
     }
+  }
+}
+
+/// Removes elements from a list that fails, as long as it still fails.
+///
+/// - Returns: the smallest failing list that was found, with its failure.
+package func shrunk<Element, Failure>(
+  _ elements: [Element],
+  failing failure: Failure,
+  by failureOf: ([Element]) async -> Failure?
+) async -> ([Element], Failure) {
+  var (best, reason) = (elements, failure)
+  var size = max(1, elements.count / 2)
+  while true {
+    var start = 0
+    var hasShrunk = false
+    while start < best.count {
+      var smaller = best
+      smaller.removeSubrange(start..<min(start + size, best.count))
+      if let failure = await failureOf(smaller) {
+        (best, reason, hasShrunk) = (smaller, failure, true)
+      } else {
+        start += size
+      }
+    }
+    if size > 1 { size /= 2 } else if !hasShrunk { return (best, reason) }
+  }
+}
+
+/// The requirement that a store answers random calls as a plain reference does.
+extension PersistenceConformance.Requirement {
+  static let model: [Self] = [
+    Self(
+      "model.random",
+      "Random calls are answered, and leave the same tasks, as those of a plain reference.",
+      check: answersAsReference
+    )
+  ]
+
+  private static func answersAsReference(_ store: StoreProbe) async throws {
+    for number in 0..<max(0, store.trial.randomCases) {
+      let seed = store.trial.seed &+ UInt64(number)
+      var drawing = ModelDrawing(seed: seed)
+      let steps = (0..<max(0, store.trial.callsPerCase)).map { (number: $0, step: drawing.step()) }
+      var runs = 0
+      guard let failure = await failure(of: steps, store, "\(number)") else { continue }
+      let (smallest, smallestFailure) = await shrunk(steps, failing: failure) { steps in
+        runs += 1
+        return await self.failure(of: steps, store, "\(number)-\(runs)")
+      }
+      // The report shows the steps of the last run.
+      let last = await self.failure(of: smallest, store, "\(number)-last")
+      store.trial.note("(the random case of the seed \(seed), with as few steps as still fail)")
+      throw last ?? smallestFailure
+    }
+    store.trial.forgetSteps()
+  }
+
+  private static func failure(
+    of steps: [(number: Int, step: ModelStep)],
+    _ store: StoreProbe,
+    _ suffix: String
+  ) async -> (any Error)? {
+    store.trial.forgetSteps()
+    var failure: (any Error)?
+    do {
+      var run = ModelRun(try await store.fresh(suffix))
+      try await run.perform(steps)
+    } catch {
+      failure = error
+    }
+    await store.trial.cleanUp()
+    return failure
   }
 }

@@ -206,3 +206,421 @@ struct ModelDrawing {
     return follower > 0 && follower != number ? follower : nil
   }
 }
+
+/// The texts of a check's steps, with tasks as numbers and dates as seconds.
+extension TaskChange {
+  var step: String {
+    switch self {
+    case .insert(let record, let policy): "insert \(record.step) (\(policy))"
+    case .succeed(let lease, let date, let retains):
+      "succeed \(lease.step) at \(date.step)\(retains.step)"
+    case .retry(let lease, let date, let count, let failure, let origin):
+      "retry \(lease.step) at \(date.step), retries \(count), \(failure?.step ?? "no failure")"
+        + origin.stepFrom
+    case .abandon(let lease, let failure, let retains):
+      "abandon \(lease.step), \(failure.step)\(retains.step)"
+    case .release(let lease): "release \(lease.step)"
+    case .park(let lease, let failure): "park \(lease.step), \(failure.step)"
+    case .unpark(let name, let queue): "unpark \(name)\(queue.isEmpty ? "" : " in \(queue)")"
+    case .cancel(let target, let date, let retains):
+      "cancel \(target.step) at \(date.step)\(retains.step)"
+    case .pause(let target): "pause \(target.step)"
+    case .resume(let id): "resume \(id.number)"
+    case .restart(let target, let date, let forgets):
+      "restart \(target.step) at \(date.step)\(forgets ? ", forgetting" : "")"
+    case .reschedule(let target, let date, let origin):
+      "reschedule \(target.step) to \(date.step)\(origin.stepFrom)"
+    case .update(let id, let update): "update \(id.number) with \(update.step)"
+    case .remove(let id): "remove \(id.number)"
+    case .extend(let lease, let duration): "extend \(lease.step) for \(duration.step)"
+    case .prune(let state, let date, let count, let now, let queue):
+      "prune \(state)\(queue.isEmpty ? "" : " in \(queue)") at \(now.step)"
+        + (date.map { ", ended before \($0.step)" } ?? "")
+        + (count.map { ", keeping \($0)" } ?? "")
+    case .remember(let lease, let name, let value):
+      "\(lease.step) remembers '\(name.prefix(80))': \([UInt8]?(value).step)"
+    case .suspend(let lease, let date, let names, let origin):
+      "suspend \(lease.step) until \(date.step)\(origin.stepFrom)"
+        + (names.isEmpty ? "" : ", awaiting \(names.map { "'\($0.prefix(80))'" })")
+    case .complete(let id, let name, let value):
+      "complete '\(name.prefix(80))' of \(id.number): \([UInt8]?(value).step)"
+    case .rebase(let date): "rebase to \(date.step)"
+    case .setValue(let name, let old, let new):
+      "set the value '\(name.prefix(80))' from \(old.step) to \(new.step)"
+    @unknown default: "\(self)"
+    }
+  }
+}
+
+extension BatchProgress? {
+  fileprivate var step: String {
+    guard let self else { return "" }
+    return ", batch: \(self.succeeded) of \(self.total) succeeded, \(self.failed) failed"
+  }
+}
+
+extension Date? {
+  fileprivate var stepFrom: String { self.map { ", counted from \($0.step)" } ?? "" }
+}
+
+extension Bool {
+  fileprivate var step: String { self ? ", keeping it" : "" }
+}
+
+extension TaskUpdate {
+  fileprivate var step: String {
+    var parts: [String] = []
+    if payload != nil { parts.append("another payload") }
+    if let priority { parts.append("priority \(priority.rawValue)") }
+    if let maxRetries { parts.append("maxRetries \(maxRetries)") }
+    if let usesBackoff { parts.append("usesBackoff \(usesBackoff)") }
+    if let timeLimit { parts.append("timeLimit \(timeLimit)") }
+    if let expiryDate { parts.append("expiryDate \(expiryDate.step)") }
+    if let tags { parts.append("tags \(tags.sorted())") }
+    return parts.isEmpty ? "nothing" : parts.joined(separator: ", ")
+  }
+}
+
+extension [UInt8]? {
+  /// The bytes of a value, or their number if there are many.
+  var step: String {
+    guard let self else { return "none" }
+    return self.count > 20 ? "\(self.count) bytes" : "\(self)"
+  }
+}
+
+extension Duration {
+  var step: String { "\(self / .seconds(1)) s" }
+}
+
+extension TaskFailure {
+  fileprivate var step: String { "'\(reason)' at \(date.step)" }
+}
+
+extension Lease {
+  var step: String { "\(id.number) (lease \(token))" }
+}
+
+extension TaskTarget {
+  fileprivate var step: String {
+    switch self {
+    case .claimed(let lease): "claimed \(lease.step)"
+    case .unclaimed(let id): "unclaimed \(id.number)"
+    }
+  }
+}
+
+extension ChangeOutcome {
+  var step: String {
+    switch self {
+    case .replaced(let id): "replaced \(id.number)"
+    case .duplicate(let id): "duplicate of \(id.number)"
+    case .superseded(let id): "superseded by \(id.number)"
+    case .unmetDependency(let id): "unmet dependency \(id.number)"
+    case .doneWithConsequences(let consequences):
+      "done, with \(consequences.tasks.map(\.number)) along\(consequences.batch.step)"
+    case .done, .identityTaken, .stale, .batchRefused, .valueDiffers: "\(self)"
+    @unknown default: "\(self)"
+    }
+  }
+}
+
+extension TaskRecord {
+  fileprivate var step: String {
+    var text = "\(id.number) '\(name)'"
+    if !queue.isEmpty { text += " in \(queue)" }
+    if priority.rawValue != 0 { text += " priority \(priority.rawValue)" }
+    if availableDate != .second(0) { text += " at \(availableDate.step)" }
+    if let uniqueKey { text += " key '\(uniqueKey)'" }
+    if let uniqueUntil { text += " unique until \(uniqueUntil.step)" }
+    if let latestDate { text += " at the latest at \(latestDate.step)" }
+    if let expiryDate { text += " expires at \(expiryDate.step)" }
+    if let orderKey { text += " order '\(orderKey)'\(holdsOrder ? ", which it holds" : "")" }
+    text += dependencies.step
+    if !conditions.isEmpty { text += " requires \(conditions.sorted().map(\.rawValue))" }
+    return text
+  }
+}
+
+extension TaskDependencies {
+  /// The parts of the text, or that there is none.
+  var summary: String {
+    let step = step
+    return step.isEmpty ? "none" : String(step.drop { $0 == "," || $0 == " " })
+  }
+
+  /// What was chosen, and what has happened since, each with a space before it.
+  var step: String {
+    var text = ""
+    if !tasks.isEmpty || rule != .allSucceeded {
+      text += " after \(tasks.map(\.number).sorted()), \(rule)"
+    }
+    if let follower { text += " before \(follower.number)" }
+    if !failed.isEmpty {
+      let failed = failed.sorted { $0.key < $1.key }.map { "\($0.key.number) \($0.value)" }
+      text += failed.count > 20 ? " noting \(failed.count) tasks" : " noting \(failed)"
+    }
+    if let cause { text += " because of \(cause.number)" }
+    return text + batch.step
+  }
+}
+
+extension [TaskRecord] {
+  var step: String {
+    count > 20
+      ? "\(count) tasks" : "[" + map { "\($0.id.number) \($0.state)" }.joined(separator: ", ") + "]"
+  }
+}
+
+extension Claim {
+  var step: String {
+    let list = tasks.count > 20 ? ["\(tasks.count) tasks"] : tasks.map(\.lease.step)
+    return "[\(list.joined(separator: ", "))], next date \(nextDate?.step ?? "none")"
+  }
+}
+
+extension TaskFilter {
+  var step: String {
+    var criteria: [String] = []
+    func list<Element>(_ set: Set<Element>, _ text: (Element) -> String) -> String {
+      "[" + set.map(text).sorted().joined(separator: ", ") + "]"
+    }
+    if let ids { criteria.append("ids \(list(ids) { "\($0.number)" })") }
+    if let names { criteria.append("names \(list(names) { $0 })") }
+    if !excludedNames.isEmpty { criteria.append("names but \(list(excludedNames) { $0 })") }
+    if let states { criteria.append("states \(list(states) { "\($0)" })") }
+    if let uniqueKeys { criteria.append("keys \(list(uniqueKeys) { $0 })") }
+    if let orderKeys { criteria.append("order keys \(list(orderKeys) { $0 })") }
+    if let unmetBy { criteria.append("unmet by \(list(unmetBy) { $0.rawValue })") }
+    if let tags { criteria.append("tags \(list(tags) { $0 })") }
+    if let isPostponed { criteria.append(isPostponed ? "put off" : "not put off") }
+    if let remembers { criteria.append(remembers ? "remembering" : "remembering nothing") }
+    if let availableDates {
+      let (from, to) = (availableDates.lowerBound.step, availableDates.upperBound.step)
+      criteria.append("available from \(from) to before \(to)")
+    }
+    return criteria.isEmpty ? "all tasks" : criteria.joined(separator: ", ")
+  }
+}
+
+/// Gathers changes into a batch, as a queue does.
+///
+/// A batch has at most one change for each task and each value, and no change that depends on the
+/// outcome of another one. What would break this, or what no queue would do, is left out.
+struct ModelBatch {
+  private(set) var changes: [TaskChange] = []
+  private let reference: ReferenceTable
+  /// The tasks that changes name, new ones too.
+  private var touched: Set<TaskID> = []
+  /// The tasks that changes concern: those that wait for the changed ones, and so on.
+  private var concerned: Set<TaskID> = []
+  private var added: Set<TaskID> = []
+  /// The tasks that new tasks name.
+  private var named: Set<TaskID> = []
+  /// The followers of new tasks, each with these.
+  private var members: [TaskID: Set<TaskID>] = [:]
+  /// The unique keys of the changed tasks, with their queues and names.
+  private var keys: Set<[String]> = []
+  /// The unique keys of all tasks that changes concern.
+  private var concernedKeys: Set<[String]> = []
+  /// The names of the batch's values.
+  private var names: Set<ExactText> = []
+
+  init(_ reference: ReferenceTable) { self.reference = reference }
+
+  /// The tasks for which new tasks wait, or that wait for them.
+  private var awaited: Set<TaskID> { named.union(members.keys) }
+
+  mutating func add(_ change: TaskChange, of id: TaskID) {
+    let along = reference.concerned(by: id)
+    guard !concerned.contains(id), along.isDisjoint(with: touched),
+      along.isDisjoint(with: awaited)
+    else { return }
+    let keysAlong = keys(of: along)
+    guard keys.isDisjoint(with: keysAlong), concernedKeys.isDisjoint(with: keys(of: [id])) else {
+      return
+    }
+    touched.insert(id)
+    concerned.formUnion(along)
+    keys.formUnion(keys(of: [id]))
+    concernedKeys.formUnion(keysAlong)
+    changes.append(change)
+  }
+
+  private func keys(of ids: Set<TaskID>) -> Set<[String]> {
+    Set(ids.compactMap(reference.record).compactMap { $0.nameAndKey })
+  }
+
+  mutating func insert(_ record: TaskRecord, _ policy: UniquePolicy) {
+    let id = record.id
+    guard !touched.contains(id), !named.contains(id), !reference.isAwaited(id),
+      mayWait(record)
+    else { return }
+    if let key = record.nameAndKey {
+      guard !keys.contains(key), !concernedKeys.contains(key) else { return }
+      let twins = reference.records.filter { $0.isTwin(of: record) }.map(\.id)
+      guard awaited.isDisjoint(with: twins) else { return }
+      keys.insert(key)
+      concerned.formUnion(twins.flatMap(reference.concerned))
+    }
+    touched.insert(id)
+    added.insert(id)
+    named.formUnion(record.dependencies.tasks)
+    if let follower = record.dependencies.follower {
+      members[follower, default: []].insert(id)
+    }
+    changes.append(.insert(record, onDuplicate: policy))
+  }
+
+  /// Returns whether nothing else changes the tasks for which a new one waits, nor its follower.
+  ///
+  /// Nor may tasks wait for each other in a circle.
+  private func mayWait(_ record: TaskRecord) -> Bool {
+    let (tasks, follower) = (record.dependencies.tasks, record.dependencies.follower)
+    let others = tasks.union(follower.map { [$0] } ?? [])
+    guard others.subtracting(added).isDisjoint(with: concerned) else { return false }
+    guard let follower else { return true }
+    var table = reference
+    _ = table.apply(changes)
+    return table.concerned(by: follower)
+      .isDisjoint(with: tasks.union(members[record.id] ?? []))
+  }
+
+  /// Lets a task remember values, in an order of the names that is always the same.
+  mutating func remember(_ lease: Lease, _ values: [String: [UInt8]]) {
+    let changes = values.sorted { $0.key < $1.key }.map { name, value in
+      TaskChange.remember(lease, named: name, value: value)
+    }
+    let count = self.changes.count
+    add(changes[0], of: lease.id)
+    // A task has either several of these changes in a batch, or one other change.
+    if self.changes.count > count { self.changes += changes.dropFirst() }
+  }
+
+  mutating func set(_ name: String, isPresent: Bool, to bytes: [UInt8]?) {
+    guard names.insert(ExactText(name)).inserted else { return }
+    let present = reference.values[ExactText(name)]
+    changes.append(.setValue(named: name, from: isPresent ? present : [0], to: bytes))
+  }
+}
+
+extension TaskRecord {
+  fileprivate var nameAndKey: [String]? { uniqueKey.map { [queue, name, $0] } }
+}
+
+extension Date {
+  /// Rounds to one of a few dates, so that tasks often have the same date.
+  fileprivate static func coarse(_ seconds: Double) -> Date {
+    .second((seconds / 40).rounded(.down) * 40)
+  }
+}
+
+extension TaskRecord {
+  static func drawn(_ task: ModelStep.NewTask, at seconds: Double) -> TaskRecord {
+    TaskRecord(
+      id: .numbered(task.number),
+      name: task.name,
+      payload: StoredPayload(Array("\(task.number)".utf8), format: .json),
+      priority: TaskQueue.Priority(rawValue: task.priority),
+      createdDate: .second(seconds),
+      uniqueKey: task.key,
+      uniqueUntil: task.uniqueFor.map { .second(seconds + $0) },
+      latestDate: task.maxDelay.map { .coarse(seconds + $0) },
+      orderKey: task.order,
+      holdsOrder: task.holds,
+      conditions: task.conditions,
+      dependencies: TaskDependencies(
+        on: Set(task.dependencies.map(TaskID.numbered)),
+        rule: task.rule,
+        follower: task.follower.map(TaskID.numbered)
+      ),
+      queue: task.queue,
+      expiryDate: task.expiresIn.map { .second(seconds + $0) },
+      availableDate: .coarse(seconds + task.delay),
+      countedFrom: task.number % 2 == 0 ? .second(seconds) : nil
+    )
+  }
+}
+
+extension TaskUpdate {
+  /// Makes an update that changes almost everything, or only the priority.
+  fileprivate static func drawn(at seconds: Double, changesAll: Bool) -> TaskUpdate {
+    let number = abs(Int(seconds)) % 7
+    guard changesAll else { return TaskUpdate(priority: .init(rawValue: number % 3 - 1)) }
+    return TaskUpdate(
+      payload: StoredPayload([UInt8(number)], format: .binary, version: number + 1),
+      priority: number % 2 == 0 ? .init(rawValue: number % 3 - 1) : nil,
+      maxRetries: number % 3 == 0 ? .alwaysRetry : .atMost(number),
+      usesBackoff: number % 2 == 0,
+      timeLimit: .seconds(number + 1),
+      expiryDate: .second(1e6 + seconds),
+      tags: number % 3 == 0 ? [] : ["tag \(number)"]
+    )
+  }
+}
+
+extension TaskChange {
+  static func ending(
+    _ lease: Lease,
+    _ end: ModelStep.End,
+    retains: Bool,
+    at seconds: Double,
+    delay: Double,
+    awaiting names: [String]
+  ) -> TaskChange {
+    let date = Date.second(seconds)
+    let failure = TaskFailure(reason: "failed at \(seconds)", date: date)
+    let later = Date.coarse(seconds + delay)
+    let retryCount = Int(delay) % 5
+    let origin = retains ? date : nil
+    return switch end {
+    case .succeed: .succeed(lease, at: date, retains: retains)
+    case .retry:
+      .retry(lease, availableDate: later, retryCount: retryCount, failure: failure)
+    case .retryWithoutFailure:
+      .retry(
+        lease,
+        availableDate: later,
+        retryCount: retryCount,
+        failure: nil,
+        countedFrom: origin
+      )
+    case .abandon: .abandon(lease, failure: failure, retains: retains)
+    case .release: .release(lease)
+    case .park: .park(lease, failure: failure)
+    case .cancel: .cancel(.claimed(lease), at: date, retains: retains)
+    case .pause: .pause(.claimed(lease))
+    case .restart: .restart(.claimed(lease), availableDate: later)
+    case .restartForgetting: .restart(.claimed(lease), availableDate: later, forgets: true)
+    case .reschedule:
+      .reschedule(.claimed(lease), availableDate: later, countedFrom: origin)
+    case .suspend: .suspend(lease, until: later, awaiting: names, countedFrom: origin)
+    case .suspendEndlessly: .suspend(lease, until: .distantFuture, awaiting: names)
+    }
+  }
+
+  static func controlling(
+    _ id: TaskID,
+    _ control: ModelStep.Control,
+    retains: Bool,
+    at seconds: Double
+  ) -> TaskChange {
+    let date = Date.second(seconds)
+    return switch control {
+    case .cancel: .cancel(.unclaimed(id), at: date, retains: retains)
+    case .pause: .pause(.unclaimed(id))
+    case .resume: .resume(id)
+    case .restart: .restart(.unclaimed(id), availableDate: .coarse(seconds))
+    case .restartForgetting:
+      .restart(.unclaimed(id), availableDate: .coarse(seconds), forgets: true)
+    case .reschedule:
+      .reschedule(
+        .unclaimed(id),
+        availableDate: .coarse(seconds),
+        countedFrom: retains ? date : nil
+      )
+    case .update: .update(id, .drawn(at: seconds, changesAll: retains))
+    case .remove: .remove(id)
+    }
+  }
+}

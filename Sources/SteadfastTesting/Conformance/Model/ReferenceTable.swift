@@ -248,3 +248,394 @@ extension ReferenceTable {
     ids.map { id in index(id).map { entries[$0].rank } }
   }
 }
+
+/// Applies changes to the reference, as to a store.
+extension ReferenceTable {
+  /// Applies all changes, or none if a value differs or an insertion refuses the batch.
+  package mutating func apply(_ batch: [TaskChange]) -> [ChangeOutcome] {
+    guard batch.allSatisfy(isMet) else { return batch.map { _ in .valueDiffers } }
+    let before = self
+    defer { earlyBatches = [:] }
+    let outcomes = batch.map { change in
+      let outcome = applyWithConsequences(change)
+      promoteSuccessors()
+      return outcome
+    }
+    guard Self.firstRefusal(of: batch, outcomes) != nil else { return outcomes }
+    self = before
+    return outcomes.map { outcome in
+      switch outcome {
+      case .done, .doneWithConsequences, .replaced, .superseded: .batchRefused
+      case .duplicate, .unmetDependency, .identityTaken, .stale, .batchRefused, .valueDiffers:
+        outcome
+      @unknown default: outcome
+      }
+    }
+  }
+
+  /// The index of the first insertion that refuses its batch.
+  static func firstRefusal(of batch: [TaskChange], _ outcomes: [ChangeOutcome]) -> Int? {
+    zip(batch, outcomes).enumerated().first { _, pair in
+      switch pair {
+      case (_, .identityTaken), (_, .unmetDependency), (.insert(_, .reject), .duplicate): true
+      default: false
+      }
+    }?.offset
+  }
+
+  private mutating func applyWithConsequences(_ change: TaskChange) -> ChangeOutcome {
+    guard let before = change.taskID.flatMap(record), concernsOthers(before) else {
+      return apply(change)
+    }
+    let outcome = apply(change)
+    guard outcome == .done, let consequences = consequences(of: change, before: before) else {
+      return outcome
+    }
+    return .doneWithConsequences(consequences)
+  }
+
+  private mutating func apply(_ change: TaskChange) -> ChangeOutcome {
+    switch change {
+    case .insert(let record, let policy): return insert(record, onDuplicate: policy)
+    case .succeed(let lease, let date, let retains):
+      let outcome = self.change(lease, to: .succeeded, retains: retains, at: date)
+      if outcome == .done { forget(lease.id) }
+      return outcome
+    case .retry(let lease, let date, let retryCount, let failure, let origin):
+      let outcome = self.change(lease, to: .waiting) { record in
+        record.availableDate = date
+        record.countedFrom = failure?.date ?? origin
+        record.retryCount = retryCount
+        record.interruptionCount = 0
+        record.isPostponed = true
+        record.note(failure)
+      }
+      guard outcome == .done, record(of: lease.id).map(concernsOthers) == false,
+        memory(of: lease.id).isEmpty,
+        let successor = supersede(lease.id)
+      else { return outcome }
+      return .superseded(by: successor)
+    case .abandon(let lease, let failure, let retains):
+      return self.change(lease, to: .abandoned, retains: retains, at: failure.date) {
+        $0.note(failure)
+      }
+    case .release(let lease): return self.change(lease, to: .waiting, keepsPlace: true)
+    case .park(let lease, let failure):
+      return self.change(lease, to: .parked) { $0.note(failure) }
+    case .cancel(let target, let date, let retains):
+      return control(
+        target,
+        [.waiting, .suspended, .parked, .paused],
+        to: .cancelled,
+        retains: retains,
+        at: date
+      )
+    case .pause(let target):
+      // What is claimed is not suspended, and a stale lease wakes nothing.
+      if case .unclaimed(let id) = target, record(of: id)?.state == .suspended { wake(id) }
+      return control(target, [.waiting, .parked], to: .paused)
+    case .resume(let id): return control(.unclaimed(id), [.paused], to: .waiting)
+    case .restart(let target, let date, let forgets):
+      if isConcerned(by: target), let record = record(of: target.id), record.uniqueKey != nil {
+        if let holder = holder(insteadOf: record) { return .duplicate(of: holder) }
+        if record.keyRole == nil { setHolder(record.id) }
+      }
+      let outcome = control(target, Self.atRest, to: .waiting) { $0.restart(availableDate: date) }
+      if outcome == .done, forgets { forget(target.id) }
+      return outcome
+    case .reschedule(let target, let date, let origin):
+      let state = record(of: target.id)?.state ?? .waiting
+      let waitsAgain = state == .running || state == .suspended
+      return control(target, Self.unclaimed, to: waitsAgain ? .waiting : state) {
+        $0.availableDate = date
+        $0.countedFrom = origin
+        $0.isPostponed = false
+      }
+    case .update(let id, let update): return self.update(id, update)
+    case .remove(let id):
+      return control(.unclaimed(id), Self.ended, to: .waiting, retains: false)
+    case .unpark(let name, let queue): unpark(name, in: queue)
+    case .prune(let state, let date, let count, let now, let queue):
+      prune(state, in: queue, endedBefore: date, keepingLatest: count, now: now)
+    case .rebase(let date): rebase(to: date)
+    case .extend(let lease, let duration): return extend(lease, for: duration)
+    case .setValue(let name, _, let bytes): values[ExactText(name)] = bytes
+    case .remember(let lease, let name, let value): return remember(lease, name, value)
+    case .suspend(let lease, let date, let names, let origin):
+      return suspend(lease, until: date, awaiting: names, countedFrom: origin)
+    case .complete(let id, let name, let value): return complete(id, name, value)
+    @unknown default: break
+    }
+    return .done
+  }
+
+  /// Returns whether the value that a change names is the present one, if the change names any.
+  private func isMet(_ change: TaskChange) -> Bool {
+    guard case .setValue(let name, let bytes, _) = change else { return true }
+    return values[ExactText(name)] == bytes
+  }
+
+  private func isConcerned(by target: TaskTarget) -> Bool {
+    switch target {
+    case .claimed(let lease): entries.contains { $0.lease == lease }
+    case .unclaimed(let id): record(of: id).map { $0.state != .running } ?? false
+    }
+  }
+
+  private static let unclaimed: Set<TaskState> = [.waiting, .suspended, .parked, .paused]
+  private static let ended = Set(TaskState.allCases.filter(\.isFinished))
+  private static let atRest = Set(TaskState.allCases.filter { $0 != .running })
+
+  private mutating func control(
+    _ target: TaskTarget,
+    _ states: Set<TaskState>,
+    to state: TaskState,
+    retains: Bool = true,
+    at date: Date? = nil,
+    _ note: (inout TaskRecord) -> Void = { _ in }
+  ) -> ChangeOutcome {
+    switch target {
+    case .claimed(let lease): change(lease, to: state, retains: retains, at: date, note)
+    case .unclaimed(let id):
+      change(id, in: states, to: state, retains: retains, at: date, note)
+    }
+  }
+}
+
+extension ReferenceTable {
+  private mutating func update(_ id: TaskID, _ update: TaskUpdate) -> ChangeOutcome {
+    guard let index = entries.firstIndex(where: { $0.record.id == id }),
+      Self.unclaimed.contains(entries[index].record.state),
+      entries[index].record.uniqueKey == nil || entries[index].record.keyRole != nil
+    else { return .stale }
+    let old = entries[index].record
+    entries[index].record = old.updated(by: update)
+    if entries[index].record.priority != old.priority { entries[index].place = nextPlace() }
+    return .done
+  }
+}
+
+extension TaskRecord {
+  /// Returns the same task with the update, made from each of its fields.
+  fileprivate func updated(by update: TaskUpdate) -> TaskRecord {
+    TaskRecord(
+      id: id,
+      name: name,
+      payload: update.payload ?? payload,
+      priority: update.priority ?? priority,
+      createdDate: createdDate,
+      maxRetries: update.maxRetries ?? maxRetries,
+      usesBackoff: update.usesBackoff ?? usesBackoff,
+      uniqueKey: uniqueKey,
+      keyRole: keyRole,
+      uniqueUntil: uniqueUntil,
+      latestDate: latestDate,
+      orderKey: orderKey,
+      holdsOrder: holdsOrder,
+      conditions: conditions,
+      dependencies: dependencies,
+      queue: queue,
+      tags: update.tags ?? tags,
+      timeLimit: update.timeLimit ?? timeLimit,
+      expiryDate: update.expiryDate ?? expiryDate,
+      memorySize: memorySize,
+      state: state,
+      availableDate: availableDate,
+      countedFrom: countedFrom,
+      retryCount: retryCount,
+      interruptionCount: interruptionCount,
+      lastError: lastError,
+      failedDate: failedDate,
+      earlierFailures: earlierFailures,
+      isPostponed: isPostponed,
+      finishedDate: finishedDate
+    )
+  }
+
+  fileprivate mutating func note(_ failure: TaskFailure?) {
+    guard let failure else { return }
+    // The texts are cut by Unicode scalars, which other systems count as characters.
+    earlierFailures = failures.suffix(4).map { earlier in
+      let scalars = Array(earlier.reason.unicodeScalars).prefix(500)
+      var reason = String.UnicodeScalarView()
+      reason.append(contentsOf: scalars)
+      return TaskFailure(reason: String(reason), date: earlier.date)
+    }
+    lastError = failure.reason
+    failedDate = failure.date
+  }
+}
+
+/// Order keys and conditions in the reference.
+extension ReferenceTable {
+  /// The tasks that wait for nothing but their dates, their conditions and a worker.
+  package var waiting: [Entry] {
+    let waitingForOthers = waitingForOthers
+    return entries.filter { entry in
+      isDueOnDate(entry.record) && entry.record.keyRole != .successor && isHead(entry)
+        && !waitingForOthers.contains(entry.record.id)
+    }
+  }
+
+  /// Returns whether a date makes a task available.
+  private func isDueOnDate(_ record: TaskRecord) -> Bool {
+    record.state == .waiting
+      || record.state == .suspended && record.availableDate < .distantFuture
+  }
+
+  /// Returns whether no other task with the order key runs, and none comes before this one.
+  private func isHead(_ entry: Entry) -> Bool {
+    guard let key = entry.record.orderKey else { return true }
+    return !entries.contains { other in
+      guard other.record.orderKey?.isExactly(key) == true, other.record.id != entry.record.id,
+        other.record.queue.isExactly(entry.record.queue)
+      else { return false }
+      let counts = !other.record.state.isFinished || other.record.holdsUpOthers
+      return other.record.state == .running || counts && other.number < entry.number
+    }
+  }
+}
+
+/// What tasks remember in the reference, and how they are suspended.
+extension ReferenceTable {
+  /// What a task remembers, by the bytes of the names.
+  package func memory(of id: TaskID) -> [ExactText: [UInt8]] {
+    index(id).map { entries[$0].memory } ?? [:]
+  }
+
+  mutating func remember(_ lease: Lease, _ name: String, _ value: [UInt8]) -> ChangeOutcome {
+    guard let index = index(lease.id), entries[index].lease == lease else { return .stale }
+    set(value, name, index)
+    entries[index].record.interruptionCount = 0
+    return .done
+  }
+
+  private mutating func set(_ value: [UInt8], _ name: String, _ index: Int) {
+    entries[index].memory[ExactText(name)] = value
+    entries[index].record.memorySize = entries[index].memory.reduce(0) { size, item in
+      size + item.key.text.utf8.count + item.value.count
+    }
+  }
+
+  mutating func forget(_ id: TaskID) {
+    guard let index = index(id) else { return }
+    entries[index].memory = [:]
+    entries[index].record.memorySize = 0
+  }
+
+  mutating func suspend(
+    _ lease: Lease,
+    until date: Date,
+    awaiting names: [String],
+    countedFrom origin: Date?
+  ) -> ChangeOutcome {
+    let memory = memory(of: lease.id)
+    let outcome = change(lease, to: .suspended) { record in
+      record.availableDate = date
+      record.countedFrom = origin
+      record.interruptionCount = 0
+      record.isPostponed = false
+    }
+    let hasCome = names.contains { !(memory[ExactText($0)] ?? []).isEmpty }
+    if outcome == .done, hasCome { wake(lease.id) }
+    return outcome
+  }
+
+  mutating func complete(_ id: TaskID, _ name: String, _ value: [UInt8]) -> ChangeOutcome {
+    guard let index = index(id), !entries[index].record.state.isFinished,
+      entries[index].memory[ExactText(name)] == []
+    else { return .stale }
+    set(value, name, index)
+    if entries[index].record.state == .suspended {
+      wake(id)
+      entries[index].place = nextPlace()
+    }
+    return .done
+  }
+
+  mutating func wake(_ id: TaskID) {
+    guard let index = index(id) else { return }
+    wake(&entries[index].record)
+  }
+
+  /// Makes a suspended task wait, from the date on which it was enqueued.
+  func wake(_ record: inout TaskRecord) {
+    record.state = .waiting
+    record.availableDate = record.createdDate
+    record.countedFrom = record.createdDate
+    record.isPostponed = false
+  }
+}
+
+extension ReferenceTable {
+  /// Counts from `now` what was counted from a later date.
+  package mutating func rebase(to now: Date) {
+    for index in entries.indices.sorted(by: { entries[$0].place < entries[$1].place }) {
+      let old = entries[index].record
+      var record = old.dated(min(old.createdDate, now))
+      if !old.state.isFinished { record.failedDate = old.failedDate.map { min($0, now) } }
+      if !old.state.isFinished, let origin = old.countedFrom, origin > now {
+        record.availableDate = old.availableDate.moved(by: now.timeIntervalSince(origin))
+        record.countedFrom = now
+        if old.state == .suspended { wake(&record) }
+        if record.state == .waiting { entries[index].place = nextPlace() }
+      }
+      entries[index].record = record
+      if let start = entries[index].leaseStart, start > clock {
+        entries[index].leaseEnd? += clock.timeIntervalSince(start)
+        entries[index].leaseStart = clock
+      }
+    }
+  }
+}
+
+extension Date {
+  fileprivate func moved(by seconds: TimeInterval) -> Date {
+    // Rounded as after storing it in seconds since 1970.
+    Date(timeIntervalSince1970: (self + seconds).timeIntervalSince1970)
+  }
+}
+
+extension TaskRecord {
+  /// Returns the same task as if it had been made on another date, from each of its fields.
+  ///
+  /// The dates that were counted from its creation have the same distance from it.
+  func dated(_ date: Date) -> TaskRecord {
+    func moved(_ end: Date?) -> Date? {
+      guard let end, end >= createdDate, date != createdDate else { return end }
+      return end.moved(by: date.timeIntervalSince(createdDate))
+    }
+    return TaskRecord(
+      id: id,
+      name: name,
+      payload: payload,
+      priority: priority,
+      createdDate: date,
+      maxRetries: maxRetries,
+      usesBackoff: usesBackoff,
+      uniqueKey: uniqueKey,
+      keyRole: keyRole,
+      uniqueUntil: moved(uniqueUntil),
+      latestDate: moved(latestDate),
+      orderKey: orderKey,
+      holdsOrder: holdsOrder,
+      conditions: conditions,
+      dependencies: dependencies,
+      queue: queue,
+      tags: tags,
+      timeLimit: timeLimit,
+      expiryDate: expiryDate,
+      memorySize: memorySize,
+      state: state,
+      availableDate: availableDate,
+      countedFrom: countedFrom,
+      retryCount: retryCount,
+      interruptionCount: interruptionCount,
+      lastError: lastError,
+      failedDate: failedDate,
+      earlierFailures: earlierFailures,
+      isPostponed: isPostponed,
+      finishedDate: finishedDate
+    )
+  }
+}

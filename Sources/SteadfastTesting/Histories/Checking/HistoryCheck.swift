@@ -70,3 +70,668 @@ struct HistoryCheck {
     report.skipped.append((promise, reason))
   }
 }
+
+/// What becomes of each task: the promises H1, H2 and H3.
+extension HistoryCheck {
+  /// H1: no acknowledged task is missing.
+  mutating func checkPresence() {
+    guard let end = index.remainingTasks else {
+      return skip(.nothingIsLost, "no process has recorded which tasks remain")
+    }
+    for life in tasks where life.remaining == nil && !mayHaveLeft(life) {
+      let insertion = life.insertions.first { $0.isDone && $0.isCertainlyBefore(end) }
+      guard let insertion else { continue }
+      report(
+        .nothingIsLost,
+        "a task whose insertion was acknowledged is not in the store, and has not ended",
+        [life.id],
+        [insertion.asked, insertion.answered, life.claims.last?.answered, end]
+      )
+    }
+  }
+
+  /// Whether a task that is gone may have ended, or have been removed.
+  private func mayHaveLeft(_ life: TaskLife) -> Bool {
+    let left = life.steps.contains { step in
+      step.mayBeDone && (step.endsTask || step.kind == .remove)
+    }
+    return left || mayHaveEndedAlong(life)
+  }
+
+  /// Whether a task that it waits for may have ended without success, in a call without an answer.
+  func mayHaveEndedAlong(_ life: TaskLife) -> Bool {
+    awaited(by: life).contains { other in
+      other.steps.contains { step in
+        switch step.kind {
+        case .abandon, .cancel, .remove: step.result == .unknown
+        case .insert, .succeed, .retry, .release, .park, .unpark, .pause, .resume, .restart,
+          .reschedule, .update, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue,
+          .other:
+          false
+        }
+      }
+    }
+  }
+
+  /// H2: nothing is there that was not enqueued.
+  mutating func checkOrigins() {
+    for life in tasks where !life.insertions.contains(where: \.mayBeDone) {
+      let places = [life.claims.first?.answered, life.attempts.first?.began]
+      if life.claims.isEmpty, life.attempts.isEmpty, life.ends.isEmpty, life.remaining == nil {
+        continue
+      }
+      report(
+        .nothingIsAdded,
+        life.insertions.isEmpty
+          ? "a task that no process has enqueued is there"
+          : "a task is there although its insertion was refused",
+        [life.id],
+        life.insertions.map(\.answered)
+          + (life.remaining == nil ? places : places + [index.remainingTasks])
+      )
+    }
+  }
+
+  /// H3, and for tasks that were sent twice or follow a batch H2 and H8: a task ends once.
+  mutating func checkEnds() {
+    for life in tasks {
+      checkNumberOfEnds(life)
+      checkLeasesOfSteps(life)
+    }
+  }
+
+  /// The promise that a second end breaks.
+  private func promiseOfOneEnd(_ life: TaskLife) -> History.Promise {
+    if members[life.id] != nil { return .waitingTasksAreLast }
+    let sendings = life.insertions.filter(\.mayBeDone)
+    return sendings.count > 1 || sendings.contains { $0.result == .unknown }
+      ? .nothingIsAdded : .oneEnd
+  }
+
+  private mutating func checkNumberOfEnds(_ life: TaskLife) {
+    let (ends, restarts) = (life.ends, life.restarts)
+    if ends.count > 1 + restarts.count {
+      report(
+        promiseOfOneEnd(life),
+        "\(ends.count) ends were accepted, and \(restarts.count) restarts between them",
+        [life.id],
+        life.insertions.map(\.asked) + ends.map(\.answered)
+      )
+    } else if restarts.isEmpty, let end = ends.first {
+      if let claim = life.claims.first(where: { end.isCertainlyBefore($0.asked) }) {
+        report(
+          promiseOfOneEnd(life),
+          "a task was handed out after its end was accepted",
+          [life.id],
+          life.insertions.map(\.asked) + [end.asked, end.answered, claim.answered]
+        )
+      } else if let state = life.remaining.flatMap(TaskState.init), !state.isFinished,
+        let remaining = index.remainingTasks, end.isCertainlyBefore(remaining)
+      {
+        report(
+          promiseOfOneEnd(life),
+          "a task whose end was accepted is left in the store in the state \(state)",
+          [life.id],
+          life.insertions.map(\.asked) + [end.asked, end.answered, remaining]
+        )
+      }
+    }
+  }
+
+  /// An accepted change names the latest lease that was handed out by then.
+  private mutating func checkLeasesOfSteps(_ life: TaskLife) {
+    var ended: [UInt64: HistoryStep] = [:]
+    for step in life.steps where step.isDone {
+      guard let lease = step.lease else { continue }
+      let own = life.claim(with: lease)
+      let newer = life.claims.first { claim in
+        own?.isCertainlyBefore(claim) ?? false && claim.answered.isCertainlyBefore(step.asked)
+      }
+      if let newer {
+        report(
+          .oneEnd,
+          "the change \(step.kind) was accepted, though a later lease had been handed out",
+          [life.id],
+          [own?.answered, newer.answered, step.asked, step.answered]
+        )
+      } else if own == nil {
+        report(
+          .oneEnd,
+          "the change \(step.kind) was accepted with the lease \(lease), which no process was given",
+          [life.id],
+          [step.asked, step.answered]
+        )
+      }
+      guard step.endsClaim else { continue }
+      if let other = ended.updateValue(step, forKey: lease) {
+        report(
+          .oneEnd,
+          "two changes that end the claim \(lease) were accepted: \(other.kind) and \(step.kind)",
+          [life.id],
+          [other.answered, step.answered]
+        )
+      }
+    }
+  }
+}
+
+/// What the store has counted: the promise H5.
+extension HistoryCheck {
+  /// What a claim may show of a task.
+  private struct Counts: Equatable, CustomStringConvertible {
+    var retries: Int
+    var interruptions: Int
+    /// How many claims more may have run out that no process knows of.
+    var lost = 0
+
+    var description: String {
+      let range = lost > 0 ? " to \(interruptions + lost)" : ""
+      return "\(retries) retries and \(interruptions)\(range) interruptions"
+    }
+
+    func allows(_ grant: HistoryGrant) -> Bool {
+      grant.retryCount == retries && grant.interruptionCount >= interruptions
+        && grant.interruptionCount <= interruptions + lost
+    }
+  }
+
+  /// H5: attempts and interruptions are counted exactly.
+  mutating func checkCounts() {
+    for life in tasks where !life.insertions.isEmpty {
+      for (number, claim) in life.claims.enumerated() {
+        let last = lastClaims(before: number, of: life)
+        // Either another promise is broken, or it is not known what came first.
+        if last.contains(where: { $0.grant.lease == claim.grant.lease }) || overlaps(life, number) {
+          continue
+        }
+        let begin = last.map(\.asked).min() ?? life.insertions[0].asked
+        // The counts are then those of a task that is not followed.
+        let isTakenOver = life.takenOver.contains { place in
+          !claim.answered.isCertainlyBefore(place) && !place.isCertainlyBefore(begin)
+        }
+        if isTakenOver { continue }
+        var expected = last.flatMap { counts(after: $0, before: claim, of: life) }
+        if last.isEmpty {
+          expected = [
+            Counts(retries: 0, interruptions: 0, lost: lostClaims(from: begin, to: claim))
+          ]
+        }
+        guard !expected.contains(where: { $0.allows(claim.grant) }) else { continue }
+        let leases = Set(last.map(\.grant.lease))
+        let steps = life.steps.filter { $0.lease.map(leases.contains) ?? false }
+        report(
+          .exactCounts,
+          "a task was handed out with \(claim.grant.retryCount) retries and "
+            + "\(claim.grant.interruptionCount) interruptions, and has had "
+            + expected.map(\.description).joined(separator: ", or "),
+          [life.id],
+          last.map(\.answered) + steps.flatMap { [$0.asked, $0.answered] } + [claim.answered]
+        )
+      }
+    }
+  }
+
+  /// The claims that may have been the last one before a claim.
+  ///
+  /// There are several if they overlap: the answer to the earlier one may have come later.
+  private func lastClaims(before number: Int, of life: TaskLife) -> [HistoryClaim] {
+    let earlier = life.claims[..<number]
+    return earlier.filter { claim in !earlier.contains { claim.isCertainlyBefore($0) } }
+  }
+
+  /// Whether other claims may have been made at the same time as a claim.
+  private func overlaps(_ life: TaskLife, _ number: Int) -> Bool {
+    let claim = life.claims[number]
+    return life.claims[..<number].contains { !$0.isCertainlyBefore(claim) }
+      // One that is answered later may have been made earlier.
+      || life.claims[(number + 1)...].contains { !claim.isCertainlyBefore($0) }
+  }
+
+  /// The counts that the next claim may show.
+  private func counts(
+    after claim: HistoryClaim,
+    before next: HistoryClaim,
+    of life: TaskLife
+  ) -> [Counts] {
+    let own = life.steps.filter { step in
+      step.lease == claim.grant.lease && step.mayBeDone
+        && !next.answered.isCertainlyBefore(step.asked)
+    }
+    let notes = own.filter { $0.kind == .remember }
+    let (retries, interruptions) = (claim.grant.retryCount, claim.grant.interruptionCount)
+    var held = [Counts(retries: retries, interruptions: interruptions)]
+    if !notes.isEmpty { held.append(Counts(retries: retries, interruptions: 0)) }
+    if notes.contains(where: \.isDone) { held.removeFirst() }
+
+    let ends = own.filter(\.endsClaim)
+    let settled = ends.first(where: \.isDone).map { [$0] } ?? ends
+    var expected = settled.flatMap { end in held.map { self.counts($0, after: end) } }
+    let lost = lostClaims(from: claim.asked, to: next)
+    for index in expected.indices { expected[index].lost = lost }
+    if !ends.contains(where: \.isDone) {
+      let lost = lostClaims(from: claim.asked, to: next, besides: 1)
+      expected += held.map {
+        Counts(retries: retries, interruptions: $0.interruptions + 1, lost: lost)
+      }
+    }
+    let isRestarted = life.restarts.contains { step in
+      step.lease == nil && !next.answered.isCertainlyBefore(step.asked)
+        && !step.isCertainlyBefore(claim.asked)
+    }
+    if isRestarted { expected.append(Counts(retries: 0, interruptions: 0, lost: lost)) }
+    return expected
+  }
+
+  /// The counts of a task after a change that ends its claim.
+  private func counts(_ held: Counts, after step: HistoryStep) -> Counts {
+    switch step.kind {
+    case .retry: Counts(retries: step.retryCount ?? held.retries, interruptions: 0)
+    case .suspend: Counts(retries: held.retries, interruptions: 0)
+    case .restart: Counts(retries: 0, interruptions: 0)
+    case .insert, .succeed, .abandon, .release, .park, .unpark, .cancel, .pause, .resume,
+      .reschedule, .update, .remove, .extend, .prune, .rebase, .remember, .complete, .setValue,
+      .other:
+      held
+    }
+  }
+
+  /// How many claims of a task may have run out that no process knows of.
+  ///
+  /// Each of them has a call without an answer, and lasts for its time, as `others` do.
+  private func lostClaims(
+    from begin: HistoryPlace,
+    to claim: HistoryClaim,
+    besides others: Int = 0
+  ) -> Int {
+    let calls = index.lostClaims.filter { !claim.answered.isCertainlyBefore($0.asked) }
+    guard let shortest = calls.compactMap(\.seconds).min(), shortest > 0 else { return calls.count }
+    let time = claim.answered.date - begin.date + tolerance
+    let room = Int(time / max(1, Duration.seconds(shortest).microseconds))
+    return max(0, min(calls.count, room - others))
+  }
+}
+
+/// How long a claim is certain to have been held.
+struct Holding {
+  let task: TaskID
+  let claim: HistoryClaim
+  /// The earliest date at which the claim can have run out; `nil` if it does not.
+  let runsOut: Int64?
+  /// The earliest place at which something may have ended it.
+  let released: HistoryPlace?
+
+  /// Whether it may have run out.
+  func mayHaveRunOut(at place: HistoryPlace, tolerance: Int64) -> Bool {
+    runsOut.map { place.date + tolerance >= $0 } ?? false
+  }
+
+  /// Whether it was held for certain when another claim was answered.
+  func isHeld(at place: HistoryPlace, tolerance: Int64 = 0) -> Bool {
+    if mayHaveRunOut(at: place, tolerance: tolerance) { return false }
+    return released.map { place.isCertainlyBefore($0) } ?? true
+  }
+}
+
+/// Who holds a task: the promises H4 and H7.
+extension HistoryCheck {
+  /// Returns how long a claim is certain to have been held.
+  func holding(_ claim: HistoryClaim, of life: TaskLife) -> Holding {
+    let own = life.steps.filter { $0.lease == claim.grant.lease && $0.mayBeDone }
+    var released = own.filter(\.endsClaim).map(\.asked).min()
+    if claim.seconds == nil {
+      // Opening a store that one queue uses ends all claims.
+      let opened = index.openings.filter { !$0.isCertainlyBefore(claim.asked) }.min()
+      released = [released, opened].compactMap { $0 }.min()
+    }
+    return Holding(
+      task: life.id,
+      claim: claim,
+      runsOut: earliestRunningOut(of: claim, extendedBy: own.filter { $0.kind == .extend }),
+      released: released
+    )
+  }
+
+  /// The earliest date at which a claim can have run out, in microseconds.
+  ///
+  /// It is decided by the grant or the extension that was carried out last, and at the earliest
+  /// when that was asked for.
+  private func earliestRunningOut(
+    of claim: HistoryClaim,
+    extendedBy steps: [HistoryStep]
+  ) -> Int64? {
+    guard let seconds = claim.seconds else { return nil }
+    func end(_ asked: HistoryPlace, _ seconds: Double) -> Int64 {
+      asked.date + Duration.seconds(seconds).microseconds
+    }
+    func isOverruled(by place: HistoryPlace?) -> Bool {
+      guard let place else { return false }
+      return steps.contains { $0.isDone && place.isCertainlyBefore($0.asked) }
+    }
+    var ends = steps.filter { !isOverruled(by: $0.answered) }.map { end($0.asked, $0.seconds ?? 0) }
+    if !steps.contains(where: \.isDone) { ends.append(end(claim.asked, seconds)) }
+    return ends.min()
+  }
+
+  /// H4: a task has one holder at a time.
+  mutating func checkHolders() {
+    for life in tasks {
+      checkClaims(life)
+      checkAttempts(life)
+    }
+  }
+
+  private mutating func checkClaims(_ life: TaskLife) {
+    for (number, claim) in life.claims.enumerated() {
+      let same = life.claims[(number + 1)...].first { $0.grant.lease == claim.grant.lease }
+      if let same {
+        report(
+          .oneHolder,
+          "the lease \(claim.grant.lease) was handed out twice",
+          [life.id],
+          [claim.answered, same.answered]
+        )
+      }
+    }
+    for (claim, next) in zip(life.claims, life.claims.dropFirst())
+    where claim.grant.lease != next.grant.lease && isHeld(claim, of: life, at: next)
+      // Of two claims that overlap, each may have been the first.
+      && (claim.isCertainlyBefore(next) || isHeld(next, of: life, at: claim))
+    {
+      report(
+        .oneHolder,
+        "a task was handed out again before its claim had ended or run out",
+        [life.id],
+        [claim.asked, claim.answered, next.asked, next.answered]
+      )
+    }
+  }
+
+  private func isHeld(_ claim: HistoryClaim, of life: TaskLife, at next: HistoryClaim) -> Bool {
+    holding(claim, of: life).isHeld(at: next.answered, tolerance: tolerance)
+  }
+
+  /// Two attempts overlap only if the claim of one of them had run out when the later one began.
+  ///
+  /// It may be that of the later one: a process that is stopped right before an attempt begins goes
+  /// on with it.
+  private mutating func checkAttempts(_ life: TaskLife) {
+    for (attempt, next) in zip(life.attempts, life.attempts.dropFirst()) {
+      guard let ended = attempt.ended, next.began.isCertainlyBefore(ended),
+        let claim = life.claim(with: attempt.lease),
+        holding(claim, of: life).isHeld(at: next.began, tolerance: tolerance)
+      else { continue }
+      let later = life.claim(with: next.lease).map { holding($0, of: life) }
+      if let later, later.mayHaveRunOut(at: next.began, tolerance: tolerance) { continue }
+      report(
+        .oneHolder,
+        "an attempt began while another one was under way, and neither claim had run out",
+        [life.id],
+        [claim.asked, attempt.began, next.began, ended]
+      )
+    }
+  }
+
+  /// H7: of the tasks with one order key, one is held at a time.
+  mutating func checkRunners(_ lives: [TaskLife]) {
+    let holdings = lives.flatMap { life in life.claims.map { holding($0, of: life) } }
+      .sorted { $0.claim.asked < $1.claim.asked }
+    var active: [Holding] = []
+    for holding in holdings {
+      active.removeAll { !$0.isHeld(at: holding.claim.asked) }
+      for other in active
+      where other.task != holding.task && other.claim.isCertainlyBefore(holding.claim)
+        && other.isHeld(at: holding.claim.answered, tolerance: tolerance)
+      {
+        report(
+          .oneRunnerForKey,
+          "two tasks with one order key were held at the same time",
+          [other.task, holding.task],
+          [other.claim.answered, holding.claim.asked, holding.claim.answered]
+        )
+      }
+      active.append(holding)
+    }
+  }
+}
+
+/// What comes after what: the promises H6, H7 and H8.
+extension HistoryCheck {
+  private struct OrderKey: Hashable {
+    let queue: [UInt8]
+    let key: [UInt8]
+
+    init?(_ task: HistoryTask?) {
+      guard let task, let key = task.orderKey else { return nil }
+      queue = Array((task.queue ?? "").utf8)
+      self.key = Array(key.utf8)
+    }
+  }
+
+  /// H6 and H7: tasks with one order key are performed one after another, in their order.
+  mutating func checkKeys() {
+    var keys: [OrderKey: [TaskLife]] = [:]
+    for life in tasks {
+      guard let key = OrderKey(life.description) else { continue }
+      keys[key, default: []].append(life)
+    }
+    for lives in keys.values {
+      checkOrder(lives)
+      checkRunners(lives)
+    }
+  }
+
+  private mutating func checkOrder(_ lives: [TaskLife]) {
+    for life in lives {
+      guard let claim = life.claims.first else { continue }
+      for earlier in lives
+      where isInserted(earlier, before: life) && !earlier.mayHaveEnded(by: claim.answered)
+        && !mayHaveEndedAlong(earlier)
+      {
+        report(
+          .orderOfKeys,
+          "a task was handed out before an earlier one with its order key had ended",
+          [earlier.id, life.id],
+          [earlier.insertions.first?.asked, life.insertions.first?.asked, claim.answered]
+            + [earlier.ends.first?.asked]
+        )
+      }
+    }
+  }
+
+  /// Whether a task is certain to have been stored before another one.
+  private func isInserted(_ life: TaskLife, before other: TaskLife) -> Bool {
+    // What was sent twice may have been stored by either.
+    guard life.id != other.id, life.insertions.count == 1, let insertion = life.insertions.first,
+      insertion.isDone
+    else { return false }
+    return other.insertions.allSatisfy { next in
+      insertion.isCertainlyBefore(next.asked)
+        || isSameCall(insertion, next) && insertion.index < next.index
+    }
+  }
+
+  private func isSameCall(_ step: HistoryStep, _ other: HistoryStep) -> Bool {
+    step.asked.source == other.asked.source && step.asked.line == other.asked.line
+  }
+
+  /// H8: a task is handed out after those that it waits for.
+  mutating func checkWaitingTasks() {
+    for life in tasks where !life.claims.isEmpty {
+      let awaited = awaited(by: life)
+      for claim in life.claims {
+        for other in awaited
+        where other.insertions.contains(where: { $0.isDone && $0.isCertainlyBefore(claim.asked) })
+          && !other.mayHaveEnded(by: claim.answered) && !mayHaveEndedAlong(other)
+        {
+          report(
+            .waitingTasksAreLast,
+            "a task was handed out before one had ended that it waits for",
+            [other.id, life.id],
+            [other.insertions.first?.asked, claim.asked, claim.answered, other.ends.first?.asked]
+          )
+        }
+      }
+    }
+  }
+}
+
+/// What happens within some time: the promises H9 and H10, and the rare paths.
+extension HistoryCheck {
+  /// An attempt, and the interval in which its start was counted.
+  private struct Start {
+    let task: TaskID
+    let earliest: HistoryPlace
+    let latest: HistoryPlace
+  }
+
+  /// H9: no more attempts begin within an interval than a limit allows.
+  ///
+  /// A start is counted after its task was asked for, and before its handler begins.
+  mutating func checkLimits() {
+    guard !expectations.limits.isEmpty else {
+      return skip(.limitsHold, "no limit is expected")
+    }
+    for limit in expectations.limits {
+      let starts = starts(under: limit).sorted { $0.earliest < $1.earliest }
+      let interval = limit.interval.microseconds - tolerance
+      for (number, first) in starts.enumerated() {
+        let within = starts[number...]
+          .prefix { $0.earliest.date < first.earliest.date + interval }
+          .filter { $0.latest.date < first.earliest.date + interval }
+        guard within.count > limit.count else { continue }
+        report(
+          .limitsHold,
+          "\(within.count) attempts began within \(limit.interval), of at most \(limit.count)",
+          within.map(\.task),
+          within.flatMap { [$0.earliest, $0.latest] }
+        )
+        break
+      }
+    }
+  }
+
+  private func starts(under limit: History.Expectations.StartLimit) -> [Start] {
+    tasks.flatMap { life in
+      life.attempts.compactMap { attempt in
+        guard let claim = life.claim(with: attempt.lease),
+          limit.names?.contains(claim.grant.name) ?? true
+        else { return nil }
+        return Start(task: life.id, earliest: claim.asked, latest: attempt.began)
+      }
+    }
+  }
+
+  /// H10: once the faults have ended, everything ends within a bound.
+  mutating func checkBound() {
+    guard let bound = expectations.endsWithin else {
+      return skip(.everythingEnds, "no bound is expected")
+    }
+    guard let calm = index.faultsEnd else {
+      return skip(.everythingEnds, "no process has recorded the end of the faults")
+    }
+    let unfinished: Set<TaskState> = [.waiting, .running, .suspended]
+    for life in tasks {
+      let inserted = life.insertions.first(where: \.isDone)?.answered?.date ?? calm.date
+      let latest = max(calm.date, inserted) + bound.microseconds
+      if let place = index.remainingTasks, let state = life.remaining.flatMap(TaskState.init),
+        unfinished.contains(state)
+      {
+        // If the run was over earlier than the bound, the task had its time all the same.
+        report(
+          .everythingEnds,
+          "a task is left in the state \(state) when the run is over",
+          [life.id],
+          [calm, life.claims.last?.answered, place]
+        )
+      } else if let end = life.ends.last, end.asked.date > latest {
+        report(
+          .everythingEnds,
+          "a task ended more than \(bound) after the faults",
+          [life.id],
+          [calm, end.asked]
+        )
+      }
+    }
+  }
+
+  // MARK: Rare paths
+
+  /// Two ends are close together if they are asked for within this time, in microseconds.
+  private static let closeTime: Int64 = 1000
+
+  mutating func countRarePaths() {
+    for life in tasks {
+      for (claim, next) in zip(life.claims, life.claims.dropFirst()) {
+        let attempt = life.attempts.last { $0.lease == claim.grant.lease }
+        let wasEnded = life.steps.contains {
+          $0.lease == claim.grant.lease && $0.endsClaim && $0.mayBeDone
+        }
+        guard let attempt, !wasEnded,
+          attempt.ended.map({ next.answered.isCertainlyBefore($0) }) ?? true
+        else { continue }
+        report.rarePaths.lostLeases += 1
+      }
+      countUnanswered(life)
+      report.rarePaths.lateBegins += lateBegins(life)
+    }
+    for members in members.values {
+      let ends = members.compactMap { $0.ends.last?.asked.date }.sorted()
+      guard ends.count == members.count, ends.count > 1 else { continue }
+      if ends[ends.count - 1] - ends[ends.count - 2] <= Self.closeTime {
+        report.rarePaths.closeLastMembers += 1
+      }
+    }
+  }
+
+  /// How many attempts began when their task had been handed out again.
+  private func lateBegins(_ life: TaskLife) -> Int {
+    guard life.claims.count > 1 else { return 0 }
+    return life.attempts.count { attempt in
+      guard let claim = life.claim(with: attempt.lease) else { return false }
+      return life.claims.contains {
+        claim.isCertainlyBefore($0) && $0.answered.isCertainlyBefore(attempt.began)
+      }
+    }
+  }
+
+  /// Counts a change that was not sent again, because its process was killed.
+  private mutating func countLast(_ step: HistoryStep, of life: TaskLife, isTaken: Bool) {
+    guard step.endsTask else { return }
+    if isTaken {
+      report.rarePaths.unansweredAndNotDone += 1
+    } else if life.ends.isEmpty, life.remaining == nil, index.remainingTasks != nil {
+      report.rarePaths.unansweredButDone += 1
+    }
+  }
+
+  /// Counts changes without an answer of which a later line tells whether they were carried out.
+  private mutating func countUnanswered(_ life: TaskLife) {
+    for (number, step) in life.steps.enumerated() where step.endsClaim && step.result == .unknown {
+      let later = life.steps[(number + 1)...].first {
+        $0.lease == step.lease && $0.kind == step.kind && $0.result != .unknown
+      }
+      let isTaken = life.claims.contains { claim in
+        claim.grant.lease != step.lease && step.asked < claim.answered
+      }
+      switch later?.result {
+      case .done: report.rarePaths.unansweredAndNotDone += 1
+      // Stale, and no other process was given the task: the first sending has ended the claim.
+      case .skipped where !isTaken: report.rarePaths.unansweredButDone += 1
+      case nil: countLast(step, of: life, isTaken: isTaken)
+      case .skipped, .unknown: break
+      }
+    }
+    for insertion in life.insertions where insertion.result == .unknown {
+      let next = life.insertions.first { insertion.asked < $0.asked }
+      if life.claims.contains(where: { claim in
+        next.map { claim.answered.isCertainlyBefore($0.asked) } ?? true
+      }) {
+        report.rarePaths.unansweredButDone += 1
+      } else if next == nil, life.claims.isEmpty, life.remaining == nil,
+        index.remainingTasks != nil
+      {
+        report.rarePaths.unansweredAndNotDone += 1
+      }
+    }
+  }
+}

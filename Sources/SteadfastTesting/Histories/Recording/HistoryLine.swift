@@ -1,4 +1,21 @@
 package import SteadfastQueue
+import Synchronization
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
 
 /// A line of a history: something that a process asked, was answered, or saw.
 package struct HistoryLine: Sendable, Codable {
@@ -141,4 +158,155 @@ package struct HistoryGrant: Sendable, Codable {
     self.retryCount = retryCount
     self.interruptionCount = interruptionCount
   }
+}
+
+extension HistoryChange {
+  init(recording change: TaskChange) {
+    switch change {
+    case .insert(let record, _):
+      self.init(.insert, task: record.id, new: HistoryTask(recording: record, state: nil))
+    case .succeed(let lease, _, _): self.init(.succeed, lease)
+    case .retry(let lease, _, let retryCount, _, _):
+      self.init(.retry, lease, retryCount: retryCount)
+    case .abandon(let lease, _, _): self.init(.abandon, lease)
+    case .release(let lease): self.init(.release, lease)
+    case .park(let lease, _): self.init(.park, lease)
+    case .extend(let lease, let duration):
+      self.init(.extend, lease, seconds: duration / .seconds(1))
+    case .remember(let lease, _, _): self.init(.remember, lease)
+    case .suspend(let lease, _, _, _): self.init(.suspend, lease)
+    case .cancel(let target, _, _): self.init(.cancel, target)
+    case .pause(let target): self.init(.pause, target)
+    case .restart(let target, _, _): self.init(.restart, target)
+    case .reschedule(let target, _, _): self.init(.reschedule, target)
+    case .resume(let id): self.init(.resume, task: id)
+    case .update(let id, _): self.init(.update, task: id)
+    case .remove(let id): self.init(.remove, task: id)
+    case .complete(let id, _, _): self.init(.complete, task: id)
+    case .unpark: self.init(.unpark)
+    case .prune: self.init(.prune)
+    case .rebase: self.init(.rebase)
+    case .setValue: self.init(.setValue)
+    @unknown default: self.init(.other)
+    }
+  }
+
+  private init(_ kind: Kind, _ lease: Lease, seconds: Double? = nil, retryCount: Int? = nil) {
+    self.init(kind, task: lease.id, lease: lease.token, seconds: seconds, retryCount: retryCount)
+  }
+
+  private init(_ kind: Kind, _ target: TaskTarget) {
+    switch target {
+    case .claimed(let lease): self.init(kind, lease)
+    case .unclaimed(let id): self.init(kind, task: id)
+    }
+  }
+}
+
+extension HistoryTask {
+  /// Leaves out what few tasks have.
+  init(recording record: TaskRecord, state: TaskState?) {
+    let dependencies = record.dependencies
+    self.init(
+      id: record.id,
+      state: state?.rawValue,
+      queue: record.queue.isEmpty ? nil : record.queue,
+      orderKey: record.orderKey,
+      follower: dependencies.follower,
+      after: dependencies.tasks.isEmpty ? nil : dependencies.tasks.sorted()
+    )
+  }
+}
+
+extension HistoryOutcome {
+  init(recording outcome: ChangeOutcome) {
+    switch outcome {
+    case .done: self.init(.done)
+    case .doneWithConsequences(let consequences):
+      self.init(.done, tasks: consequences.tasks.isEmpty ? nil : consequences.tasks)
+    case .replaced(let id): self.init(.replaced, tasks: [id])
+    case .superseded(let id): self.init(.superseded, tasks: [id])
+    case .duplicate(let id): self.init(.duplicate, tasks: [id])
+    case .unmetDependency(let id): self.init(.unmetDependency, tasks: [id])
+    case .identityTaken: self.init(.identityTaken)
+    case .stale: self.init(.stale)
+    case .batchRefused: self.init(.batchRefused)
+    case .valueDiffers: self.init(.valueDiffers)
+    @unknown default: self.init(.other)
+    }
+  }
+}
+
+extension HistoryGrant {
+  init(recording task: ClaimedTask) {
+    self.init(
+      task: task.lease.id,
+      lease: task.lease.token,
+      name: task.record.name,
+      retryCount: task.record.retryCount,
+      interruptionCount: task.record.interruptionCount
+    )
+  }
+}
+
+/// A new file to which lines are appended.
+///
+/// Each line is handed to the system before `append` returns, so that it outlasts the process. If
+/// that fails, no line follows any more: the file ends with a line that may be cut.
+final class HistoryFile: Sendable {
+  private let path: String
+  private let descriptor: Int32
+  private let isBroken = Mutex(false)
+
+  init(_ path: String) throws(HistoryError) {
+    self.path = path
+    descriptor = unsafe open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
+    guard descriptor >= 0 else {
+      throw HistoryError(
+        "the history \(path) can't be made: \(SystemCallError.last("open")); "
+          + "give each process a new file"
+      )
+    }
+  }
+
+  deinit { _ = close(descriptor) }
+
+  func append(_ line: HistoryLine) throws {
+    var bytes = try StableJSON.encode(line)
+    bytes.append(UInt8(ascii: "\n"))
+    try isBroken.withLock { isBroken in
+      guard !isBroken else {
+        throw HistoryError("the history \(path) is incomplete, because a line was not written")
+      }
+      // Lifted again once the whole line is written.
+      isBroken = true
+      var written = 0
+      while written < bytes.count {
+        // The range is within the bytes.
+        let count = unsafe bytes.withUnsafeBytes { bytes in
+          unsafe write(descriptor, bytes.baseAddress?.advanced(by: written), bytes.count - written)
+        }
+        if count < 0, errno == EINTR { continue }
+        guard count > 0 else {
+          let error = count < 0 ? SystemCallError.last("write") : .nothingWritten
+          throw HistoryError("the history \(path) can't be written: \(error)")
+        }
+        written += count
+      }
+      isBroken = false
+    }
+  }
+}
+
+/// A history that can't be written or read.
+public struct HistoryError: Error, Sendable, CustomStringConvertible {
+  /// What is wrong, with the file, and what to do.
+  public let description: String
+
+  init(_ description: String) { self.description = description }
+}
+
+extension HistoryError: LocalizedError {
+  /// What is wrong.
+  public var errorDescription: String? { description }
 }

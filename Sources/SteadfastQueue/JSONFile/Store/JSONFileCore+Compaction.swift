@@ -1,0 +1,389 @@
+import Synchronization
+
+/// The error that a file has no room for lines that add tasks.
+///
+/// All sizes are in bytes.
+struct FileFull: Error {
+  /// The size of the lines.
+  let needed: Int
+  let limit: Int
+  /// The size that the file has when every accepted change is written.
+  let size: Int
+  /// About the size that the file would have if it were compacted then.
+  let compactSize: Int
+
+  /// Whether a compaction would make enough room, and is worth its cost.
+  ///
+  /// It is worth its cost if it rewrites at most three bytes for each byte that it frees.
+  var isMendedByCompaction: Bool {
+    compactSize + needed <= limit && size - compactSize >= size / 4
+  }
+}
+
+// The limit of the file's size applies only to changes that add tasks, give them another payload or
+// other tags, or set a larger value. A change that ends a task must be written, so that there is
+// room again, and so must what a task remembers: its work is done.
+extension JSONFileCore {
+  /// Stores changes whose lines were made.
+  ///
+  /// If there is no room, this compacts the file first.
+  ///
+  /// - Returns: An outcome for each change; none if they depend on changes that were not stored
+  ///   when the call was made, and are stored now.
+  func store(
+    _ batch: [TaskChange],
+    _ lines: [JournalBody],
+    _ durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    // Other callers may take the room that a compaction frees, and its size is only an estimate.
+    for _ in 0..<2 {
+      do {
+        return try await submit(batch, lines, durability)
+      } catch let full as FileFull {
+        guard full.isMendedByCompaction else { throw errors.full(full) }
+        guard try await compactNow() else {
+          throw errors.full(full, failedCompaction: file.withLock { $0?.failedCompaction })
+        }
+      }
+    }
+    do {
+      return try await submit(batch, lines, durability)
+    } catch let full as FileFull {
+      throw errors.full(full)
+    }
+  }
+
+  /// Returns the line of a change.
+  ///
+  /// - Throws: A ``JSONFileError`` if the line is longer than the format allows, or adds a task
+  ///   that is larger than `maxTaskSize`; the error that encoding a payload throws.
+  func line(_ change: TaskChange) throws -> JournalBody {
+    let line = try JournalBody(.change(change))
+    let limit = JournalBody.maxLength(of: change)
+    guard line.bytes.count <= limit else {
+      throw errors.taskTooLarge(line, limit: limit, "that of the format")
+    }
+    if case .insert = change, let limit = options.maxTaskSize, line.bytes.count > limit {
+      throw errors.taskTooLarge(line, limit: limit, "its maxTaskSize")
+    }
+    return line
+  }
+
+  /// Refuses an update that would make its task too large.
+  ///
+  /// A task is too large if a compaction may not write it, or if it exceeds `maxTaskSize`. The
+  /// parts that the update does not change count too.
+  func checkSizes(of staged: [StagedChange], in table: TaskTable) throws {
+    for change in staged {
+      guard case .change(.update(_, let update), let slot) = change.effect,
+        update.addsBytes
+      else { continue }
+      var record = table.entries[slot].record
+      record.apply(update)
+      _ = try line(.insert(record, onDuplicate: .keep))
+    }
+  }
+
+  /// Stages changes, and queues their lines for the I/O thread.
+  ///
+  /// - Returns: What ``store(_:_:_:)`` returns.
+  /// - Throws: a ``FileFull`` if there is no room for them.
+  private func submit(
+    _ batch: [TaskChange],
+    _ lines: [JournalBody],
+    _ durability: Durability
+  ) async throws -> [ChangeOutcome] {
+    try await waitForThread { continuation in
+      submit(continuation) { state in
+        let staged = state.table.stage(batch)
+        if staged.contains(where: \.isUncertain), state.pipeline.hasChanges {
+          // Nothing of such a batch is staged. It is answered behind what it depends on.
+          return .lines(Submission(lines: [], caller: .changes([], durability, continuation)))
+        }
+        let submission = Submission(
+          lines: state.table.lines(lines, of: staged),
+          caller: .changes(staged, durability, continuation)
+        )
+        if let full = state.shortage(for: submission, options.maxFileSize) {
+          submission.rollBack(&state.table)
+          throw full
+        }
+        do { try checkSizes(of: staged, in: state.table) } catch {
+          submission.rollBack(&state.table)
+          throw error
+        }
+        for (line, change) in zip(lines, staged) {
+          state.table.setByteCount(line.byteCount, of: change)
+        }
+        return .lines(submission)
+      }
+    }
+  }
+
+  /// Compacts the file, or waits for the compaction that is under way.
+  ///
+  /// - Returns: Whether a compaction was finished.
+  private func compactNow() async throws -> Bool {
+    try await waitForThread { continuation in
+      let thread = Result {
+        try state.withLock { state throws -> (any JobThread)? in
+          guard try isOpen(state.phase) else { throw errors.closed }
+          state.compactionWaiters.append(continuation)
+          return state.thread
+        }
+      }
+      switch thread {
+      case .success(let thread): thread?.add { self.compactIfDue() }
+      case .failure(let error): continuation.resume(throwing: error)
+      }
+    }
+  }
+
+  /// Resumes the callers that wait for a compaction: it has ended, or there is none.
+  func tellCompactionWaiters(_ result: Result<Bool, any Error>) {
+    let waiters = state.withLock { state in
+      defer { state.compactionWaiters = [] }
+      return state.compactionWaiters
+    }
+    for waiter in waiters { waiter.resume(with: result) }
+  }
+
+  /// Notes how large the file is, on the I/O thread.
+  func noteSize() {
+    guard options.maxFileSize != nil,
+      let size = file.withLock({ $0.map { $0.journal.size + $0.journal.owedByteCount } })
+    else { return }
+    state.withLock { $0.size = $0.pipeline.pending.reduce(size) { $0 + $1.byteCount } }
+  }
+}
+
+extension JSONFileCore.State {
+  /// Returns why there is no room for a submission, or `nil` if there is room.
+  ///
+  /// What the submission stages has no size in the table yet.
+  func shortage(for submission: Submission, _ limit: Int?) -> FileFull? {
+    guard let limit, submission.addsTasks, size + submission.byteCount > limit else { return nil }
+    let excess = underestimate.excess(over: table.byteCount + table.values.byteCount)
+    return FileFull(
+      needed: submission.byteCount,
+      limit: limit,
+      size: size,
+      compactSize: table.compactSize + excess
+    )
+  }
+}
+
+extension TaskTable {
+  /// Returns the lines of the changes that are kept, with what staging has decided about them.
+  fileprivate func lines(_ lines: [JournalBody], of staged: [StagedChange]) -> [JournalBody] {
+    let arePlain = staged.allSatisfy { $0.isKept && decision(on: $0) == nil }
+    if arePlain { return lines }
+    return zip(lines, staged).filter { $1.isKept }.map { line, change in
+      decision(on: change).map(line.adding) ?? line
+    }
+  }
+}
+
+extension Submission {
+  /// How many bytes the lines take, at most.
+  var byteCount: Int { lines.reduce(0) { $0 + $1.byteCount } }
+
+  /// Whether the changes add a task, give one another payload or other tags, or set a larger value.
+  fileprivate var addsTasks: Bool {
+    guard case .changes(let staged, _, _) = caller else { return false }
+    return staged.contains { change in
+      switch change.effect {
+      case .insertion, .replacement: true
+      case .change(.update(_, let update), _): update.addsBytes
+      case .value(_, let grows): grows
+      // The work is done, and would be done again if nothing remembered it.
+      case .memory: false
+      case .change, .supersession, .broadChange, nil: false
+      }
+    }
+  }
+}
+
+extension TaskUpdate {
+  /// Whether it gives a task another payload or other tags, which may be larger.
+  fileprivate var addsBytes: Bool { payload != nil || tags != nil }
+}
+
+// Compaction runs on the I/O thread too, in steps. Other work is done between the steps.
+extension JSONFileCore {
+  private enum Start {
+    case no
+    /// The compaction begins when nothing is being flushed.
+    ///
+    /// Everything that is written by then is committed, too.
+    case later
+    case now(
+      TaskTable.Snapshot,
+      claimed: Set<TaskID>,
+      any JobThread
+    )
+  }
+
+  /// Begins a compaction if most of the file is no longer needed, or if a caller waits for one.
+  ///
+  /// - Returns: Whether other work goes on now. If not, it goes on when nothing is being flushed.
+  @discardableResult
+  func compactIfDue() -> Bool {
+    let (goesOn, failure) = file.withLock { file -> (Bool, Compaction.Failure?) in
+      guard let open = file, open.compaction == nil else { return (true, nil) }
+      switch state.withLock({ start(of: open, &$0) }) {
+      case .no: return (true, nil)
+      case .later: return (false, nil)
+      case .now(let snapshot, let claimed, let thread):
+        do throws(Compaction.Failure) {
+          file?.compaction = try Compaction(
+            of: open.journal,
+            snapshot: snapshot,
+            claimed: claimed,
+            in: open.storage,
+            compactionPolicy
+          )
+          thread.add { self.compact() }
+          return (true, nil)
+        } catch {
+          return (true, error)
+        }
+      }
+    }
+    if let failure {
+      putCompactionOff(failure.cause)
+      tellCompactionWaiters(.success(false))
+    }
+    return goesOn
+  }
+
+  /// Postpones the next compaction after one has failed.
+  ///
+  /// Nothing has changed, but the file keeps growing. No call reports that, so a new reason is
+  /// announced.
+  private func putCompactionOff(_ error: any Error) {
+    let (date, reason) = (date(), errors.reason(of: error))
+    let news = file.withLock { file -> JSONFileStatistics.FailedCompaction? in
+      guard let size = file?.journal.size else { return nil }
+      let failure = JSONFileStatistics.FailedCompaction(
+        date: date,
+        reason: reason,
+        nextSize: 2 * size
+      )
+      let compactSize = state.withLock { $0.table.compactSize }
+      return file?.putCompactionOff(failure, compactSize: compactSize) == true ? failure : nil
+    }
+    if let news { announce(errors.failedCompaction(news)) }
+  }
+
+  private func start(of file: OpenFile, _ state: inout State) -> Start {
+    guard isOpen(state), !state.compactionWaiters.isEmpty || isDue(file, state.table),
+      let thread = state.thread
+    else { return .no }
+    if state.pipeline.postponeWhileFlushing(.write) { return .later }
+    return .now(state.table.snapshot, claimed: state.claimedAndUnwritten, thread)
+  }
+
+  var isCompactionDue: Bool {
+    file.withLock { file in
+      guard let file, file.compaction == nil else { return false }
+      return state.withLock { isOpen($0) && isDue(file, $0.table) }
+    }
+  }
+
+  private func isOpen(_ state: State) -> Bool {
+    if case .open = state.phase { true } else { false }
+  }
+
+  private func isDue(_ file: OpenFile, _ table: TaskTable) -> Bool {
+    (file.journal.size >= file.postponedSize || table.compactSize <= file.postponedCompactSize)
+      && compactionPolicy.isDue(
+        size: file.journal.size,
+        // Many tasks may have ended since the file was compacted or opened.
+        compactSize: min(file.compactSize, table.compactSize),
+        records: Int(file.journal.nextSequence),
+        liveRecords: table.liveRecordCount
+      )
+  }
+
+  /// Does a step of a compaction, and schedules the next one behind other work.
+  ///
+  /// This job has the turn, so nothing else is written. Flushes go on at the same time, and must
+  /// not wait for it.
+  private func compact() {
+    // The copy of the tasks must have one owner only, so the compaction is taken out of `file`.
+    guard let journal = file.withLock({ $0?.journal }),
+      var compaction = file.withLock({ $0?.compaction.take() })
+    else { return }
+    do throws(Compaction.Failure) {
+      switch try compaction.advance(journal, at: date()) {
+      case .unfinished:
+        file.withLock { $0?.compaction = compaction }
+        state.withLock { $0.thread }?.add { self.compact() }
+      case .finished(var replacement):
+        replacement.reservation = reservation
+        file.withLock { $0?.replaceJournal(with: replacement) }
+        state.withLock { $0.underestimate = compaction.underestimate }
+        endCompaction(wasFinished: true)
+        giveUp(journal)
+      }
+    } catch {
+      switch error {
+      case .refused(let cause):
+        putCompactionOff(cause)
+        endCompaction(wasFinished: false)
+      case .poisoned(let error):
+        fail([], .poisoned(error))
+      }
+    }
+  }
+
+  private func endCompaction(wasFinished: Bool) {
+    noteSize()
+    tellCompactionWaiters(.success(wasFinished))
+  }
+
+  /// Closes a file that has no name any more, while other work goes on.
+  ///
+  /// The system then frees the file's space. For a large file this takes longer than many flushes.
+  private func giveUp(_ journal: Journal) {
+    guard let thread = state.withLock({ $0.thread }) else { return journal.abandon() }
+    thread.yieldTurn { journal.abandon() }
+  }
+}
+
+extension JSONFileCore.State {
+  /// The tasks that are leased, but whose beginning is not in the file yet.
+  var claimedAndUnwritten: Set<TaskID> {
+    Set(
+      pipeline.pending.flatMap { submission -> [TaskID] in
+        guard case .claim(let claim, _) = submission.caller else { return [] }
+        return claim.tasks.map(\.record.id)
+      }
+    )
+  }
+}
+
+extension TaskTable {
+  /// The number of tasks whose insertion is committed.
+  ///
+  /// O(1).
+  var taskCount: Int { stateCounts.total }
+
+  /// The number of lines that a compacted file has.
+  ///
+  /// These are the first and the last line, one for each task, one more for each running task, one
+  /// for each value, and one for each that a task remembers.
+  ///
+  /// O(1).
+  var liveRecordCount: Int {
+    2 + taskCount + stateCounts[.running] + values.count + memoryCount
+  }
+
+  /// About how many bytes a compacted file has.
+  ///
+  /// These are the lines of the tasks and of the values, and the first and last lines.
+  ///
+  /// O(1).
+  var compactSize: Int { byteCount + values.byteCount + 512 }
+}

@@ -1,0 +1,481 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+// The first and the last job on the I/O thread: opening and closing the file.
+extension JSONFileCore {
+  func openFile() throws {
+    if try state.withLock({ state in try isOpen(state.phase) }) { return }
+    try errors.checkURL()
+    try errors.check(options)
+    var (lock, storage, opened) = try errors.translating {
+      let (lock, storage) = try opener()
+      do {
+        return (lock, storage, try open(storage, lock))
+      } catch {
+        lock?.discard()
+        throw error
+      }
+    }
+    opened.journal.reservation = reservation
+    file.withLock { file in
+      file = OpenFile(
+        storage: storage,
+        journal: opened.journal,
+        compactSize: opened.table.compactSize
+      )
+    }
+    state.withLock { state in
+      state.lock = lock
+      state.table = opened.table
+      state.size = opened.journal.size + opened.journal.owedByteCount
+      // If a closing has begun in between, it goes on.
+      if case .unopened = state.phase {
+        state.phase = .open
+        isServing.store(true, ordering: .releasing)
+      }
+    }
+    compactIfDue()
+  }
+
+  /// How many bytes to reserve when the reserved space is used up; 0 for none.
+  var reservation: Int { options.reservedSpace ?? 0 }
+
+  private func open(
+    _ storage: any JournalStorage,
+    _ lock: FileLock?
+  ) throws -> (journal: Journal, table: TaskTable) {
+    let opened = try Journal.open(storage, at: date)
+    do {
+      try lock?.protect()
+      return opened
+    } catch {
+      opened.journal.abandon()
+      throw error
+    }
+  }
+
+  func closeFile() {
+    if state.withLock({ $0.pipeline.postponeWhileFlushing(.close) }) { return }
+    // The store is closing, so no call adds lines any more.
+    if let threadToWrite = state.withLock({ $0.pipeline.pending.isEmpty ? nil : $0.thread }) {
+      // This write may yield the turn, for example to a step of a compaction.
+      writePending()
+      return threadToWrite.add { self.closeFile() }
+    }
+    let result = Result {
+      try errors.translating {
+        try file.withLock { file in
+          defer { file = nil }
+          file?.compaction?.abandon()
+          do {
+            if state.withLock(\.deletesFile) { try file?.delete() } else { try file?.close() }
+          } catch let failure as Journal.Failure {
+            throw errors.closing(failure)
+          }
+        }
+      }
+    }
+    let (lock, closers) = state.withLock { state in
+      defer {
+        if state.deletesFile, case .success = result { state.isDestroyed = true }
+        state.phase = .closed
+        state.lock = nil
+        state.thread = nil
+        state.closers = []
+      }
+      return (state.lock, state.closers)
+    }
+    lock?.release()
+    tellCompactionWaiters(.failure(errors.closed))
+    for closer in closers { closer.resume(with: result) }
+  }
+}
+
+extension JSONFileCore.State {
+  enum ClosingStep {
+    case close(any JobThread)
+    /// The store is closing already: wait for the end of that.
+    case wait
+    case done
+    case fail(JSONFileError)
+  }
+
+  /// Refuses further calls, and returns how the file is to be closed.
+  mutating func beginClosing(
+    _ closer: CheckedContinuation<Void, any Error>?
+  ) -> ClosingStep {
+    switch phase {
+    case .closed:
+      return .done
+    case .poisoned(let error):
+      // The file was closed when the failure happened.
+      phase = .closed
+      thread = nil
+      return .fail(error)
+    case .closing:
+      if let closer { closers.append(closer) }
+      return .wait
+    case .unopened, .open:
+      guard let thread else {
+        phase = .closed
+        return .done
+      }
+      phase = .closing
+      if let closer { closers.append(closer) }
+      return .close(thread)
+    }
+  }
+}
+
+extension JSONFileCore.OpenFile {
+  /// Closes the file.
+  ///
+  /// If another process has written the file, this makes its contents durable, as they are.
+  mutating func close() throws {
+    let place = Result { () throws(Journal.Failure) in try storage.checkPlace(of: journal) }
+    if case .failure(.changed) = place { try journal.closeAsItIs() } else { try journal.close() }
+    try place.get()
+  }
+
+  /// Deletes the file, unless another one is in its place.
+  func delete() throws {
+    journal.abandon()
+    guard case .there = try storage.place(of: .journal) else { throw Journal.Failure.displaced }
+    // While the file is there, the next call tries again.
+    try storage.removeOwn(.replacement)
+    try storage.openFolder()
+    try storage.remove(.journal)
+    try storage.synchronizeFolder()
+  }
+
+  /// Goes on with the file that a compaction has put in the place of this one.
+  mutating func replaceJournal(with replacement: Journal) {
+    journal = replacement
+    compactSize = replacement.size
+    postponedSize = 0
+    postponedCompactSize = 0
+    failedCompaction = nil
+  }
+
+  /// Postpones the next compaction after one has failed.
+  ///
+  /// It waits until the file has twice its size, or the tasks take half as many bytes as now,
+  /// `compactSize`: then there may be room for them on a full disk.
+  ///
+  /// - Returns: Whether the reason is another one than that of the last failure.
+  mutating func putCompactionOff(
+    _ failure: JSONFileStatistics.FailedCompaction,
+    compactSize: Int
+  ) -> Bool {
+    postponedSize = failure.nextSize
+    postponedCompactSize = compactSize / 2
+    defer { failedCompaction = failure }
+    return failure.reason != failedCompaction?.reason
+  }
+}
+
+/// The file of a queue, while no store has it open.
+struct OfflineFile {
+  let url: URL
+
+  var errors: JSONFileErrors { JSONFileErrors(url: url) }
+
+  /// Performs `body` on a thread of its own, while the file's lock keeps every store away.
+  ///
+  /// If there is no lock file, one is made and removed again.
+  ///
+  /// - Throws: a ``JSONFileError``, also if there is no file. In that case no lock file is made.
+  func locked<Value: Sendable>(
+    _ body: @escaping @Sendable (OfflineFile, FileStorage) throws -> Value
+  ) async throws -> Value {
+    let thread = try errors.translating { try IOThread() }
+    return try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { continuation in
+        thread.add {
+          continuation.resume(with: Result { try errors.translating { try lockNow(body) } })
+        }
+      }
+    }
+  }
+
+  private func lockNow<Value>(
+    _ body: (OfflineFile, FileStorage) throws -> Value
+  ) throws -> Value {
+    try errors.checkURL()
+    guard let options = try FileStorage.options(ofFileAt: url.path) else { throw errors.missing }
+    let lock = try FileLock.acquire(for: url.path, options)
+    defer { lock.discard() }
+    return try body(self, FileStorage(path: url.path, options))
+  }
+}
+
+extension JSONFileCore {
+  func verify() async throws -> JSONFileReport {
+    let thread = try thread()
+    return try await waitForThread { continuation in
+      thread.add { self.verifyFile(continuation) }
+    }
+  }
+
+  /// Compares the file with the store, on the I/O thread, when nothing is being flushed.
+  ///
+  /// During this nothing is written, and everything that was written is committed.
+  func verifyFile(_ continuation: CheckedContinuation<JSONFileReport, any Error>) {
+    if state.withLock({ $0.pipeline.postponeWhileFlushing(.verify(continuation)) }) { return }
+    continuation.resume(with: Result { try compareFile() })
+  }
+
+  private func compareFile() throws -> JSONFileReport {
+    let (snapshot, claimed) = try state.withLock { state in
+      guard try isOpen(state.phase) else { throw errors.closed }
+      return (state.table.snapshot, state.claimedAndUnwritten)
+    }
+    return try errors.translating {
+      try file.withLock { file in
+        guard let file else { throw errors.closed }
+        return try Verification(of: file, snapshot, claimed: claimed).report
+      }
+    }
+  }
+}
+
+/// Compares a file with what its store holds.
+private struct Verification {
+  private(set) var report = JSONFileReport()
+  private var problems = ProblemList()
+  private let held: TaskTable.Snapshot
+  private let claimed: Set<TaskID>
+
+  init(
+    of file: JSONFileCore.OpenFile,
+    _ held: TaskTable.Snapshot,
+    claimed: Set<TaskID>
+  ) throws {
+    self.held = held
+    self.claimed = claimed
+    report.generation = file.journal.generation
+    if case .elsewhere = try file.storage.place(of: .journal) {
+      problems.add("the file was deleted, moved or replaced: its tasks can't be found by its name")
+    }
+    let whole = file.journal.source(try file.journal.sizeInFile())
+    report.byteCount = whole.count
+    if whole.count != file.journal.fileSize {
+      problems.add("the file has \(whole.count) bytes, and \(file.journal.fileSize) were written")
+    }
+    try compare(try whole.withoutReservation(), owesInterruption: file.journal.owesInterruption)
+    countTasks()
+    report.add(problems)
+  }
+
+  private mutating func compare(_ source: JournalSource, owesInterruption: Bool) throws {
+    do throws(JournalProblem) {
+      var contents = try JournalReader.readAsWritten(source)
+      // The file does not say that tasks were interrupted yet. The next write says so first.
+      if owesInterruption { contents.table.interruptLeased() }
+      report.version = contents.version
+      report.recordCount = Int(contents.nextSequence)
+      report.tornByteCount = source.count - contents.goodSize
+      if report.tornByteCount > 0 {
+        problems.add("the last \(report.tornByteCount) bytes can't be read")
+      }
+      try compare(contents.table)
+      compare(contents.table.values)
+    } catch {
+      try describe(try source.read(0..<source.count), error)
+    }
+  }
+
+  /// Adds everything that is wrong with a file that could not be opened.
+  private mutating func describe(_ bytes: [UInt8], _ problem: JournalProblem) throws {
+    do throws(JournalProblem) {
+      let found = try JournalInspection(bytes).report
+      report.version = found.version
+      report.recordCount = found.recordCount
+      report.lostRecordCount = found.lostRecordCount
+      for problem in found.problems { problems.add(problem) }
+    } catch {
+      problems.add("the file is not what was written: \(problem)")
+    }
+  }
+
+  // MARK: Values
+
+  private mutating func compare(_ file: StoredValues) {
+    for name in held.values.union(file.packed).map(\.name).sorted() {
+      let index = held.values.firstIndex(of: PackedValue(named: name))
+      guard index.map({ held.values[$0].value.bytes }) != file[name] else { continue }
+      problems.add(
+        "the file says something else of the value '\(name.prefix(80))' than the store holds"
+      )
+    }
+  }
+
+  // MARK: Tasks
+
+  private mutating func compare(_ file: TaskTable) throws(JournalProblem) {
+    var count = 0
+    let entries = held.tasks
+    for slot in 0..<entries.endSlot where entries[slot].place != .staged {
+      count += 1
+      let id = entries[slot].record.id
+      guard let other = file.slot(of: id) else {
+        problems.add("task \(id) is not in the file")
+        continue
+      }
+      if body(of: entries[slot]) != body(of: file.entries[other]) {
+        problems.add("the file says something else of task \(id) than the store holds")
+      } else if held.memories[slot] != file.memories[other] {
+        problems.add(
+          "the file says something else of what task \(id) remembers than the store holds"
+        )
+      }
+    }
+    guard count != file.entries.count else { return }
+    let known = Set(entries.committedIDs)
+    for id in file.entries.slab.committedIDs.sorted() where !known.contains(id) {
+      problems.add("task \(id) is in the file alone")
+    }
+  }
+
+  /// Returns everything that a file says of a task, except for its place in line.
+  private func body(of entry: TaskTable.Entry) -> [UInt8]? {
+    var record = entry.record
+    if claimed.contains(record.id) { record.state = .waiting }
+    let task = KeptTask(record: record, position: 0, hasLostKey: entry.isKeyless)
+    return try? JournalBody(.task(task)).bytes
+  }
+
+  private mutating func countTasks() {
+    let entries = held.tasks
+    for slot in 0..<entries.endSlot where entries[slot].place != .staged {
+      report.counts[entries[slot].record.state, default: 0] += 1
+    }
+  }
+}
+
+extension Slab<TaskTable.Entry> {
+  /// The IDs of the tasks whose insertion is committed.
+  fileprivate var committedIDs: [TaskID] {
+    (0..<endSlot).compactMap { self[$0].place == .staged ? nil : self[$0].record.id }
+  }
+}
+
+// Deleting the file, whether it is open or not.
+extension JSONFileCore {
+  /// Deletes the file and closes the store.
+  func destroy() async throws {
+    if isForkedOff { throw errors.forkedOff }
+    let isOpen = state.withLock { state in
+      guard case .open = state.phase else { return false }
+      state.deletesFile = true
+      return true
+    }
+    // A file that is open is deleted when it is closed.
+    if isOpen { return try await close() }
+    // Why an earlier opening or closing has failed makes no difference now.
+    try? await close()
+    try await deleteClosedFile()
+  }
+
+  /// Deletes the file once, while its lock keeps every other store away.
+  ///
+  /// A caller that comes while the file is being deleted waits for the same end.
+  private func deleteClosedFile() async throws {
+    try await waitForThread { continuation in
+      switch state.withLock({ $0.beginDestroying(continuation) }) {
+      case .wait: break
+      case .done: continuation.resume()
+      case .delete:
+        do {
+          try errors.translating { try makeThread() }.add {
+            self.endDestroying(Result { try self.errors.translating { try self.deleteNow() } })
+          }
+        } catch {
+          endDestroying(.failure(error))
+        }
+      }
+    }
+  }
+
+  private func endDestroying(_ result: Result<Void, any Error>) {
+    let callers = state.withLock { state in
+      defer { state.destroyers = [] }
+      if case .success = result { state.isDestroyed = true }
+      return state.destroyers
+    }
+    for caller in callers { caller.resume(with: result) }
+  }
+
+  private func deleteNow() throws {
+    try errors.checkURL()
+    let (lock, storage): (FileLock?, any JournalStorage)
+    do {
+      (lock, storage) = try opener()
+    } catch FileLock.Failure.opening(.systemCall(let error)) where error.number == ENOENT {
+      // Without a folder, there is no file.
+      return
+    }
+    defer { lock?.discard() }
+    // An earlier call may have deleted the file, but not durably.
+    guard let file = try storage.open(.journal) else { return try storage.synchronizeFolder() }
+    defer { file.close() }
+    let source = try JournalSource(file)
+    try checkFormat(of: source)
+    // What was being written when a process ended has tasks too, and can be told only while the
+    // file is there. A file of another program stays.
+    do { try Leftover.clear(storage, beside: source) } catch is FileOpeningError {}
+    try storage.openFolder()
+    try storage.remove(.journal)
+    try storage.synchronizeFolder()
+  }
+
+  /// Refuses a file of another format.
+  ///
+  /// A file that is empty or damaged, or that a newer version has written, is a queue's file.
+  private func checkFormat(of source: JournalSource) throws {
+    guard try source.withoutReservation().count > 0 else { return }
+    let start = try source.read(0..<min(source.count, JournalLine.maxEnvelopeLength * 4))
+    if Leftover.header(in: start) != nil { return }
+    do throws(JournalProblem) {
+      _ = try JournalReader.read(source)
+    } catch {
+      switch error {
+      case .notAJournal, .unreadable: throw error
+      case .newerVersion, .unknownKind, .damaged: return
+      }
+    }
+  }
+}
+
+extension JSONFileCore.State {
+  fileprivate enum DestroyingStep {
+    case delete
+    /// The file is being deleted already: wait for the end of that.
+    case wait
+    case done
+  }
+
+  /// Returns what becomes of a call that deletes a closed file.
+  fileprivate mutating func beginDestroying(
+    _ caller: CheckedContinuation<Void, any Error>
+  ) -> DestroyingStep {
+    if isDestroyed { return .done }
+    destroyers.append(caller)
+    return destroyers.count == 1 ? .delete : .wait
+  }
+}

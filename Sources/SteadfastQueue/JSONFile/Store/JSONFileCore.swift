@@ -1,0 +1,632 @@
+import SteadfastRetry
+import Synchronization
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// The parts of a file store: the tasks in memory, the journal, and the I/O thread between them.
+///
+/// A caller stages its changes in the table and queues their lines. The thread takes all lines that
+/// have gathered, writes and flushes them together, commits the changes, and resumes the callers.
+/// The file comes first and memory second: a change that could not be written is rolled back.
+///
+/// Everything that touches the file happens on the thread, one job after another, with two
+/// exceptions. While a flush is under way, claims are written, and changes gather. When it has
+/// ended, these changes are written and flushed. And a caller that claims tasks writes its own
+/// lines if the thread has nothing else to do: that takes less time than a hand-over. All changes
+/// are committed in the order of the file.
+final class JSONFileCore: Sendable {
+  /// Takes the lock, and makes the storage to read and write.
+  typealias Opener = @Sendable () throws -> (lock: FileLock?, storage: any JournalStorage)
+  typealias ThreadMaker = @Sendable () throws -> any JobThread
+
+  enum Phase {
+    case unopened, open, closing, closed
+    case poisoned(JSONFileError)
+  }
+
+  /// What waits until nothing is being flushed.
+  enum PostponedJob: Sendable {
+    case write, close
+    case verify(CheckedContinuation<JSONFileReport, any Error>)
+  }
+
+  struct State {
+    var phase = Phase.unopened
+    var table = TaskTable()
+    /// The lines of all calls that wait.
+    var pipeline = WritePipeline<Submission, PostponedJob>()
+    /// The size of the file in bytes when everything pending and being written is in it.
+    ///
+    /// It is kept up to date only if the size of the file is limited.
+    var size = 0
+    /// What the last compaction since the file was opened has found of the tasks' sizes.
+    var underestimate = Underestimate()
+    /// The callers that wait for the end of a compaction, and get whether it was finished.
+    var compactionWaiters: [CheckedContinuation<Bool, any Error>] = []
+    var thread: (any JobThread)?
+    var lock: FileLock?
+    /// Whether closing deletes the file.
+    var deletesFile = false
+    /// Whether the file was deleted.
+    var isDestroyed = false
+    /// The callers that wait until the file is deleted, which was closed.
+    var destroyers: [CheckedContinuation<Void, any Error>] = []
+    /// The callers that wait for the end of a closing that has begun.
+    var closers: [CheckedContinuation<Void, any Error>] = []
+  }
+
+  /// The state that only the I/O thread uses.
+  struct OpenFile {
+    var storage: any JournalStorage
+    var journal: Journal
+    var compaction: Compaction?
+    /// The size of the file after the last compaction since it was opened.
+    ///
+    /// If there was none, this is about the size that a compaction would have left at opening.
+    var compactSize: Int
+    /// While the file is smaller than this, no compaction is due, because one has failed.
+    var postponedSize = 0
+    /// The compact size that ends the postponement earlier, in bytes.
+    var postponedCompactSize = 0
+    /// Why the last compaction has failed, or `nil` if it has not.
+    var failedCompaction: JSONFileStatistics.FailedCompaction?
+  }
+
+  let errors: JSONFileErrors
+  let opener: Opener
+  let flushing: JSONFileStore.Flushing
+  let options: JSONFileStore.Options
+  let compactionPolicy: CompactionPolicy
+  /// Returns the date, for people to read.
+  let date: @Sendable () -> Date
+  /// Reports to people what no call can report to them.
+  let announce: @Sendable (String) -> Void
+  let makeThread: ThreadMaker
+  let state = Mutex(State())
+  let file = Mutex<OpenFile?>(nil)
+  /// The count of forks when the thread was started; negative before that.
+  let forkCount = Atomic(-1)
+  /// Whether the file is open.
+  ///
+  /// Most calls read this, and so need not take the lock.
+  let isServing = Atomic(false)
+
+  init(
+    _ url: URL,
+    flushing: JSONFileStore.Flushing = .eachBatch,
+    options: JSONFileStore.Options = JSONFileStore.Options(),
+    compactionPolicy: CompactionPolicy = CompactionPolicy(),
+    date: @escaping @Sendable () -> Date = { Date() },
+    announce: @escaping @Sendable (String) -> Void = { StandardError.write($0) },
+    thread: @escaping ThreadMaker = { try IOThread() },
+    opener: @escaping Opener
+  ) {
+    errors = JSONFileErrors(url: url)
+    self.flushing = flushing
+    self.options = options
+    var policy = compactionPolicy
+    // A file that must stay small is worth a compaction sooner.
+    let limit = options.maxFileSize ?? .max
+    policy.minimumSize = min(policy.minimumSize, limit)
+    policy.spareSize = min(policy.spareSize, limit / 8)
+    self.compactionPolicy = policy
+    self.date = date
+    self.announce = announce
+    makeThread = thread
+    self.opener = opener
+  }
+
+  /// Makes a core with the real file system.
+  convenience init(
+    _ url: URL,
+    flushing: JSONFileStore.Flushing,
+    options: JSONFileStore.Options
+  ) {
+    self.init(url, flushing: flushing, options: options) {
+      (
+        try FileLock.acquire(for: url.path, options),
+        FileStorage(path: url.path, options)
+      )
+    }
+  }
+
+  func read<Result>(_ body: (TaskTable) -> Result) -> Result {
+    state.withLock { body($0.table) }
+  }
+
+  // MARK: Calls
+
+  /// Whether this process is a forked child, whose parent owns the thread and the lock.
+  ///
+  /// This is checked before any lock is taken, because a lock may have been held at the fork.
+  var isForkedOff: Bool {
+    let count = forkCount.load(ordering: .relaxed)
+    return count >= 0 && count != ForkCount.current
+  }
+
+  /// Opens the file, if it is not open.
+  func open() async throws {
+    if isForkedOff { throw errors.forkedOff }
+    if isServing.load(ordering: .acquiring) { return }
+    if try state.withLock({ state in try isOpen(state.phase) }) { return }
+    try await onThread { core in try core.openFile() }
+  }
+
+  /// Stores changes.
+  ///
+  /// This decides at once, and in order, which of them apply. When it returns, they are stored.
+  func apply(_ batch: [TaskChange], _ durability: Durability) async throws -> [ChangeOutcome] {
+    guard !batch.isEmpty else { return [] }
+    let (batch, lines) = try prepare(batch)
+    while true {
+      let outcomes = try await store(batch, lines, durability)
+      // If there are none, they depended on changes that are stored by now.
+      if !outcomes.isEmpty { return outcomes }
+    }
+  }
+
+  /// Checks changes, encodes their payloads, and makes their lines.
+  func prepare(_ batch: [TaskChange]) throws -> ([TaskChange], [JournalBody]) {
+    for change in batch { try change.checkForm() }
+    var batch = batch
+    try batch.encodePayloads()
+    return (batch, try batch.map(line))
+  }
+
+  /// Leases tasks, and writes that their attempts have begun.
+  func claim(_ request: ClaimRequest) async throws -> Claim {
+    try await waitForThread { continuation in
+      submit(continuation) { state in
+        let claim = state.table.claim(request)
+        guard !claim.tasks.isEmpty else { return .answer(claim) }
+        return .lines(
+          Submission(
+            lines: claim.tasks.map { JournalBody(beginningOf: $0.lease.id) },
+            caller: .claim(claim, continuation)
+          )
+        )
+      }
+    }
+  }
+
+  func statistics() async throws -> JSONFileStatistics {
+    try await onThread { core in try core.readStatistics() }
+  }
+
+  /// Stores what is pending, writes the last line of a closed file, and gives up the file.
+  ///
+  /// A caller that comes while the store closes waits for the same end.
+  func close() async throws {
+    if isForkedOff { throw errors.forkedOff }
+    try await waitForThread { continuation in
+      let step = state.withLock { state in
+        isServing.store(false, ordering: .releasing)
+        return state.beginClosing(continuation)
+      }
+      switch step {
+      case .wait: break
+      case .done: continuation.resume()
+      case .fail(let error): continuation.resume(throwing: error)
+      case .close(let thread): thread.add { self.closeFile() }
+      }
+    }
+  }
+
+  /// Closes the store as `close()` does, without waiting for the end.
+  func abandon() {
+    guard !isForkedOff else { return }
+    let (step, lock) = state.withLock { ($0.beginClosing(nil), $0.lock) }
+    guard case .close(let thread) = step else { return }
+    lock?.beginRelease()
+    thread.add { self.closeFile() }
+  }
+
+  /// Returns the thread, which is started if there is none.
+  func thread() throws -> any JobThread {
+    try state.withLock { state in
+      if let thread = state.thread { return thread }
+      _ = try isOpen(state.phase)
+      let thread = try errors.translating { try makeThread() }
+      forkCount.store(ForkCount.current, ordering: .relaxed)
+      state.thread = thread
+      return thread
+    }
+  }
+
+  func isOpen(_ phase: Phase) throws(JSONFileError) -> Bool {
+    switch phase {
+    case .unopened: return false
+    case .open: return true
+    case .closing, .closed: throw errors.closed
+    case .poisoned(let error): throw error
+    }
+  }
+}
+
+/// How callers wait for the thread.
+extension JSONFileCore {
+  /// Suspends until the thread resumes the continuation.
+  ///
+  /// In virtual time, such calls take turns.
+  func waitForThread<Value: Sendable>(
+    _ body: (CheckedContinuation<Value, any Error>) -> Void
+  ) async throws -> Value {
+    try await RealWork.performInTurn {
+      try await withCheckedThrowingContinuation { body($0) }
+    }
+  }
+
+  /// What a call comes to: an answer at once, or lines to write.
+  enum Decision<Value> {
+    case answer(Value)
+    case lines(Submission)
+  }
+
+  /// Decides what a call comes to, and queues its lines for the thread.
+  ///
+  /// If the file is not open, the call fails.
+  func submit<Value: Sendable>(
+    _ continuation: CheckedContinuation<Value, any Error>,
+    _ decide: (inout State) throws -> Decision<Value>
+  ) {
+    var isClaim = false
+    let (answer, thread) = state.withLock {
+      state -> (Result<Value, any Error>?, (any JobThread)?) in
+      do {
+        guard try isOpen(state.phase) else { throw errors.closed }
+        switch try decide(&state) {
+        case .answer(let value): return (.success(value), nil)
+        case .lines(let submission):
+          state.size += options.maxFileSize == nil ? 0 : submission.byteCount
+          isClaim = submission.isClaim
+          return (nil, state.pipeline.submit(submission) ? state.thread : nil)
+        }
+      } catch {
+        return (.failure(error), nil)
+      }
+    }
+    if let answer { continuation.resume(with: answer) }
+    guard let thread else { return }
+    // A claim needs no flush. To write it takes less time than to have another thread write it.
+    if isClaim, writeClaimsNow(thread) { return }
+    thread.add { self.writePending() }
+  }
+
+  /// Does a job on the thread, which is started if there is none.
+  func onThread<Value: Sendable>(
+    _ body: @escaping @Sendable (JSONFileCore) throws -> Value
+  ) async throws -> Value {
+    let thread = try thread()
+    return try await waitForThread { continuation in
+      thread.add { continuation.resume(with: Result { try body(self) }) }
+    }
+  }
+}
+
+/// The lines of a call that waits until they are stored, and its caller.
+///
+/// It is an object because it goes from list to list, and has many parts to copy.
+final class Submission: PipelineItem {
+  enum Caller: Sendable {
+    case changes(
+      [StagedChange],
+      Durability,
+      CheckedContinuation<[ChangeOutcome], any Error>
+    )
+    case claim(Claim, CheckedContinuation<Claim, any Error>)
+  }
+
+  let lines: [JournalBody]
+  let caller: Caller
+  /// The outcomes that became known only when the changes were committed, by their places.
+  private let laterOutcomes = Mutex<[Int: ChangeOutcome]>([:])
+
+  init(lines: [JournalBody], caller: Caller) {
+    self.lines = lines
+    self.caller = caller
+  }
+
+  var isClaim: Bool {
+    switch caller {
+    case .changes: false
+    case .claim: true
+    }
+  }
+
+  /// Whether the lines must be flushed before the caller goes on.
+  var needsFlush: Bool {
+    switch caller {
+    case .changes(_, let durability, _): durability == .durable
+    case .claim: false
+    }
+  }
+
+  /// Commits the changes, because the lines are stored.
+  func commit(to table: inout TaskTable) {
+    guard case .changes(let staged, _, _) = caller else { return }
+    for (index, change) in staged.enumerated() {
+      let outcome = table.commit(change)
+      guard outcome != change.outcome else { continue }
+      laterOutcomes.withLock { $0[index] = outcome }
+    }
+  }
+
+  /// Rolls back the changes or the claim, because the lines are not stored.
+  func rollBack(_ table: inout TaskTable) {
+    switch caller {
+    case .changes(let staged, _, _): for change in staged.reversed() { table.rollBack(change) }
+    case .claim(let claim, _): table.unclaim(claim)
+    }
+  }
+
+  func succeed() {
+    switch caller {
+    case .changes(let staged, _, let continuation):
+      var outcomes = staged.count == 1 ? staged[0].outcome.answer : staged.map(\.outcome)
+      for (index, outcome) in laterOutcomes.withLock(\.self) { outcomes[index] = outcome }
+      continuation.resume(returning: outcomes)
+    case .claim(let claim, let continuation):
+      continuation.resume(returning: claim)
+    }
+  }
+
+  func fail(_ error: any Error) {
+    switch caller {
+    case .changes(_, _, let continuation): continuation.resume(throwing: error)
+    case .claim(_, let continuation): continuation.resume(throwing: error)
+    }
+  }
+}
+
+// The jobs of the I/O thread, which run one after another: everything that touches the file.
+extension JSONFileCore {
+  /// Returns what the file holds.
+  func readStatistics() throws -> JSONFileStatistics {
+    let (tasks, live) = try state.withLock { state in
+      guard try isOpen(state.phase) else { throw errors.closed }
+      return (state.table.taskCount, state.table.liveRecordCount)
+    }
+    return try file.withLock { file in
+      guard let journal = file?.journal else { throw errors.closed }
+      return JSONFileStatistics(
+        taskCount: tasks,
+        recordCount: Int(journal.nextSequence),
+        liveRecordCount: live,
+        byteCount: journal.size,
+        lastCompaction: journal.lastCompaction,
+        failedCompaction: file?.failedCompaction
+      )
+    }
+  }
+
+  /// Writes the pending lines, then schedules the next write behind other jobs.
+  ///
+  /// The next write takes the lines that have gathered during this one.
+  func writePending() {
+    guard compactIfDue(),
+      let group = state.withLock({ $0.pipeline.takePending(orPostpone: .write) })
+    else { return }
+    if write(group) { goOnWriting() }
+  }
+
+  /// Writes the pending claims on the calling thread, unless a job has the turn or waits for it.
+  ///
+  /// - Returns: Whether it has written them.
+  func writeClaimsNow(_ thread: any JobThread) -> Bool {
+    var isDone = false
+    _ = thread.performNow {
+      // Only the store's own threads block signals.
+      guard file.withLock({ $0?.storage.isSizeLimited == false }),
+        let claims = state.withLock({ $0.pipeline.takeClaims() })
+      else { return }
+      _ = write(claims, isByCaller: true)
+      goOnWriting()
+      isDone = true
+    }
+    return isDone
+  }
+
+  /// Schedules a write of what has gathered.
+  ///
+  /// During a flush, it does so only if tasks were claimed.
+  private func goOnWriting() {
+    let thread = state.withLock { $0.pipeline.writeAgain() ? $0.thread : nil }
+    thread?.add { self.writePending() }
+  }
+
+  /// Does the jobs that were postponed until nothing is being flushed.
+  private func perform(_ job: PostponedJob) {
+    switch job {
+    case .write: writePending()
+    case .close: closeFile()
+    case .verify(let continuation): verifyFile(continuation)
+    }
+  }
+
+  /// Writes the lines of a group, and flushes them if that is due.
+  ///
+  /// - Returns: Whether the caller schedules the next write. A flush schedules it itself.
+  private func write(_ group: [Submission], isByCaller: Bool = false) -> Bool {
+    do throws(Journal.Failure) {
+      try checkPlace()
+      try withJournal { journal throws(Journal.Failure) in
+        // To reserve space takes longer than to write a claim.
+        try journal.append(group.map(\.lines), reserves: !isByCaller)
+      }
+    } catch {
+      fail(group, error)
+      noteSize()
+      return true
+    }
+    noteSize()
+    // A claim must only outlast the process, so it needs no flush. Its tasks are leased already.
+    for claim in group where claim.isClaim { claim.succeed() }
+    let changes = group.filter { !$0.isClaim }
+    guard !changes.isEmpty else { return true }
+    let (next, thread) = state.withLock { ($0.wrote(changes, flushing.moment), $0.thread) }
+    switch (next, thread) {
+    case (.commit, _):
+      for submission in changes { submission.succeed() }
+      if changes.contains(where: \.needsFlush) { flushLater() }
+      return true
+    case (.wait, _): return true
+    case (.flush, let thread?):
+      flushWritten(thread)
+      return false
+    case (.flush, nil): preconditionFailure("a store without a thread has written")
+    }
+  }
+
+  /// Refuses to write to a file that has lost its name, or that another process has written.
+  private func checkPlace() throws(Journal.Failure) {
+    guard let (storage, journal) = file.withLock({ $0.map { ($0.storage, $0.journal) } }) else {
+      return
+    }
+    try storage.checkPlace(of: journal)
+  }
+
+  /// Flushes the written changes until none are left, while other jobs go on.
+  ///
+  /// The changes that gather during one flush are written and flushed by the next, which begins
+  /// when the callers of the first are resumed.
+  private func flushWritten(_ thread: any JobThread) {
+    goOnWriting()
+    while state.withLock({ $0.pipeline.beginFlush() }) {
+      guard let flush = file.withLock({ $0?.journal.beginFlush() }) else { return }
+      do throws(Journal.Failure) {
+        try thread.yieldTurn { () throws(Journal.Failure) in _ = try flush.perform() }
+      } catch {
+        // A write that is under way now is rolled back too, when it has ended.
+        thread.add { self.fail([], error) }
+        return
+      }
+      file.withLock { $0?.journal.endFlush(flush) }
+      let end = state.withLock { $0.endFlush() }
+      // Some of the callers come back before the next write, which then takes their changes, too.
+      for submission in end.flushed { submission.succeed() }
+      // If there is more to flush and the turn is taken, a job that may take long has it.
+      if end.goesOn, thread.takeTurn() { writePending() }
+    }
+    endFlushing(thread)
+  }
+
+  /// Starts what was postponed until nothing is being flushed.
+  private func endFlushing(_ thread: any JobThread) {
+    let (jobs, writes) = state.withLock { $0.pipeline.endFlushing() }
+    for job in jobs { thread.add { self.perform(job) } }
+    if writes || jobs.isEmpty && isCompactionDue { thread.add { self.writePending() } }
+  }
+
+  /// Schedules a flush for when the interval has passed, unless one is scheduled already.
+  private func flushLater() {
+    guard case .atMostEvery(let interval) = flushing.moment else { return }
+    let thread = state.withLock { $0.pipeline.scheduleFlush() ? $0.thread : nil }
+    thread?.add(after: interval) { self.flushLate() }
+  }
+
+  private func flushLate() {
+    state.withLock { $0.pipeline.beginDelayedFlush() }
+    guard file.withLock({ $0 != nil }) else { return }
+    do throws(Journal.Failure) {
+      try withJournal { journal throws(Journal.Failure) in try journal.synchronize() }
+    } catch {
+      fail([], error)
+    }
+  }
+
+  private func withJournal(
+    _ body: (inout Journal) throws(Journal.Failure) -> Void
+  ) throws(Journal.Failure) {
+    try file.withLock { file throws(Journal.Failure) in
+      guard var open = file.take() else {
+        preconditionFailure("lines were written to a closed file")
+      }
+      defer { file = open }
+      try body(&open.journal)
+    }
+  }
+
+  /// Rolls back everything that is staged, because a pending change may rest on one that failed.
+  ///
+  /// A change that was written before is rolled back only if the file can't be used any more.
+  func fail(_ group: [Submission], _ failure: Journal.Failure) {
+    let error = errors.writing(failure)
+    // A caller that gets the error may close the store at once. The store has no thread then.
+    let thread = state.withLock { $0.thread }
+    let endsUse = if case .poisoned = failure { true } else { false }
+    let (failed, isPoisoned, lock) = state.withLock { state in
+      let failed = state.pipeline.fail(group, isPoisoned: endsUse)
+      for submission in failed.reversed() { submission.rollBack(&state.table) }
+      // If a closing has begun in between, it closes the file itself.
+      guard endsUse, case .open = state.phase else {
+        return (failed, false, FileLock?.none)
+      }
+      state.phase = .poisoned(error)
+      isServing.store(false, ordering: .releasing)
+      defer { state.lock = nil }
+      return (failed, true, state.lock)
+    }
+    if isPoisoned {
+      // This store can't use the file any more, but another store may open it.
+      file.withLock { file in
+        file?.compaction?.abandon()
+        file?.journal.abandon()
+        file = nil
+      }
+      lock?.release()
+      tellCompactionWaiters(.failure(error))
+    }
+    for submission in failed { submission.fail(error) }
+    if endsUse, let thread { endFlushing(thread) }
+  }
+}
+
+extension JSONFileCore.State {
+  /// Takes note of changes that were written, and commits them if they wait for no flush.
+  fileprivate mutating func wrote(
+    _ changes: [Submission],
+    _ moment: JSONFileStore.Flushing.Moment
+  ) -> WritePipeline<Submission, JSONFileCore.PostponedJob>.AfterWriting {
+    let next = pipeline.wrote(changes, mustFlush: moment == .eachBatch)
+    if next == .commit { for submission in changes { submission.commit(to: &table) } }
+    return next
+  }
+
+  /// Commits the changes of a flush that has ended.
+  fileprivate mutating func endFlush()
+    -> WritePipeline<Submission, JSONFileCore.PostponedJob>.FlushEnd
+  {
+    let end = pipeline.endFlush()
+    for submission in end.flushed { submission.commit(to: &table) }
+    return end
+  }
+}
+
+extension [TaskChange] {
+  /// Encodes the payloads that tasks get, once and for all.
+  ///
+  /// So the bytes that were acknowledged are the ones that are compacted and verified later. No
+  /// code of a payload's type runs on the store's thread.
+  ///
+  /// - Throws: The error that a payload's encoding throws.
+  mutating func encodePayloads() throws {
+    for index in indices {
+      switch self[index] {
+      case .insert(let record, let policy):
+        guard !record.payload.isEncoded else { continue }
+        let encoded = record.replacing(payload: try record.payload.encoded())
+        self[index] = .insert(encoded, onDuplicate: policy)
+      case .update(let id, let update):
+        guard let payload = update.payload, !payload.isEncoded else { continue }
+        self[index] = .update(id, update.replacing(payload: try payload.encoded()))
+      case .succeed, .retry, .abandon, .release, .park, .unpark, .cancel, .pause, .resume, .restart,
+        .reschedule, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
+        continue
+      }
+    }
+  }
+}

@@ -1,0 +1,466 @@
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// An error of a queue's file: what failed, why, and what to do about it.
+///
+/// The message names the file, and the line and byte if there is one. It never shows a payload.
+public struct JSONFileError: Error, CustomStringConvertible {
+  /// The kind of an error.
+  ///
+  /// More kinds may be added.
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
+    private let name: String
+
+    private init(_ name: String) { self.name = name }
+
+    /// The code's name, as in `inUse`.
+    public var description: String { name }
+
+    /// Another queue, in this process or another one, has the file open.
+    public static let inUse = Code("inUse")
+    /// The file is of another format, or its header is bad and no later line is good.
+    ///
+    /// It was not changed.
+    public static let notAQueueFile = Code("notAQueueFile")
+    /// The file was written by a newer version of this library.
+    ///
+    /// It was not changed.
+    public static let newerVersion = Code("newerVersion")
+    /// The file was changed or damaged after it was written.
+    ///
+    /// It was not changed. ``JSONFileStore/verify(at:)`` lists everything that is wrong, and
+    /// ``JSONFileStore/repair(at:)`` saves what can be read.
+    public static let damaged = Code("damaged")
+    /// The file, or a file beside it that the store needs, is not safe to use.
+    ///
+    /// The file and its lock file must be regular files that are not writable by every user. The
+    /// same holds for a file at the path plus `.new`, where a compaction writes. That file must not
+    /// be the file of another queue either. A file that has the lock file's name must hold nothing
+    /// but the number of a process. A symbolic link is refused too. The owner of a file is not
+    /// checked.
+    public static let unsafeFile = Code("unsafeFile")
+    /// The URL names no file, or its path is not text in UTF-8.
+    ///
+    /// Nothing was opened or made.
+    public static let invalidURL = Code("invalidURL")
+    /// The operating system refused an operation.
+    ///
+    /// Nothing was stored.
+    public static let systemCall = Code("systemCall")
+    /// The disk failed, and it is unknown whether the last changes are stored.
+    ///
+    /// The store takes no further calls. Open the file with a new store to see what is there.
+    public static let outcomeUnknown = Code("outcomeUnknown")
+    /// The file was deleted, moved or replaced while it was open, and not by its store.
+    ///
+    /// Nothing of the call was stored. The tasks are in the file that was there. When that file is
+    /// back in its place, the store goes on.
+    public static let displaced = Code("displaced")
+    /// Another program wrote the file while it was open, so its size is not the expected one.
+    ///
+    /// Nothing of the call was stored. The store has its tasks in memory, and still returns them.
+    /// When the file is as it was, the store goes on. ``JSONFileStore/close()`` makes the file
+    /// durable as it is. A change that leaves the size as it is causes no such error;
+    /// ``JSONFileStore/verify()`` finds it.
+    public static let changed = Code("changed")
+    /// A task is larger than the format, or ``JSONFileStore/Options/maxTaskSize``, allows.
+    ///
+    /// Nothing was stored.
+    public static let taskTooLarge = Code("taskTooLarge")
+    /// The file would become larger than ``JSONFileStore/Options/maxFileSize``.
+    ///
+    /// Nothing was stored. There is room again when tasks are done or removed.
+    public static let fileFull = Code("fileFull")
+    /// A size in ``JSONFileStore/Options`` is less than 1 byte, or too large.
+    ///
+    /// Nothing was opened or made.
+    public static let invalidOptions = Code("invalidOptions")
+    /// The store was closed.
+    public static let closed = Code("closed")
+  }
+
+  /// The kind of the error.
+  public let code: Code
+  /// The file.
+  public let url: URL
+  /// What is wrong and what to do about it, for a person to read.
+  public let message: String
+
+  init(_ code: Code, _ url: URL, _ message: String) {
+    self.code = code
+    self.url = url
+    self.message = message
+  }
+
+  /// The message.
+  public var description: String { message }
+}
+
+extension JSONFileError: LocalizedError {
+  /// The message.
+  public var errorDescription: String? { message }
+}
+
+/// Makes the errors of one file, with messages for people.
+struct JSONFileErrors: Sendable {
+  let url: URL
+
+  var path: String { url.path }
+
+  var closed: JSONFileError {
+    JSONFileError(.closed, url, "the store of \(path) was closed; make a new one")
+  }
+
+  var forkedOff: JSONFileError {
+    JSONFileError(
+      .inUse,
+      url,
+      "\(path) was opened before this process was forked off, and is in use by its parent; add tasks "
+        + "there, or choose another file"
+    )
+  }
+
+  var missing: JSONFileError {
+    JSONFileError(.systemCall, url, "there is no file at \(path); check the path")
+  }
+
+  /// The error of a repair that was given up, and changed nothing.
+  func repairing(_ error: SystemCallError) -> JSONFileError {
+    let hint =
+      error.number == ENOSPC
+      ? "; make room for a copy of it, and for the file that takes its place" : ""
+    return JSONFileError(
+      .systemCall,
+      url,
+      "\(path) can't be repaired: \(error). It was not changed\(hint)"
+    )
+  }
+
+  /// The error of a repair that was done, but that a power cut may undo.
+  func repairedPerhaps(_ error: SystemCallError, copy: String) -> JSONFileError {
+    JSONFileError(
+      .outcomeUnknown,
+      url,
+      "\(path) was repaired, but a power cut may bring the damaged file back: \(error). Its copy is "
+        + "\(copy); verify the file before it is used"
+    )
+  }
+
+  /// Refuses a URL that names no file.
+  ///
+  /// If the bytes of the path are not UTF-8, `url.path` is empty, or cut short at a zero.
+  func checkURL() throws(JSONFileError) {
+    let reason: String
+    if !url.isFileURL {
+      reason = "it is not the URL of a file; make one with URL(filePath:)"
+    } else if path.isEmpty || path.utf8.contains(0) {
+      reason = "its path is no text in UTF-8 without zeros; give the file another name"
+    } else if ["%00", "%2F"].contains(where: url.absoluteString.uppercased().contains) {
+      reason = "its path has an escaped zero or slash (%00, %2F); give the file another name"
+    } else {
+      return
+    }
+    throw JSONFileError(.invalidURL, url, "\(url.absoluteString) can't be used: \(reason)")
+  }
+
+  /// Refuses limits below 1 byte, because nothing could meet them, and more space than can be told
+  /// from damage.
+  func check(_ options: JSONFileStore.Options) throws(JSONFileError) {
+    for (name, limit) in [
+      ("maxTaskSize", options.maxTaskSize), ("maxFileSize", options.maxFileSize),
+    ] {
+      guard let limit, limit < 1 else { continue }
+      throw JSONFileError(
+        .invalidOptions,
+        url,
+        "the store of \(path) has a \(name) of \(limit) bytes; give 1 or more, or nil for no limit of "
+          + "your own"
+      )
+    }
+    let most = JournalSource.maxReservation
+    guard let space = options.reservedSpace, !(1...most ~= space) else { return }
+    throw JSONFileError(
+      .invalidOptions,
+      url,
+      "the store of \(path) has a reservedSpace of \(space) bytes; give 1 to \(most), or nil for none"
+    )
+  }
+
+  func taskTooLarge(_ line: JournalBody, limit: Int, _ rule: String) -> JSONFileError {
+    JSONFileError(
+      .taskTooLarge,
+      url,
+      "a task or an error of \(line.bytes.count) bytes is too large for \(path): the limit is "
+        + "\(limit), \(rule); keep large data in a file and its path in the task"
+    )
+  }
+
+  /// The error of a file without room for new tasks.
+  ///
+  /// If a compaction would have made room and has failed, `failedCompaction` says why.
+  func full(
+    _ full: FileFull,
+    failedCompaction: JSONFileStatistics.FailedCompaction? = nil
+  ) -> JSONFileError {
+    let advice =
+      if let failedCompaction {
+        "The compaction has failed: \(failedCompaction.reason)"
+      } else {
+        "Add tasks when others are done or removed, keep fewer of those that have ended, or allow a "
+          + "larger file"
+      }
+    return JSONFileError(
+      .fileFull,
+      url,
+      "\(path) is full: it has \(full.size) bytes, a compaction would leave about "
+        + "\(full.compactSize), the new tasks need \(full.needed), and its maxFileSize is "
+        + "\(full.limit). Nothing of this call was stored. \(advice)"
+    )
+  }
+
+  /// The announcement that a compaction has failed, and the file keeps growing.
+  func failedCompaction(_ failure: JSONFileStatistics.FailedCompaction) -> String {
+    "\(path) can't be compacted: \(failure.reason). It goes on growing, and nothing is lost; another "
+      + "compaction is tried when it has \(failure.nextSize) bytes, or its tasks take half as much"
+  }
+
+  func writing(_ failure: Journal.Failure) -> JSONFileError {
+    switch failure {
+    case .refused(let error):
+      JSONFileError(
+        .systemCall,
+        url,
+        "\(path) can't be written: \(error). Nothing of this call was stored\(advice(error))"
+      )
+    case .displaced:
+      JSONFileError(
+        .displaced,
+        url,
+        "\(path) was deleted, moved or replaced while it was in use. Nothing of this call was stored. "
+          + "The store still has its tasks in memory: look at them, and put the file back, or make a "
+          + "new store to see what is at its path now"
+      )
+    case .changed(let size, let expected):
+      JSONFileError(
+        .changed,
+        url,
+        "\(path) was changed by another program while it was in use: it has \(size) bytes, and "
+          + "\(expected) were written. Nothing of this call was stored. The store still has its tasks "
+          + "in memory: look at them, and put the file back as it was, or make a new store to see "
+          + "what the file holds"
+      )
+    case .poisoned(let error):
+      JSONFileError(
+        .outcomeUnknown,
+        url,
+        "\(path) can't be written: \(error). Whether the last changes are stored is unknown; "
+          + "make a new store of the same file to see"
+      )
+    }
+  }
+
+  /// The error of a store that is closed now.
+  func closing(_ failure: Journal.Failure) -> JSONFileError {
+    switch failure {
+    case .refused, .poisoned: writing(failure)
+    case .displaced:
+      JSONFileError(
+        .displaced,
+        url,
+        "\(path) was deleted, moved or replaced while it was in use. The store is closed, and its "
+          + "tasks are in the file that was there; put that one back, or make a new store to see what "
+          + "is at its path now"
+      )
+    case .changed(let size, let expected):
+      JSONFileError(
+        .changed,
+        url,
+        "\(path) was changed by another program while it was in use: it has \(size) bytes, and "
+          + "\(expected) were written. The store is closed, and has left the file as it is; "
+          + "JSONFileStore.verify(at:) tells what it holds"
+      )
+    }
+  }
+
+  /// The error of a closing that has stored everything except the last line.
+  func unsealed(_ failure: Journal.Failure) -> JSONFileError {
+    JSONFileError(
+      .systemCall,
+      url,
+      "\(path) is closed, but its last line, which says so, can't be written: "
+        + "\(reason(of: failure)). All that was acknowledged is stored"
+    )
+  }
+
+  /// Returns why something has failed, for a message that already names the file.
+  func reason(of error: any Error) -> String {
+    switch error {
+    case Journal.Failure.refused(let error), Journal.Failure.poisoned(let error),
+      FileOpeningError.systemCall(let error):
+      "\(error)"
+    case let error as Journal.Failure: writing(error).message
+    case FileOpeningError.obstructed(let reason): "\(path).new is in its way: \(reason)"
+    case let error as FileOpeningError: opening(error).message
+    case let error as SystemCallError: "\(error)"
+    case let error as Compaction.Unreadable: error.description
+    default: "\(type(of: error)) was thrown"
+    }
+  }
+
+  func advice(_ error: SystemCallError) -> String {
+    switch error.number {
+    case ENOSPC, EDQUOT: "; free some space on its disk, and try again"
+    case EFBIG: "; this process may not make a file so large: raise the limit (ulimit -f)"
+    default: ""
+    }
+  }
+}
+
+// The errors of a file that can't be opened, and the translation of every failure to its error.
+extension JSONFileErrors {
+  /// Performs `body`, and translates what it throws to an error of this file.
+  func translating<Result>(_ body: () throws -> Result) throws -> Result {
+    do {
+      return try body()
+    } catch let error as FileLock.Failure {
+      throw locking(error)
+    } catch let error as JournalProblem {
+      throw reading(error)
+    } catch let error as Journal.Failure {
+      throw writing(error)
+    } catch let error as Journal.Unsealed {
+      throw unsealed(error.reason)
+    } catch let error as FileOpeningError {
+      throw opening(error)
+    } catch let error as SystemCallError {
+      throw systemCall(error)
+    }
+  }
+
+  private func locking(_ failure: FileLock.Failure) -> JSONFileError {
+    switch failure {
+    case .heldByThisProcess:
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another queue of this process; share that queue, or close its store"
+      )
+    case .held(by: let process?):
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by process \(process); wait until it ends, or choose another file"
+      )
+    case .held(by: nil):
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another process; wait until it ends, or choose another file"
+      )
+    case .opening(let error):
+      opening(error)
+    case .systemCall(let error):
+      systemCall(error)
+    }
+  }
+
+  func opening(_ error: FileOpeningError) -> JSONFileError {
+    switch error {
+    case .unsafe(let reason, let advice):
+      JSONFileError(.unsafeFile, url, "\(path) can't be used as a queue file: \(reason); \(advice)")
+    case .unstable:
+      JSONFileError(
+        .unsafeFile,
+        url,
+        "\(path) can't be used as a queue file: whenever it is opened, its name is that of another "
+          + "file. Its file system numbers files anew all the time; use a local disk"
+      )
+    case .obstructed(let reason):
+      JSONFileError(
+        .unsafeFile,
+        url,
+        "\(path) can't be used: \(path).new, where a new file is written before it takes its place, "
+          + "is in the way: \(reason). It was not changed; move it away"
+      )
+    case .inUse:
+      JSONFileError(
+        .inUse,
+        url,
+        "\(path) is in use by another queue, whose lock file was deleted or replaced; wait until that "
+          + "one is closed, or choose another file"
+      )
+    case .systemCall(let error):
+      systemCall(error)
+    }
+  }
+
+  private func reading(_ problem: JournalProblem) -> JSONFileError {
+    switch problem {
+    case .notAJournal:
+      JSONFileError(
+        .notAQueueFile,
+        url,
+        "\(path) is not a queue file of Steadfast: its first line is not the header of one. It was "
+          + "not changed; choose another file"
+      )
+    case .newerVersion(let version):
+      JSONFileError(
+        .newerVersion,
+        url,
+        "\(path) was written by a newer version of Steadfast: its format has version \(version), "
+          + "and this one reads up to \(JournalEntry.formatVersion). It was not changed; update the "
+          + "package Steadfast"
+      )
+    case .unknownKind(let kind, let line):
+      JSONFileError(
+        .newerVersion,
+        url,
+        "\(path) was written by a newer version of Steadfast: line \(line) is of the kind "
+          + "'\(kind)', which this one does not know. It was not changed; update the package Steadfast"
+      )
+    case .damaged(let line, let byte, let reason):
+      JSONFileError(
+        .damaged,
+        url,
+        "\(path) is damaged at line \(line), byte \(byte): \(reason). It was not changed; "
+          + "JSONFileStore.verify(at:) lists all that is wrong, and JSONFileStore.repair(at:) copies "
+          + "the file aside and saves what can be read"
+      )
+    case .unreadable(let error):
+      systemCall(error)
+    }
+  }
+
+  private func systemCall(_ error: SystemCallError) -> JSONFileError {
+    switch error.number {
+    case ENOENT, ENOTDIR:
+      JSONFileError(
+        .systemCall,
+        url,
+        "the folder of \(path) does not exist; make it, or choose another file"
+      )
+    case EACCES, EROFS:
+      JSONFileError(
+        .systemCall,
+        url,
+        "\(path) and its folder can't be written by this user: \(error); change their "
+          + "permissions, or choose another file"
+      )
+    default:
+      JSONFileError(.systemCall, url, "\(path) can't be opened: \(error)\(advice(error))")
+    }
+  }
+}

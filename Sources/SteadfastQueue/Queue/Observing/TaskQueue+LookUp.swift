@@ -1,0 +1,284 @@
+import Synchronization
+
+#if canImport(FoundationEssentials)
+public import FoundationEssentials
+#else
+public import Foundation
+#endif
+
+extension TaskQueue {
+  /// The number of tasks that have not ended: waiting, running, suspended, parked or paused.
+  ///
+  /// - Throws: what the store throws.
+  public nonisolated var count: Int {
+    get async throws { try await count(matching: .unfinished) }
+  }
+
+  /// Returns the number of tasks that match a filter, retained ones included.
+  ///
+  /// - Throws: what the store throws.
+  public nonisolated func count(matching filter: TaskFilter) async throws -> Int {
+    try await open()
+    return try await store.count(matching: filter)
+  }
+
+  /// Returns whether a task exists and has not ended.
+  ///
+  /// - Throws: what the store throws.
+  public nonisolated func contains(_ id: TaskID) async throws -> Bool {
+    try await contains(TaskFilter(ids: [id], states: TaskState.unfinished))
+  }
+
+  /// Returns whether a task of this name exists and has not ended.
+  ///
+  /// - Throws: what the store throws.
+  public nonisolated func contains(name: String) async throws -> Bool {
+    try await contains(TaskFilter(names: [name], states: TaskState.unfinished))
+  }
+
+  private nonisolated func contains(_ filter: TaskFilter) async throws -> Bool {
+    try await open()
+    return try await store.contains(filter)
+  }
+
+  /// Returns the tasks that match a filter; by default those that have not ended.
+  ///
+  /// - Parameters:
+  ///   - filter: which tasks to return.
+  ///   - id: the last task of the previous page; `nil` for the first page.
+  ///   - limit: the most tasks to return; by default all of them. A negative number means none.
+  /// - Returns: the tasks that match the filter, in the order of enqueueing.
+  /// - Throws: what the store throws.
+  public nonisolated func tasks(
+    matching filter: TaskFilter = .unfinished,
+    after id: TaskID? = nil,
+    limit: Int? = nil
+  ) async throws -> [TaskRecord] {
+    try await open()
+    if let limit { return try await store.tasks(matching: filter, after: id, limit: max(0, limit)) }
+    var found: [TaskRecord] = []
+    try await forEachPage(of: filter, after: id) { found += $0 }
+    return found
+  }
+
+  /// Returns a task that was enqueued before, perhaps in an earlier process.
+  ///
+  /// Use it to wait for the task's outcome, or to cancel the task.
+  ///
+  /// - Returns: the task; `nil` if it does not exist any more.
+  /// - Throws: what the store throws.
+  public nonisolated func task(_ id: TaskID) async throws -> EnqueuedTask? {
+    try await open()
+    let handle = observers.outcomes.handle(of: id)
+    guard try await store.contains(TaskFilter(ids: [id])) else { return nil }
+    return EnqueuedTask(handle: handle, isNew: false, queue: self)
+  }
+}
+
+/// Looks at all tasks of a store, some at a time.
+extension Persistence {
+  /// How many tasks are listed, or changed, at a time.
+  ///
+  /// They are few enough that other users of the store notice no delay.
+  private var pageSize: Int { 500 }
+
+  /// Calls the body with the tasks that match a filter and exist now, a page at a time.
+  ///
+  /// Callers that add tasks all the time can't make it go on for ever.
+  ///
+  /// - Parameters:
+  ///   - filter: which tasks are listed.
+  ///   - id: the first page begins after this ID.
+  ///   - own: an ID that is not less than that of most tasks in the store.
+  ///   - body: gets the tasks of a page, of which there is at least one.
+  /// - Throws: What the store and the body throw.
+  func forEachPage(
+    of filter: TaskFilter,
+    after id: TaskID?,
+    tasksUpTo own: TaskID,
+    _ body: ([TaskRecord]) async throws -> Void
+  ) async throws {
+    // A filter with IDs or unique keys lists few tasks: new ones can't make the loop go on.
+    let isClosed = filter.ids != nil || filter.uniqueKeys != nil
+    let end = isClosed ? TaskID.last : try await lastID(inQueue: filter.queue, orUpTo: own)
+    var last = id
+    while true {
+      let page = try await tasks(matching: filter, after: last, limit: pageSize)
+      let records = page.filter { $0.id <= end }
+      // A store may return fewer than it was asked for, so only an empty page is the last one.
+      guard let id = records.last?.id else { return }
+      try await body(records)
+      guard records.count == page.count else { return }
+      last = id
+    }
+  }
+
+  /// Returns an ID that is not less than that of any task in the store.
+  ///
+  /// It is less than the IDs of most tasks that are enqueued from now on. Usually that takes one
+  /// look at the store. If a clock was ahead, or is ahead in another process, it takes a few dozen.
+  private func lastID(inQueue queue: String?, orUpTo own: TaskID) async throws -> TaskID {
+    guard var last = try await self.id(after: own, inQueue: queue) else { return own }
+    // Growing steps lead beyond all tasks. Then a binary search finds the last task.
+    var end = UInt64.max
+    var step: UInt64 = 1 << 16
+    while end == .max, last.high < .max - step {
+      if let next = try await self.id(
+        after: TaskID(high: last.high + step, low: .max),
+        inQueue: queue
+      ) {
+        last = next
+        step = step > .max / 4 ? step : step * 2
+      } else {
+        end = last.high + step
+      }
+    }
+    while last.high < end {
+      let middle = last.high + (end - last.high) / 2
+      if let next = try await self.id(after: TaskID(high: middle, low: .max), inQueue: queue),
+        next.high <= end
+      {
+        last = next
+      } else {
+        end = middle
+      }
+    }
+    return TaskID(high: end, low: .max)
+  }
+
+  /// Returns the ID of the first task after another.
+  private func id(after id: TaskID, inQueue queue: String?) async throws -> TaskID? {
+    try await tasks(matching: TaskFilter(queue: queue), after: id, limit: 1).first?.id
+  }
+}
+
+extension TaskID {
+  /// The greatest possible ID.
+  fileprivate static var last: TaskID { TaskID(high: .max, low: .max) }
+}
+
+/// What a queue holds, and what it has done since it was made.
+///
+/// The counts of what was done belong to one ``TaskQueue``. They are not stored: they begin at zero
+/// with each process.
+public struct QueueStatistics: Sendable, Hashable {
+  /// How many tasks the store holds, by state; a state without tasks is not listed.
+  public internal(set) var counts: [TaskState: Int] = [:]
+  /// When the queue was made.
+  public internal(set) var since: Date
+  /// How many attempts have begun.
+  public internal(set) var attempts = 0
+  /// How many attempts have ended in success.
+  public internal(set) var succeeded = 0
+  /// How many attempts have failed and are followed by another.
+  public internal(set) var failed = 0
+  /// How many tasks were abandoned.
+  public internal(set) var abandoned = 0
+  /// How many attempts ended in a snooze.
+  public internal(set) var snoozed = 0
+  /// How often a rate limit was used up, or paused, when the queue looked for tasks.
+  ///
+  /// It is counted once for each date at which tasks may begin again.
+  public internal(set) var rateLimited = 0
+  /// How many calls of the store were made again, because its error was transient.
+  public internal(set) var storeRetries = 0
+  /// How long tasks waited from when they were available until an attempt began.
+  public internal(set) var waitTime = Times()
+  /// How long handlers ran.
+  public internal(set) var runTime = Times()
+  /// How many tasks have succeeded per second, on average since the queue was made.
+  public internal(set) var throughput = 0.0
+
+  /// A summary of durations: how many, their sum, and the longest.
+  public struct Times: Sendable, Hashable {
+    /// The number of durations.
+    public private(set) var count = 0
+    /// Their sum.
+    public private(set) var total = Duration.zero
+    /// The longest duration.
+    public private(set) var longest = Duration.zero
+
+    /// Their mean; zero if there was none.
+    public var mean: Duration { count == 0 ? .zero : total / count }
+
+    mutating func add(_ time: Duration) {
+      count += 1
+      total += time
+      longest = max(longest, time)
+    }
+  }
+
+  /// The counts that the queue updates while it works.
+  struct Tally: Sendable {
+    private(set) var statistics: QueueStatistics
+
+    init(since date: Date) { statistics = QueueStatistics(since: date) }
+
+    mutating func began(after waiting: Duration) {
+      statistics.attempts += 1
+      statistics.waitTime.add(waiting)
+    }
+
+    mutating func ended(after time: Duration) { statistics.runTime.add(time) }
+
+    mutating func stored(_ change: TaskChange) {
+      switch change {
+      case .succeed: statistics.succeeded += 1
+      case .retry(_, _, _, let failure?, _):
+        _ = failure
+        statistics.failed += 1
+      case .retry(_, _, _, nil, _): statistics.snoozed += 1
+      case .abandon: statistics.abandoned += 1
+      case .insert, .release, .park, .unpark, .cancel, .pause, .resume, .restart, .reschedule,
+        .update, .remove, .extend, .prune, .rebase, .remember, .suspend, .complete, .setValue:
+        break
+      }
+    }
+  }
+}
+
+extension TaskQueue {
+  /// What the queue holds, and what it has done since it was made.
+  ///
+  /// - Throws: what the store throws.
+  public nonisolated var statistics: QueueStatistics {
+    get async throws {
+      try await open()
+      var statistics = observers.statistics.withLock { $0.statistics }
+      statistics.rateLimited = rateLimiting?.usedUpCount ?? 0
+      statistics.storeRetries = backing.patientStore?.patience.retryCount ?? 0
+      for state in TaskState.allCases {
+        let count = try await store.count(matching: TaskFilter(states: [state]))
+        if count > 0 { statistics.counts[state] = count }
+      }
+      let seconds = time.stopwatch() / .seconds(1)
+      statistics.throughput = seconds > 0 ? Double(statistics.succeeded) / seconds : 0
+      return statistics
+    }
+  }
+}
+
+extension QueueStatistics: CustomStringConvertible {
+  /// The numbers in a line, as in `2 waiting, 1 running; 10 attempts: 8 succeeded, …`.
+  public var description: String {
+    let states = TaskState.allCases.compactMap { state in
+      counts[state].map { "\($0) \(state)" }
+    }
+    let held = states.isEmpty ? "no tasks" : states.joined(separator: ", ")
+    return "\(held); \(attempts) attempts: \(succeeded) succeeded, \(failed) failed, "
+      + "\(abandoned) abandoned, \(snoozed) snoozed; waited \(waitTime), ran \(runTime)"
+  }
+}
+
+extension QueueStatistics.Times: CustomStringConvertible {
+  /// The mean and the longest, to a thousandth of a second or of a millisecond.
+  public var description: String {
+    "\(Self.text(mean)) on average, \(Self.text(longest)) at most"
+  }
+
+  private static func text(_ time: Duration) -> String {
+    let seconds = time / .seconds(1)
+    guard seconds < 1 else { return "\((seconds * 1e3).rounded() / 1e3) s" }
+    return "\((seconds * 1e6).rounded() / 1e3) ms"
+  }
+}
