@@ -37,20 +37,10 @@ extension Persistence {
 }
 
 /// A store that seals payloads before it passes them to another store.
-struct SealedStore: UnsharedStore, CustomStringConvertible {
+struct SealedStore: StoreWrapper {
   let base: any Persistence
   let seal: PayloadSeal
   let acceptsPlain: Bool
-
-  var description: String { "\(base)" }
-  var appliesAtOnce: Bool { base.appliesAtOnce }
-  var claimBatch: Int { base.claimBatch }
-  var sharing: StoreSharing? { base.sharing }
-  var hasOneClock: Bool { base.hasOneClock }
-  var hints: AsyncStream<Void>? { base.hints }
-  var use: (any StoreUse)? { base.useIfKnown }
-
-  func open() async throws { try await base.open() }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     var changes: [TaskChange] = []
@@ -106,12 +96,6 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
     try await base.tasks(matching: filter, after: id, limit: limit).map(opened)
   }
 
-  func count(matching filter: TaskFilter) async throws -> Int {
-    try await base.count(matching: filter)
-  }
-
-  func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
-
   func value(named name: String) async throws -> [UInt8]? {
     let value = try await base.value(named: name)
     guard Self.sealsValue(named: name) else { return value }
@@ -131,9 +115,6 @@ struct SealedStore: UnsharedStore, CustomStringConvertible {
   ) throws -> InsertStatement? {
     try base.insertStatement(for: sealed(record), onDuplicate: policy)
   }
-
-  func close() async throws { try await base.close() }
-  func destroy() async throws { try await base.destroy() }
 
   // MARK: Payloads
 

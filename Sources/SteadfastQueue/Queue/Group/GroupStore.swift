@@ -4,21 +4,13 @@ import Synchronization
 ///
 /// It adds the queue's name to what goes into the store. What a change means for tasks of other
 /// queues, which wait for the changed task, it reports to them.
-struct GroupStore: UnsharedStore, CustomStringConvertible {
+struct GroupStore: StoreWrapper {
   let base: any Persistence
   /// The name of the queue, as the store has it (``TaskRecord/queue``).
   let queue: String
   let members: GroupMembers
 
-  var description: String { "\(base)" }
-  var appliesAtOnce: Bool { base.appliesAtOnce }
-  var claimBatch: Int { base.claimBatch }
-  var sharing: StoreSharing? { base.sharing }
-  var hasOneClock: Bool { base.hasOneClock }
-  var hints: AsyncStream<Void>? { base.hints }
   var use: (any StoreUse)? { members.use }
-
-  func open() async throws { try await base.open() }
 
   func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
     let outcomes = try await base.apply(batch.map(inQueue), durability: durability)
@@ -57,14 +49,15 @@ struct GroupStore: UnsharedStore, CustomStringConvertible {
     try await base.value(named: valueName(name))
   }
 
-  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
-
   func insertStatement(
     for record: TaskRecord,
     onDuplicate policy: UniquePolicy
   ) throws -> InsertStatement? {
     try base.insertStatement(for: inQueue(record), onDuplicate: policy)
   }
+
+  /// Does nothing: the store belongs to the group.
+  func close() async throws {}
 
   /// Refuses: the store belongs to the group.
   func destroy() async throws { throw isDestroyedAsAWhole }

@@ -8,7 +8,7 @@ import Foundation
 #endif
 
 /// A store that makes calls again whose errors are transient, in front of another store.
-final class PatientStore: UnsharedStore, CustomStringConvertible {
+final class PatientStore: StoreWrapper {
   let base: any Persistence
   let patience: StorePatience
   /// New tasks that are being stored, and whether a claim has returned them already.
@@ -21,14 +21,6 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
     self.base = base
     self.patience = patience
   }
-
-  var description: String { "\(base)" }
-  var appliesAtOnce: Bool { base.appliesAtOnce }
-  var claimBatch: Int { base.claimBatch }
-  var sharing: StoreSharing? { base.sharing }
-  var hasOneClock: Bool { base.hasOneClock }
-  var hints: AsyncStream<Void>? { base.hints }
-  var use: (any StoreUse)? { base.useIfKnown }
 
   func open() async throws { try await repeating(.open) { try await base.open() } }
 
@@ -114,16 +106,6 @@ final class PatientStore: UnsharedStore, CustomStringConvertible {
     try await repeating { try await base.memory(of: id) }
   }
 
-  func insertStatement(
-    for record: TaskRecord,
-    onDuplicate policy: UniquePolicy
-  ) throws -> InsertStatement? {
-    try base.insertStatement(for: record, onDuplicate: policy)
-  }
-
-  func close() async throws { try await base.close() }
-  func destroy() async throws { try await base.destroy() }
-
   private func repeating<Value: Sendable>(
     _ kind: StorePatience.Call = .other,
     _ call: () async throws -> Value
@@ -146,8 +128,7 @@ extension Persistence {
   /// The stores in memory and in a file have no such errors, and are called without a detour.
   var mayFailTransiently: Bool {
     switch self {
-    case let store as SealedStore: store.base.mayFailTransiently
-    case let store as GroupStore: store.base.mayFailTransiently
+    case let store as any StoreWrapper: store.base.mayFailTransiently
     case let store as any UnsharedStore: store.hasTransientErrors
     // It waits for nothing that could be gone.
     default: !appliesAtOnce

@@ -1,0 +1,50 @@
+/// A store in front of another one, which gets each call that the wrapper does not change.
+protocol StoreWrapper: UnsharedStore, CustomStringConvertible {
+  var base: any Persistence { get }
+}
+
+extension StoreWrapper {
+  var description: String { "\(base)" }
+  var appliesAtOnce: Bool { base.appliesAtOnce }
+  var claimBatch: Int { base.claimBatch }
+  var sharing: StoreSharing? { base.sharing }
+  var hasOneClock: Bool { base.hasOneClock }
+  var hints: AsyncStream<Void>? { base.hints }
+  var use: (any StoreUse)? { base.useIfKnown }
+
+  func open() async throws { try await base.open() }
+
+  func apply(_ batch: [TaskChange], durability: Durability) async throws -> [ChangeOutcome] {
+    try await base.apply(batch, durability: durability)
+  }
+
+  func claim(_ request: ClaimRequest) async throws -> Claim { try await base.claim(request) }
+
+  func tasks(
+    matching filter: TaskFilter,
+    after id: TaskID?,
+    limit: Int
+  ) async throws -> [TaskRecord] {
+    try await base.tasks(matching: filter, after: id, limit: limit)
+  }
+
+  func count(matching filter: TaskFilter) async throws -> Int {
+    try await base.count(matching: filter)
+  }
+
+  func contains(_ filter: TaskFilter) async throws -> Bool { try await base.contains(filter) }
+
+  func value(named name: String) async throws -> [UInt8]? { try await base.value(named: name) }
+
+  func memory(of id: TaskID) async throws -> TaskMemory { try await base.memory(of: id) }
+
+  func insertStatement(
+    for record: TaskRecord,
+    onDuplicate policy: UniquePolicy
+  ) throws -> InsertStatement? {
+    try base.insertStatement(for: record, onDuplicate: policy)
+  }
+
+  func close() async throws { try await base.close() }
+  func destroy() async throws { try await base.destroy() }
+}
